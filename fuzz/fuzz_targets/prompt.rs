@@ -52,7 +52,7 @@ fuzz_target!(|bytes: &[u8]| {
         stop_ids: vec![VOCAB_SIZE - 1],
     };
     let stops = StopStrings::new([String::from_utf8_lossy(stop).into_owned()]);
-    let mut decoder = Decoder::new(&MODEL);
+    let mut decoder = Decoder::new(&*MODEL);
     let mut rng = TorchRng::manual_seed(0);
     if decoder.start(&ids).is_err() {
         return;

@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use checkpoint::load_model;
-use generate::{Decoder, DecoderConfig, Precision, greedy_id};
+use generate::{Decoder, DecoderWeights, Precision, greedy_id};
 use ndarray::Axis;
 use tensor_ops::cross_entropy;
 use tokenizer::Gpt2Tokenizer;
@@ -21,11 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?)?;
     let mut exact = Vec::new();
     for precision in Precision::ALL {
-        let config = DecoderConfig {
-            precision,
-            ..DecoderConfig::default()
-        };
-        let mut decoder = Decoder::with_config(&model, config)?;
+        let mut decoder = Decoder::new(DecoderWeights::new(&model, precision));
         let (mut loss, mut choices) = (0.0, Vec::new());
         for window in ids.chunks(model.config().context_length) {
             decoder.start(&window[..1])?;

@@ -1,7 +1,5 @@
 //! The settings of a decoder.
 
-use crate::Precision;
-
 /// The behaviour when a sequence outgrows the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -18,12 +16,10 @@ pub enum PastContext {
 }
 
 /// The settings of a [`Decoder`](crate::Decoder).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DecoderConfig {
-    /// The precision of the weights.
-    pub precision: Precision,
     /// The most tokens the model may see; `None` is the model's context length.
     pub context_size: Option<usize>,
     /// The behaviour beyond the context.

@@ -4,6 +4,8 @@
 //! The draw is `torch.multinomial` with PyTorch's own random numbers; at temperature 0 the largest
 //! logit is taken and nothing is drawn.
 
+use std::borrow::BorrowMut;
+
 use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
 use tensor_ops::softmax;
 use torch_rng::TorchRng;
@@ -177,6 +179,49 @@ impl Sampling {
         let p = self.probabilities(logits)?;
         let p = p.as_slice().expect("a fresh array is contiguous");
         Ok(rng.try_multinomial(p)? as u32)
+    }
+}
+
+/// Chooses the tokens of a text: a closure, or a [`RandomSampler`].
+pub trait Sampler {
+    /// The error of a choice, which can also be an error of the decoder.
+    type Error: From<GenerateError>;
+
+    /// Chooses the next token from all tokens so far and the logits (vocab_size).
+    ///
+    /// # Errors
+    /// If no token can be chosen. The text ends then.
+    fn choose(&mut self, text: &[u32], logits: ArrayView1<f32>) -> Result<u32, Self::Error>;
+}
+
+impl<F, E> Sampler for F
+where
+    F: FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E>,
+    E: From<GenerateError>,
+{
+    type Error = E;
+
+    fn choose(&mut self, text: &[u32], logits: ArrayView1<f32>) -> Result<u32, E> {
+        self(text, logits)
+    }
+}
+
+/// Chooses tokens as its settings say, with the random numbers of a generator: a [`TorchRng`] or a
+/// `&mut TorchRng`.
+#[derive(Clone, Debug)]
+pub struct RandomSampler<R> {
+    /// The settings.
+    pub sampling: Sampling,
+    /// The generator.
+    pub rng: R,
+}
+
+impl<R: BorrowMut<TorchRng>> Sampler for RandomSampler<R> {
+    type Error = GenerateError;
+
+    fn choose(&mut self, text: &[u32], logits: ArrayView1<f32>) -> Result<u32, GenerateError> {
+        let rng = self.rng.borrow_mut();
+        self.sampling.choose_after(text, &logits, rng)
     }
 }
 

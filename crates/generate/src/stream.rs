@@ -7,9 +7,11 @@
 
 use std::time::{Duration, Instant};
 
+use ndarray::{Array1, ArrayView1};
 use torch_rng::TorchRng;
 
-use crate::{Decoder, GenerateError, Sampling};
+use crate::sampling::{RandomSampler, Sampler};
+use crate::{AsWeights, Decoder, DecoderState, GenerateError, Sampling, WeightsRef};
 
 /// When and how tokens are generated.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +39,8 @@ impl Default for GenerateOptions {
 
 /// Why a text ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FinishReason {
     /// This token came.
@@ -49,6 +53,8 @@ pub enum FinishReason {
 
 /// The times that the two phases took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct Timings {
     /// Tokens taken in before the first was chosen.
     pub prompt_tokens: usize,
@@ -81,11 +87,14 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 
 /// An iterator over the new tokens of a decoder's text.
 ///
+/// `for token in &mut stream` leaves the stream to the program, which can ask it afterwards why the
+/// text ended and how long it took.
+///
 /// A decoder that stops at the end of its context gives one token more than that holds; there are
 /// none where all of a full context has been taken in.
 ///
 /// ```
-/// use generate::{Decoder, GenerateOptions, TokenStream};
+/// use generate::{Decoder, FinishReason, GenerateOptions, TokenStream};
 /// use gpt::{GptConfig, GptModel};
 /// use torch_rng::TorchRng;
 ///
@@ -98,100 +107,221 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 /// let mut decoder = Decoder::new(&model);
 /// decoder.start(&[1, 2, 3])?;
 /// let options = GenerateOptions { max_new_tokens: 4, ..GenerateOptions::default() };
-/// let stream = TokenStream::new(&mut decoder, options, &mut rng)?;
-/// let tokens = stream.collect::<Result<Vec<u32>, _>>()?;
-/// assert_eq!(decoder.tokens()[3..], tokens);
+/// let mut stream = TokenStream::new(&mut decoder, options, &mut rng)?;
+/// for token in &mut stream {
+///     assert!(token? < 50);
+/// }
+/// assert_eq!(stream.finish_reason(), Some(FinishReason::MaxNewTokens));
+/// assert_eq!(decoder.tokens().len(), 7);
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
-#[derive(Debug)]
-pub struct TokenStream<'s, 'm> {
-    decoder: &'s mut Decoder<'m>,
-    options: GenerateOptions,
-    rng: &'s mut TorchRng,
-    finish: Option<FinishReason>,
-    steps: usize,
-    failed: bool,
-    timings: Timings,
+pub struct TokenStream<'s, F = RandomSampler<&'s mut TorchRng>> {
+    weights: WeightsRef<'s>,
+    state: &'s mut DecoderState,
+    continuation: Continuation<F>,
 }
 
-impl<'s, 'm> TokenStream<'s, 'm> {
+impl<'s> TokenStream<'s> {
     /// Continues the decoder's text.
     ///
     /// # Errors
     /// If a setting is out of range.
-    pub fn new(
-        decoder: &'s mut Decoder<'m>,
+    pub fn new<W: AsWeights>(
+        decoder: &'s mut Decoder<W>,
         options: GenerateOptions,
         rng: &'s mut TorchRng,
     ) -> Result<Self, GenerateError> {
         options.sampling.check()?;
-        let is_over = decoder.is_full() && decoder.pending() == 0;
-        Ok(Self {
-            finish: is_over.then_some(FinishReason::ContextFull),
-            decoder,
-            options,
-            rng,
-            steps: 0,
-            failed: false,
-            timings: Timings::default(),
-        })
-    }
-
-    /// Why the tokens ended; `None` until they have.
-    pub fn finish_reason(&self) -> Option<FinishReason> {
-        self.finish
-    }
-
-    /// The times so far.
-    pub fn timings(&self) -> Timings {
-        self.timings
-    }
-
-    /// Processes the pending tokens, chooses the next token and pushes it to the decoder. Returns
-    /// `None` for a token that ends the text.
-    ///
-    /// A token for which the context has no room left is still a result, but the decoder doesn't
-    /// get it.
-    fn step(&mut self) -> Result<Option<u32>, GenerateError> {
-        let (began, pending) = (Instant::now(), self.decoder.pending());
-        self.decoder.advance()?;
-        if self.steps == 0 {
-            self.timings.prompt_tokens = pending;
-            self.timings.prompt_time = began.elapsed();
-        }
-        let (text, logits) = (self.decoder.tokens(), self.decoder.logits());
-        let sampling = &self.options.sampling;
-        let token = sampling.choose_after(text, &logits, self.rng)?;
-        if self.steps > 0 {
-            self.timings.decoded_tokens += 1;
-            self.timings.decode_time += began.elapsed();
-        }
-        self.steps += 1;
-        if self.options.stop_ids.contains(&token) {
-            self.finish = Some(FinishReason::StopToken(token));
-            return Ok(None);
-        }
-        match self.decoder.is_full() {
-            true => self.finish = Some(FinishReason::ContextFull),
-            false => self.decoder.push(&[token])?,
-        }
-        Ok(Some(token))
+        let sampling = options.sampling;
+        Ok(Self::of(decoder, options, RandomSampler { sampling, rng }))
     }
 }
 
-impl Iterator for TokenStream<'_, '_> {
-    type Item = Result<u32, GenerateError>;
+impl<'s, F> TokenStream<'s, F> {
+    /// Continues the decoder's text with tokens that `sampler` chooses from the text and the logits
+    /// (vocab_size). The sampling settings of `options` are not used.
+    ///
+    /// ```
+    /// use generate::{Decoder, GenerateError, GenerateOptions, TokenStream, greedy_id};
+    /// use gpt::{GptConfig, GptModel};
+    /// use torch_rng::TorchRng;
+    ///
+    /// let config = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+    /// };
+    /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+    /// let mut decoder = Decoder::new(&model);
+    /// decoder.start(&[1, 2, 3])?;
+    /// // Never the same token twice in a row.
+    /// let options = GenerateOptions::default();
+    /// let stream = TokenStream::with_sampler(&mut decoder, options, |text, logits| {
+    ///     let mut logits = logits.to_owned();
+    ///     logits[text[text.len() - 1] as usize] = f32::NEG_INFINITY;
+    ///     greedy_id(&logits)
+    /// });
+    /// let tokens = stream.collect::<Result<Vec<u32>, GenerateError>>()?;
+    /// assert!(tokens.windows(2).all(|pair| pair[0] != pair[1]));
+    /// # Ok::<(), GenerateError>(())
+    /// ```
+    pub fn with_sampler<W: AsWeights, E>(
+        decoder: &'s mut Decoder<W>,
+        options: GenerateOptions,
+        sampler: F,
+    ) -> Self
+    where
+        F: FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E>,
+    {
+        Self::of(decoder, options, sampler)
+    }
+
+    fn of<W: AsWeights>(decoder: &'s mut Decoder<W>, options: GenerateOptions, sampler: F) -> Self {
+        let (weights, state) = decoder.parts();
+        Self {
+            continuation: Continuation::new(state, options, sampler),
+            weights,
+            state,
+        }
+    }
+
+    /// Returns why the tokens ended; `None` until they have.
+    pub fn finish_reason(&self) -> Option<FinishReason> {
+        self.continuation.finish
+    }
+
+    /// Returns the times so far.
+    pub fn timings(&self) -> Timings {
+        self.continuation.timings
+    }
+
+    /// Returns the text so far, and the logits (vocab_size) that the last token was chosen from.
+    pub fn state(&self) -> &DecoderState {
+        self.state
+    }
+
+    /// Returns an iterator over the tokens that gives a copy of the logits (vocab_size) with each
+    /// of them.
+    pub fn with_logits(
+        &mut self,
+    ) -> impl Iterator<Item = Result<(u32, Array1<f32>), F::Error>> + use<'_, 's, F>
+    where
+        F: Sampler,
+    {
+        std::iter::from_fn(|| {
+            let token = self.next()?;
+            Some(token.map(|token| (token, self.state.logits().to_owned())))
+        })
+    }
+}
+
+impl<F: Sampler> Iterator for TokenStream<'_, F> {
+    type Item = Result<u32, F::Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed || self.finish.is_some() {
+        if self.continuation.is_over() {
             return None;
         }
-        if self.steps == self.options.max_new_tokens {
-            self.finish = Some(FinishReason::MaxNewTokens);
-            return None;
+        let (began, pending) = (Instant::now(), self.state.pending());
+        if let Err(error) = self.state.advance(self.weights) {
+            self.continuation.failed = true;
+            return Some(Err(error.into()));
         }
-        let step = self.step();
-        self.failed = step.is_err();
-        step.transpose()
+        self.continuation.processed(pending, began.elapsed());
+        let computed = Instant::now();
+        let token = self.continuation.choose(self.state);
+        self.continuation.chose(computed.elapsed());
+        token.transpose()
+    }
+}
+
+/// Shows neither the model nor the text.
+impl<F> std::fmt::Debug for TokenStream<'_, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TokenStream")
+            .field("state", &self.state)
+            .field("finish_reason", &self.continuation.finish)
+            .field("timings", &self.continuation.timings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a text is continued, and how far it has come. `F` chooses the tokens.
+pub(crate) struct Continuation<F> {
+    sampler: F,
+    max_new_tokens: usize,
+    stop_ids: Vec<u32>,
+    pub(crate) finish: Option<FinishReason>,
+    failed: bool,
+    /// Number of tokens chosen so far.
+    steps: usize,
+    pub(crate) timings: Timings,
+}
+
+impl<F> Continuation<F> {
+    pub(crate) fn new(state: &DecoderState, options: GenerateOptions, sampler: F) -> Self {
+        let is_over = state.is_full() && state.pending() == 0;
+        Self {
+            sampler,
+            max_new_tokens: options.max_new_tokens,
+            stop_ids: options.stop_ids,
+            finish: is_over.then_some(FinishReason::ContextFull),
+            failed: false,
+            steps: 0,
+            timings: Timings::default(),
+        }
+    }
+
+    /// True if no token follows.
+    pub(crate) fn is_over(&mut self) -> bool {
+        if self.steps == self.max_new_tokens {
+            self.finish = self.finish.or(Some(FinishReason::MaxNewTokens));
+        }
+        self.failed || self.finish.is_some()
+    }
+
+    /// Counts pending tokens that were processed, and their time.
+    pub(crate) fn processed(&mut self, tokens: usize, time: Duration) {
+        if self.steps == 0 {
+            self.timings.prompt_tokens += tokens;
+            self.timings.prompt_time += time;
+        } else {
+            self.timings.decode_time += time;
+        }
+    }
+
+    /// Counts the time of choosing a token, except for the first.
+    pub(crate) fn chose(&mut self, time: Duration) {
+        if self.steps > 1 {
+            self.timings.decode_time += time;
+        }
+    }
+
+    /// Chooses the next token and pushes it to the text. Returns `None` for a token that ends the
+    /// text.
+    ///
+    /// A token for which the context has no room left is still a result, but the text doesn't get
+    /// it.
+    pub(crate) fn choose(&mut self, state: &mut DecoderState) -> Result<Option<u32>, F::Error>
+    where
+        F: Sampler,
+    {
+        let chosen = self.sampler.choose(state.tokens(), state.logits());
+        self.failed = chosen.is_err();
+        let token = chosen?;
+        self.timings.decoded_tokens += usize::from(self.steps > 0);
+        self.steps += 1;
+        if self.stop_ids.contains(&token) {
+            self.finish = Some(FinishReason::StopToken(token));
+            return Ok(None);
+        }
+        match state.is_full() {
+            true => self.finish = Some(FinishReason::ContextFull),
+            false => {
+                let pushed = state.push(&[token]);
+                self.failed = pushed.is_err();
+                pushed?;
+            }
+        }
+        Ok(Some(token))
     }
 }

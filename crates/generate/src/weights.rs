@@ -1,308 +1,256 @@
-//! A model's weights as a decoder reads them, at the precision they are kept in.
+//! The weights that decoders read: a model's own f32 numbers, or copies in a smaller format.
 //!
-//! In f32 they may be borrowed from a model. In fewer bits they are rounded some rows at a time, so
-//! that no more than that is in memory in f32.
-//! Position embeddings, norms and biases are f32 at every precision, and so are activations and the
-//! cache.
+//! [`WeightsRef`] is a borrowed view of either form. It gives the forward pass each block's layers
+//! as references, so that a decoder can hold its model by reference, by [`Arc`], or by value.
 
-use std::collections::HashMap;
-use std::convert::Infallible;
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
-use gpt::{Activation, GptConfig, GptModel, Parameters};
-use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
-use ndarray::{
-    Array1, Array2, ArrayRef2, ArrayViewMut1, ArrayViewMut2, Axis, CowArray, Dimension, Ix1, Ix2,
-    IxDyn,
-};
-use tensor_ops::{LayerNorm, matmul_into};
+use gpt::{GptConfig, GptModel, Parameters};
+use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2, Axis};
 
-use crate::Precision;
+use crate::layers::{BlockRef, Matrix, Projection};
+use crate::packed::PackedWeights;
+use crate::{GenerateError, Precision};
 
-/// Rows of a parameter, borrowed or read.
-pub(crate) type Rows<'m> = CowArray<'m, f32, IxDyn>;
+/// The weights of a decoder in one number format.
+///
+/// They are made once, and a clone shares them, so that any number of decoders and batches read the
+/// same memory. In f32 they are a [`GptModel`], which can be moved in or shared at no cost. In the
+/// other formats they are rounded copies of its matrices.
+///
+/// ```
+/// use generate::gpt::{GptConfig, GptModel};
+/// use generate::torch_rng::TorchRng;
+/// use generate::{Decoder, DecoderWeights, Precision};
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+/// let int8 = DecoderWeights::new(&model, Precision::Int8);
+/// let exact = DecoderWeights::from(model); // moves the model and copies nothing
+///
+/// let mut decoders: Vec<Decoder> = [int8.clone(), int8, exact].map(Decoder::new).into();
+/// for decoder in &mut decoders {
+///     decoder.start(&[1, 2, 3])?;
+///     decoder.advance()?;
+/// }
+/// assert_eq!(decoders[0].logits(), decoders[1].logits());
+/// # Ok::<(), generate::GenerateError>(())
+/// ```
+#[derive(Clone)]
+pub struct DecoderWeights(Form);
 
-/// A matrix (rows, columns) in one of the precisions.
-#[derive(Clone, Debug)]
-pub(crate) enum Weight<'m> {
-    F32(CowArray<'m, f32, Ix2>),
-    F16(F16Matrix),
-    Bf16(Bf16Matrix),
-    Int8(Int8Matrix),
-    Int4(Int4Matrix),
+#[derive(Clone)]
+enum Form {
+    Model(Arc<GptModel>),
+    Packed(Arc<PackedWeights>),
 }
 
-impl<'m> Weight<'m> {
-    /// A matrix whose rows `read` gives, some at a time if they are rounded.
-    fn read<E>(
-        shape: (usize, usize),
-        precision: Precision,
-        mut read: impl FnMut(Range<usize>) -> Result<CowArray<'m, f32, Ix2>, E>,
-    ) -> Result<Self, E> {
-        Ok(match precision {
-            Precision::F32 => Self::F32(read(0..shape.0)?),
-            Precision::F16 => Self::F16(F16Matrix::from_rows(shape, read)?),
-            Precision::Bf16 => Self::Bf16(Bf16Matrix::from_rows(shape, read)?),
-            Precision::Int8 => Self::Int8(Int8Matrix::from_rows(shape, read)?),
-            Precision::Int4 => Self::Int4(Int4Matrix::from_rows(shape, read)?),
-        })
-    }
-
-    /// Writes a row's values.
-    pub(crate) fn read_row(&self, row: usize, mut out: ArrayViewMut1<f32>) {
-        let slice = out.as_slice_mut().expect("a row of a row-major array");
-        match self {
-            Self::F32(weight) => out.assign(&weight.row(row)),
-            Self::F16(weight) => weight.read_row(row, slice),
-            Self::Bf16(weight) => weight.read_row(row, slice),
-            Self::Int8(weight) => weight.read_row(row, slice),
-            Self::Int4(weight) => weight.read_row(row, slice),
-        }
-    }
-
-    /// Writes `x W^T + b` (rows, outputs) of `x` (rows, inputs) to `out`.
-    fn forward(&self, bias: Option<&Array1<f32>>, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        match (self, bias) {
-            (Self::F32(weight), None) => return matmul_into(x, &weight.t(), 0.0, out),
-            (Self::F32(weight), Some(bias)) => {
-                // As `Linear` does it, to the bit.
-                out.assign(bias);
-                return matmul_into(x, &weight.t(), 1.0, out);
-            }
-            (Self::F16(weight), _) => weight.matmul_rows(x, out.view_mut()),
-            (Self::Bf16(weight), _) => weight.matmul_rows(x, out.view_mut()),
-            (Self::Int8(weight), _) => weight.matmul_rows(x, out.view_mut()),
-            (Self::Int4(weight), _) => weight.matmul_rows(x, out.view_mut()),
-        }
-        if let Some(bias) = bias {
-            out += bias;
-        }
-    }
-}
-
-/// A linear layer.
-#[derive(Clone, Debug)]
-pub(crate) struct Projection<'m> {
-    weight: Weight<'m>,
-    /// (outputs)
-    bias: Option<Array1<f32>>,
-}
-
-impl Projection<'_> {
-    /// Writes `x W^T + b` (rows, outputs) of `x` (rows, inputs) to `out`.
-    pub(crate) fn forward(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
-        self.weight.forward(self.bias.as_ref(), x, out);
-    }
-}
-
-/// The weights of one transformer block.
-#[derive(Clone, Debug)]
-pub(crate) struct BlockWeights<'m> {
-    pub(crate) norm1: LayerNorm,
-    pub(crate) qkv: Qkv<'m>,
-    pub(crate) out_proj: Projection<'m>,
-    pub(crate) norm2: LayerNorm,
-    pub(crate) expand: Projection<'m>,
-    pub(crate) activation: Activation,
-    pub(crate) contract: Projection<'m>,
-}
-
-/// The projections to queries, keys and values: three, or one of all.
-#[derive(Clone, Debug)]
-pub(crate) struct Qkv<'m>(Vec<Projection<'m>>);
-
-impl Qkv<'_> {
-    /// Writes queries, keys and values of `x` (rows, emb_dim) side by side to `out`
-    /// (rows, 3 emb_dim).
-    pub(crate) fn forward(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        let width = out.ncols() / self.0.len();
-        let parts = out.axis_chunks_iter_mut(Axis(1), width);
-        for (projection, out) in self.0.iter().zip(parts) {
-            projection.forward(x, out);
-        }
-    }
-}
-
-/// All weights of a model.
-#[derive(Clone, Debug)]
-pub(crate) struct DecoderWeights<'m> {
-    pub(crate) config: GptConfig,
-    pub(crate) tok_emb: Weight<'m>,
-    pub(crate) pos_emb: CowArray<'m, f32, Ix2>,
-    pub(crate) blocks: Vec<BlockWeights<'m>>,
-    pub(crate) final_norm: LayerNorm,
-    /// `None` if it is `tok_emb`.
-    head: Option<Weight<'m>>,
-}
-
-impl<'m> DecoderWeights<'m> {
-    /// The model's weights in f32, or rounded copies.
+impl DecoderWeights {
+    /// Copies the weights of a model, rounded to `precision`.
+    ///
+    /// In f32, `DecoderWeights::from` takes a [`GptModel`] or an `Arc<GptModel>` without a copy.
     ///
     /// # Panics
-    /// If a layer was replaced by one of another shape than the configuration's.
-    pub(crate) fn of_model(model: &'m GptModel, precision: Precision) -> Self {
-        let mut config = *model.config();
-        config.tied = model.out_head.is_none();
-        let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
-        for (name, shape) in config.parameters() {
-            let found = parameters.get(&name).map(|found| found.shape());
-            assert!(
-                found == Some(&shape[..]),
-                "Decoder: {name} has shape {found:?}, but the configuration's is {shape:?}"
-            );
+    /// If a layer was replaced by a layer of another shape than the model's configuration gives.
+    pub fn new(model: &GptModel, precision: Precision) -> Self {
+        if precision == Precision::F32 {
+            return model.clone().into();
         }
-        let rows = |name: &str, first: usize, shape: IxDyn| {
-            let mut parameter = parameters[name].clone();
-            parameter.slice_axis_inplace(Axis(0), (first..first + shape[0]).into());
-            Ok::<_, Infallible>(parameter.into())
-        };
-        let Ok(mut weights) = Self::read(config, precision, rows);
-        for (weights, block) in weights.blocks.iter_mut().zip(&model.trf_blocks) {
-            weights.activation = block.ff.activation;
-            weights.norm1.eps = block.norm1.eps;
-            weights.norm2.eps = block.norm2.eps;
-        }
-        weights.final_norm.eps = model.final_norm.eps;
-        weights
+        let packed = PackedWeights::new(model, model.as_weights().config(), precision);
+        Self(Form::Packed(Arc::new(packed)))
     }
 
-    /// The weights of which `rows` gives some rows of a parameter, from the requested row on and
-    /// in the requested shape, by the names of [`GptConfig::parameters`].
-    pub(crate) fn read<E>(
-        config: GptConfig,
+    /// Reads the weights of a model with the configuration `config`.
+    ///
+    /// `read(name, rows, out)` must write the given rows of a parameter to `out`, row after row.
+    /// The names are those of [`GptConfig::parameters`]. In formats other than f32, the weights are
+    /// rounded as they are read, a megabyte at a time.
+    ///
+    /// ```
+    /// use generate::gpt::GptConfig;
+    /// use generate::{AsWeights, DecoderWeights, GenerateError, Precision};
+    ///
+    /// let config = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+    /// };
+    /// // checkpoint::ModelFolder::read_rows reads them from files in the same way.
+    /// let weights = DecoderWeights::read(&config, Precision::Int8, |name, rows, out| {
+    ///     assert!(rows.end <= 50 && out.len() % rows.len() == 0, "{name}");
+    ///     out.fill(0.5);
+    ///     Ok::<(), GenerateError>(())
+    /// })?;
+    /// assert_eq!(weights.as_weights().config(), config);
+    /// # Ok::<(), GenerateError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first error of `read`, or an error if the configuration is not valid.
+    pub fn read<E: From<GenerateError>>(
+        config: &GptConfig,
         precision: Precision,
-        rows: impl FnMut(&str, usize, IxDyn) -> Result<Rows<'m>, E>,
+        mut read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
-        let mut source = Source(rows);
-        let vocabulary = (config.vocab_size, config.emb_dim);
-        // The largest come first, while memory is nearly empty.
-        let of_embeddings = precision.of_embeddings();
-        let mut table = |name, precision| {
-            Weight::read(vocabulary, precision, |rows| {
-                source.rows(name, rows.start, Ix2(rows.len(), config.emb_dim))
-            })
-        };
-        let tok_emb = table("tok_emb.weight", of_embeddings)?;
-        let head = match config.tied {
-            false => Some(table("out_head.weight", precision)?),
-            true if precision == of_embeddings => None,
-            true => Some(table("tok_emb.weight", precision)?),
-        };
-        Ok(Self {
-            config,
-            tok_emb,
-            head,
-            pos_emb: source.rows(
-                "pos_emb.weight",
-                0,
-                Ix2(config.context_length, config.emb_dim),
-            )?,
-            blocks: (0..config.n_layers)
-                .map(|i| source.block(&format!("trf_blocks.{i}"), &config, precision))
-                .collect::<Result<_, E>>()?,
-            final_norm: source.norm("final_norm", &config)?,
-        })
+        config.validate().map_err(GenerateError::from)?;
+        if precision != Precision::F32 {
+            let packed = PackedWeights::read(*config, precision, read)?;
+            return Ok(Self(Form::Packed(Arc::new(packed))));
+        }
+        let mut model = GptModel::zeros(*config).map_err(GenerateError::from)?;
+        for (name, mut parameter) in model.named_parameters_mut() {
+            let rows = 0..parameter.len_of(Axis(0));
+            let numbers = parameter.as_slice_mut();
+            read(&name, rows, numbers.expect("new arrays are row-major"))?;
+        }
+        Ok(model.into())
     }
 
-    /// Writes the logits (rows, vocab_size) of normed rows (rows, emb_dim).
-    pub(crate) fn logits(&self, normed: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
-        let head = self.head.as_ref().unwrap_or(&self.tok_emb);
-        head.forward(None, normed, out);
+    /// Returns the number format of the weights.
+    pub fn precision(&self) -> Precision {
+        match &self.0 {
+            Form::Model(_) => Precision::F32,
+            Form::Packed(packed) => packed.precision,
+        }
     }
 }
 
-/// The source of parameters' rows.
-struct Source<F>(F);
-
-impl<'m, E, F: FnMut(&str, usize, IxDyn) -> Result<Rows<'m>, E>> Source<F> {
-    /// Some rows of a parameter.
-    fn rows<D: Dimension>(
-        &mut self,
-        name: &str,
-        first: usize,
-        shape: D,
-    ) -> Result<CowArray<'m, f32, D>, E> {
-        let rows = (self.0)(name, first, shape.into_dyn())?.into_dimensionality();
-        Ok(rows.expect("the dimensions that were asked for"))
+/// Moves the model's arrays and copies nothing.
+impl From<GptModel> for DecoderWeights {
+    fn from(model: GptModel) -> Self {
+        Arc::new(model).into()
     }
+}
 
-    fn norm(&mut self, name: &str, config: &GptConfig) -> Result<LayerNorm, E> {
-        let mut vector = |part: &str| self.rows(&format!("{name}.{part}"), 0, Ix1(config.emb_dim));
-        Ok(LayerNorm {
-            scale: vector("scale")?.into_owned(),
-            shift: vector("shift")?.into_owned(),
-            eps: config.norm_eps,
-        })
+/// Shares the model and copies nothing.
+impl From<Arc<GptModel>> for DecoderWeights {
+    fn from(model: Arc<GptModel>) -> Self {
+        Self(Form::Model(model))
     }
+}
 
-    /// Layers with the same input, stacked: one product instead of several.
-    fn projection(
-        &mut self,
-        layers: &[&str],
-        (outputs, inputs): (usize, usize),
-        has_bias: bool,
-        precision: Precision,
-    ) -> Result<Projection<'m>, E> {
-        let mut bias = Vec::new();
-        for layer in layers.iter().filter(|_| has_bias) {
-            bias.extend(self.rows(&format!("{layer}.bias"), 0, Ix1(outputs))?);
+/// Shows the format and the configuration but no weights.
+impl fmt::Debug for DecoderWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecoderWeights")
+            .field("precision", &self.precision())
+            .field("config", &self.as_weights().config())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A model that a [`Decoder`](crate::Decoder) can read: a [`GptModel`] or [`DecoderWeights`], by
+/// value, by reference, or in an [`Arc`].
+pub trait AsWeights: Send + Sync {
+    /// Borrows the weights.
+    fn as_weights(&self) -> WeightsRef<'_>;
+}
+
+impl AsWeights for GptModel {
+    fn as_weights(&self) -> WeightsRef<'_> {
+        WeightsRef(FormRef::Model(self))
+    }
+}
+
+impl AsWeights for DecoderWeights {
+    fn as_weights(&self) -> WeightsRef<'_> {
+        match &self.0 {
+            Form::Model(model) => model.as_weights(),
+            Form::Packed(packed) => WeightsRef(FormRef::Packed(packed)),
         }
-        let mut weight = |layer: &str, first, rows| {
-            self.rows(&format!("{layer}.weight"), first, Ix2(rows, inputs))
-        };
-        let weight = match (precision, layers) {
-            (Precision::F32, [layer]) => Weight::F32(weight(layer, 0, outputs)?),
-            _ => Weight::read((layers.len() * outputs, inputs), precision, |rows| {
-                let mut taken = Vec::with_capacity(rows.len() * inputs);
-                let mut first = rows.start;
-                while first < rows.end {
-                    let (layer, row) = (first / outputs, first % outputs);
-                    let count = (outputs - row).min(rows.end - first);
-                    taken.extend(&weight(layers[layer], row, count)?);
-                    first += count;
-                }
-                let taken = Array2::from_shape_vec((rows.len(), inputs), taken);
-                Ok(taken.expect("as many numbers").into())
-            })?,
-        };
-        let bias = has_bias.then(|| bias.into());
-        Ok(Projection { weight, bias })
+    }
+}
+
+impl<W: AsWeights + ?Sized> AsWeights for &W {
+    fn as_weights(&self) -> WeightsRef<'_> {
+        (**self).as_weights()
+    }
+}
+
+impl<W: AsWeights + ?Sized> AsWeights for Arc<W> {
+    fn as_weights(&self) -> WeightsRef<'_> {
+        (**self).as_weights()
+    }
+}
+
+/// A borrowed view of a model's weights, in any of the formats.
+#[derive(Clone, Copy)]
+pub struct WeightsRef<'w>(FormRef<'w>);
+
+#[derive(Clone, Copy)]
+enum FormRef<'w> {
+    Model(&'w GptModel),
+    Packed(&'w PackedWeights),
+}
+
+impl<'w> WeightsRef<'w> {
+    /// Returns the configuration of the model.
+    pub fn config(self) -> GptConfig {
+        match self.0 {
+            // The owner of a model may have removed its head or some of its blocks.
+            FormRef::Model(model) => GptConfig {
+                tied: model.out_head.is_none(),
+                n_layers: model.trf_blocks.len(),
+                ..*model.config()
+            },
+            FormRef::Packed(packed) => packed.config,
+        }
     }
 
-    fn block(
-        &mut self,
-        name: &str,
-        config: &GptConfig,
-        precision: Precision,
-    ) -> Result<BlockWeights<'m>, E> {
-        let (features, hidden) = (config.emb_dim, config.feed_forward_dim());
-        let [query, key, value, out_proj, expand, contract, norm1, norm2] = [
-            "att.W_query",
-            "att.W_key",
-            "att.W_value",
-            "att.out_proj",
-            "ff.layers.0",
-            "ff.layers.2",
-            "norm1",
-            "norm2",
-        ]
-        .map(|part| format!("{name}.{part}"));
-        let qkv = [&query[..], &key, &value];
-        // Together they would be a copy in f32.
-        let together = if precision == Precision::F32 { 1 } else { 3 };
-        let qkv = qkv.chunks(together).map(|layers| {
-            self.projection(layers, (features, features), config.qkv_bias, precision)
-        });
-        let qkv = Qkv(qkv.collect::<Result<_, E>>()?);
-        let mut layer = |name: &str, shape| self.projection(&[name], shape, true, precision);
-        Ok(BlockWeights {
-            qkv,
-            out_proj: layer(&out_proj, (features, features))?,
-            expand: layer(&expand, (hidden, features))?,
-            contract: layer(&contract, (features, hidden))?,
-            activation: config.activation,
-            norm1: self.norm(&norm1, config)?,
-            norm2: self.norm(&norm2, config)?,
-        })
+    /// Writes the sum of a token's and a position's embedding.
+    pub(crate) fn embed(self, id: u32, position: usize, mut out: ArrayViewMut1<f32>) {
+        let (table, positions) = match self.0 {
+            FormRef::Model(model) => (Matrix::F32(&model.tok_emb.weight), &model.pos_emb.weight),
+            FormRef::Packed(packed) => (Matrix::Packed(&packed.tok_emb), &packed.pos_emb),
+        };
+        match table {
+            Matrix::F32(table) => out.assign(&table.row(id as usize)),
+            Matrix::Packed(table) => table.read_row(
+                id as usize,
+                out.as_slice_mut().expect("a row of a row-major array"),
+            ),
+        }
+        out += &positions.row(position);
+    }
+
+    /// Returns the layers of block `i`.
+    pub(crate) fn block(self, i: usize) -> BlockRef<'w> {
+        match self.0 {
+            FormRef::Model(model) => {
+                let block = &model.trf_blocks[i];
+                let (att, ff) = (&block.att, &block.ff);
+                let qkv = [&att.w_query, &att.w_key, &att.w_value];
+                BlockRef {
+                    norm1: &block.norm1,
+                    qkv: qkv.map(Projection::from).to_vec(),
+                    out_proj: (&att.out_proj).into(),
+                    norm2: &block.norm2,
+                    expand: (&ff.expand).into(),
+                    activation: ff.activation,
+                    contract: (&ff.contract).into(),
+                }
+            }
+            FormRef::Packed(packed) => packed.blocks[i].as_ref(),
+        }
+    }
+
+    /// Writes the logits (rows, vocab_size) of `x` (rows, emb_dim).
+    pub(crate) fn logits(self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        let (norm, head) = match self.0 {
+            FormRef::Model(model) => (&model.final_norm, Matrix::F32(model.head_weight())),
+            FormRef::Packed(packed) => {
+                let head = packed.head.as_ref().unwrap_or(&packed.tok_emb);
+                (&packed.final_norm, Matrix::Packed(head))
+            }
+        };
+        let head = Projection {
+            weight: head,
+            bias: None,
+        };
+        head.forward(&norm.forward(x), out);
     }
 }

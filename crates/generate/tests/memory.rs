@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{ModelFolder, SpecialTokens, save_book, save_hugging_face};
-use generate::{Decoder, DecoderConfig, Precision};
+use generate::{Decoder, DecoderWeights, Precision};
 use gpt::{GptConfig, GptModel};
 use peak_alloc::PeakAlloc;
 use torch_rng::TorchRng;
@@ -16,13 +16,10 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 fn peak_of_decoding(folder: &ModelFolder, precision: Precision) -> usize {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
-    let config = DecoderConfig {
-        precision,
-        ..DecoderConfig::default()
-    };
-    let first_logits = |mut decoder: Decoder<'_>| {
+    let first_logits = |weights: DecoderWeights| {
+        let mut decoder = Decoder::new(weights);
         let weights = ALLOCATOR.current_usage() - before;
-        let counted = precision.weight_bytes(decoder.model_config());
+        let counted = precision.weight_bytes(&decoder.model_config());
         let more = weights as f64 / counted as f64;
         assert!(
             (1.0..1.1).contains(&more),
@@ -32,12 +29,12 @@ fn peak_of_decoding(folder: &ModelFolder, precision: Precision) -> usize {
         decoder.advance().unwrap();
     };
     if precision == Precision::F32 {
-        first_logits(Decoder::with_config(&folder.load().unwrap(), config).unwrap());
+        first_logits(folder.load().unwrap().into());
     } else {
         let read = |name: &str, rows, out: &mut [f32]| -> Result<(), Box<dyn std::error::Error>> {
             Ok(folder.read_rows(name, rows, out)?)
         };
-        first_logits(Decoder::read(folder.config(), config, read).unwrap());
+        first_logits(DecoderWeights::read(folder.config(), precision, read).unwrap());
     }
     ALLOCATOR.peak_usage().saturating_sub(before)
 }

@@ -1,6 +1,6 @@
 //! Models for tests: random ones of any small shape, and one with scripted output.
 
-use generate::{Decoder, GenerateOptions, TokenStream};
+use generate::{AsWeights, Decoder, GenerateOptions, TokenStream};
 use gpt::{Activation, DropRates, GptConfig, GptModel};
 use proptest::prelude::*;
 use torch_rng::TorchRng;
@@ -82,14 +82,14 @@ pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
 }
 
 /// Takes in a prompt.
-pub(crate) fn take_in(decoder: &mut Decoder, prompt: &[u32]) {
+pub(crate) fn take_in(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32]) {
     decoder.start(prompt).unwrap();
     decoder.advance().unwrap();
 }
 
 /// The new tokens of a decoder's text.
 pub(crate) fn continued(
-    decoder: &mut Decoder<'_>,
+    decoder: &mut Decoder<impl AsWeights>,
     options: GenerateOptions,
     rng: &mut TorchRng,
 ) -> Vec<u32> {

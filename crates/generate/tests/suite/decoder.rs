@@ -1,11 +1,12 @@
 //! A decoder with a cache predicts the same as the model without one.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::common::{continued, has_clear_winner, models_and_prompts, scripted, take_in};
 use generate::{
-    Decoder, DecoderConfig, GenerateError, GenerateOptions, PastContext, Precision, Sampling,
-    generate_text_simple, greedy_id,
+    Decoder, DecoderConfig, DecoderState, DecoderWeights, GenerateError, GenerateOptions,
+    PastContext, Precision, Sampling, generate_text_simple, greedy_id,
 };
 use gpt::{GptModel, Parameters};
 use ndarray::{Array1, Array2, Axis, s};
@@ -190,8 +191,7 @@ proptest! {
             (Precision::Int8, 0.15),
             (Precision::Int4, 0.5),
         ] {
-            let config = DecoderConfig { precision, ..DecoderConfig::default() };
-            let mut decoder = Decoder::with_config(&model, config).unwrap();
+            let mut decoder = Decoder::new(DecoderWeights::new(&model, precision));
             take_in(&mut decoder, &prompt);
             let expected = uncached(&model, &prompt);
             let size = expected.iter().fold(1.0f32, |a, b| a.max(b.abs()));
@@ -207,34 +207,79 @@ proptest! {
     fn weights_that_are_read_give_the_bits_of_those_of_a_model((model, prompt) in models_and_prompts()) {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
         for precision in Precision::ALL {
-            let config = DecoderConfig { precision, ..DecoderConfig::default() };
-            let mut read = Decoder::read(model.config(), config, |name, rows, out| {
+            let read = DecoderWeights::read(model.config(), precision, |name, rows, out| {
                 let rows = parameters[name].slice_axis(Axis(0), rows.into());
                 rows.iter().zip(out).for_each(|(x, out)| *out = *x);
                 Ok::<_, GenerateError>(())
             })
             .unwrap();
-            let mut borrowed = Decoder::with_config(&model, config).unwrap();
+            let [mut read, mut copied] = [read, DecoderWeights::new(&model, precision)].map(Decoder::new);
             take_in(&mut read, &prompt);
-            take_in(&mut borrowed, &prompt);
-            prop_assert_eq!(read.logits(), borrowed.logits(), "{}", precision);
+            take_in(&mut copied, &prompt);
+            prop_assert_eq!(read.logits(), copied.logits(), "{}", precision);
         }
     }
+}
+
+#[test]
+fn one_decoder_alternates_between_texts_and_every_owner_of_a_model_gives_the_same_bits() {
+    /// A struct that holds a model and decoders of it.
+    struct Owner {
+        model: Arc<GptModel>,
+        shared: Decoder<Arc<GptModel>>,
+        weights: DecoderWeights,
+        decoder: Decoder,
+    }
+    fn assert_shared<T: Clone + Send + Sync + 'static>(_: &T) {}
+    let model = Arc::new(scripted(&[5, 6, 7, 8]));
+    let weights = DecoderWeights::from(Arc::clone(&model));
+    let mut owner = Owner {
+        shared: Decoder::new(Arc::clone(&model)),
+        decoder: Decoder::new(weights.clone()),
+        weights,
+        model,
+    };
+    assert_shared(&owner.weights);
+    let texts: [&[u32]; 2] = [&[1, 2, 3], &[4, 5]];
+    let mut states = [DecoderState::default(), DecoderState::default()];
+    for i in 0..3 {
+        for (state, text) in states
+            .iter_mut()
+            .zip(texts)
+            .filter(|(_, text)| i < text.len())
+        {
+            let earlier = std::mem::take(state);
+            owner.decoder = Decoder::with_state(owner.weights.clone(), earlier).unwrap();
+            owner.decoder.push(&text[i..=i]).unwrap();
+            assert_eq!(owner.decoder.pending(), 1);
+            let logits = owner.decoder.advance().unwrap().to_owned();
+            owner.shared.start(&text[..=i]).unwrap();
+            let mut borrowed = Decoder::new(&*owner.model);
+            take_in(&mut borrowed, &text[..=i]);
+            assert_close(&logits, &borrowed.logits(), TOLERANCE);
+            assert_eq!(owner.shared.advance().unwrap(), borrowed.logits());
+            *state = owner.decoder.clone().into_state();
+        }
+    }
+    let other = GptModel::zeros(gpt::GptConfig {
+        n_heads: 2,
+        emb_dim: 4,
+        ..*owner.model.config()
+    });
+    let refused = Decoder::with_state(other.unwrap(), states[0].clone());
+    assert_eq!(refused.unwrap_err(), GenerateError::OtherModel);
 }
 
 #[test]
 fn debug_shows_no_weights_and_no_text_in_any_precision() {
     let model = scripted(&[1; 63]);
     for precision in Precision::ALL {
-        let config = DecoderConfig {
-            precision,
-            ..DecoderConfig::default()
-        };
-        let mut decoder = Decoder::with_config(&model, config).unwrap();
+        let weights = DecoderWeights::new(&model, precision);
+        let mut decoder = Decoder::new(weights.clone());
         decoder.start(&[1, 2, 3]).unwrap();
-        let shown = format!("{decoder:?}");
+        let shown = format!("{decoder:?} {weights:?}");
         assert!(
-            shown.contains(&format!("{precision:?}")) && shown.len() < 500,
+            shown.contains(&format!("{precision:?}")) && shown.len() < 1000,
             "{shown}"
         );
     }

@@ -2,8 +2,10 @@
 
 use crate::common::scripted;
 use generate::{
-    Decoder, DecoderConfig, FinishReason, GenerateOptions, PastContext, StopStrings, TokenStream,
+    Decoder, DecoderConfig, FinishReason, GenerateError, GenerateOptions, PastContext, StopStrings,
+    TokenStream, greedy_id,
 };
+use ndarray::ArrayView1;
 use proptest::prelude::*;
 use tokenizer::ENDOFTEXT_ID;
 use torch_rng::TorchRng;
@@ -94,6 +96,48 @@ fn a_conversation_continues_from_the_cache() {
     assert!(timings.prompt_tokens_per_second() > 0.0 && timings.decoded_tokens_per_second() > 0.0);
     assert_eq!(decoder.tokens(), [1, 2, 101, 102, 103, 7, 8, 106, 107]);
     assert_eq!(decoder.pending(), 1);
+}
+
+#[test]
+fn a_custom_sampler_sees_text_and_logits_and_its_error_ends_the_stream() {
+    #[derive(Debug, PartialEq)]
+    enum Refusal {
+        Decoder(GenerateError),
+        Enough(usize),
+    }
+    impl From<GenerateError> for Refusal {
+        fn from(error: GenerateError) -> Self {
+            Self::Decoder(error)
+        }
+    }
+    let model = scripted(&[11, 12, 13, 14, 15, 16]);
+    let mut decoder = Decoder::new(&model);
+    let streamed = |decoder: &mut Decoder<_>, most: usize, shift: u32| {
+        decoder.start(&[1]).unwrap();
+        let sampler = |text: &[u32], logits: ArrayView1<f32>| match text.len() > most {
+            true => Err(Refusal::Enough(text.len())),
+            false => Ok(greedy_id(&logits)? + shift),
+        };
+        let mut stream = TokenStream::with_sampler(decoder, greedy(4), sampler);
+        let tokens: Vec<_> = stream.with_logits().collect();
+        for (token, logits) in tokens.iter().flatten() {
+            assert_eq!(*token, greedy_id(logits).unwrap() + shift);
+        }
+        let finish = stream.finish_reason();
+        assert_eq!(stream.next(), None);
+        let tokens = tokens.into_iter().map(|token| Ok(token?.0));
+        (tokens.collect::<Result<Vec<u32>, Refusal>>(), finish)
+    };
+    let all = streamed(&mut decoder, 9, 1);
+    assert_eq!(
+        all,
+        (Ok(vec![12, 13, 14, 15]), Some(FinishReason::MaxNewTokens))
+    );
+    let refused = streamed(&mut decoder, 2, 0);
+    assert_eq!(refused, (Err(Refusal::Enough(3)), None));
+    assert_eq!(decoder.tokens(), [1, 11, 12]);
+    let unknown = streamed(&mut decoder, 9, 60_000).0.unwrap_err();
+    assert!(matches!(unknown, Refusal::Decoder(GenerateError::Gpt(_))));
 }
 
 proptest! {

@@ -3,7 +3,9 @@
 
 use std::hint::black_box;
 
-use generate::{Decoder, DecoderConfig, GenerateOptions, Precision, Sampling, TokenStream};
+use generate::{
+    AsWeights, Decoder, DecoderWeights, GenerateOptions, Precision, Sampling, TokenStream,
+};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, s};
 use tensor_ops::engine::Pooled;
@@ -110,11 +112,7 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
     }
     let prompt: Vec<u32> = ids(1, 1024).into_iter().collect();
     for precision in Precision::ALL {
-        let config = DecoderConfig {
-            precision,
-            ..DecoderConfig::default()
-        };
-        let mut decoder = Decoder::with_config(model, config)?;
+        let mut decoder = Decoder::new(DecoderWeights::new(model, precision));
         let ours = Ours {
             work: work.clone(),
             precision: precision.name(),
@@ -141,11 +139,10 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
     let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
     let mut decoders = Vec::new();
     for precision in Precision::ALL {
-        let config = DecoderConfig {
+        decoders.push((
             precision,
-            ..DecoderConfig::default()
-        };
-        decoders.push((precision, Decoder::with_config(model, config)?));
+            Decoder::new(DecoderWeights::new(model, precision)),
+        ));
     }
     let ours = decoders.iter_mut().map(|(precision, decoder)| Ours {
         work: work.clone(),
@@ -163,21 +160,18 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
 
 /// Decodes in int8 as from a model's files, of which a few rows are held in f32 at a time.
 fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
-    let config = DecoderConfig {
-        precision: Precision::Int8,
-        ..DecoderConfig::default()
-    };
-    let mut decoder = Decoder::read(&model, config, |_, _, rows| {
+    let weights = DecoderWeights::read(&model, Precision::Int8, |_, _, rows| {
         rows.fill(0.01);
         Ok::<(), anyhow::Error>(())
     })?;
+    let mut decoder = Decoder::new(weights);
     let prompt: Vec<u32> = ids(1, DECODED.0).into_iter().collect();
     decode(&mut decoder, &prompt, DECODED.1);
     Ok(())
 }
 
 /// The likeliest tokens after a prompt, as `gpt generate` makes them.
-fn decode(decoder: &mut Decoder<'_>, prompt: &[u32], max_new_tokens: usize) {
+fn decode(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32], max_new_tokens: usize) {
     let options = GenerateOptions {
         sampling: Sampling::GREEDY,
         max_new_tokens,

@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use generate::{Decoder, DecoderConfig, Precision};
+use generate::{Decoder, DecoderWeights, Precision};
 use gpt::{BatchParts, GptModel};
 use kernels::loop_counts;
 use ndarray::Array3;
@@ -97,11 +97,7 @@ fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Resu
 fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     let prompt: Vec<u32> = ids(1, 144).into_iter().collect();
     for precision in Precision::ALL {
-        let config = DecoderConfig {
-            precision,
-            ..DecoderConfig::default()
-        };
-        let mut decoder = Decoder::with_config(model, config)?;
+        let mut decoder = Decoder::new(DecoderWeights::new(model, precision));
         decoder.start(&prompt)?;
         table.phase(&format!("token, {precision}: all of it"), || {
             decoder.push(&[11]).expect("a token of the vocabulary");

@@ -33,7 +33,7 @@ pub struct PageModel {
 
 /// A text that is continued token by token.
 struct Writing {
-    decoder: Decoder<'static>,
+    decoder: Decoder<&'static GptModel>,
     sampling: Sampling,
     rng: TorchRng,
     /// Tokens of the text that it began with.

@@ -11,6 +11,7 @@ mod session;
 use std::io::{IsTerminal, stdin};
 
 use anyhow::{Context, Result};
+use generate::Decoder;
 
 use crate::model::FoundModel;
 use crate::model::ids::{Input, read_line};
@@ -46,8 +47,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let ids = prompt
         .map(|prompt| args.prompt(&found, prompt))
         .transpose()?;
-    let mut model = None;
-    let decoder = found.decoder(args.decoder(), &mut model)?;
+    let weights = found.weights(output.precision)?;
+    let decoder = Decoder::with_config(weights, args.decoder())?;
     let mut session = Session::new(args, decoder, vocabulary)?;
     if input.interactive {
         found.note();

@@ -166,7 +166,6 @@ impl GenerateArgs {
     /// The settings of the decoder.
     pub(crate) fn decoder(&self) -> DecoderConfig {
         DecoderConfig {
-            precision: self.output.precision,
             context_size: self.length.context_size,
             past_context: match self.length.past_context {
                 Some(WhenFull::Stop) => PastContext::Stop,

@@ -21,7 +21,7 @@ pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
     sampling: Sampling,
     vocabulary: &'m Vocabulary,
-    decoder: Decoder<'m>,
+    decoder: Decoder,
     seed: u64,
     /// Shared by all samples and turns.
     rng: TorchRng,
@@ -51,7 +51,7 @@ impl<'m> Session<'m> {
     /// If there isn't enough memory for a text.
     pub(crate) fn new(
         args: &'m GenerateArgs,
-        decoder: Decoder<'m>,
+        decoder: Decoder,
         vocabulary: &'m Vocabulary,
     ) -> Result<Self> {
         let model = decoder.model_config();

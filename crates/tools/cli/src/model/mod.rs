@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use checkpoint::ModelFolder;
 use clap::Args;
-use generate::{Decoder, DecoderConfig, Precision};
+use generate::{DecoderWeights, Precision};
 use gpt::{GptConfig, GptModel, Memory};
 
 use crate::model::ids::Input;
@@ -89,19 +89,14 @@ impl FoundModel {
         load(&self.model)
     }
 
-    /// Loads the model for decoding: in f32 as `in_f32`, which the decoder borrows, otherwise
-    /// rounded during reading.
-    pub(crate) fn decoder<'m>(
-        &self,
-        config: DecoderConfig,
-        in_f32: &'m mut Option<GptModel>,
-    ) -> Result<Decoder<'m>> {
-        if config.precision == Precision::F32 {
-            return Ok(Decoder::with_config(in_f32.insert(self.load()?), config)?);
+    /// Loads the model for decoding; its weights are rounded during reading.
+    pub(crate) fn weights(&self, precision: Precision) -> Result<DecoderWeights> {
+        if precision == Precision::F32 {
+            return Ok(self.load()?.into());
         }
-        let bytes = config.precision.weight_bytes(self.model.config());
+        let bytes = precision.weight_bytes(self.model.config());
         begin_loading(&self.model, &Memory::new().with("weights", &[bytes])?)?;
-        Decoder::read(self.model.config(), config, |name, rows, out| {
+        DecoderWeights::read(self.model.config(), precision, |name, rows, out| {
             Ok(self.model.read_rows(name, rows, out)?)
         })
     }

@@ -1,0 +1,121 @@
+//! The layers of a model as a forward pass reads them, whatever the number format and the owner.
+
+use std::ops::Range;
+
+use gpt::Activation;
+use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
+use ndarray::{Array1, Array2, ArrayRef2, ArrayViewMut2};
+use tensor_ops::{LayerNorm, Linear, matmul_into};
+
+use crate::Precision;
+
+/// The layers of one transformer block.
+pub(crate) struct BlockRef<'w> {
+    pub(crate) norm1: &'w LayerNorm,
+    /// The projections to queries, keys and values: three layers, or one that computes all.
+    pub(crate) qkv: Vec<Projection<'w>>,
+    pub(crate) out_proj: Projection<'w>,
+    pub(crate) norm2: &'w LayerNorm,
+    pub(crate) expand: Projection<'w>,
+    pub(crate) activation: Activation,
+    pub(crate) contract: Projection<'w>,
+}
+
+/// A linear layer.
+#[derive(Clone, Copy)]
+pub(crate) struct Projection<'w> {
+    pub(crate) weight: Matrix<'w>,
+    /// (outputs)
+    pub(crate) bias: Option<&'w Array1<f32>>,
+}
+
+impl Projection<'_> {
+    /// Writes `x W^T + b` (rows, outputs) of `x` (rows, inputs) to `out`.
+    pub(crate) fn forward(self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
+        match (self.weight, self.bias) {
+            (Matrix::F32(weight), None) => matmul_into(x, &weight.t(), 0.0, out),
+            (Matrix::F32(weight), Some(bias)) => {
+                // In the order of `Linear`, so that the bits are equal.
+                out.assign(bias);
+                matmul_into(x, &weight.t(), 1.0, out);
+            }
+            (Matrix::Packed(weight), bias) => {
+                weight.matmul_rows(x, out.view_mut());
+                if let Some(bias) = bias {
+                    out += bias;
+                }
+            }
+        }
+    }
+}
+
+impl<'w> From<&'w Linear> for Projection<'w> {
+    fn from(layer: &'w Linear) -> Self {
+        Self {
+            weight: Matrix::F32(&layer.weight),
+            bias: layer.bias.as_ref(),
+        }
+    }
+}
+
+/// A matrix (outputs, inputs).
+#[derive(Clone, Copy)]
+pub(crate) enum Matrix<'w> {
+    F32(&'w Array2<f32>),
+    Packed(&'w Packed),
+}
+
+/// A matrix (outputs, inputs) in one of the smaller formats.
+pub(crate) enum Packed {
+    F16(F16Matrix),
+    Bf16(Bf16Matrix),
+    Int8(Int8Matrix),
+    Int4(Int4Matrix),
+}
+
+impl Packed {
+    /// Rounds the rows that `read` writes, some at a time.
+    ///
+    /// # Panics
+    /// If the precision is f32.
+    pub(crate) fn read<E>(
+        (outputs, inputs): (usize, usize),
+        precision: Precision,
+        mut read: impl FnMut(Range<usize>, &mut [f32]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let shape = (outputs, inputs);
+        let rows = |rows: Range<usize>| {
+            let mut numbers = Array2::zeros((rows.len(), inputs));
+            let slice = numbers.as_slice_mut();
+            read(rows, slice.expect("new arrays are row-major"))?;
+            Ok(numbers.into())
+        };
+        Ok(match precision {
+            Precision::F32 => panic!("f32 weights are a GptModel"),
+            Precision::F16 => Self::F16(F16Matrix::from_rows(shape, rows)?),
+            Precision::Bf16 => Self::Bf16(Bf16Matrix::from_rows(shape, rows)?),
+            Precision::Int8 => Self::Int8(Int8Matrix::from_rows(shape, rows)?),
+            Precision::Int4 => Self::Int4(Int4Matrix::from_rows(shape, rows)?),
+        })
+    }
+
+    /// Writes the values of a row (inputs).
+    pub(crate) fn read_row(&self, row: usize, out: &mut [f32]) {
+        match self {
+            Self::F16(matrix) => matrix.read_row(row, out),
+            Self::Bf16(matrix) => matrix.read_row(row, out),
+            Self::Int8(matrix) => matrix.read_row(row, out),
+            Self::Int4(matrix) => matrix.read_row(row, out),
+        }
+    }
+
+    /// Writes `x W^T` (rows, outputs) of `x` (rows, inputs) to `out`.
+    pub(crate) fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+        match self {
+            Self::F16(matrix) => matrix.matmul_rows(x, out),
+            Self::Bf16(matrix) => matrix.matmul_rows(x, out),
+            Self::Int8(matrix) => matrix.matmul_rows(x, out),
+            Self::Int4(matrix) => matrix.matmul_rows(x, out),
+        }
+    }
+}

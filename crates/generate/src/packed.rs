@@ -1,0 +1,212 @@
+//! Rounded copies of a model's matrices in 16, 8 or 4 bits.
+//!
+//! The weights are rounded some rows at a time, so that only those rows are in memory in f32.
+//! Position embeddings, norms and biases are f32 in every format, as are activations and caches.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::ops::Range;
+
+use gpt::{Activation, GptConfig, GptModel, Parameters};
+use ndarray::{Array1, Array2, Axis};
+use tensor_ops::LayerNorm;
+
+use crate::Precision;
+use crate::layers::{BlockRef, Matrix, Packed, Projection};
+
+/// A linear layer.
+struct PackedLinear {
+    weight: Packed,
+    /// (outputs)
+    bias: Option<Array1<f32>>,
+}
+
+impl PackedLinear {
+    fn as_ref(&self) -> Projection<'_> {
+        Projection {
+            weight: Matrix::Packed(&self.weight),
+            bias: self.bias.as_ref(),
+        }
+    }
+}
+
+/// The layers of one transformer block.
+pub(crate) struct PackedBlock {
+    norm1: LayerNorm,
+    /// Computes queries, keys and values, side by side.
+    qkv: PackedLinear,
+    out_proj: PackedLinear,
+    norm2: LayerNorm,
+    expand: PackedLinear,
+    activation: Activation,
+    contract: PackedLinear,
+}
+
+impl PackedBlock {
+    pub(crate) fn as_ref(&self) -> BlockRef<'_> {
+        BlockRef {
+            norm1: &self.norm1,
+            qkv: vec![self.qkv.as_ref()],
+            out_proj: self.out_proj.as_ref(),
+            norm2: &self.norm2,
+            expand: self.expand.as_ref(),
+            activation: self.activation,
+            contract: self.contract.as_ref(),
+        }
+    }
+}
+
+/// All weights of a model.
+pub(crate) struct PackedWeights {
+    pub(crate) config: GptConfig,
+    pub(crate) precision: Precision,
+    pub(crate) tok_emb: Packed,
+    /// (context_length, emb_dim)
+    pub(crate) pos_emb: Array2<f32>,
+    pub(crate) blocks: Vec<PackedBlock>,
+    pub(crate) final_norm: LayerNorm,
+    /// `None` if it is `tok_emb`.
+    pub(crate) head: Option<Packed>,
+}
+
+impl PackedWeights {
+    /// Rounds the weights of a model.
+    ///
+    /// # Panics
+    /// If a layer was replaced by a layer of another shape than the configuration gives.
+    pub(crate) fn new(model: &GptModel, config: GptConfig, precision: Precision) -> Self {
+        let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
+        for (name, shape) in config.parameters() {
+            let found = parameters[&name].shape();
+            assert!(
+                found == shape,
+                "DecoderWeights: {name} has shape {found:?}, but the configuration gives {shape:?}"
+            );
+        }
+        let Ok(mut weights) = Self::read(config, precision, |name, rows, out| {
+            let rows = parameters[name].slice_axis(Axis(0), rows.into());
+            out.iter_mut().zip(rows).for_each(|(out, x)| *out = *x);
+            Ok::<_, Infallible>(())
+        });
+        for (weights, block) in weights.blocks.iter_mut().zip(&model.trf_blocks) {
+            weights.activation = block.ff.activation;
+            weights.norm1.eps = block.norm1.eps;
+            weights.norm2.eps = block.norm2.eps;
+        }
+        weights.final_norm.eps = model.final_norm.eps;
+        weights
+    }
+
+    /// Rounds the weights that `read` writes: some rows of a parameter, by the names of
+    /// [`GptConfig::parameters`].
+    pub(crate) fn read<E>(
+        config: GptConfig,
+        precision: Precision,
+        read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut source = Source {
+            read,
+            config: &config,
+            precision,
+        };
+        let vocabulary = (config.vocab_size, config.emb_dim);
+        // The largest matrices come first, while memory is nearly empty.
+        let of_embeddings = precision.of_embeddings();
+        let mut table = |name, precision| {
+            Packed::read(vocabulary, precision, |rows, out| {
+                (source.read)(name, rows, out)
+            })
+        };
+        let tok_emb = table("tok_emb.weight", of_embeddings)?;
+        let head = match config.tied {
+            false => Some(table("out_head.weight", precision)?),
+            true if precision == of_embeddings => None,
+            true => Some(table("tok_emb.weight", precision)?),
+        };
+        let mut pos_emb = Array2::zeros((config.context_length, config.emb_dim));
+        let positions = pos_emb.as_slice_mut().expect("new arrays are row-major");
+        (source.read)("pos_emb.weight", 0..config.context_length, positions)?;
+        let blocks = (0..config.n_layers).map(|i| source.block(&format!("trf_blocks.{i}")));
+        Ok(Self {
+            tok_emb,
+            head,
+            pos_emb,
+            blocks: blocks.collect::<Result<_, E>>()?,
+            final_norm: source.norm("final_norm")?,
+            precision,
+            config,
+        })
+    }
+}
+
+/// Where parameters are read from.
+struct Source<'c, F> {
+    read: F,
+    config: &'c GptConfig,
+    precision: Precision,
+}
+
+impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F> {
+    fn vector(&mut self, name: &str, len: usize) -> Result<Array1<f32>, E> {
+        let mut numbers = vec![0.0; len];
+        (self.read)(name, 0..len, &mut numbers)?;
+        Ok(numbers.into())
+    }
+
+    fn norm(&mut self, name: &str) -> Result<LayerNorm, E> {
+        let features = self.config.emb_dim;
+        Ok(LayerNorm {
+            scale: self.vector(&format!("{name}.scale"), features)?,
+            shift: self.vector(&format!("{name}.shift"), features)?,
+            eps: self.config.norm_eps,
+        })
+    }
+
+    /// Reads layers that have the same input as one layer: its outputs are theirs, side by side.
+    fn linear(
+        &mut self,
+        layers: &[String],
+        (outputs, inputs): (usize, usize),
+        has_bias: bool,
+    ) -> Result<PackedLinear, E> {
+        let mut bias = Vec::new();
+        for layer in layers.iter().filter(|_| has_bias) {
+            bias.extend(self.vector(&format!("{layer}.bias"), outputs)?);
+        }
+        let shape = (layers.len() * outputs, inputs);
+        let weight = Packed::read(shape, self.precision, |rows, mut out| {
+            let mut first = rows.start;
+            while first < rows.end {
+                let (layer, row) = (first / outputs, first % outputs);
+                let count = (outputs - row).min(rows.end - first);
+                let (part, rest) = out.split_at_mut(count * inputs);
+                let name = format!("{}.weight", layers[layer]);
+                (self.read)(&name, row..row + count, part)?;
+                (out, first) = (rest, first + count);
+            }
+            Ok(())
+        })?;
+        let bias = has_bias.then(|| bias.into());
+        Ok(PackedLinear { weight, bias })
+    }
+
+    fn block(&mut self, name: &str) -> Result<PackedBlock, E> {
+        let config = self.config;
+        let (features, hidden) = (config.emb_dim, config.feed_forward_dim());
+        let full = |part: &str| format!("{name}.{part}");
+        let qkv = ["att.W_query", "att.W_key", "att.W_value"].map(full);
+        let mut layer = |part, shape| self.linear(&[full(part)], shape, true);
+        let out_proj = layer("att.out_proj", (features, features))?;
+        let expand = layer("ff.layers.0", (hidden, features))?;
+        let contract = layer("ff.layers.2", (features, hidden))?;
+        Ok(PackedBlock {
+            qkv: self.linear(&qkv, (features, features), config.qkv_bias)?,
+            out_proj,
+            expand,
+            activation: config.activation,
+            contract,
+            norm1: self.norm(&full("norm1"))?,
+            norm2: self.norm(&full("norm2"))?,
+        })
+    }
+}

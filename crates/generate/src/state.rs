@@ -1,0 +1,237 @@
+//! A text that is being decoded, without the model: its tokens, the cache of their keys and values,
+//! and the logits of the next token.
+
+use std::fmt;
+
+use attention::{KvCache, KvCacheSize};
+use gpt::{GptConfig, check_vocabulary};
+use ndarray::{Array1, ArrayView1};
+
+use crate::forward::{Sequence, take_in};
+use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
+
+/// The tokens of a text, the cache of their keys and values, and the logits of the next token: all
+/// that a program keeps of a text between two requests.
+///
+/// A [`Decoder`](crate::Decoder) continues from it and computes nothing twice. A clone is a fork of
+/// the text: texts with the same beginning can share its computation.
+///
+/// ```
+/// use generate::{Decoder, DecoderState, DecoderWeights, GenerateError};
+/// use gpt::{GptConfig, GptModel};
+/// use torch_rng::TorchRng;
+///
+/// struct Session {
+///     weights: DecoderWeights,
+///     state: DecoderState,
+/// }
+///
+/// impl Session {
+///     /// Adds a turn and returns the most likely next token.
+///     fn turn(&mut self, ids: &[u32]) -> Result<usize, GenerateError> {
+///         let state = std::mem::take(&mut self.state);
+///         let mut decoder = Decoder::with_state(&self.weights, state)?;
+///         decoder.push(ids)?;
+///         let next = generate::greedy_id(&decoder.advance()?)?;
+///         self.state = decoder.into_state();
+///         Ok(next as usize)
+///     }
+/// }
+///
+/// let config = GptConfig {
+///     vocab_size: 50, context_length: 8, emb_dim: 8,
+///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+/// };
+/// let weights = DecoderWeights::from(GptModel::new(config, &mut TorchRng::manual_seed(123))?);
+/// let mut sessions = [0, 1].map(|_| Session {
+///     weights: weights.clone(),
+///     state: DecoderState::default(),
+/// });
+/// sessions[0].turn(&[1, 2, 3])?;
+/// assert_eq!(sessions[0].turn(&[4])?, sessions[1].turn(&[1, 2, 3, 4])?);
+/// # Ok::<(), GenerateError>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct DecoderState {
+    config: DecoderConfig,
+    /// The configuration of the model that the cache belongs to; `None` before the first model.
+    model: Option<GptConfig>,
+    /// One cache per block.
+    caches: Vec<KvCache>,
+    /// All tokens, including those before the window.
+    tokens: Vec<u32>,
+    /// Index of the token at which the window in the cache begins.
+    start: usize,
+    /// (vocab_size)
+    logits: Array1<f32>,
+}
+
+impl DecoderState {
+    /// Makes the state of an empty text.
+    pub fn new(config: DecoderConfig) -> Self {
+        Self {
+            config,
+            ..Self::default()
+        }
+    }
+
+    /// Returns all tokens so far.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Returns the logits (vocab_size) of the last position, as of the last step. They are empty if
+    /// no decoder has had this state, and zeros before the first step.
+    pub fn logits(&self) -> ArrayView1<'_, f32> {
+        self.logits.view()
+    }
+
+    /// Returns the number of tokens that haven't been processed yet.
+    pub fn pending(&self) -> usize {
+        let start = self.window_start();
+        let cached = match start == self.start {
+            true => self.cached(),
+            false => 0, // the window moves, and all of it is computed again
+        };
+        self.tokens.len() - start - cached
+    }
+
+    /// Returns the number of tokens that the text can still take before it fills the context.
+    pub fn room(&self) -> usize {
+        self.context_size().saturating_sub(self.tokens.len())
+    }
+
+    /// Returns the largest number of tokens that the model sees.
+    pub fn context_size(&self) -> usize {
+        let of_model = self.model.map_or(usize::MAX, |model| model.context_length);
+        self.config.context_size.unwrap_or(of_model)
+    }
+
+    /// True if the text fills the context and the decoder stops there.
+    pub(crate) fn is_full(&self) -> bool {
+        self.config.past_context == PastContext::Stop && self.room() == 0
+    }
+
+    /// Prepares the state for a model, or checks that it belongs to this model.
+    ///
+    /// # Errors
+    /// If the cache belongs to a model of another configuration, or the context size is 0 or larger
+    /// than the model's.
+    pub(crate) fn bind(mut self, model: &GptConfig) -> Result<Self, GenerateError> {
+        match self.model {
+            Some(of) if of == *model => return Ok(self),
+            Some(_) => return Err(GenerateError::OtherModel),
+            None => self.model = Some(*model),
+        }
+        let (context_size, context_length) = (self.context_size(), model.context_length);
+        if !(1..=context_length).contains(&context_size) {
+            return Err(GenerateError::ContextSize {
+                context_size,
+                context_length,
+            });
+        }
+        let size = KvCacheSize {
+            num_heads: model.n_heads,
+            head_dim: model.emb_dim / model.n_heads,
+            capacity: context_size,
+        };
+        self.caches = (0..model.n_layers).map(|_| KvCache::new(size)).collect();
+        self.logits = Array1::zeros(model.vocab_size);
+        Ok(self)
+    }
+
+    /// Replaces the text with a prompt and computes nothing.
+    ///
+    /// # Errors
+    /// As [`Decoder::start`](crate::Decoder::start).
+    pub(crate) fn start(&mut self, prompt: &[u32]) -> Result<(), GenerateError> {
+        if prompt.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
+        }
+        self.check(0, prompt)?;
+        self.tokens = prompt.to_vec();
+        self.forget();
+        Ok(())
+    }
+
+    /// Appends tokens and computes nothing.
+    ///
+    /// # Errors
+    /// As [`Decoder::push`](crate::Decoder::push).
+    pub(crate) fn push(&mut self, tokens: &[u32]) -> Result<(), GenerateError> {
+        self.check(self.tokens.len(), tokens)?;
+        self.tokens.extend_from_slice(tokens);
+        Ok(())
+    }
+
+    /// Processes the pending tokens.
+    ///
+    /// # Errors
+    /// If the text is empty.
+    pub(crate) fn advance(&mut self, weights: WeightsRef<'_>) -> Result<(), GenerateError> {
+        if self.tokens.is_empty() {
+            return Err(GenerateError::EmptyPrompt);
+        }
+        if self.pending() > 0 {
+            take_in(weights, &mut [self.next(usize::MAX)]);
+        }
+        Ok(())
+    }
+
+    /// Takes the next pending tokens, at most so many, and the memory that their pass writes to.
+    pub(crate) fn next(&mut self, most: usize) -> Sequence<'_> {
+        let start = self.window_start();
+        if start != self.start {
+            self.forget();
+            self.start = start;
+        }
+        let pending = &self.tokens[start + self.cached()..];
+        let is_last = pending.len() <= most;
+        Sequence {
+            tokens: &pending[..pending.len().min(most)],
+            caches: &mut self.caches,
+            logits: is_last.then_some(&mut self.logits),
+        }
+    }
+
+    /// Empties the cache.
+    fn forget(&mut self) {
+        self.caches.iter_mut().for_each(KvCache::clear);
+        self.start = 0;
+    }
+
+    /// Returns the number of tokens in the cache.
+    fn cached(&self) -> usize {
+        self.caches.first().map_or(0, KvCache::len)
+    }
+
+    /// Returns the index of the first token that the model sees.
+    fn window_start(&self) -> usize {
+        self.tokens.len().saturating_sub(self.context_size())
+    }
+
+    /// Checks that the model's vocabulary contains the tokens and that the context has room for
+    /// them after `len` others.
+    fn check(&self, len: usize, tokens: &[u32]) -> Result<(), GenerateError> {
+        let vocab_size = self.logits.len();
+        check_vocabulary(vocab_size, 0, len, tokens.iter().copied())?;
+        let (num_tokens, context_size) = (len + tokens.len(), self.context_size());
+        if self.config.past_context == PastContext::Stop && num_tokens > context_size {
+            return Err(GenerateError::PastContext {
+                num_tokens,
+                context_size,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Shows neither the cache nor the text.
+impl fmt::Debug for DecoderState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecoderState")
+            .field("config", &self.config)
+            .field("num_tokens", &self.tokens.len())
+            .finish_non_exhaustive()
+    }
+}
