@@ -20,6 +20,7 @@ mod identity;
 mod loss;
 mod manifest;
 mod moments;
+pub mod presets;
 mod ranks;
 mod run_checkpoints;
 mod run_folder;

@@ -3,6 +3,8 @@
 use anyhow::Result;
 use tokenizer::bpe::{Bpe, Merge, gpt2_piece};
 use tokenizer::{Decode, Gpt2Tokenizer};
+#[cfg(feature = "notebooks")]
+use train::presets::PresetTokenizer;
 
 /// A vocabulary, by which a text becomes ids and ids a text.
 pub(crate) enum PageTokenizer {
@@ -26,25 +28,35 @@ impl PageTokenizer {
         Ok(Self::Own(Box::new(bpe)))
     }
 
-    /// As many byte pairs of a text, or its characters, with ids as `gpt train` gives them; and the
-    /// size of the vocabulary, with the unknown token of characters and the end of a text.
+    /// Trains a preset's tokenizer on a text, with the ids that `gpt train` gives the tokens. Also
+    /// returns the size of the vocabulary, which includes the end of a text and, beside characters,
+    /// the unknown token.
     #[cfg(feature = "notebooks")]
-    pub(crate) fn train(text: &str, pairs: Option<usize>) -> Result<(Self, usize)> {
+    pub(crate) fn train(text: &str, preset: PresetTokenizer) -> Result<(Self, usize)> {
         use tokenizer::bpe::{BpeConfig, Ties};
 
-        let Some(vocab_size) = pairs else {
-            let characters: std::collections::BTreeSet<char> = text.chars().collect();
-            let size = characters.len() + 2;
-            return Ok((Self::Characters(characters.into_iter().collect()), size));
-        };
-        let config = BpeConfig {
-            vocab_size,
-            ties: Ties::SmallestIds,
-            ..BpeConfig::default()
-        };
-        let bpe = Bpe::train(text, &config)?;
-        let size = bpe.vocab_size() + 1;
-        Ok((Self::Own(Box::new(bpe)), size))
+        match preset {
+            PresetTokenizer::Gpt2 => {
+                let gpt2 = Gpt2Tokenizer::new();
+                let size = gpt2.vocab_size();
+                Ok((Self::Gpt2(gpt2), size))
+            }
+            PresetTokenizer::Chars => {
+                let characters: std::collections::BTreeSet<char> = text.chars().collect();
+                let size = characters.len() + 2;
+                Ok((Self::Characters(characters.into_iter().collect()), size))
+            }
+            PresetTokenizer::Bpe(size) => {
+                let config = BpeConfig {
+                    vocab_size: size - 1,
+                    ties: Ties::SmallestIds,
+                    ..BpeConfig::default()
+                };
+                let bpe = Bpe::train(text, &config)?;
+                let size = bpe.vocab_size() + 1;
+                Ok((Self::Own(Box::new(bpe)), size))
+            }
+        }
     }
 
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {

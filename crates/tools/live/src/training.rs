@@ -5,83 +5,31 @@ use std::ops::ControlFlow;
 use anyhow::{Context, Result, ensure};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig, train_validation_split};
 use generate::{Decoder, Inspection, Sampling};
-use gpt::{DropRates, GptConfig, GptModel};
-use notebooks::text::STORY;
+use gpt::{GptConfig, GptModel};
+use notebooks::text::STORY as TEXT;
 use serde_json::{Value, json};
 use torch_rng::TorchRng;
+use train::presets::{CHARACTERS, Preset, STORY, STORY_STRIDE};
 use train::{AdamWConfig, Event, Schedule, TrainConfig, Trainer};
 
 use crate::model::{attention_in_base64, short};
 use crate::tokenizer::PageTokenizer;
 
 const TRAIN_RATIO: f64 = 0.9;
-const STRIDE: usize = 8;
 /// A request may ask for this many steps, because the worker answers nothing in between.
 const MAX_STEPS: u64 = 200;
 const MAX_NEW_TOKENS: u64 = 200;
 const SAMPLE_TEMPERATURE: f32 = 0.5;
 
-/// A model's sizes and training settings, with the command that trains the same model.
-struct Preset {
-    /// The name in a request.
-    name: &'static str,
-    /// The arguments of `gpt train` for the same run.
-    arguments: &'static str,
-    /// `vocab_size` follows from the story.
-    model: GptConfig,
-    /// The size of the BPE vocabulary without the end of a text; `None` for characters.
-    pairs: Option<usize>,
-    batch_size: usize,
-    max_steps: u64,
-    /// The peak learning rate.
-    learning_rate: f64,
-    eval_every: u64,
-}
-
-/// The models that a page can train.
-const PRESETS: [Preset; 2] = [
-    Preset {
-        name: "characters",
-        arguments: "train --tokenizer chars --n-layers 2 --n-heads 4 --emb-dim 64 --context-length 32 \
-                    --drop-rate 0 --batch-size 12 --max-steps 1500 --learning-rate 0.01 --eval-interval 20",
-        model: GptConfig {
-            context_length: 32,
-            emb_dim: 64,
-            n_heads: 4,
-            n_layers: 2,
-            drop_rates: DropRates::all(0.0),
-            ..GptConfig::GPT2_124M
-        },
-        pairs: None,
-        batch_size: 12,
-        max_steps: 1500,
-        learning_rate: 1e-2,
-        eval_every: 20,
-    },
-    Preset {
-        name: "story",
-        arguments: "train",
-        model: GptConfig {
-            context_length: 64,
-            emb_dim: 192,
-            n_heads: 4,
-            n_layers: 2,
-            drop_rates: DropRates::all(0.2),
-            ..GptConfig::GPT2_124M
-        },
-        pairs: Some(1220),
-        batch_size: 16,
-        max_steps: 450,
-        learning_rate: 3e-3,
-        eval_every: 50,
-    },
-];
+/// The presets that a page can train. The command `gpt train --preset NAME` trains the same model.
+const PRESETS: [Preset; 2] = [CHARACTERS, STORY];
 
 /// Returns what a page shows of the presets.
 pub(crate) fn presets() -> Value {
-    let shown = PRESETS.each_ref().map(|preset| {
+    let shown = PRESETS.map(|preset| {
         json!({
-            "name": preset.name, "arguments": preset.arguments, "learning_rate": preset.learning_rate,
+            "name": preset.name(), "arguments": format!("train --preset {preset}"),
+            "learning_rate": preset.training.learning_rate,
         })
     });
     json!({ "presets": shown })
@@ -99,23 +47,24 @@ impl PageTraining {
     /// # Errors
     /// The preset is unknown, or the learning rate isn't between 0 and 1.
     pub(crate) fn new(preset: &str, learning_rate: Option<f64>) -> Result<Self> {
-        let names = PRESETS.each_ref().map(|preset| preset.name).join(", ");
-        let preset = PRESETS.iter().find(|known| known.name == preset);
+        let names = PRESETS.map(|preset| preset.name()).join(", ");
+        let preset = PRESETS.into_iter().find(|known| known.name() == preset);
         let preset = preset.with_context(|| format!("the presets are {names}"))?;
-        let lr = learning_rate.unwrap_or(preset.learning_rate);
+        let settings = preset.training;
+        let lr = learning_rate.unwrap_or(settings.learning_rate);
         ensure!(
             lr > 0.0 && lr <= 1.0,
             "the learning rate must be above 0 and at most 1, got {lr}"
         );
-        let (words, vocab_size) = PageTokenizer::train(STORY, preset.pairs)?;
+        let (words, vocab_size) = PageTokenizer::train(TEXT, preset.tokenizer)?;
         let config = GptConfig {
             vocab_size,
             ..preset.model
         };
         let windows = DataLoaderConfig {
-            batch_size: preset.batch_size,
+            batch_size: settings.batch_size,
             max_length: config.context_length,
-            stride: STRIDE,
+            stride: STORY_STRIDE,
             shuffle: true,
             drop_last: true,
         };
@@ -124,28 +73,28 @@ impl PageTraining {
             drop_last: false,
             ..windows
         };
-        let (train, validation) = train_validation_split(STORY, TRAIN_RATIO)?;
+        let (train, validation) = train_validation_split(TEXT, TRAIN_RATIO)?;
         let loader = |text: &str, windows| -> Result<DataLoader> {
             let corpus = Corpus::from_ids(words.encode(text)?);
             Ok(DataLoader::new(&corpus, windows)?)
         };
         let (train, validation) = (loader(train, windows)?, loader(validation, in_order)?);
-        let warmup_steps = 20;
+        let warmup_steps = settings.warmup_steps as u64;
         let training = TrainConfig {
-            max_steps: preset.max_steps,
+            max_steps: settings.max_steps as u64,
             optimizer: AdamWConfig {
                 lr,
                 ..AdamWConfig::default()
             },
             schedule: Some(Schedule {
                 warmup_steps,
-                total_steps: preset.max_steps,
+                total_steps: settings.max_steps as u64,
                 initial_lr: lr / (warmup_steps as f64 + 1.0),
                 min_lr: lr / 10.0,
             }),
             max_grad_norm: Some(1.0),
-            eval_every: Some(preset.eval_every),
-            eval_batches: 3,
+            eval_every: Some(settings.eval_interval as u64),
+            eval_batches: settings.eval_iters,
             ..TrainConfig::default()
         };
         let mut rng = TorchRng::manual_seed(123);
@@ -259,7 +208,7 @@ mod tests {
             let sample = sample.as_str().unwrap().to_owned();
             let inside = sample.split_once(' ').map_or("", |(_, rest)| rest);
             let inside = inside.rsplit_once(' ').map_or("", |(inside, _)| inside);
-            let known = |word: &&str| word.len() > 2 && STORY.contains(&format!(" {word} "));
+            let known = |word: &&str| word.len() > 2 && TEXT.contains(&format!(" {word} "));
             inside.split(' ').filter(known).count()
         };
         let before = lesson.answer(&view).unwrap();
