@@ -10,6 +10,7 @@ use crate::eval::EvalArgs;
 use crate::generate::GenerateArgs;
 use crate::info::InfoArgs;
 use crate::inspect::InspectArgs;
+use crate::terminal::command::with_rules;
 use crate::tokenize::TokenizeArgs;
 use crate::train::TrainArgs;
 
@@ -46,17 +47,9 @@ pub(crate) enum Command {
     },
 }
 
-/// The whole command line: of a flag that is repeated the last one counts, and a number below 0 is
-/// a value everywhere, so that what refuses it can name it.
+/// The whole command line.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
-        .args_override_self(true)
-        .mut_subcommands(|subcommand| {
-            subcommand.mut_args(|arg| {
-                let takes_values = arg.get_action().takes_values();
-                arg.allow_negative_numbers(takes_values)
-            })
-        })
+    Cli::command().mut_subcommands(with_rules)
 }
 
 /// The arguments, with flags as nanoGPT writes them (`--n_layer=4`) turned into ours

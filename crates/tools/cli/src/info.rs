@@ -7,11 +7,12 @@ use checkpoint::{CheckpointError, ModelFolder, load_config};
 use clap::Args;
 use generate::Precision;
 use gpt::GptConfig;
+use train::presets::Preset;
 
 use crate::model::{note_folder, read};
 use crate::terminal::numbers::bytes;
 use crate::terminal::output::print;
-use crate::train::presets::Preset;
+use crate::train::choice::preset_parser;
 
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {
@@ -28,7 +29,7 @@ pub(crate) struct InfoArgs {
     )]
     model_flag: Option<PathBuf>,
     /// A model by name instead of a folder
-    #[arg(long, value_name = "NAME", value_enum, ignore_case = true, conflicts_with_all = ["model", "model-flag"])]
+    #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true, conflicts_with_all = ["model", "model-flag"])]
     preset: Option<Preset>,
 }
 

@@ -37,7 +37,7 @@ fn completions(shell: Shell) -> anyhow::Result<()> {
 
 fn main() -> ExitCode {
     let args = args::with_dashes(std::env::args_os());
-    let matches = args::command().try_get_matches_from(args);
+    let matches = args::command().try_get_matches_from(&args);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return failure::usage(&error),
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     let outlives = interrupt::outlive_large_files();
     let pool = || threads::use_threads(None, 1); // of commands that have no --threads
     let done = match cli.command {
-        Command::Train(args) => train::run(&args),
+        Command::Train(train) => train::run(&train, &args[2..]),
         Command::Generate(args) => generate::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::Tokenize(args) => pool().and_then(|()| tokenize::run(&args)),

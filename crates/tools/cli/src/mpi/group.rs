@@ -14,6 +14,7 @@ use train::runs::{agree, gather_texts, sha256};
 use train::{Ranks, TrainError};
 
 use crate::terminal::failure::ReportedElsewhere;
+use crate::train::flags::with_flags;
 #[cfg(feature = "mpi")]
 use crate::{failure::Stopped, numbers::bytes, output::print};
 
@@ -127,8 +128,8 @@ impl ProcessGroup {
     /// Marks an error that all ranks have.
     pub(crate) fn common<T>(&self, done: Result<T, TrainError>) -> Result<T> {
         done.map_err(|error| match error.is_common() && self.ranks.is_some() {
-            true => Common(error.into()).into(),
-            false => error.into(),
+            true => Common(with_flags(error)).into(),
+            false => with_flags(error),
         })
     }
 

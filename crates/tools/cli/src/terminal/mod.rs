@@ -1,5 +1,7 @@
-//! What every command shares: output and errors, numbers, memory, threads, signals and the shell.
+//! What every command shares: rules for options, output and errors, numbers, memory, threads,
+//! signals and the shell.
 
+pub(crate) mod command;
 pub(crate) mod failure;
 pub(crate) mod interrupt;
 pub(crate) mod memory;

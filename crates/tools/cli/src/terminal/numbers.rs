@@ -1,25 +1,18 @@
-//! Numbers in options, each checked once for flags and files, so that an error names the option and
-//! the value; and numbers in a readable form.
+//! Numbers in options, with their ranges, so that an error names the option, the value and the
+//! range; and numbers in a readable form.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde::Serialize;
 
-/// Declares numbers with a range, read from a flag's text and from a file's number, which TOML has
-/// as i64 or f64.
+/// Declares numbers with a range, which are read from a text. A run keeps them in a TOML file,
+/// whose numbers are i64 or f64.
 macro_rules! ranges {
     ($($(#[$doc:meta])* $name:ident($number:ty) of $read:ty: $fits:expr, $expected:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
         pub(crate) struct $name(pub(crate) $number);
-
-        impl $name {
-            fn checked(read: $read) -> Option<Self> {
-                let fits: fn($read) -> bool = $fits;
-                <$number>::try_from(read).ok().filter(|_| fits(read)).map(Self)
-            }
-        }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -31,15 +24,10 @@ macro_rules! ranges {
             type Err = &'static str;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                text.parse().ok().and_then(Self::checked).ok_or(concat!("expected ", $expected))
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let number = <$read>::deserialize(from)?;
-                let expected = concat!("expected ", $expected, ", got");
-                Self::checked(number).ok_or_else(|| D::Error::custom(format!("{expected} {number}")))
+                let fits: fn(&$read) -> bool = $fits;
+                let read = text.parse().ok().filter(fits);
+                let number = read.and_then(|read| <$number>::try_from(read).ok());
+                number.map(Self).ok_or(concat!("expected ", $expected))
             }
         }
     )*};
@@ -47,17 +35,17 @@ macro_rules! ranges {
 
 ranges! {
     /// A count that may be nothing.
-    Count(usize) of i64: |n| n >= 0, "a whole number of at least 0";
+    Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0";
     /// A count.
-    AtLeast1(usize) of i64: |n| n >= 1, "a whole number of at least 1";
+    AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1";
     /// Threads, no more than any machine has use for.
-    Threads(usize) of i64: |n| (1..=1024).contains(&n), "a whole number from 1 to 1024";
+    Threads(usize) of i64: |n| (1..=1024).contains(n), "a whole number from 1 to 1024";
     /// A rate or a limit.
-    NotNegative(f64) of f64: |x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
+    NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
     /// A probability that is not certain.
-    Below1(f64) of f64: |x| (0.0..1.0).contains(&x), "at least 0 and below 1";
+    Below1(f64) of f64: |x| (0.0..1.0).contains(x), "at least 0 and below 1";
     /// A part of a whole that is not empty.
-    Part(f64) of f64: |x| x > 0.0 && x <= 1.0, "over 0 and at most 1";
+    Part(f64) of f64: |&x| x > 0.0 && x <= 1.0, "over 0 and at most 1";
 }
 
 /// A count as clap reads it.

@@ -1,9 +1,13 @@
-//! A tokenizer by name, as `--tokenizer` takes it.
+//! Choices by name, as `--tokenizer` and `--preset` take them.
 
-use std::convert::Infallible;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use train::presets::{PRESETS, Preset, PresetTokenizer};
+
+use crate::terminal::command::in_home;
 
 /// A tokenizer by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,16 +21,26 @@ pub(crate) enum TokenizerChoice {
     Folder(PathBuf),
 }
 
-impl FromStr for TokenizerChoice {
-    type Err = Infallible;
+impl From<PresetTokenizer> for TokenizerChoice {
+    fn from(preset: PresetTokenizer) -> Self {
+        match preset {
+            PresetTokenizer::Gpt2 => Self::Gpt2,
+            PresetTokenizer::Chars => Self::Chars,
+            PresetTokenizer::Bpe(size) => Self::Bpe(size),
+        }
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, Infallible> {
+impl FromStr for TokenizerChoice {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         let size = text.strip_prefix("bpe:").and_then(|size| size.parse().ok());
         Ok(match (text, size) {
             ("gpt2", _) => Self::Gpt2,
             ("chars" | "char", _) => Self::Chars,
             (_, Some(size)) => Self::Bpe(size),
-            _ => Self::Folder(text.into()),
+            _ => Self::Folder(in_home(Path::new(text))?),
         })
     }
 }
@@ -41,4 +55,11 @@ impl fmt::Display for TokenizerChoice {
             Self::Folder(path) => path.display().fmt(f),
         }
     }
+}
+
+/// Reads a preset's name. The help lists the first name of each.
+pub(crate) fn preset_parser() -> impl TypedValueParser<Value = Preset> {
+    let value = |preset: Preset| PossibleValue::new(preset.name()).aliases(&preset.names[1..]);
+    let names = PossibleValuesParser::new(PRESETS.map(value));
+    names.try_map(|name| Preset::named(&name.to_lowercase()).ok_or("unknown preset"))
 }

@@ -1,55 +1,81 @@
 //! The options of `gpt train`: each with its help, its values and its default in one place.
 //!
-//! A preset, a file and the command line each give a table of options by name; they are laid over
-//! each other, and one struct is read from the result. The run uses it, keeps it in its
-//! `options.toml`, and compares with it when it resumes. A key of a file is a flag's name or one of
-//! its other names, with `_` or `-`.
-//!
+//! A run uses this struct, keeps it in its `options.toml`, and compares it with the kept one when
+//! it resumes. `arguments.rs` says which arguments it is read from.
 //! Options that are `None` follow from other options or the data (`setup.rs`).
 
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
-use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use anyhow::{Result, bail};
+use clap::{ArgAction, Args};
 use gpt::{DropRates, GptConfig};
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 use toml::{Table, Value};
 use torch_rng::Build;
 use train::Dtype;
+use train::presets::{Preset, PresetTraining, STORY};
 
-use super::choice::TokenizerChoice;
-use crate::model::ids::{STDIN, read_text};
+use super::choice::{TokenizerChoice, preset_parser};
+use crate::terminal::command::flag;
 use crate::terminal::numbers::{AtLeast1, Below1, Count, NotNegative, Part, Threads, signed_seed};
-use crate::terminal::shell::program;
-use crate::train::presets::{PRESETS, Preset, Training, training};
-use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
 
-/// The beginning of samples of the story.
-const STORY_PROMPT: &str = "Marta looked at the river";
+/// The defaults that the help shows for the options of a preset: the default preset's.
+const MODEL: GptConfig = STORY.model;
+const TRAINING: PresetTraining = STORY.training;
 
-/// The two options for the length of a run: the later one counts.
-const LENGTH: [&str; 2] = ["max_steps", "epochs"];
+/// Examples under the help.
+const EXAMPLES: &str = "\
+Examples:
+  gpt train                                    a small model on a short story
+  gpt train --data book.txt --max-steps 2000   your own text
+  gpt train --resume                           resume the newest run
 
-/// The defaults of options that a preset sets: the first preset's.
-const MODEL: GptConfig = PRESETS[0].model;
-const TRAINING: Training = PRESETS[0].training;
+Ctrl-C finishes the step, saves, and prints the command to resume.
+nanoGPT's names work, too: --max-iters --lr --n-layer --n-head --n-embd
+--block-size --dropout";
+
+/// The examples of a build with MPI.
+#[cfg(feature = "mpi")]
+const MPI_EXAMPLES: &str = "
+
+Several processes share out the batches of a step, to the same bits:
+  mpirun -n 4 gpt train --gradient-accumulation-steps 8";
+#[cfg(not(feature = "mpi"))]
+const MPI_EXAMPLES: &str = "";
+
+/// The command line of `gpt train`.
+#[derive(Args, Debug)]
+#[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}"))]
+pub(crate) struct TrainArgs {
+    #[command(flatten)]
+    pub(crate) options: TrainOptions,
+    /// Options from a file, by the flags' names; flags win
+    #[arg(long, value_name = "FILE.toml")]
+    pub(crate) config: Option<PathBuf>,
+    /// Resume a run [default: the newest]
+    #[arg(long, value_name = "DIR", num_args = 0..=1)]
+    pub(crate) resume: Option<Option<PathBuf>>,
+    /// List each of mpirun's processes at the start, and their exchanged bytes at the end
+    #[cfg(feature = "mpi")]
+    #[arg(short, long, help_heading = "Run")]
+    pub(crate) verbose: bool,
+}
 
 /// The options of a run; those without a heading are the ones that people set first.
-#[derive(Args, Clone, Debug, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Serialize)]
 #[group(skip)]
-#[serde(default)]
 pub(crate) struct TrainOptions {
     /// Text, token ids, or a folder of them [default: a story]
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Tokens of a new model [default: the preset's]
     #[arg(long, value_name = "gpt2|chars|bpe:N|DIR")]
-    #[serde(with = "text")]
+    #[serde(serialize_with = "by_name")]
     pub(crate) tokenizer: Option<TokenizerChoice>,
     /// Sizes and training settings by name, instead of the defaults below [default: story]
-    #[arg(long, value_name = "NAME", value_enum, ignore_case = true)]
-    #[serde(with = "text")]
+    #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true)]
+    #[serde(serialize_with = "by_name")]
     pub(crate) preset: Option<Preset>,
     /// Fine-tune a model
     #[arg(long, value_name = "DIR")]
@@ -145,7 +171,7 @@ pub(crate) struct TrainOptions {
         help_heading = "Training",
         default_value = "portable"
     )]
-    #[serde(with = "text")]
+    #[serde(serialize_with = "by_name")]
     pub(crate) dropout_build: Option<Build>,
 
     /// Steps between evaluations
@@ -178,46 +204,20 @@ pub(crate) struct TrainOptions {
     pub(crate) threads: Option<Threads>,
     /// Newest checkpoints to keep, beside the best
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
-    // Two, to have one to go back to if the newest is damaged. The last field is never left out, so
-    // that a file that was cut lacks it.
+    // Two, so that one is left if the newest is damaged. The last option always has a value, so that
+    // a file of kept options that was cut lacks it.
     pub(crate) keep: AtLeast1,
 }
 
-/// An empty command line's.
-impl Default for TrainOptions {
-    fn default() -> Self {
-        let command = Self::augment_args(Command::new("train"));
-        Self::from_arg_matches(&command.get_matches_from(["train"])).expect("defaults are values")
-    }
-}
-
 impl TrainOptions {
-    /// The options of a new run: the user's options over the base model's or the preset's, over the
-    /// defaults.
-    ///
-    /// # Errors
-    /// If a value is none of its option; a file's and the command line's have been checked before.
-    pub(crate) fn new(parsed: &Table, base: Option<&GptConfig>) -> Result<Self> {
-        let preset = parsed.get("preset").and_then(Value::as_str);
-        let preset = preset.map(str::parse::<Preset>).transpose();
-        let preset = preset.map_err(anyhow::Error::msg)?;
-        let mut lower = Table::try_from(Self::default())?;
-        let recipe = training(preset, parsed.contains_key("init_from"));
-        lower.extend(Table::try_from(recipe)?);
-        let model = base.copied().unwrap_or(preset.unwrap_or(PRESETS[0]).model);
-        lower.extend(shape(&model));
-        if base.is_none() {
-            lower.remove("vocab_size"); // of which the tokenizer of a new model decides
-        }
-        if !parsed.contains_key("data") {
-            lower.insert("prompt".to_owned(), STORY_PROMPT.into());
-        }
-        Ok(merge(parsed, lower).try_into()?)
+    /// The options by name, as a run keeps them; those that follow from others are left out.
+    pub(crate) fn table(&self) -> Result<Table> {
+        Ok(Table::try_from(self)?)
     }
 
     /// The preset that was named, or the default one.
     pub(crate) fn preset(&self) -> Preset {
-        self.preset.unwrap_or(PRESETS[0])
+        self.preset.unwrap_or(STORY)
     }
 
     /// The requested model: the preset's with changes, or the base model's, `own`.
@@ -245,8 +245,8 @@ impl TrainOptions {
         for (name, asked) in asked.iter().filter(|(name, _)| *name != "drop_rate") {
             if &own[name] != asked {
                 bail!(
-                    "--{} {asked}: the base model has {}, and its weights can't be loaded with a different value",
-                    name.replace('_', "-"),
+                    "{} {asked}: the base model has {}, and its weights can't be loaded with a different value",
+                    flag(name),
                     own[name]
                 );
             }
@@ -257,7 +257,7 @@ impl TrainOptions {
 
 /// A model's options by name: the ones whose values weights fit, and the dropout rate, unless its
 /// sites have different ones.
-fn shape(model: &GptConfig) -> Table {
+pub(crate) fn shape(model: &GptConfig) -> Table {
     let sizes = [
         ("vocab_size", model.vocab_size),
         ("context_length", model.context_length),
@@ -274,269 +274,7 @@ fn shape(model: &GptConfig) -> Table {
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The options of a command line or a file: their values, and the names of those that are there.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ParsedOptions {
-    options: TrainOptions,
-    names: Vec<String>,
-}
-
-impl Args for ParsedOptions {
-    fn augment_args(command: Command) -> Command {
-        TrainOptions::augment_args(command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        TrainOptions::augment_args_for_update(command)
-    }
-}
-
-impl FromArgMatches for ParsedOptions {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let is_flag = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
-        let ids = matches.ids().map(|id| id.as_str());
-        Ok(Self {
-            options: TrainOptions::from_arg_matches(matches)?,
-            names: ids.filter(|id| is_flag(id)).map(str::to_owned).collect(),
-        })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl ParsedOptions {
-    /// Reads a file of options.
-    ///
-    /// # Errors
-    /// Names the file, the line or key, and for an unknown key the nearest known one.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = read_text(path, MAX_OPTIONS_BYTES)?;
-        Self::parse(&text).with_context(|| path.display().to_string())
-    }
-
-    /// Reads the options that a run keeps.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read); if one is missing, as in a file that was cut.
-    pub(crate) fn read_kept(path: &Path) -> Result<Table> {
-        let kept = Self::read(path)?.table()?;
-        let all = Table::try_from(TrainOptions::default())?;
-        match all.keys().find(|name| !kept.contains_key(*name)) {
-            None => Ok(kept),
-            Some(name) => bail!("{}: missing field `{name}`", path.display()),
-        }
-    }
-
-    /// Reads a file's text; its errors don't name the file.
-    fn parse(text: &str) -> Result<Self> {
-        let file: Table = text.parse().map_err(|error: toml::de::Error| {
-            let before = error.span().and_then(|span| text.get(..span.start));
-            let line = 1 + before.map_or(0, |before| before.matches('\n').count());
-            let windows = match error.message().contains("unicode") || text.contains(":\\") {
-                true => "; write a Windows path in single quotes: 'C:\\Users\\me'",
-                false => "",
-            };
-            anyhow!("line {line}: {}{windows}", error.message())
-        })?;
-        let command = Self::augment_args(Command::new("train"));
-        let mut named = Table::new();
-        for (key, value) in file {
-            let name = name_of(&command, &key)?;
-            if named.insert(name.clone(), value).is_some() {
-                bail!("key {key:?}: {name} is also set by another name; use only one of them");
-            }
-        }
-        if LENGTH.iter().all(|name| named.contains_key(*name)) {
-            bail!("keys \"max_steps\" and \"epochs\": use only one of the two");
-        }
-        Ok(Self {
-            names: named.keys().cloned().collect(),
-            options: named.try_into()?,
-        })
-    }
-
-    /// The options by name; paths are absolute, because a run keeps them.
-    ///
-    /// # Errors
-    /// If a path is not UTF-8.
-    pub(crate) fn table(&self) -> Result<Table> {
-        let mut kept = self.options.clone();
-        let stdin = Path::new(STDIN);
-        let paths = [&mut kept.data, &mut kept.init_from].into_iter().flatten();
-        for path in paths.filter(|path| *path != stdin) {
-            *path = kept_path(path)?;
-        }
-        if let Some(TokenizerChoice::Folder(path)) = &mut kept.tokenizer {
-            *path = kept_path(path)?;
-        }
-        let mut table = Table::try_from(kept)?;
-        table.retain(|name, _| self.names.iter().any(|own| own == name));
-        Ok(table)
-    }
-
-    /// The folder of the run, which its file of options doesn't keep.
-    pub(crate) fn out_dir(&self) -> Option<&PathBuf> {
-        self.options.out_dir.as_ref()
-    }
-
-    pub(crate) fn threads(&self) -> Option<Threads> {
-        self.options.threads
-    }
-}
-
-/// Merges two tables of options; `upper` overrides `lower`.
-pub(crate) fn merge(upper: &Table, mut lower: Table) -> Table {
-    if LENGTH.iter().any(|name| upper.contains_key(*name)) {
-        lower.retain(|name, _| !LENGTH.contains(&name));
-    }
-    lower.extend(upper.clone());
-    lower
-}
-
-/// The name of the option that a file's key means.
-fn name_of(command: &Command, key: &str) -> Result<String> {
-    let flag = key.replace('_', "-");
-    let is_meant = |arg: &&Arg| {
-        let others = arg.get_all_aliases().unwrap_or_default();
-        arg.get_long() == Some(&flag) || others.contains(&flag.as_str())
-    };
-    match command.get_arguments().find(is_meant) {
-        Some(arg) => Ok(arg.get_id().to_string()),
-        None => bail!(
-            "unknown key {key:?} (see {} train --help: a key is a flag's name)",
-            program()
-        ),
-    }
-}
-
-/// Choices by their names, in files as on the command line.
-mod text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<T: Display, S: Serializer>(
-        choice: &Option<T>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match choice {
-            Some(choice) => to.collect_str(choice),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(crate) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<T>, D::Error> {
-        let name = String::deserialize(from)?;
-        name.parse().map(Some).map_err(Error::custom)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::train::presets::FINE_TUNING;
-
-    fn parsed(text: &str) -> Result<Table> {
-        ParsedOptions::parse(text)?.table()
-    }
-
-    #[test]
-    fn keys_are_flags_and_their_aliases() {
-        let text = "n_embd = 64\r\nn-layer = 3\r\nlr = 1\ndropout_build = 'mkl'\ntied = true\n\
-            preset = 'gpt2'\nseed = -1";
-        let expected = "emb_dim = 64\nn_layers = 3\nlearning_rate = 1.0\ndropout_build = 'mkl'\n\
-            tied = true\npreset = 'gpt2-124m'\nseed = -1";
-        assert_eq!(parsed(text).unwrap(), expected.parse().unwrap());
-    }
-
-    #[test]
-    fn mistakes_are_told_by_key_or_line() {
-        for (text, expected) in [
-            ("learnign_rate = 1", "unknown key \"learnign_rate\" (see"),
-            (
-                "n_layers = -1",
-                "expected a whole number of at least 0, got -1 in `n_layers`",
-            ),
-            (
-                "n_layers = 1.5",
-                "invalid type: floating point `1.5`, expected i64 in `n_layers`",
-            ),
-            (
-                "beta1 = nan",
-                "expected at least 0 and below 1, got NaN in `beta1`",
-            ),
-            ("preset = 'gpt'", "expected one of story, gpt2-124m"),
-            (
-                "n_layers = 1\nn_layer = 1",
-                "key \"n_layers\": n_layers is also set by another name",
-            ),
-            ("epochs = 1\nmax_iters = 1", "\"max_steps\" and \"epochs\""),
-            ("a = 1\nb = = 2", "line 2: "),
-        ] {
-            let error = format!("{:#}", parsed(text).unwrap_err());
-            let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
-            assert!(error.contains(expected), "{text}: {error}");
-        }
-    }
-
-    fn table_of(text: &str) -> Table {
-        parsed(text).unwrap()
-    }
-
-    #[test]
-    fn the_last_counts_and_steps_and_epochs_are_one_option() {
-        let below = table_of("n_layers = 7\nseed = 7\nepochs = 3");
-        let both = merge(&table_of("seed = -1\nmax_steps = 5"), below);
-        let options = TrainOptions::new(&both, None).unwrap();
-        assert_eq!((options.n_layers.0, options.seed), (7, -1));
-        assert_eq!(
-            (options.max_steps, options.epochs),
-            (Some(AtLeast1(5)), None)
-        );
-        let epochs = TrainOptions::new(&merge(&table_of("epochs = 2"), both), None).unwrap();
-        assert_eq!((epochs.max_steps, epochs.epochs), (None, Some(AtLeast1(2))));
-        let default = TrainOptions::new(&Table::new(), None).unwrap();
-        assert_eq!(default.max_steps, Some(AtLeast1(TRAINING.max_steps)));
-    }
-
-    #[test]
-    fn a_model_to_go_on_from_says_what_it_is_like_and_how_it_is_trained() {
-        let small = GptConfig {
-            n_layers: 5,
-            ..GptConfig::GPT2_124M
-        };
-        let options = TrainOptions::new(&table_of("init_from = 'm'"), Some(&small)).unwrap();
-        assert_eq!(options.model(Some(&small)).unwrap(), small);
-        assert_eq!(options.learning_rate.0, FINE_TUNING.learning_rate);
-        for preset in PRESETS {
-            let parsed = table_of(&format!("preset = '{}'", preset.name()));
-            let options = TrainOptions::new(&parsed, None).unwrap();
-            assert_eq!(options.model(None).unwrap(), preset.model);
-            assert_eq!(options.batch_size.0, preset.training.batch_size);
-        }
-    }
-
-    #[test]
-    fn what_is_kept_reads_back_the_same_whatever_its_size() {
-        let most = i64::MAX;
-        let text = format!(
-            "seed = -1\neval_interval = {most}\nlearning_rate = 1e-300\ntied = false\n\
-            prompt = \"\\\"\\\\\\u0001\\n= 'x'\"\npreset = 'gpt2'\ndropout_build = 'mkl'"
-        );
-        let options = TrainOptions::new(&table_of(&text), None).unwrap();
-        assert_eq!(options.prompt.as_deref(), Some("\"\\\u{1}\n= 'x'"));
-        let kept = toml::to_string(&options).unwrap();
-        let read = table_of(&kept);
-        assert_eq!(read, Table::try_from(&options).unwrap());
-        assert_eq!(
-            kept,
-            toml::to_string(&read.try_into::<TrainOptions>().unwrap()).unwrap()
-        );
-    }
+/// Serializes a choice by its name, as on the command line.
+fn by_name<S: Serializer>(choice: &Option<impl Display>, to: S) -> Result<S::Ok, S::Error> {
+    choice.as_ref().map(ToString::to_string).serialize(to)
 }

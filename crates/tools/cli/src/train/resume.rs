@@ -1,19 +1,23 @@
 //! Resuming a run: its own options, and of new ones only those that change no number.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use atomic_file::{is_file, read_small_file};
 use model_tokenizer::MAX_FILE_BYTES;
-use toml::{Table, Value};
+use toml::Value;
 use train::runs::{CHECKPOINTS, read_settings};
 use train::{RunFolder, TrainError, latest_checkpoint};
 
-use super::options::{ParsedOptions, TrainOptions, merge};
+use super::arguments;
+use super::choice::TokenizerChoice;
+use super::options::TrainOptions;
 use super::setup::BaseModel;
 use super::start::{InitialWeights, Source};
 use crate::model::ids::STDIN;
 use crate::model::sidecar_files;
+use crate::terminal::command::flag;
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{self, OPTIONS, TOKENIZER};
 
@@ -31,9 +35,13 @@ const FREE: [&str; 9] = [
     "threads",
 ];
 
+/// Options that follow from the data or other options if they aren't stated. The checkpoint knows
+/// their values, and the crate `train` compares them.
+const DERIVED: [&str; 4] = ["vocab_size", "max_length", "stride", "min_lr"];
+
 /// Finds the named run, or the newest, and its newest checkpoint or the named one; its folder is
-/// locked if this process `saves`.
-pub(crate) fn source(named: Option<&PathBuf>, parsed: &Table, saves: bool) -> Result<Source> {
+/// locked if this process `saves`. `words` are the arguments after the run's own.
+pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -> Result<Source> {
     let path = match named {
         Some(path) => path,
         None => &runs::newest(Path::new(runs::RUNS))?,
@@ -57,14 +65,10 @@ pub(crate) fn source(named: Option<&PathBuf>, parsed: &Table, saves: bool) -> Re
         Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
         found => found?,
     };
-    let before = ParsedOptions::read_kept(&kept)?;
-    refuse_changes(run, &before, parsed)?;
-    let before_data = before
-        .get("data")
-        .and_then(Value::as_str)
-        .map(PathBuf::from);
-    let options = merge(parsed, before).try_into::<TrainOptions>();
-    let options = options.with_context(|| kept.display().to_string())?;
+    let kept = arguments::of_run(&kept)?;
+    let before = arguments::read(&[&kept])?;
+    let options = arguments::read(&[&kept, words])?;
+    refuse_changes(run, &before, &options)?;
     if let Some(data) = &options.data
         && data != Path::new(STDIN)
         && !data.exists()
@@ -88,7 +92,7 @@ pub(crate) fn source(named: Option<&PathBuf>, parsed: &Table, saves: bool) -> Re
             resumed: Some(settings.config),
             ..BaseModel::of(settings.model, &checkpoint)?
         }),
-        began_with: before_data,
+        began_with: before.data,
         weights: InitialWeights::Checkpoint(checkpoint),
         folder,
     })
@@ -132,16 +136,23 @@ fn check_tokenizer(run: &Path, checkpoint: &Path) -> Result<()> {
 }
 
 /// Checks that no option would make it a different run from the options `before`.
-fn refuse_changes(run: &Path, before: &Table, parsed: &Table) -> Result<()> {
-    for (key, value) in parsed {
-        let kept = before.get(key);
-        if FREE.contains(&key.as_str()) || kept == Some(value) {
+fn refuse_changes(run: &Path, before: &TrainOptions, now: &TrainOptions) -> Result<()> {
+    let (mut kept, now) = (before.table()?, now.table()?);
+    if before.init_from.is_none() {
+        let default = TokenizerChoice::from(before.preset().tokenizer);
+        let tokenizer = kept.entry("tokenizer");
+        tokenizer.or_insert_with(|| default.to_string().into());
+    }
+    for (name, value) in &now {
+        let kept = kept.get(name);
+        let is_derived = kept.is_none() && DERIVED.contains(&name.as_str());
+        if FREE.contains(&name.as_str()) || is_derived || kept == Some(value) {
             continue;
         }
         bail!(
-            "{}: --{} is {} in this run and can't be changed to {value}; to start a new run from its weights, use --init-from {}",
+            "{}: {} is {} in this run and can't be changed to {value}; to start a new run from its weights, use --init-from {}",
             run.display(),
-            key.replace('_', "-"),
+            flag(name),
             kept.map_or("not set".to_owned(), Value::to_string),
             shell_quoted(run)
         );

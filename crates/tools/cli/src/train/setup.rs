@@ -6,9 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{GptConfig, Memory, check_vocabulary};
+use train::presets::STORY_STRIDE;
 use train::{AdamWConfig, Schedule, TrainConfig};
 
 use super::data::{self, Tokens};
+use super::flags::with_flags;
 use super::options::TrainOptions;
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::failure::misused;
@@ -16,9 +18,8 @@ use crate::terminal::memory::check_model;
 use crate::terminal::numbers::Count;
 use crate::terminal::shell::quoted;
 
-/// Tokens between the windows of the story that comes with the program: it is so short that windows
-/// which begin anywhere teach much more.
-const STORY_STRIDE: usize = 8;
+/// The beginning of samples of the story that comes with the program.
+const STORY_PROMPT: &str = "Marta looked at the river";
 /// The longest window in tokens for fine-tuning.
 const FINE_TUNING_WINDOW: usize = 256;
 
@@ -88,7 +89,7 @@ impl Setup {
 pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<Setup> {
     let own = base.as_ref().map(|base| base.config);
     let mut model = options.model(own.as_ref())?;
-    model.validate()?;
+    model.validate().map_err(with_flags)?;
     let most = model.context_length;
     if let Some(length) = options.max_length.filter(|length| length.0 > most) {
         return misused(format!(
@@ -119,26 +120,29 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     };
     let warmup = options.warmup_steps.0.min(max_steps - 1);
     let eval_interval = options.eval_interval.0 as u64;
+    let (learning_rate, min_lr) = (options.learning_rate.0, options.min_lr.map(|rate| rate.0));
     let (begin, prompt) = prompt(&options, &vocabulary, &tokens.train, model.context_length)?;
     check_vocabulary(model.vocab_size, 0, 0, begin.iter().copied())?;
     let training = TrainConfig {
         max_steps: max_steps as u64,
         optimizer: AdamWConfig {
-            lr: options.learning_rate.0,
+            lr: learning_rate,
             betas: (options.beta1.0, options.beta2.0),
             weight_decay: options.weight_decay.0,
             ..AdamWConfig::default()
         },
-        schedule: resumed
-            .and_then(|config| config.schedule)
-            .or(Some(Schedule {
+        schedule: Some(match resumed.and_then(|config| config.schedule) {
+            Some(schedule) => Schedule {
+                min_lr: min_lr.unwrap_or(schedule.min_lr), // refused later if it differs
+                ..schedule
+            },
+            None => Schedule {
                 warmup_steps: warmup as u64,
                 total_steps: max_steps as u64,
-                initial_lr: options.learning_rate.0 / (warmup as f64 + 1.0),
-                min_lr: options
-                    .min_lr
-                    .map_or(options.learning_rate.0 / 10.0, |rate| rate.0),
-            })),
+                initial_lr: learning_rate / (warmup as f64 + 1.0),
+                min_lr: min_lr.unwrap_or(learning_rate / 10.0),
+            },
+        }),
         max_grad_norm: Some(options.grad_clip.0).filter(|&most| most > 0.0),
         dtype: options.dtype,
         accumulation: options.gradient_accumulation_steps.0 as u64,
@@ -208,7 +212,8 @@ fn prompt(
         return Ok((ids, prompt));
     };
     let before = tokenizer.ids_before();
-    let ids = match &options.prompt {
+    let story = options.data.is_none().then_some(STORY_PROMPT);
+    let ids = match options.prompt.as_deref().or(story) {
         Some(prompt) => {
             vocabulary.note_unknown(prompt);
             [before, &tokenizer.encode_part(prompt)?].concat()

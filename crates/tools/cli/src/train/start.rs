@@ -1,14 +1,16 @@
 //! A run before its first step: a model that is new, comes from a folder, or from the run itself.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 use checkpoint::ModelFolder;
 use gpt::GptModel;
-use toml::{Table, Value};
 use torch_rng::TorchRng;
 use train::{RunFolder, TrainError, Trainer};
 
+use super::arguments;
+use super::flags::with_flags;
 use super::options::TrainOptions;
 use super::setup::{BaseModel, Setup};
 use crate::model;
@@ -32,28 +34,30 @@ pub(crate) enum InitialWeights {
     Checkpoint(PathBuf),
 }
 
-/// A new run with these options.
-pub(crate) fn source(parsed: &Table) -> Result<Source> {
-    let Some(name) = parsed.get("init_from").and_then(Value::as_str) else {
+/// A new run with these arguments, which state these options.
+pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source> {
+    let Some(folder) = &stated.init_from else {
         return Ok(Source {
-            options: TrainOptions::new(parsed, None)?,
+            options: arguments::read(&[&arguments::of_preset(stated.preset)?, words])?,
             base: None,
             weights: InitialWeights::New,
             folder: None,
             began_with: None,
         });
     };
-    if !Path::new(name).exists() {
+    if !folder.exists() {
         bail!(
-            "--init-from {name}: no such folder; models are not downloaded: name a local folder with config.json and model.safetensors"
+            "--init-from {}: no such folder; models are not downloaded: name a local folder with config.json and model.safetensors",
+            folder.display()
         );
     }
-    let ((weights, base), path) = model::read(Some(Path::new(name)), |path| {
+    let ((weights, base), path) = model::read(Some(folder), |path| {
         let weights = ModelFolder::open(path)?;
         let base = BaseModel::of(*weights.config(), path)?;
         Ok((weights, base))
     })?;
-    let mut options = TrainOptions::new(parsed, Some(&base.config))?;
+    let lower = arguments::of_base_model(&base.config, stated.preset)?;
+    let mut options = arguments::read(&[&lower, words])?;
     if let Some(choice) = &options.tokenizer
         && base.vocabulary.tokenizer().is_ok()
     {
@@ -83,12 +87,12 @@ pub(crate) fn trainer(
         InitialWeights::Checkpoint(path) => {
             let resumed = Trainer::resume(path, training, model, train, validation);
             return resumed.map_err(|error| match error {
-                TrainError::OtherRun { name, .. } if name.contains("_data") => anyhow!(
+                TrainError::OtherRun { name, .. } if is_of_data(&name) => anyhow!(
                     "{}: differs from the data that this run began with ({}); resume with that, or start a new run",
                     setup.data,
                     began_with.map_or("the story".to_owned(), |path| path.display().to_string())
                 ),
-                error => error.into(),
+                error => with_flags(error),
             });
         }
         InitialWeights::Of(folder) => model::load(&folder.with_drop_rates(model.drop_rates))?,
@@ -103,5 +107,10 @@ pub(crate) fn trainer(
             model
         }
     };
-    Ok(Trainer::new(training, model, train, validation, rng)?)
+    Trainer::new(training, model, train, validation, rng).map_err(with_flags)
+}
+
+/// True for a value of the data, whose windows are settings.
+fn is_of_data(name: &str) -> bool {
+    name.contains("_data") && (name.ends_with(".tokens") || name.ends_with(".sha256"))
 }

@@ -33,15 +33,20 @@ pub(crate) fn vocabulary<'t>(
         text()
             .context("--tokenizer chars and bpe:N are trained on a text, but the data is token ids")
     };
-    let preset = options.preset().bpe;
-    let tokenizer = match (&options.tokenizer, preset) {
-        (None, Some(most)) if !size.is_some_and(is_gpt2_size) => {
+    let choice = match &options.tokenizer {
+        Some(choice) => choice.clone(),
+        None if size.is_some_and(is_gpt2_size) => Gpt2,
+        None => options.preset().tokenizer.into(),
+    };
+    let tokenizer = match choice {
+        Gpt2 => ModelTokenizer::gpt2(),
+        Chars => ModelTokenizer::train_chars(&text()?)?,
+        // The preset's number suits its story, and shorter data has fewer pairs.
+        Bpe(most) if options.tokenizer.is_none() => {
             ModelTokenizer::train_bpe_at_most(&text()?, most)?
         }
-        (None | Some(Gpt2), _) => ModelTokenizer::gpt2(),
-        (Some(Chars), _) => ModelTokenizer::train_chars(&text()?)?,
-        (Some(Bpe(size)), _) => ModelTokenizer::train_bpe(&text()?, *size)?,
-        (Some(Folder(path)), _) => read(path)?,
+        Bpe(size) => ModelTokenizer::train_bpe(&text()?, size)?,
+        Folder(path) => read(&path)?,
     };
     let least = tokenizer.vocab_size();
     if let Some(size) = size.filter(|&size| size < least) {

@@ -79,9 +79,44 @@ fn another_configuration_is_refused_by_name_with_both_values() {
     folder.refused("train --resume run --dtype bfloat16", &parts);
     let parts = ["--learning-rate is 0.01", "0.5", "--init-from run"];
     folder.refused("train --resume run --learning-rate 0.5", &parts);
+    let parts = ["--preset is \"story\"", "\"gpt2-124m\""];
+    folder.refused("train --resume run --preset gpt2", &parts);
+    // Defaults that follow from the data or other options.
+    for (option, value, other) in [
+        ("--max-length", "8", "4"),
+        ("--stride", "8", "4"),
+        ("--min-lr", "0.001", "0.002"),
+    ] {
+        let kept = format!("{option} is {value}");
+        folder.refused(
+            &format!("train --resume run {option} {other}"),
+            &[&kept, other],
+        );
+    }
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
     let parts = ["run: not empty", "--resume run"];
     folder.refused(&anew, &parts);
+}
+
+#[test]
+fn a_default_that_is_stated_changes_nothing() {
+    let folder = folder();
+    let text = "One day the boat was gone, and nobody knew. ".repeat(20);
+    folder.write("text.txt", text);
+    let flags = TINY.replace("data.bin --vocab-size 61", "text.txt");
+    let defaults = "--preset story --vocab-size 287 --seed 123 --min-lr 0.001 --max-length 8 --stride 8 \
+        --dropout-build portable --sample-interval 10 --save-interval 5";
+    folder.ok(&format!("train {flags} --max-steps 2 --out-dir run"));
+    folder.ok(&format!(
+        "train {flags} {defaults} --max-steps 2 --out-dir stated"
+    ));
+    assert!(folder.tensors("run") == folder.tensors("stated"));
+    for run in ["run", "stated"] {
+        folder.ok(&format!(
+            "train --resume {run} {defaults} --tokenizer bpe:1221 --max-steps 3"
+        ));
+    }
+    assert!(folder.tensors("run") == folder.tensors("stated"));
 }
 
 #[test]
@@ -105,7 +140,7 @@ fn options_that_were_cut_are_refused_wherever_a_line_ends() {
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
     let options = folder.join("run/options.toml");
     let text = fs::read_to_string(&options).unwrap();
-    let parts = ["run/options.toml", "missing field"];
+    let parts = ["run/options.toml", "is missing"];
     for (end, _) in text.match_indices('\n').take(text.lines().count() - 1) {
         fs::write(&options, &text[..end]).unwrap();
         folder.refused("train --resume run --max-steps 3", &parts);

@@ -1,0 +1,252 @@
+//! Options are arguments: a preset, a base model, the options that a run keeps and a file of
+//! options each become arguments that precede the user's own, and clap reads all of them at once.
+//! The last value of an option counts.
+//!
+//! | run | arguments, in their order |
+//! |---|---|
+//! | new | those of the preset, or of fine-tuning and the base model; `--config`; the user's |
+//! | resumed | those of its `options.toml`; `--config`; the user's |
+//!
+//! A key of a file is a flag's name or one of its other names, with `_` or `-`.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::slice::from_ref;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Args, Command, FromArgMatches};
+use gpt::GptConfig;
+use toml::{Table, Value};
+use train::presets::{FINE_TUNING, Preset, STORY};
+
+use super::choice::TokenizerChoice;
+use super::options::{TrainArgs, TrainOptions, shape};
+use crate::model::ids::{STDIN, read_text};
+use crate::terminal::command::{flag, with_rules};
+use crate::terminal::failure::{misused, one_line};
+use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
+
+/// Returns the arguments of a new model: its preset's name, sizes and training settings.
+pub(crate) fn of_preset(preset: Option<Preset>) -> Result<Vec<OsString>> {
+    let preset = preset.unwrap_or(STORY);
+    let mut table = Table::try_from(preset.training)?;
+    table.extend(shape(&preset.model));
+    table.remove("vocab_size"); // the tokenizer's
+    table.insert("preset".to_owned(), preset.name().into());
+    of_table(&table)
+}
+
+/// Returns the arguments of a base model: its sizes, and the training settings of the named preset,
+/// otherwise those for fine-tuning.
+pub(crate) fn of_base_model(model: &GptConfig, preset: Option<Preset>) -> Result<Vec<OsString>> {
+    let training = preset.map_or(FINE_TUNING, |preset| preset.training);
+    let mut table = Table::try_from(training)?;
+    table.extend(shape(model));
+    of_table(&table)
+}
+
+/// Reads a file of options.
+///
+/// # Errors
+/// Names the file and the line or key, and for an unknown key the most similar flag.
+pub(crate) fn of_file(path: &Path) -> Result<Vec<OsString>> {
+    let text = read_text(path, MAX_OPTIONS_BYTES)?;
+    let arguments = parse(&text).and_then(|table| checked(&table));
+    arguments.with_context(|| path.display().to_string())
+}
+
+/// Reads the options that a run keeps.
+///
+/// # Errors
+/// As [`of_file`]; if an option is missing, as in a file that was cut.
+pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
+    let arguments = of_file(path)?;
+    let names = read(&[&arguments])?.table()?;
+    let is_kept = |name: &str| {
+        let beginning = flag(name) + "=";
+        let mut words = arguments.iter().map(|word| word.to_string_lossy());
+        words.any(|word| word.starts_with(&beginning))
+    };
+    match names.keys().find(|name| !is_kept(name)) {
+        None => Ok(arguments),
+        Some(name) => bail!("{}: {name} is missing", path.display()),
+    }
+}
+
+/// Reads lists of arguments, of which a later value replaces an earlier one. `--max-steps` and
+/// `--epochs` are two forms of one option. Paths become absolute, because a run keeps them.
+///
+/// # Errors
+/// If a path is not UTF-8.
+pub(crate) fn read(lists: &[&[OsString]]) -> Result<TrainOptions> {
+    let command = with_rules(TrainArgs::augment_args(Command::new("train")));
+    let command = command.mut_arg("epochs", |epochs| epochs.overrides_with("max_steps"));
+    let matches = command.try_get_matches_from(words(&lists.concat()));
+    let mut options = match matches.and_then(|matches| TrainArgs::from_arg_matches(&matches)) {
+        Ok(args) => args.options,
+        Err(error) => return misused(one_line(&error)),
+    };
+    let paths = [&mut options.data, &mut options.init_from];
+    let mut paths: Vec<_> = paths.into_iter().flatten().collect();
+    if let Some(TokenizerChoice::Folder(path)) = &mut options.tokenizer {
+        paths.push(path);
+    }
+    for path in paths.into_iter().filter(|path| **path != Path::new(STDIN)) {
+        *path = kept_path(path)?;
+    }
+    Ok(options)
+}
+
+/// Reads a file's text; its errors don't name the file.
+fn parse(text: &str) -> Result<Table> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = 1 + before.map_or(0, |before| before.matches('\n').count());
+        let windows = match error.message().contains("unicode") || text.contains(":\\") {
+            true => "; write a Windows path in single quotes: 'C:\\Users\\me'",
+            false => "",
+        };
+        anyhow!("line {line}: {}{windows}", error.message())
+    })
+}
+
+/// Returns the arguments of a table that are valid each by itself and together.
+fn checked(table: &Table) -> Result<Vec<OsString>> {
+    let arguments = of_table(table)?;
+    let check = |arguments: &[OsString]| {
+        let command = Command::new("train").disable_help_flag(true);
+        let matches = TrainOptions::augment_args(command).try_get_matches_from(words(arguments));
+        matches.map_err(|error| anyhow!(one_line(&error)))
+    };
+    for (key, argument) in table.keys().zip(&arguments) {
+        check(from_ref(argument)).with_context(|| format!("key {key:?}"))?;
+    }
+    check(&arguments)?;
+    Ok(arguments)
+}
+
+fn of_table(table: &Table) -> Result<Vec<OsString>> {
+    let argument = |(key, value): (&String, &Value)| {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
+            _ => bail!("key {key:?}: expected a text, a number, true or false, got {value}"),
+        };
+        Ok(OsString::from(format!("{}={value}", flag(key))))
+    };
+    table.iter().map(argument).collect()
+}
+
+/// Returns a command line of these arguments.
+fn words(arguments: &[OsString]) -> Vec<OsString> {
+    [&["train".into()], arguments].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use train::presets::PRESETS;
+
+    fn file(text: &str) -> Result<Vec<OsString>> {
+        parse(text).and_then(|table| checked(&table))
+    }
+
+    fn options(arguments: &[OsString]) -> TrainOptions {
+        read(&[arguments]).unwrap()
+    }
+
+    #[test]
+    fn keys_are_flags_and_their_aliases() {
+        let text = "n_embd = 64\r\nn-layer = 3\r\nlr = 1\ndropout_build = 'mkl'\ntied = true\n\
+            preset = 'gpt2'\nseed = -1";
+        let expected = "n_layers = 3\nlearning_rate = 1.0\ndropout_build = 'mkl'\n\
+            tied = true\npreset = 'gpt2-124m'\nseed = -1";
+        let table = options(&file(text).unwrap()).table().unwrap();
+        for (key, value) in expected.parse::<Table>().unwrap() {
+            assert_eq!(table[&key], value, "{key}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_by_key_or_line() {
+        let least = "expected a whole number of at least 0";
+        for (text, parts) in [
+            (
+                "learnign_rate = 1",
+                vec!["key \"learnign_rate\"", "'--learning-rate'"],
+            ),
+            ("n_layers = -1", vec!["key \"n_layers\"", "'-1'", least]),
+            ("n_layers = 1.5", vec!["key \"n_layers\"", "'1.5'", least]),
+            (
+                "beta1 = nan",
+                vec!["key \"beta1\"", "'nan'", "at least 0 and below 1"],
+            ),
+            (
+                "preset = 'gpt'",
+                vec!["key \"preset\"", "story", "gpt2-124m"],
+            ),
+            ("data = ['a']", vec!["key \"data\"", "[\"a\"]", "a text"]),
+            ("config = 'a.toml'", vec!["key \"config\"", "unexpected"]),
+            (
+                "n_layers = 1\nn_layer = 1",
+                vec!["'--n-layers <N>'", "multiple times"],
+            ),
+            (
+                "epochs = 1\nmax_iters = 1",
+                vec!["'--epochs <N>'", "'--max-steps <N>'"],
+            ),
+            ("a = 1\nb = = 2", vec!["line 2: "]),
+        ] {
+            let error = format!("{:#}", file(text).unwrap_err());
+            for part in parts {
+                assert!(error.contains(part), "{text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_value_counts_and_steps_and_epochs_are_one_option() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let below = of_preset(None).unwrap();
+        let steps = |arguments: &[OsString]| {
+            let options = options(arguments);
+            (options.max_steps.map(|n| n.0), options.epochs.map(|n| n.0))
+        };
+        assert_eq!(steps(&below), (Some(450), None));
+        let epochs = [below, words("--seed=7 --epochs=3")].concat();
+        assert_eq!(steps(&epochs), (None, Some(3)));
+        let both = [epochs, words("--seed -1 --max-steps 5")].concat();
+        assert_eq!((steps(&both), options(&both).seed), ((Some(5), None), -1));
+    }
+
+    #[test]
+    fn a_model_to_go_on_from_says_what_it_is_like_and_how_it_is_trained() {
+        let small = GptConfig {
+            n_layers: 5,
+            ..GptConfig::GPT2_124M
+        };
+        let fine_tuning = options(&of_base_model(&small, None).unwrap());
+        assert_eq!(fine_tuning.model(Some(&small)).unwrap(), small);
+        assert_eq!(fine_tuning.learning_rate.0, FINE_TUNING.learning_rate);
+        for preset in PRESETS {
+            let options = options(&of_preset(Some(preset)).unwrap());
+            assert_eq!(options.model(None).unwrap(), preset.model);
+            assert_eq!(options.batch_size.0, preset.training.batch_size);
+            assert_eq!(options.preset(), preset);
+        }
+    }
+
+    #[test]
+    fn what_is_kept_reads_back_the_same_whatever_its_size() {
+        let most = i64::MAX;
+        let text = format!(
+            "seed = -1\neval_interval = {most}\nlearning_rate = 1e-300\ntied = false\n\
+            prompt = \"\\\"\\\\\\u0001\\n= 'x'\"\npreset = 'gpt2'\ndropout_build = 'mkl'"
+        );
+        let first = options(&file(&text).unwrap());
+        assert_eq!(first.prompt.as_deref(), Some("\"\\\u{1}\n= 'x'"));
+        let kept = first.table().unwrap();
+        let again = options(&file(&kept.to_string()).unwrap());
+        assert_eq!(again.table().unwrap(), kept);
+    }
+}
