@@ -26,8 +26,8 @@ pub enum TrainError {
     /// A loss or a gradient is NaN or infinite. One of a step leaves the weights as they were
     /// before it.
     #[error(
-        "the {what} is {value}; try a learning rate below {learning_rate:e}, a warmup, or clipping \
-        the gradient's norm to 1"
+        "the {what} is {value}; set lr below {learning_rate:e}, use warmup_steps, or clip with \
+        max_grad_norm 1"
     )]
     NotFinite {
         /// "loss of step 3", counted from 1, or "validation loss after step 3".

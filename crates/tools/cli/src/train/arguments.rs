@@ -26,22 +26,27 @@ use crate::terminal::command::{flag, with_rules};
 use crate::terminal::failure::{misused, one_line};
 use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
 
-/// Returns the arguments of a new model: its preset's name, sizes and training settings.
-pub(crate) fn of_preset(preset: Option<Preset>) -> Result<Vec<OsString>> {
-    let preset = preset.unwrap_or(STORY);
-    let mut table = Table::try_from(preset.training)?;
-    table.extend(shape(&preset.model));
-    table.remove("vocab_size"); // the tokenizer's
-    table.insert("preset".to_owned(), preset.name().into());
-    of_table(&table)
-}
-
-/// Returns the arguments of a base model: its sizes, and the training settings of the named preset,
-/// otherwise those for fine-tuning.
-pub(crate) fn of_base_model(model: &GptConfig, preset: Option<Preset>) -> Result<Vec<OsString>> {
-    let training = preset.map_or(FINE_TUNING, |preset| preset.training);
+/// Returns the arguments that precede those of a new run: the sizes of the base model or, without
+/// one, of the preset; and training settings, which a base model has for fine-tuning unless a preset
+/// is named.
+pub(crate) fn of_new_run(
+    base: Option<&GptConfig>,
+    preset: Option<Preset>,
+) -> Result<Vec<OsString>> {
+    let named = preset.unwrap_or(STORY);
+    let (model, training) = match (base, preset) {
+        (Some(model), None) => (model, FINE_TUNING),
+        (Some(model), Some(_)) => (model, named.training),
+        (None, _) => (&named.model, named.training),
+    };
     let mut table = Table::try_from(training)?;
-    table.extend(shape(model));
+    table.extend(shape(model)?);
+    let rate = model.drop_rates.common();
+    table.extend(rate.map(|rate| ("drop_rate".to_owned(), rate.into())));
+    if base.is_none() {
+        table.remove("vocab_size"); // the tokenizer's
+        table.insert("preset".to_owned(), named.name().into());
+    }
     of_table(&table)
 }
 
@@ -58,19 +63,17 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<OsString>> {
 /// Reads the options that a run keeps.
 ///
 /// # Errors
-/// As [`of_file`]; if an option is missing, as in a file that was cut.
+/// As [`of_file`]; if the last option is missing, because the file was cut.
 pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     let arguments = of_file(path)?;
-    let names = read(&[&arguments])?.table()?;
-    let is_kept = |name: &str| {
-        let beginning = flag(name) + "=";
-        let mut words = arguments.iter().map(|word| word.to_string_lossy());
-        words.any(|word| word.starts_with(&beginning))
-    };
-    match names.keys().find(|name| !is_kept(name)) {
-        None => Ok(arguments),
-        Some(name) => bail!("{}: {name} is missing", path.display()),
+    // The last line.
+    let is_whole = arguments
+        .iter()
+        .any(|word| word.to_string_lossy().starts_with("--keep="));
+    if !is_whole {
+        bail!("{}: keep is missing; was the file cut?", path.display());
     }
+    Ok(arguments)
 }
 
 /// Reads lists of arguments, of which a later value replaces an earlier one. `--max-steps` and
@@ -207,7 +210,7 @@ mod tests {
     #[test]
     fn the_last_value_counts_and_steps_and_epochs_are_one_option() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
-        let below = of_preset(None).unwrap();
+        let below = of_new_run(None, None).unwrap();
         let steps = |arguments: &[OsString]| {
             let options = options(arguments);
             (options.max_steps.map(|n| n.0), options.epochs.map(|n| n.0))
@@ -225,11 +228,11 @@ mod tests {
             n_layers: 5,
             ..GptConfig::GPT2_124M
         };
-        let fine_tuning = options(&of_base_model(&small, None).unwrap());
+        let fine_tuning = options(&of_new_run(Some(&small), None).unwrap());
         assert_eq!(fine_tuning.model(Some(&small)).unwrap(), small);
         assert_eq!(fine_tuning.learning_rate.0, FINE_TUNING.learning_rate);
         for preset in PRESETS {
-            let options = options(&of_preset(Some(preset)).unwrap());
+            let options = options(&of_new_run(None, Some(preset)).unwrap());
             assert_eq!(options.model(None).unwrap(), preset.model);
             assert_eq!(options.batch_size.0, preset.training.batch_size);
             assert_eq!(options.preset(), preset);

@@ -2,7 +2,6 @@
 
 use anyhow::{Error, anyhow};
 use clap::{Args, Command};
-use gpt::GptError;
 use train::TrainError;
 
 use super::options::TrainOptions;
@@ -26,7 +25,8 @@ fn flag_of(setting: &str) -> String {
     let renamed = OPTIONS.iter().find(|(other, _)| *other == name);
     let option = renamed.map_or(name, |(_, option)| option);
     let command = TrainOptions::augment_args(Command::new("train"));
-    match command.get_arguments().any(|arg| arg.get_id() == option) {
+    let mut options = command.get_arguments().map(|arg| arg.get_id().as_str());
+    match options.any(|id| id == option && (id.contains('_') || id != setting)) {
         true => flag(option),
         false => setting.to_owned(),
     }
@@ -34,58 +34,61 @@ fn flag_of(setting: &str) -> String {
 
 /// Returns an error that names flags in the place of settings.
 pub(crate) fn with_flags(error: impl Into<TrainError>) -> Error {
-    match error.into() {
-        TrainError::Config {
-            name,
-            value,
-            expected,
-        } => anyhow!("{} must be {expected}, but is {value}", flag_of(name)),
-        TrainError::Gpt(GptError::Zero { name }) => {
-            anyhow!("{} must be at least 1, but is 0", flag_of(name))
-        }
-        TrainError::Gpt(GptError::HeadsDontDivide { emb_dim, n_heads }) => {
-            anyhow!("--emb-dim {emb_dim} must be divisible by --n-heads {n_heads}")
-        }
-        TrainError::NotFinite {
-            what,
-            value,
-            learning_rate,
-        } => anyhow!(
-            "the {what} is {value}; try --learning-rate below {learning_rate:e}, --warmup-steps or --grad-clip 1"
-        ),
-        TrainError::OtherRun {
-            path,
-            name,
-            saved,
-            now,
-        } => anyhow!(
-            "{}: {} is {saved} in this run and can't be changed to {now}",
-            path.display(),
-            flag_of(&name)
-        ),
-        TrainError::OnRank { rank, source } => anyhow!("rank {rank}: {:#}", with_flags(*source)),
-        error => error.into(),
+    use TrainError::{Config, Gpt, NotFinite, OnRank, OtherRun};
+    let error = error.into();
+    if !matches!(
+        error,
+        Config { .. } | Gpt(_) | NotFinite { .. } | OnRank { .. } | OtherRun { .. }
+    ) {
+        return error.into();
     }
+    let message = error.to_string();
+    let words = message.split_inclusive([' ', ',']).map(|word| {
+        let setting = word.trim_end_matches([' ', ',']);
+        flag_of(setting) + &word[setting.len()..]
+    });
+    anyhow!(words.collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
+    use gpt::GptConfig;
+    use train::TrainConfig;
+
     use super::*;
 
     #[test]
     fn settings_are_named_by_their_flags() {
-        for (setting, expected) in [
-            ("accumulation", "--gradient-accumulation-steps"),
-            ("config.optimizer.lr", "--learning-rate"),
-            ("config.optimizer.weight_decay", "--weight-decay"),
-            ("training_data.max_length", "--max-length"),
-            ("n_heads", "--n-heads"),
-            ("config.optimizer.eps", "config.optimizer.eps"),
+        let config = TrainConfig {
+            max_grad_norm: Some(-1.0),
+            ..TrainConfig::default()
+        };
+        let model = GptConfig {
+            n_heads: 7,
+            ..GptConfig::GPT2_124M
+        };
+        let other = TrainError::OtherRun {
+            path: "runs/lr".into(),
+            name: "config.optimizer.weight_decay".to_owned(),
+            saved: "0.1".to_owned(),
+            now: "0".to_owned(),
+        };
+        for (error, expected) in [
+            (config.validate().unwrap_err(), "--grad-clip must be"),
+            (
+                model.validate().unwrap_err().into(),
+                "--emb-dim must be divisible by --n-heads, but --emb-dim is 768",
+            ),
+            (
+                other,
+                "runs/lr: --weight-decay is 0.1 in the checkpoint, but 0 now",
+            ),
         ] {
-            assert_eq!(flag_of(setting), expected);
+            let message = with_flags(error).to_string();
+            assert!(message.starts_with(expected), "{message}");
         }
         for (_, option) in OPTIONS {
-            assert_eq!(flag_of(option), flag(option), "it is an option");
+            assert_eq!(flag_of(&format!("config.{option}")), flag(option));
         }
     }
 }

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use clap::{ArgAction, Args};
 use gpt::{DropRates, GptConfig};
 use serde::{Serialize, Serializer};
-use toml::{Table, Value};
+use toml::Table;
 use torch_rng::Build;
 use train::Dtype;
 use train::presets::{Preset, PresetTraining, STORY};
@@ -225,7 +225,7 @@ impl TrainOptions {
     /// # Errors
     /// If the weights are of another; names the option.
     pub(crate) fn model(&self, own: Option<&GptConfig>) -> Result<GptConfig> {
-        let base = *own.unwrap_or(&self.preset().model);
+        let (base, is_fixed) = (*own.unwrap_or(&self.preset().model), own.is_some());
         let rates = self.drop_rate.map(|rate| DropRates::all(rate.0));
         let model = GptConfig {
             vocab_size: self.vocab_size.map_or(base.vocab_size, |size| size.0),
@@ -238,11 +238,8 @@ impl TrainOptions {
             tied: self.tied,
             ..base
         };
-        let Some(own) = own.map(shape) else {
-            return Ok(model);
-        };
-        let asked = shape(&model);
-        for (name, asked) in asked.iter().filter(|(name, _)| *name != "drop_rate") {
+        let (own, asked) = (shape(&base)?, shape(&model)?);
+        for (name, asked) in asked.iter().filter(|_| is_fixed) {
             if &own[name] != asked {
                 bail!(
                     "{} {asked}: the base model has {}, and its weights can't be loaded with a different value",
@@ -255,23 +252,20 @@ impl TrainOptions {
     }
 }
 
-/// A model's options by name: the ones whose values weights fit, and the dropout rate, unless its
-/// sites have different ones.
-pub(crate) fn shape(model: &GptConfig) -> Table {
-    let sizes = [
-        ("vocab_size", model.vocab_size),
-        ("context_length", model.context_length),
-        ("emb_dim", model.emb_dim),
-        ("n_heads", model.n_heads),
-        ("n_layers", model.n_layers),
+/// The sizes and choices of a model by the names of their options. Weights fit one value of each.
+pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
+    const NAMES: [&str; 7] = [
+        "vocab_size",
+        "context_length",
+        "emb_dim",
+        "n_heads",
+        "n_layers",
+        "qkv_bias",
+        "tied",
     ];
-    let sizes = sizes.map(|(name, size)| (name, Value::from(size as i64)));
-    let choices = [("qkv_bias", model.qkv_bias), ("tied", model.tied)];
-    let choices = choices.map(|(name, choice)| (name, Value::from(choice)));
-    let rate = model.drop_rates.common();
-    let rate = rate.map(|rate| ("drop_rate", Value::from(rate)));
-    let all = sizes.into_iter().chain(choices).chain(rate);
-    all.map(|(name, value)| (name.to_owned(), value)).collect()
+    let mut table = Table::try_from(model)?;
+    table.retain(|name, _| NAMES.contains(&name));
+    Ok(table)
 }
 
 /// Serializes a choice by its name, as on the command line.

@@ -36,38 +36,35 @@ pub(crate) enum InitialWeights {
 
 /// A new run with these arguments, which state these options.
 pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source> {
-    let Some(folder) = &stated.init_from else {
-        return Ok(Source {
-            options: arguments::read(&[&arguments::of_preset(stated.preset)?, words])?,
-            base: None,
-            weights: InitialWeights::New,
-            folder: None,
-            began_with: None,
-        });
-    };
-    if !folder.exists() {
-        bail!(
-            "--init-from {}: no such folder; models are not downloaded: name a local folder with config.json and model.safetensors",
-            folder.display()
-        );
+    let (mut base, mut weights, mut path) = (None, InitialWeights::New, None);
+    if let Some(folder) = &stated.init_from {
+        if !folder.exists() {
+            bail!(
+                "--init-from {}: no such folder; models are not downloaded: name a local folder with config.json and model.safetensors",
+                folder.display()
+            );
+        }
+        let ((model, own), found) = model::read(Some(folder), |path| {
+            let model = ModelFolder::open(path)?;
+            let own = BaseModel::of(*model.config(), path)?;
+            Ok((model, own))
+        })?;
+        weights = InitialWeights::Of(Box::new(model));
+        (base, path) = (Some(own), Some(found));
     }
-    let ((weights, base), path) = model::read(Some(folder), |path| {
-        let weights = ModelFolder::open(path)?;
-        let base = BaseModel::of(*weights.config(), path)?;
-        Ok((weights, base))
-    })?;
-    let lower = arguments::of_base_model(&base.config, stated.preset)?;
+    let config = base.as_ref().map(|base| &base.config);
+    let lower = arguments::of_new_run(config, stated.preset)?;
     let mut options = arguments::read(&[&lower, words])?;
-    if let Some(choice) = &options.tokenizer
+    if let (Some(choice), Some(base)) = (&options.tokenizer, &base)
         && base.vocabulary.tokenizer().is_ok()
     {
         bail!("--tokenizer {choice}: the model of --init-from has its own tokenizer");
     }
-    options.init_from = Some(path);
+    options.init_from = path;
     Ok(Source {
         options,
-        base: Some(base),
-        weights: InitialWeights::Of(Box::new(weights)),
+        base,
+        weights,
         folder: None,
         began_with: None,
     })

@@ -37,7 +37,7 @@ fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
     // Each step makes the weights some thousand times as large.
     let wild = format!("{TINY} --weight-decay 1e6 --grad-clip 0 --eval-interval 1");
     let run = format!("train {wild} --max-steps 9 --out-dir run");
-    folder.refused(&run, &["loss", "step", "try --learning-rate below"]);
+    folder.refused(&run, &["loss", "step", "set --learning-rate below"]);
     let evaluated = folder.json("eval data.bin -m run");
     assert!(evaluated["loss"].is_f64(), "{evaluated}");
 }

@@ -12,6 +12,7 @@ mod keeps;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod one_model;
+mod paths;
 mod readme;
 mod refusals;
 mod resume;

@@ -36,7 +36,7 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 2 train --max-length 9999 -> --max-length; 9999
 2 train --max-steps 3 --epochs 1 -> --max-steps; --epochs
 1 train --n-layers 0 -> --n-layers; 0
-1 train --emb-dim 10 --n-heads 3 -> --emb-dim 10; --n-heads 3
+1 train --emb-dim 10 --n-heads 3 -> --emb-dim; --n-heads; 10; 3
 1 train --n-layers 1000000000000 -> parameters
 1 train --init-from nowhere -> nowhere; no such folder
 1 train --emb-dim 4000000000 --n-heads 1 -> parameters
