@@ -88,7 +88,7 @@ fn take_turns(
     found: &FoundModel,
     prompt: Option<Vec<u32>>,
 ) -> Result<()> {
-    session.interrupt = Interrupt::listen("")?;
+    session.interrupt = Interrupt::listen_to_ctrl_c()?;
     session.note_seed();
     if stdin().is_terminal() {
         note("each line is added to the text, an empty line lets the model continue, Ctrl-D ends");

@@ -1,4 +1,5 @@
-//! Ctrl-C and its kind: once asks for an end in good order, twice ends the process.
+//! Signals that ask a run to end: Ctrl-C and its kind, and the warnings of batch systems. The run
+//! ends after a step and saves. A second request, but not a second warning, ends the process at once.
 //!
 //! Signals that the program was started to ignore (by `nohup`, or as a shell's background job) stay
 //! ignored.
@@ -10,14 +11,23 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Builder;
 
 use anyhow::{Context, Result};
+#[cfg(unix)]
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// A closed terminal; there is none on Windows.
+/// Requests: Ctrl-C, the end of a job, and a closed terminal.
 #[cfg(unix)]
-const ASKED_BY: [i32; 3] = [SIGINT, SIGTERM, signal_hook::consts::SIGHUP];
+const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 #[cfg(not(unix))]
-const ASKED_BY: [i32; 2] = [SIGINT, SIGTERM];
+const REQUESTS: [i32; 2] = [SIGINT, SIGTERM];
+
+/// Warnings that a job will end soon. Slurm sends the signal of `--signal`, Grid Engine SIGUSR1 or
+/// SIGUSR2, and the kernel SIGXCPU in each second beyond a limit of processor time.
+#[cfg(unix)]
+const WARNINGS: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
+#[cfg(not(unix))]
+const WARNINGS: [i32; 0] = [];
 
 /// The exit code of a program that a signal ended, as shells count.
 const BY_SIGNAL: i32 = 128;
@@ -26,26 +36,25 @@ const BY_SIGNAL: i32 = 128;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
+    /// True if the next request ends the process.
+    ends_at_once: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
-    /// Listens from here on, and answers the first request with `message`.
+    /// Listens to Ctrl-C alone; other signals end the process.
+    pub(crate) fn listen_to_ctrl_c() -> Result<Self> {
+        let interrupt = Self::default();
+        interrupt.hear(&[SIGINT])?;
+        Ok(interrupt)
+    }
+
+    /// Listens from here on, and answers the first request or warning with `message`.
     ///
     /// Of several ranks one has a message, so that it is shown once; the others' is empty.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
-        let ignored = ignored();
-        let heard = ASKED_BY.into_iter();
-        let heard = heard.filter(|signal| ignored >> (signal - 1) & 1 == 0);
-        let heard: Vec<i32> = heard.collect();
-        for &signal in &heard {
-            // In this order: the second of two signals finds what the first one has left.
-            let asked = &interrupt.asked;
-            flag::register_conditional_shutdown(signal, BY_SIGNAL + signal, Arc::clone(asked))?;
-            flag::register(signal, Arc::clone(asked))?;
-            flag::register_usize(signal, Arc::clone(&interrupt.signal), signal as usize)?;
-        }
+        let heard = interrupt.hear(&[&REQUESTS[..], &WARNINGS].concat())?;
         if !message.is_empty() {
             let wait = interrupt.wait(&heard)?;
             let answering = Builder::new().spawn(move || {
@@ -56,6 +65,26 @@ impl Interrupt {
             answering.context("could not start a thread that answers Ctrl-C")?;
         }
         Ok(interrupt)
+    }
+
+    /// Registers the signals that aren't ignored, and returns them.
+    fn hear(&self, signals: &[i32]) -> Result<Vec<i32>> {
+        let ignored = ignored();
+        let heard = signals.iter().copied();
+        let heard: Vec<i32> = heard
+            .filter(|signal| ignored >> (signal - 1) & 1 == 0)
+            .collect();
+        for &signal in &heard {
+            if REQUESTS.contains(&signal) {
+                // In this order: the second of two signals finds what the first one has left.
+                let ends = &self.ends_at_once;
+                flag::register_conditional_shutdown(signal, BY_SIGNAL + signal, Arc::clone(ends))?;
+                flag::register(signal, Arc::clone(ends))?;
+            }
+            flag::register(signal, Arc::clone(&self.asked))?;
+            flag::register_usize(signal, Arc::clone(&self.signal), signal as usize)?;
+        }
+        Ok(heard)
     }
 
     /// A function that returns at the first of these signals.
@@ -86,6 +115,7 @@ impl Interrupt {
     /// Makes the next Ctrl-C end the process at once, or only ask for an end.
     pub(crate) fn set(&self, ends_at_once: bool) {
         self.asked.store(ends_at_once, Ordering::SeqCst);
+        self.ends_at_once.store(ends_at_once, Ordering::SeqCst);
     }
 
     /// The exit code of a program that was stopped in good order: not 0, because its work isn't

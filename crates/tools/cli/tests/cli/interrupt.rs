@@ -10,16 +10,18 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::os::unix::process::ExitStatusExt;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::flag::register_conditional_default;
 
-use crate::support::{Folder, TINY, folder, holds};
+use crate::support::{Folder, TINY, folder, holds, trained};
 
 /// Programs started from here on receive signals, although these tests may run where signals are
 /// ignored (`nohup`, a shell's background jobs): a program does not inherit signals that its parent
 /// handles.
 fn hear_signals() {
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
+    for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU] {
         let always = Arc::new(AtomicBool::new(true));
         register_conditional_default(signal, always).expect("a signal that can be handled");
     }
@@ -93,6 +95,47 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let is_whole = after.starts_with(&before) || after.ends_with("step-00000002");
     assert!(is_whole, "{after}");
     folder.ok("train --resume run --max-steps 2");
+}
+
+#[test]
+fn signals_of_batch_systems_save_too_and_a_warning_may_come_twice() {
+    let folder = folder();
+    // Nothing is due before the signal.
+    let flags = format!("{TINY} --eval-interval 1000000 --max-steps 1000000");
+    for (name, signal, times) in [
+        ("TERM", SIGTERM, 1),
+        ("HUP", SIGHUP, 1),
+        ("USR1", SIGUSR1, 1),
+        ("USR2", SIGUSR2, 1),
+        ("XCPU", SIGXCPU, 3),
+    ] {
+        let (mut child, lines) = started(&folder, &format!("train {flags} -o {name}"), "step ");
+        for _ in 0..times {
+            send(&format!("-{name}"), &child);
+        }
+        lines.lines().for_each(drop); // it may wait for its reader
+        assert_eq!(child.wait().unwrap().code(), Some(128 + signal), "{name}");
+        assert_eq!(folder.checkpoints(name).len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_signal_other_than_ctrl_c_ends_a_session() {
+    hear_signals();
+    let folder = trained();
+    for (name, signal) in [("TERM", SIGTERM), ("USR1", SIGUSR1)] {
+        let mut command = folder.command("generate -i Once --seed 1 -n 1");
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("gpt runs");
+        let mut first = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut first)
+            .unwrap();
+        send(&format!("-{name}"), &child);
+        assert_eq!(child.wait().unwrap().signal(), Some(signal));
+    }
 }
 
 /// Runs a line of the shell's, in which `gpt` is the program.
