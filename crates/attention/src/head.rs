@@ -13,8 +13,8 @@ use std::ops::Range;
 use ndarray::{Array1, ArrayView2, ArrayViewMut2, s};
 use tensor_ops::Dropout;
 use tensor_ops::engine::{
-    Pooled, attend_query, causal_softmax_from_log_sums, causal_softmax_rows, empty,
-    matmul_into_serial, softmax_backward_row,
+    Pooled, causal_softmax_from_log_sums, causal_softmax_rows, empty, matmul_into_serial,
+    softmax_backward_row,
 };
 use torch_rng::KeepMask;
 
@@ -80,22 +80,6 @@ impl Head<'_> {
             }
             let context = context.slice_mut(s![rows, ..]);
             matmul_into_serial(&p, &block.values, 0.0, context); // (block, head_dim)
-        }
-    }
-
-    /// The form of [`forward`](Self::forward) that no backward pass follows; one query in
-    /// contiguous memory takes a product of matrix and vector.
-    pub(crate) fn decode(&self, mut context: ArrayViewMut2<f32>) {
-        let (new, n_keys) = (self.queries.nrows(), self.keys.nrows());
-        match (new, self.queries.as_slice(), context.as_slice_mut()) {
-            (1, Some(query), Some(context)) => attend_query(
-                query,
-                (as_slice(&self.keys), as_slice(&self.values)),
-                self.scale(),
-                &mut vec![0.0; n_keys],
-                context,
-            ),
-            _ => self.forward(None, &mut vec![0.0; new], context),
         }
     }
 
@@ -192,10 +176,4 @@ fn matrix(buffer: &mut Array1<f32>, rows: usize, columns: usize) -> ArrayViewMut
     let beginning = buffer.slice_mut(s![..rows * columns]);
     let matrix = beginning.into_shape_with_order((rows, columns));
     matrix.expect("rows * columns elements")
-}
-
-/// The elements of the rows of a head.
-fn as_slice<'a>(rows: &'a ArrayView2<f32>) -> &'a [f32] {
-    rows.as_slice()
-        .expect("the cache keeps a head's rows in one block")
 }

@@ -1,21 +1,25 @@
 //! Keys and values of the tokens seen so far, so that a new token's attention costs one pass over
 //! them: `softmax(q K^T / sqrt(head_dim)) V` with K and V remembered.
 //!
-//! Each head's keys are one contiguous block, read in order. It holds one sequence.
-//! It does not project: queries, keys and values come from the module's own layers. There is no
-//! dropout and no gradient.
+//! Each head's keys and values are in pages of 64 tokens. Clones of a cache share its pages, and a
+//! page is copied when one of the clones writes to it.
+//! A context vector has the same bits however the tokens arrive: one by one, in parts, or all at
+//! once.
+//! A cache does not project: queries, keys and values come from the module's own layers. There is
+//! no dropout and no gradient.
 
-use ndarray::{Array3, ArrayRef2, ArrayViewMut2, Axis, s};
-use tensor_ops::engine::for_each;
+use std::sync::Arc;
+
+use ndarray::{ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, Ix2, s};
+use tensor_ops::engine::{PAGE, Pooled, attend_query, empty, for_each};
 
 use crate::head::Head;
 
 /// Cached numbers that a call reads before the heads are shared out among the threads.
 const PARALLEL_FROM: usize = 8 * 1024;
 
-/// Tokens that there is room for from the first one on: to grow for each few of a short text would
-/// cost a small model a tenth of its time.
-const MIN_ROOM: usize = 64;
+/// New tokens from which on products of matrices are faster than one query after the other.
+const MANY_QUERIES: usize = 8;
 
 /// The sizes of a [`KvCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +48,18 @@ pub struct KvCacheSize {
 /// ```
 #[derive(Clone, Debug)]
 pub struct KvCache {
-    /// (num_heads, room, head_dim); the room grows to `capacity` as it is needed
-    keys: Array3<f32>,
-    /// The same shape as the keys
-    values: Array3<f32>,
-    /// Tokens remembered
+    heads: Vec<Pages>,
+    /// Number of remembered tokens
     len: usize,
-    capacity: usize,
+    size: KvCacheSize,
 }
 
+/// The keys and values of one head, in pages as [`attend_query`] reads them.
+#[derive(Clone, Debug, Default)]
+struct Pages(Vec<Arc<Vec<f32>>>);
+
 impl KvCache {
-    /// An empty cache; it takes memory for at most twice the tokens that it has held, or for 64.
+    /// Makes an empty cache. It takes memory as tokens come, a page for each head and 64 tokens.
     ///
     /// # Panics
     /// If the number of heads or their size is 0.
@@ -63,16 +68,14 @@ impl KvCache {
             size.num_heads > 0 && size.head_dim > 0,
             "KvCache::new: {size:?} has no heads or no features"
         );
-        let empty = || Array3::zeros((size.num_heads, 0, size.head_dim));
         Self {
-            keys: empty(),
-            values: empty(),
+            heads: vec![Pages::default(); size.num_heads],
             len: 0,
-            capacity: size.capacity,
+            size,
         }
     }
 
-    /// The number of remembered tokens.
+    /// Returns the number of remembered tokens.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -82,24 +85,11 @@ impl KvCache {
         self.len == 0
     }
 
-    /// Forgets all tokens, and keeps the memory.
-    pub fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    /// Grows if so many tokens, at most the capacity, would not fit.
-    fn make_room(&mut self, tokens: usize) {
-        let (num_heads, room, head_dim) = self.keys.dim();
-        if tokens <= room {
-            return;
-        }
-        let room = tokens.next_power_of_two().max(MIN_ROOM).min(self.capacity);
-        let remembered = s![.., ..self.len, ..];
-        for cache in [&mut self.keys, &mut self.values] {
-            let mut larger = Array3::zeros((num_heads, room, head_dim));
-            let old = cache.slice(remembered);
-            larger.slice_mut(remembered).assign(&old);
-            *cache = larger;
+    /// Forgets all tokens after the first `len`. If there are no more than that, nothing changes.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        for Pages(pages) in &mut self.heads {
+            pages.truncate(self.len.div_ceil(PAGE));
         }
     }
 
@@ -115,62 +105,89 @@ impl KvCache {
         queries: &ArrayRef2<f32>,
         keys: &ArrayRef2<f32>,
         values: &ArrayRef2<f32>,
+        context: ArrayViewMut2<f32>,
+    ) {
+        let rows = queries.nrows();
+        Self::attend_each([(self, rows)], [queries, keys, values], context);
+    }
+
+    /// [`attend`](Self::attend) for several texts, in one loop over all of their heads.
+    ///
+    /// The rows of queries, keys, values and context are those of the first cache's new tokens,
+    /// then those of the second one's, and so on.
+    ///
+    /// # Panics
+    /// As [`attend`](Self::attend).
+    pub fn attend_each<'c>(
+        caches: impl IntoIterator<Item = (&'c mut Self, usize)>,
+        [queries, keys, values]: [&ArrayRef2<f32>; 3],
         mut context: ArrayViewMut2<f32>,
     ) {
-        self.check(queries, keys, values, &context);
-        let (past, new) = (self.len, queries.nrows());
-        if new == 0 {
-            return;
+        let caches: Vec<_> = caches.into_iter().collect();
+        let rows = caches.iter().map(|(_, new)| new).sum();
+        let matrices = [queries, keys, values, &*context];
+        for (cache, new) in &caches {
+            cache.check(*new, rows, matrices.map(|matrix| matrix.dim()));
         }
-        self.make_room(past + new);
-        store(&mut self.keys, past, keys);
-        store(&mut self.values, past, values);
-        self.len += new;
-        let (_, _, head_dim) = self.keys.dim();
-        let remembered = s![.., ..past + new, ..];
-        let (keys, values) = (self.keys.slice(remembered), self.values.slice(remembered));
-        let heads = keys.outer_iter().zip(values.outer_iter());
-        let queries_of_heads = queries.axis_chunks_iter(Axis(1), head_dim);
-        let contexts = context.axis_chunks_iter_mut(Axis(1), head_dim);
-        let heads = heads.zip(queries_of_heads).zip(contexts);
-        let heads = heads.map(|(((keys, values), queries), context)| {
-            let head = Head {
-                past,
-                queries,
-                keys,
-                values,
-            };
-            (head, context)
-        });
-        let attend = |(head, context): (Head, ArrayViewMut2<f32>)| head.decode(context);
-        if new * (past + new) * queries.ncols() < PARALLEL_FROM {
-            heads.for_each(attend);
+        let mut tasks = Vec::new();
+        let (mut first, mut numbers) = (0, 0);
+        for (cache, new) in caches {
+            let (mut own, rest) = context.split_at(Axis(0), new);
+            context = rest;
+            let head_dim = cache.size.head_dim;
+            let rows = first..first + new;
+            for (head, pages) in cache.heads.iter_mut().enumerate().filter(|_| new > 0) {
+                let columns = head * head_dim..(head + 1) * head_dim;
+                let [queries, keys, values] = [queries, keys, values]
+                    .map(|matrix| matrix.slice(s![rows.clone(), columns.clone()]));
+                let (context, rest) = own.split_at(Axis(1), head_dim);
+                own = rest;
+                let past = cache.len;
+                tasks.push((
+                    pages,
+                    NewTokens {
+                        past,
+                        queries,
+                        keys,
+                        values,
+                    },
+                    context,
+                ));
+            }
+            cache.len += new;
+            first += new;
+            numbers += new * cache.len * queries.ncols();
+        }
+        let attend = |(pages, new, context): (&mut Pages, NewTokens, ArrayViewMut2<f32>)| {
+            pages.push(&new);
+            pages.attend(&new, context);
+        };
+        if numbers < PARALLEL_FROM {
+            tasks.into_iter().for_each(attend);
         } else {
-            for_each(heads.collect(), attend);
+            for_each(tasks, attend);
         }
     }
 
-    fn check(
-        &self,
-        queries: &ArrayRef2<f32>,
-        keys: &ArrayRef2<f32>,
-        values: &ArrayRef2<f32>,
-        context: &ArrayRef2<f32>,
-    ) {
-        let (num_heads, _, head_dim) = self.keys.dim();
-        let (len, capacity, new) = (self.len, self.capacity, queries.nrows());
-        let shape = (new, num_heads * head_dim);
-        for (name, found) in [
-            ("queries", queries.dim()),
-            ("keys", keys.dim()),
-            ("values", values.dim()),
-            ("context", context.dim()),
-        ] {
+    /// Checks that there is room for `new` tokens, and the shapes of queries, keys, values and
+    /// context for `rows` tokens of all texts.
+    fn check(&self, new: usize, rows: usize, found: [(usize, usize); 4]) {
+        let KvCacheSize {
+            num_heads,
+            head_dim,
+            capacity,
+        } = self.size;
+        let shape = (rows, num_heads * head_dim);
+        for (name, found) in ["queries", "keys", "values", "context"]
+            .into_iter()
+            .zip(found)
+        {
             assert!(
                 found == shape,
                 "KvCache::attend: {name} have shape {found:?}, but the new tokens need {shape:?}"
             );
         }
+        let len = self.len;
         assert!(
             new <= capacity - len,
             "KvCache::attend: {len} tokens and {new} new ones, but room for {capacity}"
@@ -178,36 +195,73 @@ impl KvCache {
     }
 }
 
-/// Writes rows (new, num_heads * head_dim) head by head behind the tokens that there are.
-fn store(cache: &mut Array3<f32>, len: usize, rows: &ArrayRef2<f32>) {
-    let (_, room, head_dim) = cache.dim();
-    let cache = cache.as_slice_mut().expect("the cache is row-major");
-    for (row, token) in rows.rows().into_iter().zip(len..) {
-        let row = row.to_vec();
-        for (head, features) in row.chunks_exact(head_dim).enumerate() {
-            let at = (head * room + token) * head_dim;
-            cache[at..at + head_dim].copy_from_slice(features);
-        }
-    }
+/// One head's rows of a text's new tokens, each (new, head_dim).
+struct NewTokens<'a> {
+    /// Number of tokens before them
+    past: usize,
+    queries: ArrayView2<'a, f32>,
+    keys: ArrayView2<'a, f32>,
+    values: ArrayView2<'a, f32>,
 }
 
-#[cfg(test)]
-mod tests {
-    use ndarray::Array2;
-
-    use super::*;
-
-    #[test]
-    fn room_grows_with_what_is_remembered_up_to_the_capacity() {
-        let mut cache = KvCache::new(KvCacheSize {
-            num_heads: 1,
-            head_dim: 2,
-            capacity: 1000,
-        });
-        for (new, room) in [(3, 64), (61, 64), (1, 128), (600, 1000), (335, 1000)] {
-            let x = Array2::<f32>::ones((new, 2));
-            cache.attend(&x, &x, &x, Array2::zeros((new, 2)).view_mut());
-            assert_eq!(cache.keys.dim(), (1, room, 2), "{} tokens", cache.len());
+impl Pages {
+    /// Remembers keys and values.
+    fn push(&mut self, new: &NewTokens<'_>) {
+        let head_dim = new.keys.ncols();
+        let rows = new.keys.rows().into_iter().zip(new.values.rows());
+        for (token, (key, value)) in (new.past..).zip(rows) {
+            let (page, place) = (token / PAGE, token % PAGE);
+            if page == self.0.len() {
+                self.0.push(Arc::new(vec![0.0; 2 * PAGE * head_dim]));
+            }
+            let page = Arc::make_mut(&mut self.0[page]);
+            let (keys, values) = page.split_at_mut(PAGE * head_dim);
+            let keys = keys[place..].iter_mut().step_by(PAGE);
+            keys.zip(key).for_each(|(to, x)| *to = *x);
+            let values = &mut values[place * head_dim..];
+            values.iter_mut().zip(value).for_each(|(to, x)| *to = *x);
         }
+    }
+
+    /// Writes the context vectors (new, head_dim) of new tokens, which are remembered already.
+    fn attend(&self, new: &NewTokens<'_>, mut context: ArrayViewMut2<f32>) {
+        let (n, head_dim) = new.queries.dim();
+        if n >= MANY_QUERIES {
+            let (keys, values) = self.matrices(new.past + n, head_dim);
+            let head = Head {
+                past: new.past,
+                queries: new.queries,
+                keys: keys.t(),
+                values: values.view(),
+            };
+            return head.forward(None, &mut vec![0.0; n], context);
+        }
+        let scale = 1.0 / (head_dim as f32).sqrt();
+        let (mut scores, mut out) = (Vec::new(), vec![0.0; head_dim]);
+        let queries = new.queries.rows().into_iter().zip(context.rows_mut());
+        for (n_keys, (query, mut context)) in (new.past + 1..).zip(queries) {
+            let pages = self.0.iter().map(|page| &page[..]);
+            let pages = pages.take(n_keys.div_ceil(PAGE));
+            let query = query.as_standard_layout();
+            let query = query.as_slice().expect("standard layout is contiguous");
+            attend_query(query, pages, n_keys, scale, &mut scores, &mut out);
+            context.assign(&ArrayView1::from(&out));
+        }
+    }
+
+    /// Copies the keys (head_dim, tokens) and values (tokens, head_dim) of the first `tokens`.
+    fn matrices(&self, tokens: usize, head_dim: usize) -> (Pooled<Ix2>, Pooled<Ix2>) {
+        let mut all_keys = Pooled::from(empty((head_dim, tokens)));
+        let mut all_values = Pooled::from(empty((tokens, head_dim)));
+        let places = all_keys.axis_chunks_iter_mut(Axis(1), PAGE);
+        let places = places.zip(all_values.axis_chunks_iter_mut(Axis(0), PAGE));
+        for ((mut keys, mut values), page) in places.zip(&self.0) {
+            let of_page = |shape, numbers| ArrayView2::from_shape(shape, numbers).expect("a half");
+            let (first, last) = page.split_at(PAGE * head_dim);
+            let columns = ..keys.ncols();
+            keys.assign(&of_page((head_dim, PAGE), first).slice(s![.., columns]));
+            values.assign(&of_page((PAGE, head_dim), last).slice(s![columns, ..]));
+        }
+        (all_keys, all_values)
     }
 }

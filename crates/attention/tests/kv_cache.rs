@@ -1,7 +1,7 @@
 //! Attention against remembered keys and values is attention over the whole sequence.
 
 use attention::{KvCache, KvCacheSize, attend};
-use ndarray::{Array2, Axis, ShapeBuilder, s};
+use ndarray::{Array2, Axis, ShapeBuilder, concatenate, s};
 use proptest::prelude::*;
 use test_support::{assert_close, test_array};
 
@@ -26,26 +26,80 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_sequence_in_pieces_attends_as_the_whole_sequence_does(
+    fn a_sequence_in_pieces_has_the_bits_of_the_whole_sequence_also_after_other_text_was_forgotten(
         chunks in chunks(), num_heads in 1..4usize, head_dim in 1..20usize, seed in 0..1000u64,
+        keep in any::<prop::sample::Index>(),
     ) {
         let shape = (chunks.iter().sum::<usize>(), num_heads * head_dim);
         let qkv = [0, 1, 2].map(|i| test_array(shape, 1.0, seed + i));
-        let mut cache = empty_cache(num_heads, head_dim, shape.0.max(1));
+        let expected = whole(&qkv, num_heads);
+        let mut cache = empty_cache(num_heads, head_dim, shape.0 + 70);
         let mut got = Array2::from_elem(shape, f32::NAN);
-        // A cache forgets its earlier contents.
-        let one = Array2::ones((shape.0.min(1), shape.1));
-        cache.attend(&one, &one, &one, one.clone().view_mut());
-        cache.clear();
+        let fork = cache.clone();
         for new in chunks {
-            let rows = s![cache.len()..cache.len() + new, ..];
-            let [q, k, v] = [0, 1, 2].map(|i| qkv[i].slice(rows));
-            cache.attend(&q, &k, &v, got.slice_mut(rows));
+            step(&mut cache, &qkv, new, &mut got);
         }
-        let [q, k, v] = qkv.map(|x| x.insert_axis(Axis(0)));
-        let expected = attend(&q, &k, &v, num_heads);
-        assert_close(&got, &expected.index_axis(Axis(0), 0), 1e-5);
+        prop_assert_eq!(&got, &expected);
+        prop_assert!(fork.is_empty());
+        // A fork that continues with another text leaves the first one alone.
+        let keep = keep.index(shape.0 + 1);
+        let mut fork = cache.clone();
+        let noise = Array2::from_elem((70, shape.1), f32::NAN);
+        fork.truncate(keep);
+        fork.attend(&noise, &noise, &noise, noise.clone().view_mut());
+        fork.truncate(keep);
+        fork.truncate(shape.0);
+        prop_assert_eq!(fork.len(), keep);
+        for cache in [&mut fork, &mut cache] {
+            cache.truncate(keep);
+            got.fill(f32::NAN);
+            step(cache, &qkv, shape.0 - keep, &mut got);
+            prop_assert_eq!(got.slice(s![keep.., ..]), expected.slice(s![keep.., ..]));
+        }
     }
+
+    #[test]
+    fn texts_together_have_the_bits_of_each_alone(
+        lengths in prop::collection::vec((0..130usize, 0..20usize), 1..6), seed in 0..1000u64,
+    ) {
+        let (num_heads, head_dim) = (2, 8);
+        let texts: Vec<_> = lengths.iter().zip(0..).map(|((past, new), i)| {
+            let shape = (past + new, num_heads * head_dim);
+            let qkv = [0, 1, 2].map(|part| test_array(shape, 1.0, seed + 3 * i + part));
+            let mut cache = empty_cache(num_heads, head_dim, past + new + 1);
+            step(&mut cache, &qkv, *past, &mut Array2::zeros(shape));
+            (cache, qkv, *new)
+        }).collect();
+        let new_rows = |of: &dyn Fn(usize) -> Array2<f32>| {
+            let parts: Vec<_> = texts.iter().enumerate().map(|(i, (cache, ..))| {
+                of(i).slice_move(s![cache.len().., ..])
+            }).collect();
+            concatenate(Axis(0), &parts.iter().map(|part| part.view()).collect::<Vec<_>>()).unwrap()
+        };
+        let [q, k, v] = [0, 1, 2].map(|part| new_rows(&|i| texts[i].1[part].clone()));
+        let expected = new_rows(&|i| whole(&texts[i].1, num_heads));
+        let mut caches: Vec<_> = texts.iter().map(|(cache, _, new)| (cache.clone(), *new)).collect();
+        let mut got = Array2::from_elem(expected.dim(), f32::NAN);
+        let each = caches.iter_mut().map(|(cache, new)| (cache, *new));
+        KvCache::attend_each(each, [&q, &k, &v], got.view_mut());
+        prop_assert_eq!(got, expected);
+        for ((cache, _), (past, new)) in caches.iter().zip(lengths) {
+            prop_assert_eq!(cache.len(), past + new);
+        }
+    }
+}
+
+/// Attention over whole sequences, without a cache.
+fn whole(qkv: &[Array2<f32>; 3], num_heads: usize) -> Array2<f32> {
+    let [q, k, v] = qkv.each_ref().map(|x| x.view().insert_axis(Axis(0)));
+    attend(&q, &k, &v, num_heads).remove_axis(Axis(0))
+}
+
+/// Gives a cache the next rows.
+fn step(cache: &mut KvCache, qkv: &[Array2<f32>; 3], new: usize, got: &mut Array2<f32>) {
+    let rows = s![cache.len()..cache.len() + new, ..];
+    let [q, k, v] = qkv.each_ref().map(|x| x.slice(rows));
+    cache.attend(&q, &k, &v, got.slice_mut(rows));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use gpt::GptConfig;
-use ndarray::ArrayView1;
+use ndarray::{ArrayView1, ArrayViewMut2};
 
 use crate::{AsWeights, DecoderConfig, DecoderState, DecoderWeights, GenerateError, WeightsRef};
 
@@ -131,6 +131,34 @@ impl<W: AsWeights> Decoder<W> {
         self.state.push(tokens)
     }
 
+    /// Drops the tokens after the first `len` and computes nothing yet: for an edited turn, another
+    /// text with the same beginning, or tokens that were guessed wrongly. If there are no more
+    /// tokens than that, nothing changes.
+    ///
+    /// The tokens that are left stay in the cache, except for the last, which is pending again.
+    ///
+    /// ```
+    /// use generate::Decoder;
+    /// use gpt::{GptConfig, GptModel};
+    /// use torch_rng::TorchRng;
+    ///
+    /// let config = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+    /// };
+    /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+    /// let mut decoder = Decoder::new(&model);
+    /// decoder.start(&[1, 2, 3, 4, 5])?;
+    /// decoder.advance()?;
+    /// decoder.truncate(3);
+    /// decoder.push(&[6])?;
+    /// assert_eq!((decoder.tokens(), decoder.pending()), (&[1, 2, 3, 6][..], 2));
+    /// # Ok::<(), generate::GenerateError>(())
+    /// ```
+    pub fn truncate(&mut self, len: usize) {
+        self.state.truncate(len);
+    }
+
     /// Processes the pending tokens and returns the logits (vocab_size) of the last position. If no
     /// tokens are pending, the logits are unchanged.
     ///
@@ -140,7 +168,53 @@ impl<W: AsWeights> Decoder<W> {
     /// # Panics
     /// If a layer of the model was replaced by a layer of another shape.
     pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
-        self.state.advance(self.weights.as_weights())?;
+        self.state.advance(self.weights.as_weights(), None)?;
+        Ok(self.logits())
+    }
+
+    /// [`advance`](Self::advance), where `hook` sees and may change the residual stream of the
+    /// pending tokens, for steering or ablation.
+    ///
+    /// It gets the number of blocks that the tokens have passed, from 0 (their embeddings) to all
+    /// of them (before the last norm), and the rows (tokens, emb_dim). Later tokens attend to the
+    /// changed rows. If the window has moved, it consists of all tokens of the window.
+    ///
+    /// ```
+    /// use generate::Decoder;
+    /// use gpt::{GptConfig, GptModel};
+    /// use torch_rng::TorchRng;
+    ///
+    /// let config = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 2, ..GptConfig::GPT2_124M
+    /// };
+    /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+    /// let mut decoder = Decoder::new(&model);
+    /// decoder.start(&[1, 2, 3])?;
+    /// let steered = decoder.advance_with(|blocks, mut residual| {
+    ///     assert_eq!(residual.dim(), (3, 8));
+    ///     if blocks == 1 {
+    ///         residual.column_mut(5).fill(4.0); // after the first of two blocks
+    ///     }
+    /// })?;
+    /// let steered = steered.to_owned();
+    /// decoder.start(&[1, 2, 3])?;
+    /// assert_ne!(decoder.advance()?, steered);
+    /// # Ok::<(), generate::GenerateError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`advance`](Self::advance).
+    ///
+    /// # Panics
+    /// As [`advance`](Self::advance).
+    pub fn advance_with(
+        &mut self,
+        mut hook: impl FnMut(usize, ArrayViewMut2<f32>) + Send,
+    ) -> Result<ArrayView1<'_, f32>, GenerateError> {
+        let mut hook = |_, blocks, rows: ArrayViewMut2<f32>| hook(blocks, rows);
+        self.state
+            .advance(self.weights.as_weights(), Some(&mut hook))?;
         Ok(self.logits())
     }
 

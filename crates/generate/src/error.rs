@@ -4,6 +4,8 @@ use gpt::GptError;
 use thiserror::Error;
 use torch_rng::ProbabilityError;
 
+use crate::slot::Slot;
+
 /// A prompt, a setting or a model from which no text can be generated.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
@@ -33,6 +35,9 @@ pub enum GenerateError {
     /// A decoder's state with another model than the one that it was made with.
     #[error("this decoder state was made with a model of another configuration")]
     OtherModel,
+    /// A text that isn't in the batch any more.
+    #[error("{0:?} is no text of this batch: it has left, or belongs to another batch")]
+    UnknownSlot(Slot),
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,

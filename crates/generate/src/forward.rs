@@ -14,7 +14,9 @@ use crate::weights::WeightsRef;
 /// New tokens of a text. Windows and the range of token IDs are the caller's concern.
 pub(crate) struct Sequence<'s> {
     pub(crate) tokens: &'s [u32],
-    /// One cache per block. The first new token has the position that the cache has reached.
+    /// Position of the first new token: the number of tokens in the caches.
+    pub(crate) past: usize,
+    /// One cache per block.
     pub(crate) caches: &'s mut [KvCache],
     /// Receives the logits (vocab_size) of the last token; `None` if nobody needs them.
     pub(crate) logits: Option<&'s mut Array1<f32>>,
@@ -23,24 +25,51 @@ pub(crate) struct Sequence<'s> {
 /// (rows, features)
 type Rows = Pooled<Ix2>;
 
+/// Sees and may change the residual stream between blocks: it gets the index of a sequence, the
+/// number of blocks passed, and the rows (new tokens, emb_dim).
+pub(crate) type Hook<'h> = dyn FnMut(usize, usize, ArrayViewMut2<f32>) + Send + 'h;
+
 /// Runs the new tokens of all sequences, none of which is empty, through the model.
-pub(crate) fn take_in(weights: WeightsRef<'_>, sequences: &mut [Sequence<'_>]) {
+pub(crate) fn take_in(
+    weights: WeightsRef<'_>,
+    sequences: &mut [Sequence<'_>],
+    mut hook: Option<&mut Hook<'_>>,
+) {
     // Inside the pool from here on: entering it once is much cheaper than once per matrix.
     awake(|| {
         let config = weights.config();
         let mut x = embed(weights, sequences, config.emb_dim);
+        show(&mut hook, 0, sequences, &mut x);
         for i in 0..config.n_layers {
             let block = weights.block(i);
             let mut context = attend(&block, i, sequences, &x);
-            if i + 1 == config.n_layers {
+            if i + 1 == config.n_layers && hook.is_none() {
                 // After the last attention, only the rows that give logits are needed.
-                x = last_rows(sequences, &x);
                 context = last_rows(sequences, &context);
+                x = last_rows(sequences, &x);
+                if x.is_empty() {
+                    return; // only parts of prompts
+                }
             }
             finish(&block, config.feed_forward_dim(), &mut x, &context);
+            show(&mut hook, i + 1, sequences, &mut x);
+        }
+        if hook.is_some() || config.n_layers == 0 {
+            x = last_rows(sequences, &x);
         }
         logits(weights, sequences, &x, config.vocab_size);
     });
+}
+
+/// Shows each sequence's rows to the hook, if there is one.
+fn show(hook: &mut Option<&mut Hook<'_>>, blocks: usize, sequences: &[Sequence<'_>], x: &mut Rows) {
+    let Some(hook) = hook else { return };
+    let mut rest = x.view_mut();
+    for (i, sequence) in sequences.iter().enumerate() {
+        let (own, others) = rest.split_at(Axis(0), sequence.tokens.len());
+        hook(i, blocks, own);
+        rest = others;
+    }
 }
 
 /// Memory for rows that are written before they are read.
@@ -53,8 +82,7 @@ fn embed(weights: WeightsRef<'_>, sequences: &[Sequence<'_>], emb_dim: usize) ->
     let mut x = rows(sequences.iter().map(|of| of.tokens.len()).sum(), emb_dim);
     let mut rows = x.rows_mut().into_iter();
     for sequence in sequences {
-        let past = sequence.caches[0].len();
-        for ((position, &id), row) in (past..).zip(sequence.tokens).zip(&mut rows) {
+        for ((position, &id), row) in (sequence.past..).zip(sequence.tokens).zip(&mut rows) {
             weights.embed(id, position, row);
         }
     }
@@ -76,14 +104,9 @@ fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Ro
         qkv.slice(s![.., columns])
     });
     let mut context = rows(n, emb_dim);
-    let mut first = 0;
-    for sequence in sequences {
-        let own = s![first..first + sequence.tokens.len(), ..];
-        let [queries, keys, values] = [&queries, &keys, &values].map(|rows| rows.slice(own));
-        let context = context.slice_mut(own);
-        sequence.caches[i].attend(&queries, &keys, &values, context);
-        first += sequence.tokens.len();
-    }
+    let caches = sequences.iter_mut();
+    let caches = caches.map(|of| (&mut of.caches[i], of.tokens.len()));
+    KvCache::attend_each(caches, [&queries, &keys, &values], context.view_mut());
     context
 }
 

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod batch;
 mod book;
 mod decoder;
 mod decoder_config;
@@ -12,14 +13,17 @@ mod layers;
 mod packed;
 mod precision;
 mod sampling;
+mod slot;
 mod state;
 mod stop;
 mod stream;
+mod streams;
 mod weights;
 
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {gpt, ndarray, torch_rng};
 
+pub use batch::Batch;
 pub use book::{BookSampling, generate, generate_text_simple};
 pub use decoder::Decoder;
 pub use decoder_config::{DecoderConfig, PastContext};
@@ -28,7 +32,9 @@ pub use filters::{greedy_id, likeliest, softmax_with_temperature, top_k_filter};
 pub use inspection::{BlockView, Candidate, Inspection, Token};
 pub use precision::Precision;
 pub use sampling::{RandomSampler, Sampler, Sampling};
+pub use slot::Slot;
 pub use state::DecoderState;
 pub use stop::StopStrings;
 pub use stream::{FinishReason, GenerateOptions, Timings, TokenStream};
+pub use streams::{EndedStream, StreamEvent, TokenStreams};
 pub use weights::{AsWeights, DecoderWeights, WeightsRef};

@@ -7,14 +7,15 @@ use attention::{KvCache, KvCacheSize};
 use gpt::{GptConfig, check_vocabulary};
 use ndarray::{Array1, ArrayView1};
 
-use crate::forward::{Sequence, take_in};
+use crate::forward::{Hook, Sequence, take_in};
 use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 
 /// The tokens of a text, the cache of their keys and values, and the logits of the next token: all
 /// that a program keeps of a text between two requests.
 ///
-/// A [`Decoder`](crate::Decoder) continues from it and computes nothing twice. A clone is a fork of
-/// the text: texts with the same beginning can share its computation.
+/// A [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) continues from it and computes
+/// nothing twice. A clone is a fork of the text, which shares the memory of the cached tokens:
+/// texts with the same beginning need its computation only once.
 ///
 /// ```
 /// use generate::{Decoder, DecoderState, DecoderWeights, GenerateError};
@@ -164,16 +165,32 @@ impl DecoderState {
         Ok(())
     }
 
+    /// Drops the tokens after the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        if len < self.tokens.len() {
+            self.tokens.truncate(len);
+            // The last token that is left is computed again, because its logits are gone.
+            let cached = len.saturating_sub(self.start + 1);
+            self.caches
+                .iter_mut()
+                .for_each(|cache| cache.truncate(cached));
+        }
+    }
+
     /// Processes the pending tokens.
     ///
     /// # Errors
     /// If the text is empty.
-    pub(crate) fn advance(&mut self, weights: WeightsRef<'_>) -> Result<(), GenerateError> {
+    pub(crate) fn advance(
+        &mut self,
+        weights: WeightsRef<'_>,
+        hook: Option<&mut Hook<'_>>,
+    ) -> Result<(), GenerateError> {
         if self.tokens.is_empty() {
             return Err(GenerateError::EmptyPrompt);
         }
         if self.pending() > 0 {
-            take_in(weights, &mut [self.next(usize::MAX)]);
+            take_in(weights, &mut [self.next(usize::MAX)], hook);
         }
         Ok(())
     }
@@ -188,6 +205,7 @@ impl DecoderState {
         let pending = &self.tokens[start + self.cached()..];
         let is_last = pending.len() <= most;
         Sequence {
+            past: self.cached(),
             tokens: &pending[..pending.len().min(most)],
             caches: &mut self.caches,
             logits: is_last.then_some(&mut self.logits),
@@ -196,7 +214,7 @@ impl DecoderState {
 
     /// Empties the cache.
     fn forget(&mut self) {
-        self.caches.iter_mut().for_each(KvCache::clear);
+        self.caches.iter_mut().for_each(|cache| cache.truncate(0));
         self.start = 0;
     }
 

@@ -218,11 +218,11 @@ impl<F: Sampler> Iterator for TokenStream<'_, F> {
     type Item = Result<u32, F::Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.continuation.is_over() {
+        if self.continuation.failed || self.continuation.over().is_some() {
             return None;
         }
         let (began, pending) = (Instant::now(), self.state.pending());
-        if let Err(error) = self.state.advance(self.weights) {
+        if let Err(error) = self.state.advance(self.weights, None) {
             self.continuation.failed = true;
             return Some(Err(error.into()));
         }
@@ -271,12 +271,12 @@ impl<F> Continuation<F> {
         }
     }
 
-    /// True if no token follows.
-    pub(crate) fn is_over(&mut self) -> bool {
+    /// Returns why the text has ended, if it has.
+    pub(crate) fn over(&mut self) -> Option<FinishReason> {
         if self.steps == self.max_new_tokens {
             self.finish = self.finish.or(Some(FinishReason::MaxNewTokens));
         }
-        self.failed || self.finish.is_some()
+        self.finish
     }
 
     /// Counts pending tokens that were processed, and their time.

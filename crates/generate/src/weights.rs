@@ -143,8 +143,8 @@ impl fmt::Debug for DecoderWeights {
     }
 }
 
-/// A model that a [`Decoder`](crate::Decoder) can read: a [`GptModel`] or [`DecoderWeights`], by
-/// value, by reference, or in an [`Arc`].
+/// A model that a [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) can read: a [`GptModel`]
+/// or [`DecoderWeights`], by value, by reference, or in an [`Arc`].
 pub trait AsWeights: Send + Sync {
     /// Borrows the weights.
     fn as_weights(&self) -> WeightsRef<'_>;

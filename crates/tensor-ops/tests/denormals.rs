@@ -1,9 +1,9 @@
 //! No operation leaves a denormal number, which many processors are a hundred times slower with,
 //! where values underflow.
 
-use ndarray::{Array2, Axis};
+use ndarray::{Array1, Array2, Axis};
 use tensor_ops::engine::{
-    AdamWStep, adamw_update, attend_query, causal_softmax_from_log_sums, causal_softmax_rows,
+    AdamWStep, PAGE, adamw_update, attend_query, causal_softmax_from_log_sums, causal_softmax_rows,
     softmax_backward_row,
 };
 use tensor_ops::{cross_entropy_train, gelu, softmax};
@@ -50,10 +50,16 @@ fn softmax_and_its_gradient_are_zero_or_normal() {
         assert_no_denormal("softmax's gradient", &d);
     }
 
-    let keys = Array2::from_shape_fn((400, 8), |(j, _)| j as f32 * -0.5);
-    let keys = keys.as_slice().expect("row-major");
-    let (mut weights, mut context) = ([0.0; 400], [0.0; 8]);
-    attend_query(&[0.1; 8], (keys, keys), scale, &mut weights, &mut context);
+    let pages: Vec<Vec<f32>> = (0..400usize.div_ceil(PAGE))
+        .map(|page| {
+            let position = |i: usize| (page * PAGE + i % PAGE) as f32;
+            (0..2 * PAGE * 8).map(|i| position(i) * -0.5).collect()
+        })
+        .collect();
+    let (mut weights, mut context) = (Vec::new(), [0.0; 8]);
+    let pages = pages.iter().map(|page| &page[..]);
+    attend_query(&[0.1; 8], pages, 400, scale, &mut weights, &mut context);
+    let weights = Array1::from(weights);
     assert_no_denormal("the cache's weights", &weights);
 }
 

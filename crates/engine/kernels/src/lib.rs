@@ -14,7 +14,7 @@ mod weight;
 pub use ndarray;
 
 pub use decoding::{
-    Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, PackedMatrix, attend_query, gemv,
+    Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, PAGE, PackedMatrix, attend_query, gemv,
 };
 pub use elementwise::reduce;
 pub use elementwise::{

@@ -3,6 +3,7 @@
 #![allow(clippy::approx_constant)] // a logit of the book looks like 2 pi
 
 mod bad_input;
+mod batch;
 mod book;
 mod common;
 mod decoder;

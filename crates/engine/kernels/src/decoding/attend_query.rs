@@ -1,165 +1,191 @@
-//! Attention of one query over rows of keys and values, `softmax(scale K q)^T V`: a step of
-//! decoding against a cache.
+//! Attention of one query over cached keys and values, `softmax(scale K q)^T V`: a step of decoding
+//! against a cache, which consists of pages of [`PAGE`] tokens.
 //!
-//! It masks nothing: the caller hands in the keys that the query may see. Many queries at once are
-//! a matrix product instead.
+//! It masks nothing, because the caller passes the keys that the query may see. Sums run in the
+//! order of the dense product (`gemm`), so a query has the same bits here as among the many queries
+//! of a prompt, which are computed by matrix products.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
 
-use crate::decoding::gemv_kernel;
 use crate::elementwise::math::add_product;
 use crate::elementwise::{self, NEGLIGIBLE};
-use crate::prefetch::{self, LINE, STREAMS};
+use crate::prefetch::{self, LINE};
+use crate::product::kernel::DEPTH;
 
-/// Writes the context vector (head_dim) of `query` (head_dim) to `out`; `keys` and `values` are
-/// (n_keys, head_dim) row-major.
+/// Number of tokens in a page. It divides the dense product's blocks of the inner dimension.
+pub const PAGE: usize = 64;
+
+/// Writes the context vector (head_dim) of `query` (head_dim) to `out`.
 ///
-/// `scores` (n_keys) is scratch space; on return it holds the attention weights.
+/// A page holds the keys (head_dim, PAGE) of its tokens and then their values (PAGE, head_dim).
+/// The query sees the first `n_keys` tokens of the pages. `scores` is scratch space; on return it
+/// starts with the `n_keys` attention weights.
 ///
 /// # Panics
 /// If the lengths don't fit, or `scale` is negative or NaN.
-pub fn attend_query(
+pub fn attend_query<'p>(
     query: &[f32],
-    (keys, values): (&[f32], &[f32]),
+    pages: impl Iterator<Item = &'p [f32]> + Clone,
+    n_keys: usize,
     scale: f32,
-    scores: &mut [f32],
+    scores: &mut Vec<f32>,
     out: &mut [f32],
 ) {
-    let (head_dim, n_keys) = (query.len(), scores.len());
-    assert!(
-        out.len() == head_dim && keys.len() == n_keys * head_dim && values.len() == keys.len(),
-        "attend_query: query {head_dim}, output {}, {n_keys} scores, {} keys' and {} values' elements don't fit",
-        out.len(),
-        keys.len(),
-        values.len()
-    );
+    let head_dim = query.len();
     assert!(
         scale >= 0.0,
         "attend_query: scale is {scale}, not at least 0"
     );
-    if head_dim == 0 || n_keys == 0 {
-        return out.fill(0.0);
-    }
-    dots(query, (keys, values), scores); // (n_keys)
-    elementwise::softmax(scores, scale, NEGLIGIBLE);
-    weighted_sum(scores, values, out);
-}
-
-/// `out[j] = dot(query, keys[j])`; values are prefetched meanwhile, unless the thread's prefetches
-/// are busy with keys already.
-fn dots(query: &[f32], (keys, values): (&[f32], &[f32]), out: &mut [f32]) {
-    out.fill(0.0);
-    if prefetch::side_by_side() {
-        return gemv_kernel::block([query], keys, out, 1);
-    }
-    const ROWS: usize = 4;
-    let part = ROWS * query.len();
-    let parts = keys.chunks(part).zip(values.chunks(part));
-    for ((keys, values), out) in parts.zip(out.chunks_mut(ROWS)) {
-        for line in values.chunks(LINE) {
-            prefetch::far_line(line.as_ptr(), 0);
+    scores.resize(n_keys.next_multiple_of(PAGE), 0.0);
+    let (scores_of_pages, _) = scores.as_chunks_mut::<PAGE>();
+    let mut seen = 0;
+    for (page, scores) in pages.clone().zip(scores_of_pages) {
+        assert!(
+            page.len() == 2 * PAGE * head_dim && out.len() == head_dim,
+            "attend_query: query {head_dim}, output {} and a page of {} numbers don't fit",
+            out.len(),
+            page.len()
+        );
+        let (keys, values) = page.split_at(PAGE * head_dim);
+        if !prefetch::side_by_side() {
+            for line in values.chunks(LINE) {
+                prefetch::far_line(line.as_ptr(), 0);
+            }
         }
-        gemv_kernel::block([query], keys, out, 1);
+        dots(query, keys, scores);
+        seen += PAGE;
+    }
+    assert!(
+        seen >= n_keys,
+        "attend_query: {n_keys} keys, but {seen} are in pages"
+    );
+    elementwise::softmax_of_first(scores, n_keys, scale, NEGLIGIBLE);
+
+    out.fill(0.0);
+    let mut sums = vec![0.0; head_dim];
+    let weights = scores[..n_keys].chunks(PAGE);
+    for (i, (page, weights)) in pages.zip(weights).enumerate() {
+        if i > 0 && (i * PAGE).is_multiple_of(DEPTH) {
+            elementwise::add(out, &sums);
+            sums.fill(0.0);
+        }
+        add_weighted(weights, &page[PAGE * head_dim..], &mut sums);
+    }
+    elementwise::add(out, &sums);
+}
+
+/// `scores[j] = sum_d query[d] keys[d][j]`
+#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
+    let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
+    let (keys, _) = keys.as_chunks::<PAGE>();
+    scores.fill(0.0);
+    for (query, keys) in query.chunks(DEPTH).zip(keys.chunks(DEPTH)) {
+        let mut sums = [0.0; PAGE];
+        for (&q, keys) in query.iter().zip(keys) {
+            add(&mut sums, q, keys, fused);
+        }
+        for (score, sum) in scores.iter_mut().zip(sums) {
+            *score += sum;
+        }
     }
 }
 
-/// `out = sum_j weights[j] rows[j]`; `rows` is (weights.len(), out.len()) row-major.
+/// `sums += sum_j weights[j] rows[j]`; `rows` is (weights.len() or more, sums.len()) row-major.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
-fn weighted_sum(weights: &[f32], rows: &[f32], out: &mut [f32]) {
+fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
-    let n = out.len();
+    let n = sums.len();
     let mut done = 0;
     while n - done >= 64 {
-        columns::<64>(weights, &rows[done..], n, &mut out[done..], fused);
+        columns::<64>(weights, &rows[done..], n, &mut sums[done..], fused);
         done += 64;
     }
     while n - done >= 16 {
-        columns::<16>(weights, &rows[done..], n, &mut out[done..], fused);
+        columns::<16>(weights, &rows[done..], n, &mut sums[done..], fused);
         done += 16;
     }
     while n > done {
-        columns::<1>(weights, &rows[done..], n, &mut out[done..], fused);
+        columns::<1>(weights, &rows[done..], n, &mut sums[done..], fused);
         done += 1;
     }
 }
 
-/// The first C columns of [`weighted_sum`], whose sums stay in registers; `rows` begin `n` numbers
+/// The first C columns of [`add_weighted`], whose sums stay in registers; `rows` begin `n` numbers
 /// after each other.
 #[inline(always)]
-fn columns<const C: usize>(weights: &[f32], rows: &[f32], n: usize, out: &mut [f32], fused: bool) {
-    let mut sums = [0.0f32; C];
-    let part = weights.len() / STREAMS;
-    for i in 0..part {
-        for s in 0..STREAMS {
-            let j = s * part + i;
-            add(&mut sums, weights[j], &rows[j * n..], fused);
-        }
+fn columns<const C: usize>(weights: &[f32], rows: &[f32], n: usize, sums: &mut [f32], fused: bool) {
+    let mut own: [f32; C] = *sums.first_chunk().expect("there are C sums");
+    for (&weight, row) in weights.iter().zip(rows.chunks(n)) {
+        let row = row.first_chunk().expect("a row has C numbers from here");
+        add(&mut own, weight, row, fused);
     }
-    for j in STREAMS * part..weights.len() {
-        add(&mut sums, weights[j], &rows[j * n..], fused);
-    }
-    out[..C].copy_from_slice(&sums);
+    sums[..C].copy_from_slice(&own);
 }
 
 #[inline(always)]
-fn add<const C: usize>(sums: &mut [f32; C], weight: f32, row: &[f32], fused: bool) {
-    let row: &[f32; C] = row.first_chunk().expect("a row has C numbers from here");
+fn add<const C: usize>(sums: &mut [f32; C], factor: f32, row: &[f32; C], fused: bool) {
     for i in 0..C {
-        sums[i] = add_product(sums[i], weight, row[i], fused);
+        sums[i] = add_product(sums[i], factor, row[i], fused);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use ndarray::{ArrayView2, s};
 
+    use super::*;
+    use crate::product::gemm;
+
+    /// Compares with products of many queries, bit for bit, and the weights with their sum.
     #[test]
-    fn attention_agrees_with_f64_at_awkward_sizes() {
+    fn a_query_has_the_bits_that_products_give_it_at_awkward_sizes() {
         for (n_keys, head_dim) in [
-            (1, 1),
+            (1_usize, 1_usize),
             (3, 5),
-            (4, 16),
-            (7, 17),
-            (9, 64),
+            (63, 16),
+            (64, 17),
+            (65, 64),
             (130, 33),
-            (90, 80),
+            (400, 80),
+            (900, 400),
         ] {
             let numbers = |count: usize, step: usize| -> Vec<f32> {
                 (0..count)
-                    .map(|i| ((i * step % 29) as f32 - 14.0) / 29.0)
+                    .map(|i| ((i * step % 2903) as f32 - 1451.0) / 2903.0)
                     .collect()
             };
-            let (query, keys) = (numbers(head_dim, 5), numbers(n_keys * head_dim, 7));
-            let values = numbers(n_keys * head_dim, 11);
-            let [mut weights, mut out] = [n_keys, head_dim].map(|n| vec![f32::NAN; n]);
-            attend_query(&query, (&keys, &values), 0.5, &mut weights, &mut out);
-
-            let exponentials: Vec<f64> = (keys.chunks(head_dim))
-                .map(|key| {
-                    let products = query.iter().zip(key);
-                    let dot: f64 = products.map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
-                    (0.5 * dot).exp()
-                })
+            let query = numbers(head_dim, 5);
+            let pages: Vec<_> = (0..n_keys.div_ceil(PAGE))
+                .map(|page| numbers(2 * PAGE * head_dim, 7 + page))
                 .collect();
-            let total: f64 = exponentials.iter().sum();
-            for (j, exponential) in exponentials.iter().enumerate() {
-                assert!(
-                    (f64::from(weights[j]) - exponential / total).abs() < 1e-6,
-                    "weight {j} of {n_keys} x {head_dim}: {}",
-                    weights[j]
-                );
+            let (mut scores, mut out) = (vec![f32::NAN; 3], vec![f32::NAN; head_dim]);
+            let slices = pages.iter().map(|page| &page[..]);
+            attend_query(&query, slices, n_keys, 0.5, &mut scores, &mut out);
+
+            fn matrix(shape: (usize, usize), numbers: &[f32]) -> ArrayView2<'_, f32> {
+                ArrayView2::from_shape(shape, numbers).expect("as many")
             }
-            for (i, &got) in out.iter().enumerate() {
-                let weighed = exponentials.iter().zip(values.chunks(head_dim));
-                let exact: f64 = weighed
-                    .map(|(e, value)| e / total * f64::from(value[i]))
-                    .sum();
-                assert!(
-                    (f64::from(got) - exact).abs() < 1e-6,
-                    "feature {i} of {n_keys} x {head_dim}: {got} not {exact}"
-                );
+            let part = |page: &[f32], part: usize| {
+                page[part * PAGE * head_dim..][..PAGE * head_dim].to_vec()
+            };
+            let (mut weights, mut values) = (Vec::new(), Vec::new());
+            for page in &pages {
+                let keys = part(page, 0);
+                let keys = matrix((head_dim, PAGE), &keys);
+                weights.extend(gemm::product(&matrix((1, head_dim), &query), &keys, None));
+                values.extend(part(page, 1));
             }
+            elementwise::softmax_of_first(&mut weights, n_keys, 0.5, NEGLIGIBLE);
+            let keys = weights.len();
+            let values = matrix((keys, head_dim), &values);
+            let weights = matrix((1, keys), &weights);
+            let expected = gemm::product(&weights, &values, None);
+            assert_eq!(out, expected.row(0).to_vec(), "{n_keys} x {head_dim}");
+            assert_eq!(scores, weights.row(0).to_vec(), "{n_keys} x {head_dim}");
+            let sum = weights.slice(s![0, ..n_keys]).sum();
+            assert!((sum - 1.0).abs() < 1e-5, "{n_keys} x {head_dim}: {sum}");
         }
     }
 }

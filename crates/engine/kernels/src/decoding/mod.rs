@@ -11,7 +11,7 @@ mod int8;
 mod packed_matrix;
 mod panels;
 
-pub use attend_query::attend_query;
+pub use attend_query::{PAGE, attend_query};
 pub use half_matrix::{Bf16Matrix, F16Matrix};
 pub use int4::Int4Matrix;
 pub use int8::Int8Matrix;

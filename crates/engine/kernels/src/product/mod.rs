@@ -4,7 +4,7 @@
 #[cfg(target_arch = "x86_64")]
 mod amx;
 pub mod gemm;
-mod kernel;
+pub(crate) mod kernel;
 mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
