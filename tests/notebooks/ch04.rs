@@ -8,17 +8,17 @@ use gpt::{
     DummyGptModel, ExampleDeepNeuralNetwork, FeedForward, GptConfig, GptModel, LayerNorm,
     TransformerBlock,
 };
-use ndarray::{Array1, Array2, Array3, Axis, array};
+use ndarray::{Array1, Array2, Array3, Axis, array, s, stack};
 use pictures::{Chart, Line, PLAIN, chart};
 use tensor_ops::{Linear, Parameters, gelu, gelu_backward, relu, relu_backward};
 use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::{Build, TorchRng};
 
-use crate::Notebook;
+use crate::{Lines, Notebook};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A GPT combines attention from chapter 3 with two simple parts, normalization and a small network, and repeats them twelve times. This chapter builds the parts, puts them together, counts the parameters, and generates text with the untrained model.",
+        "A GPT combines the attention of chapter 3 with two simple parts, normalization and a small network, and repeats this combination twelve times. This chapter builds the parts, puts them together, counts the parameters, and generates a text with the untrained model.",
         "chapters 2 and 3.",
         50,
     );
@@ -32,12 +32,57 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     if let (Some(model), Some(encoded)) = (model, encoded) {
         book.part(|book| generating_text(book, &model, encoded));
     }
+    book.part(on_windows_and_linux);
     Ok(())
 }
 
 fn architecture(book: &mut Notebook) -> Result<()> {
     book.section("4.1", "Coding an LLM architecture");
-    // Two short texts as token ids: a batch of two rows, the input of all models in this chapter.
+    // A GPT predicts the next token of a text. The goal of this section is an overview of the whole
+    // model, before the other sections build its parts. Its sizes are its *configuration*. The
+    // smallest GPT-2 has these:
+    //
+    // - `vocab_size` = {vocab_size}, the number of tokens that the tokenizer knows;
+    // - `context_length` = {context_length}, the largest number of tokens that the model can take;
+    // - `emb_dim` = {emb_dim}, the number of features in a token's vector;
+    // - `n_layers` = {n_layers}, the number of *transformer blocks*, the part that is repeated;
+    // - `n_heads` = {n_heads}, the number of attention heads in each block;
+    // - `drop_rate` = {drop_rate}, the probability of dropout during training;
+    // - `qkv_bias` = {qkv_bias}: queries, keys and values are plain matrix products, and no learned
+    //   number (a *bias*) is added to them.
+    book.aside(|book| {
+        let config = GptConfig::GPT2_124M;
+        book.value("vocab_size", config.vocab_size);
+        book.value("context_length", config.context_length);
+        book.value("emb_dim", config.emb_dim);
+        book.value("n_heads", config.n_heads);
+        book.value("n_layers", config.n_layers);
+        book.value("drop_rate", config.drop_rates.emb);
+        book.value("qkv_bias", config.qkv_bias);
+        book.value("head_dim", config.emb_dim / config.n_heads);
+        book.value("hidden_dim", config.feed_forward_dim());
+    });
+    book.sketch(
+        "The model, with shapes (b texts of t tokens)",
+        "
+ids (b, t)
+ |  token embedding ({vocab_size}, {emb_dim}) + positional embedding ({context_length}, {emb_dim}), dropout
+ v
+x (b, t, {emb_dim})
+ |
+ |   +--------------------------- x {n_layers} ---------------------------+
+ +-->| LayerNorm, attention ({n_heads} heads of {head_dim}), dropout, + shortcut |
+     | LayerNorm, {emb_dim} -> {hidden_dim} -> GELU -> {emb_dim}, dropout, + shortcut |
+     +------------------------------------------------------------+
+ v
+LayerNorm (b, t, {emb_dim})
+ |  output layer ({emb_dim}, {vocab_size})
+ v
+logits (b, t, {vocab_size})
+",
+    );
+    // The input is a batch of token ids. Here are two texts of four tokens each, which this section
+    // and section 4.6 use.
     let tokenizer = Gpt2Tokenizer::new();
     let txt1 = "Every effort moves you";
     let txt2 = "Every day holds a";
@@ -52,16 +97,17 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     );
 
     book.not_in_a_page()?;
-    book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
-    book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
-    // What goes into the model, and what comes out? A model of placeholders shows it: ids go in,
-    // and logits come out, a score for each of the 50,257 tokens at each position. Its blocks and
-    // its normalization do nothing yet.
+    // The output is a number for each token of the vocabulary, at each position. Such a number is
+    // called a *logit*. The larger the logit of a token, the more the model expects this token as
+    // the next one (section 5.1.2 turns logits into probabilities). The model of this section has
+    // placeholders instead of blocks and normalization. They return their input, but the shapes are
+    // right already: two texts, four positions, {vocab_size:,} logits.
+    //
+    // Dropout is on, because the book's cell doesn't call `eval()`. Its random numbers come after
+    // those of the weights.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
-    // The book doesn't call `eval()` yet, so the embeddings are dropped, by the draws that follow
-    // the weights.
-    let logits = model.forward(&batch, Some(&mut rng.clone()))?;
+    let logits = model.forward(&batch, Some(&mut rng))?;
     book.shape("In [5]", &logits, &[2, 4, 50257]);
     book.prints(
         "In [5]",
@@ -78,36 +124,29 @@ fn architecture(book: &mut Notebook) -> Result<()> {
        grad_fn=<UnsafeViewBackward0>)",
     );
 
-    // The note below the cell shows the output of another build of PyTorch. Only the random draws
-    // of dropout differ.
-    let logits = model.forward(&batch, Some(&mut rng.with_build(Build::Mkl)))?;
-    drop(model);
-    book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
-    book.prints(
-        "In [5] on Windows or Linux",
-        &logits,
-        "tensor([[[-0.9289,  0.2748, -0.7557,  ..., -1.6070,  0.2702, -0.5888],
-         [-0.4476,  0.1726,  0.5354,  ..., -0.3932,  1.5285,  0.8557],
-         [ 0.5680,  1.6053, -0.2155,  ...,  1.1624,  0.1380,  0.7425],
-         [ 0.0447,  2.4787, -0.8843,  ...,  1.3219, -0.0864, -0.5856]],
-
-        [[-1.5474, -0.0542, -1.0571,  ..., -1.8061, -0.4494, -0.6747],
-         [-0.8422,  0.8243, -0.1098,  ..., -0.1434,  0.2079,  1.2046],
-         [ 0.1355,  1.1858, -0.1453,  ...,  0.0869, -0.1590,  0.1552],
-         [ 0.1666, -0.8138,  0.2307,  ...,  2.5035, -0.3055, -0.3083]]],
-       grad_fn=<UnsafeViewBackward0>)",
-    );
+    book.listing("crates/gpt/src/dummy.rs", "pub struct DummyGptModel");
+    book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
     book.asks(
         "The logits have the shape (2, 4, 50257). Which of these numbers does text generation use?",
-        "Those of the last of the four positions: 50,257 scores for the token after the text. Training uses all four positions.",
+        "Those of the last of the four positions: they are about the token that follows the text, which isn't known yet. Training uses all four positions, because at each of them the next token is known.",
     );
     Ok(())
 }
 
 fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.section("4.2", "Normalizing activations with layer normalization");
-    // What does normalization do? First, some numbers to normalize: two rows of five random numbers
-    // go through a small layer.
+    // In a network of many layers, numbers can grow or shrink from layer to layer, and then the
+    // gradients grow or shrink as well, and training becomes slow or breaks down. *Layer
+    // normalization* prevents this: it brings the features of each token to mean 0 and variance 1.
+    // The goal of this section is to do that step by step.
+    //
+    // Why are mean and variance computed for each token, and not over a whole batch? So the result
+    // for a token depends neither on the other texts that happen to be in the batch nor on later
+    // tokens of its own text, and the model computes the same whether it is trained with many texts
+    // or writes a single one.
+
+    // First we need some numbers to normalize. Two rows of five random numbers go through a small
+    // layer. It ends with *ReLU*, which turns negative numbers into 0.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let batch_example = Array2::from_shape_vec((2, 5), rng.randn(2 * 5))?;
     let layer = Linear::new(5, 6, true, &mut rng);
@@ -120,12 +159,19 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
        grad_fn=<ReluBackward0>)",
     );
 
-    // The rows differ in mean and variance; both arrays are (rows, 1). PyTorch's variance is
-    // unbiased by default.
+    // Compare the rows: their means are {mean_1:.2} and {mean_2:.2}, and their variances {var_1:.3}
+    // and {var_2:.3}. The variance is the mean squared distance from the mean. Like PyTorch's
+    // `var`, this code divides the sum of the squares by n - 1 instead of n.
     let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
     let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
     let mean = mean_of(&out);
     let var = var_of(&out, 1.0);
+    book.aside(|book| {
+        for row in 0..2 {
+            book.value(&format!("mean_{}", row + 1), mean[[row, 0]]);
+            book.value(&format!("var_{}", row + 1), var[[row, 0]]);
+        }
+    });
     book.prints(
         "In [7]",
         &mean,
@@ -139,8 +185,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         [0.0398]], grad_fn=<VarBackward0>)",
     );
 
-    // Subtract the mean and divide by the square root of the variance: now each row has mean 0 and
-    // variance 1.
+    // Subtract the mean from each number, then divide by the square root of the variance. Now each
+    // row has mean 0, except for rounding, and variance 1.
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
         "In [8]",
@@ -157,7 +203,6 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         "tensor([[-5.9605e-08],
         [ 1.9868e-08]], grad_fn=<MeanBackward1>)",
     );
-    // In [9] prints both again, without exponents.
     book.prints(
         "In [8]",
         &var,
@@ -165,19 +210,39 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         [1.0000]], grad_fn=<VarBackward0>)",
     );
 
+    // A layer of a model does the same, with three differences:
+    //
+    // - As in GPT-2, the sum of the squares is divided by n.
+    // - A small number *epsilon*, {eps}, is added to the variance, so that a row of equal numbers
+    //   doesn't cause a division by 0. That is why you will see {normed_1:.4} in the first row and
+    //   not 1: its variance was {biased_1:.5}, and {biased_1:.5} / ({biased_1:.5} + {eps}) =
+    //   {normed_1:.4}.
+    // - Each feature is multiplied by a *scale* and moved by a *shift*. Both are parameters, which
+    //   begin as 1 and 0. Through them, training can give a feature another size where that is
+    //   better.
     book.listing(
         "crates/tensor-ops/src/layer_norm.rs",
         "pub struct LayerNorm",
     );
-    book.listing("crates/tensor-ops/src/layer_norm.rs", "pub fn new(");
     book.listing("crates/gpt/src/plain.rs", "pub fn layer_norm<");
-    // The same as a layer. Its variance is divided by n instead of n - 1, and a small epsilon is
-    // added to it, so that a row of equal numbers doesn't divide by zero. Scale and shift are
-    // learned; they start as 1 and 0.
+    // The mean and the variance (divided by n) of the layer's output:
     let ln = LayerNorm::new(6);
     let out_ln = ln.forward(&out);
     let mean = mean_of(&out_ln);
     let var = var_of(&out_ln, 0.0);
+    book.aside(|book| {
+        let before = var_of(&out, 0.0)[[0, 0]];
+        book.value("eps", format!("{:.5}", ln.eps));
+        book.value("biased_1", before);
+        book.value("normed_1", var[[0, 0]]);
+        let by_hand = before / (before + ln.eps);
+        book.holds(
+            "epsilon gives the variance",
+            (by_hand - var[[0, 0]]).abs() < 1e-5,
+        );
+        let hundredfold = var_of(&ln.forward(&(&out * 100.0)), 0.0)[[0, 0]];
+        book.value("hundredfold", hundredfold);
+    });
     book.prints(
         "In [12]",
         &mean,
@@ -193,13 +258,41 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "A row is multiplied by 100 before the normalization. How does the result change?",
-        "It doesn't change: mean and variance are normalized, whatever they were. That is the purpose: later layers always get numbers of the same size.",
+        "Hardly. Its mean and its standard deviation, the square root of the variance, are 100 times as large as well, so the factor cancels. Only epsilon matters less now: the variance of the first row becomes {hundredfold:.4} instead of {normed_1:.4}. That is the purpose of the layer: whatever comes in, the next layer gets numbers of the same size.",
     );
     book.section(
         "4.3",
         "Implementing a feed forward network with GELU activations",
     );
+    // Attention moves information between tokens, but it can only mix their vectors. The
+    // *feed-forward network* then works on each token alone: it computes new features from what
+    // attention has collected. It consists of two linear layers with an *activation function*
+    // between them, a function that is applied to each number by itself. The goal of this section
+    // is this network.
+    //
+    // Why not ReLU? Its derivative is 0 for all negative numbers. If a number between the layers is
+    // negative for every token, the weights that compute it get no gradient, and they stop
+    // learning. GELU is smooth: it lets small negative numbers through, so their derivative isn't
+    // 0.
     book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
+    // Compare the columns in the rows of the negative numbers. At x = -1, ReLU and its derivative
+    // are 0, GELU is {gelu:.3}, and its derivative is {d_gelu:.3}.
+    let x = array![-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0];
+    let one = Array1::ones(x.len());
+    let [of_relu, of_gelu] = [relu(&x), gelu(&x)];
+    let d_relu = relu_backward(&x, one.clone()); // the derivative at each x
+    let d_gelu = gelu_backward(&x, one);
+    let mut lines = vec!["   x     ReLU     GELU    ReLU'    GELU'".to_owned()];
+    for i in 0..x.len() {
+        let [x, relu, gelu, d_relu, d_gelu] = [x[i], of_relu[i], of_gelu[i], d_relu[i], d_gelu[i]];
+        lines.push(format!(
+            "{x:4} {relu:8.3} {gelu:8.3} {d_relu:8.3} {d_gelu:8.3}"
+        ));
+    }
+    book.value("gelu", of_gelu[1]);
+    book.value("d_gelu", d_gelu[1]);
+    book.holds("ReLU is 0 at -1", [of_relu[1], d_relu[1]] == [0.0, 0.0]);
+    book.yours("ReLU and GELU", &lines.join("\n"));
     book.draws("GELU and ReLU, with their derivatives", || {
         let x = Array1::linspace(-3.0, 3.0, 241);
         let one = Array1::ones(x.len());
@@ -224,38 +317,59 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         };
         chart(&activations, PLAIN)
     });
-    // How long is a token's vector in the small GPT-2? The feed-forward network takes vectors of
-    // this length.
+    // The network takes a token's vector, which has this many features in the smallest GPT-2:
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=768),
-        n_heads: 1, // no matter here
+        n_heads: 1, // not used in this cell
         ..GptConfig::GPT2_124M
     };
     book.prints("In [16]", &config.emb_dim, "768");
 
-    book.listing("crates/gpt/src/plain.rs", "pub struct FeedForward");
-    book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
-    // The network makes each token's vector four times as long, applies GELU, and shortens it
-    // again. Input and output have the same shape, so blocks can be stacked.
+    // The first linear layer computes four times as many features, here {hidden}, GELU is applied
+    // to each of them, and the second layer computes {emb_dim} features again. Each of the {hidden}
+    // is large if the token's vector fits a certain pattern, and then adds something to the result.
+    // So the network can react to many patterns, and its result has the shape of its input.
     let ffn = FeedForward::new(config, &mut rng);
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
     let out = ffn.forward(&x);
+    book.value("hidden", config.feed_forward_dim());
+    book.aside(|book| {
+        let product = |rng: &mut TorchRng| Array2::from_shape_vec((9, 9), rng.randn(81));
+        let matrices = [1, 2, 3].map(|seed| product(&mut TorchRng::manual_seed(seed)));
+        let [Ok(x), Ok(one), Ok(two)] = matrices else {
+            return;
+        };
+        let apart = (x.dot(&one).dot(&two) - x.dot(&one.dot(&two))).abs().sum();
+        book.holds("two products are one", apart < 0.01);
+    });
     book.shape("In [17]", &out, &[2, 3, 768]);
+    book.listing("crates/gpt/src/plain.rs", "pub struct FeedForward");
+    book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
     book.asks(
         "Can two linear layers without GELU between them compute anything that one layer can't?",
-        "No: two matrix products in a row equal one matrix product. The network can do more only because GELU isn't linear.",
+        "No. (x A) B equals x (A B), so two matrix products in a row are one product with the matrix A B. The network can do more only because GELU isn't linear.",
     );
     Ok(())
 }
 
 fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.section("4.4", "Adding shortcut connections");
-    book.listing("crates/gpt/src/shortcut.rs", "pub fn forward_train(");
-    // Why does a deep network need shortcuts? Here are five layers without them, and the mean
-    // gradient of each. The first layer's gradient is some 25 times smaller than the last layer's,
-    // so the first layer hardly learns.
-    let n_layers = book.input("n_layers", 5, 2..=50);
+    // Deep networks are hard to train because of their *gradients*. The gradient of a weight tells
+    // how much the loss, the model's error, changes if the weight changes a little (section 5.2). A
+    // weight whose gradient is almost 0 learns almost nothing. The gradient of the first layer is a
+    // product with a factor for each layer behind it, and if most factors are smaller than 1,
+    // little remains of it. It *vanishes*.
+    //
+    // A *shortcut connection* adds a layer's input to its output. The goal of this section is to
+    // see what that changes. With a shortcut, each factor becomes 1 + factor, so small factors
+    // no longer make the product small.
+    book.listing("tests/notebooks/formulas.rs", "pub(crate) fn deep_network(");
+
+    // First without shortcuts. The network has {n_layers:w} small layers, and the cell prints the
+    // mean absolute gradient of each layer's weights. The first layer's gradient is only
+    // {share_without:.3} times the last layer's.
+    let n_layers = book.input("n_layers", 5, 2..=12);
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let sample_input = array![[1.0, 0.0, -1.0]];
     let target = array![[0.0]];
@@ -266,7 +380,7 @@ fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     let (_, without_shortcut): (Vec<String>, Vec<f32>) = gradients.into_iter().unzip();
     book.prints(
         "In [19]",
-        &without_shortcut,
+        &by_layer(&without_shortcut),
         "\
 layers.0.0.weight has gradient mean of 0.00020173587836325169
 layers.1.0.weight has gradient mean of 0.00012011159560643137
@@ -275,15 +389,15 @@ layers.3.0.weight has gradient mean of 0.0013988736318424344
 layers.4.0.weight has gradient mean of 0.005049645435065031",
     );
 
-    // A shortcut adds a layer's input to its output. With shortcuts, the gradients no longer
-    // vanish.
+    // With shortcuts, the same weights give the first layer a gradient of {share_with:.3} times the
+    // last layer's. It is {times_larger:,} times as large as the one without shortcuts.
     rng.reseed(seed);
     let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
     let gradients = model_with_shortcut.mean_absolute_gradients(&sample_input, &target);
     let (_, gradients): (Vec<String>, Vec<f32>) = gradients.into_iter().unzip();
     book.prints(
         "In [20]",
-        &gradients,
+        &by_layer(&gradients),
         "\
 layers.0.0.weight has gradient mean of 0.22169792652130127
 layers.1.0.weight has gradient mean of 0.20694106817245483
@@ -292,6 +406,12 @@ layers.3.0.weight has gradient mean of 0.2665732204914093
 layers.4.0.weight has gradient mean of 1.3258540630340576",
     );
 
+    book.aside(|book| {
+        let share = |gradients: &[f32]| gradients[0] / gradients[n_layers - 1];
+        book.value("share_without", share(&without_shortcut));
+        book.value("share_with", share(&gradients));
+        book.value("times_larger", gradients[0] / without_shortcut[0]);
+    });
     book.draws("Gradients with and without shortcuts", || {
         let layers: Array1<f32> = (0..n_layers as u16).map(f32::from).collect();
         let line = |name: &str, gradients: &[f32]| Line {
@@ -312,9 +432,31 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         chart(&by_layer, PLAIN)
     });
     book.asks(
-        "With ten layers instead of five, which of the two gradients of the first layer changes more?",
-        "The one without shortcuts: each additional layer makes it smaller. With shortcuts, there is always a path around the layers.",
+        "With ten layers instead of five, which gradient of the first layer changes more: the one with shortcuts or the one without?",
+        "The one without. Its median becomes {smaller:,} times smaller, whereas the median with shortcuts changes only from {with_5:.4} to {with_10:.4}.",
     );
+    // One start proves little, because another seed gives other numbers. Here are the medians of
+    // the first layer's gradient over 500 starts. (The field above ends at 12 layers, because this
+    // network has no normalization. In much deeper ones, the numbers themselves grow from shortcut
+    // to shortcut, and the gradients with them.)
+    let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
+    let mut medians = Vec::new();
+    for n_layers in [5, 10] {
+        let [without, with] = [false, true].map(|it| median_gradient(n_layers, it));
+        medians.push([without?, with?]);
+    }
+    for (n_layers, [without, with]) in [5, 10].iter().zip(&medians) {
+        lines.push(format!("{n_layers:6} {without:20.1e} {with:17.4}"));
+    }
+    book.aside(|book| {
+        let [[without_5, with_5], [without_10, with_10]] = [medians[0], medians[1]];
+        book.value("with_5", with_5);
+        book.value("with_10", with_10);
+        book.value("smaller", (without_5 / without_10).round());
+        let is_so = without_5 > 100.0 * without_10 && (0.5..2.0).contains(&(with_10 / with_5));
+        book.holds("the gradient without shortcuts changes more", is_so);
+    });
+    book.yours("500 starts", &lines.join("\n"));
     Ok(())
 }
 
@@ -323,10 +465,22 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         "4.5",
         "Connecting attention and linear layers in a transformer block",
     );
-    book.listing("crates/gpt/src/plain.rs", "pub struct TransformerBlock");
-    book.listing("crates/gpt/src/plain.rs", "impl TransformerBlock");
-    // A block consists of attention and a feed-forward network. Each follows a normalization and
-    // has a shortcut around it. The output has the shape of the input.
+    // Now we have all parts of a *transformer block*. It has two halves, attention and a
+    // feed-forward network. Each half is preceded by a normalization and bypassed by a shortcut:
+    //
+    // - x = x + attention(norm(x)): each token collects information from earlier tokens.
+    // - x = x + feed_forward(norm(x)): each token works on what it has collected.
+    //
+    // So a block doesn't have to compute a token's vector anew. It only learns what to add to it.
+    // The vectors flow from the first block to the last one along the shortcuts, and each half
+    // reads them and adds its result. This flow is called the *residual stream*.
+    //
+    // Why is the normalization before each half and not after the sum? In this way, nothing but
+    // additions stands on the path of the shortcuts, so along this path a gradient passes unchanged
+    // from the last block to the first. The transformer of 2017 normalized after the sum, and it
+    // was harder to train.
+
+    // The block takes a batch of 2 texts with 4 tokens and gives an array of the same shape.
     let mut rng = TorchRng::manual_seed(123);
     let emb_dim = book.input("emb_dim", 768, 1..=768);
     let x = Array3::from_shape_vec((2, 4, emb_dim), rng.rand(2 * 4 * emb_dim))?;
@@ -338,44 +492,69 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     let block = TransformerBlock::new(config, &mut rng)?;
     let output = block.forward(&x)?;
     book.shape("In [22]", &output, &[2, 4, 768]);
+    book.listing("crates/gpt/src/plain.rs", "pub struct TransformerBlock");
+    book.listing("crates/gpt/src/plain.rs", "impl TransformerBlock");
+    book.asks(
+        "The vector of the second token changes. The outputs of which tokens change in the feed-forward network, and which in the whole block?",
+        "In the feed-forward network, only the output of the second token, because it treats each token by itself. In the block, also the outputs of all later tokens, because attention lets them see the second one. The first token's output stays as it was: the causal mask hides later tokens from it.",
+    );
+    // Here is the experiment: the second token gets the vector of another token. The first row
+    // contains the change of each token's output in the feed-forward network, the second row the
+    // change in the block.
+    let mut changed_x = x.clone();
+    let of_other_text = x.slice(s![1, 1, ..]);
+    changed_x.slice_mut(s![0, 1, ..]).assign(&of_other_text);
+    let change = |one: Array3<f32>, other: Array3<f32>| {
+        (one - other).abs().sum_axis(Axis(2)).row(0).to_owned()
+    };
+    let of_network = change(block.ff.forward(&changed_x), block.ff.forward(&x));
+    let of_block = change(block.forward(&changed_x)?, output.clone());
+    book.aside(|book| {
+        let changes = |change: &Array1<f32>| change.map(|&change| change > 1e-3).to_vec();
+        book.holds(
+            "the network changes one token",
+            changes(&of_network) == [false, true, false, false],
+        );
+        book.holds(
+            "the block changes later tokens",
+            changes(&of_block) == [false, true, true, true],
+        );
+    });
+    book.yours(
+        "which tokens change",
+        &stack![Axis(0), of_network, of_block],
+    );
     book.asks(
         "A block's output has the shape of its input. Why does that matter?",
-        "Any number of blocks can be stacked without other layers between them. The GPT-2 models have 12, 24, 36 and 48.",
+        "Any number of blocks can be stacked without other layers between them. The four GPT-2 models differ in this number: the smallest has a dozen blocks, and the largest has 48.",
     );
     Ok(())
 }
 
 fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     book.section("4.6", "Coding the GPT model");
-    book.sketch(
-        "The model, with shapes (b texts of t tokens)",
-        "
-ids (b, t)
- |  token embedding (50257, 768) + place embedding (1024, 768), dropout
- v
-x (b, t, 768)
- |
- |   +--------------------------- x 12 ---------------------------+
- +-->| LayerNorm, attention (12 heads of 64), dropout, + shortcut |
-     | LayerNorm, 768 -> 3072 -> GELU -> 768, dropout, + shortcut |
-     +------------------------------------------------------------+
- v
-LayerNorm (b, t, 768)
- |  output layer (768, 50257)
- v
-logits (b, t, 50257)
-",
-    );
+    // The goal of this section is the whole model of section 4.1's map, with real blocks instead of
+    // placeholders: embeddings, twelve blocks, a last normalization, and a linear layer that
+    // computes the logits.
+    book.aside(|book| {
+        let size = GptConfig::GPT2_124M.size().unwrap_or_default();
+        let total = size.total() as f64;
+        let blocks = (size.n_layers * (size.attention + size.feed_forward + size.norms)) as f64;
+        let tables = (size.tok_emb + size.out_head) as f64;
+        book.value("total", total / 1e6);
+        book.value("in_blocks", blocks / 1e6);
+        book.value("share_of_blocks", blocks / total);
+        book.value("in_tables", tables / 1e6);
+        book.value("share_of_tables", tables / total);
+        book.value("one_table", size.out_head as f64 / 1e6);
+    });
     book.not_in_a_page()?;
-    book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
-    book.listing("crates/gpt/src/plain.rs", "impl GptModel");
-    // The whole model: embeddings, twelve blocks, a final normalization, and a linear layer that
-    // gives the logits, for the two texts of In [4]. The model is untrained, so the numbers don't
-    // mean anything yet.
+    // The two texts of In [4] give logits of the same shape as in section 4.1. The model is
+    // untrained, so the numbers don't mean anything yet. Dropout is still on.
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
-    let (out, _) = model.forward_train(&batch, &mut rng)?; // it still drops
+    let (out, _) = model.forward_train(&batch, &mut rng)?; // with dropout
     book.shape("In [24]", &out, &[2, 4, 50257]);
     book.prints(
         "In [24]",
@@ -392,8 +571,10 @@ logits (b, t, 50257)
        grad_fn=<UnsafeViewBackward0>)",
     );
 
-    // How many parameters does it have? More than the 124 million of its name; the next cells show
-    // why.
+    book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
+    book.listing("crates/gpt/src/plain.rs", "impl GptModel");
+    // How many parameters does the model have? It has more than the 124 million that its name
+    // `GPT_CONFIG_124M` promises, and the next cells show why.
     let total_params = model.num_parameters();
     book.prints(
         "In [25]",
@@ -401,7 +582,8 @@ logits (b, t, 50257)
         "Total number of parameters: 163,009,536",
     );
 
-    // The embedding of tokens and the output layer have the same shape: GPT-2 uses one for both.
+    // The token embedding and the output layer have the same shape, with a row for each token. The
+    // original GPT-2 uses a single table for both, which is called *weight tying*.
     book.shape("In [26]", &model.tok_emb.weight, &[50257, 768]);
     let out_head = model
         .out_head
@@ -409,7 +591,8 @@ logits (b, t, 50257)
         .expect("the book's head is not tied");
     book.shape("In [26]", &out_head.weight, &[50257, 768]);
 
-    // If the shared table is counted once, the model has the 124 million parameters of its name.
+    // If this table is counted once, {one_table:.1} million parameters fewer remain: the 124
+    // million of the name.
     let total_params_gpt2 = total_params - out_head.num_parameters();
     book.prints(
         "In [27]",
@@ -417,24 +600,68 @@ logits (b, t, 50257)
         "Number of trainable parameters considering weight tying: 124,412,160",
     );
 
+    // The configuration alone is enough to count the parameters. Both ways agree:
     let size = GptConfig::GPT2_124M.size()?;
-    book.agrees("In [25]", &size.total(), &total_params);
-    book.agrees("In [27]", &size.without_out_head(), &total_params_gpt2);
+    book.agrees("from the configuration", &size.total(), &total_params);
+    book.agrees(
+        "from the configuration",
+        &size.without_out_head(),
+        &total_params_gpt2,
+    );
     book.asks(
-        "Where are most of the 163 million parameters?",
-        "In two tables of 50,257 x 768: the token embedding and the output layer, 38.6 million each. A block has 7.1 million, and there are twelve.",
+        "Where are most of the {total:,} million parameters: in the two tables with a row for each token, or in the blocks?",
+        "In the twelve blocks: {in_blocks:.1} million, which are {share_of_blocks:%}. The two tables have {in_tables:.1} million, {share_of_tables:%}.",
     );
     Ok(model)
 }
 
 fn size_of_the_model(book: &mut Notebook) -> Result<()> {
-    // How much memory does a model need? Its configuration is enough to count the parameters. Each
-    // takes four bytes; a megabyte here is 1,024 x 1,024 bytes. Which costs more: twice as many
-    // layers, or vectors twice as long?
+    // These are the parameters of the model's parts:
+    let size = GptConfig::GPT2_124M.size()?;
+    let of_blocks = |of_block: usize| size.n_layers * of_block;
+    let mut lines = Vec::new();
+    for (part, count) in [
+        ("token embedding", size.tok_emb),
+        ("positional embedding", size.pos_emb),
+        ("attention of all blocks", of_blocks(size.attention)),
+        (
+            "feed-forward networks of all blocks",
+            of_blocks(size.feed_forward),
+        ),
+        ("normalizations", of_blocks(size.norms) + size.final_norm),
+        ("output layer", size.out_head),
+    ] {
+        let percentage = 100.0 * count as f64 / size.total() as f64;
+        lines.push(format!("{part:<36} {count:>10} {percentage:5.1}%"));
+    }
+    book.yours("by part", &lines.join("\n"));
+
+    book.asks(
+        "Which needs more memory: twice as many blocks, or vectors with twice as many features? Guess, then try both in the fields of the next cell.",
+        "Vectors with twice as many features, because most matrices get twice as many rows and twice as many columns, and so four times as many numbers. The model then has {wider:.0} million parameters. With twice as many blocks it has {deeper:.0} million.",
+    );
+    book.aside(|book| {
+        let config = GptConfig::GPT2_124M;
+        let deeper = GptConfig {
+            n_layers: 2 * config.n_layers,
+            ..config
+        };
+        let wider = GptConfig {
+            emb_dim: 2 * config.emb_dim,
+            ..config
+        };
+        let [deeper, wider] =
+            [deeper, wider].map(|it| it.size().unwrap_or_default().total() as f64 / 1e6);
+        book.value("deeper", deeper);
+        book.value("wider", wider);
+        book.holds("wider is larger", wider > deeper);
+    });
+    // How much memory do the parameters need? Each is a number of four bytes, and a megabyte here
+    // has 1,024 x 1,024 bytes.
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=1600),
         n_layers: book.input("n_layers", 12, 1..=48),
-        n_heads: 1, // their number changes nothing here
+        n_heads: 1, // not used in this cell
         ..GptConfig::GPT2_124M
     };
     let size = config.size()?;
@@ -448,26 +675,35 @@ fn size_of_the_model(book: &mut Notebook) -> Result<()> {
 
 fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
     book.section("4.7", "Generating text");
-    book.listing(
-        "crates/generate/src/book.rs",
-        "pub fn generate_text_simple(",
-    );
-    // How does a model write? It continues the beginning of a sentence, here a batch of one row.
+    // A model that predicts the next token can write: it predicts a token, the token is appended to
+    // the text, and the model predicts the next one from the longer text. The goal of this section
+    // is this loop. It always takes the token with the largest logit, which is called *greedy
+    // decoding*.
+
+    // The model continues the beginning of a text, the *prompt*. As the model takes batches, the
+    // prompt is a batch of one row.
     let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500);
     let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
     book.asks(
-        "Does a second run give a different text? What would have to change?",
-        "No: it always takes the most probable token, so nothing is random. Another seed gives other weights and another text; section 5.3 draws tokens at random.",
+        "Will a second run give a different text? If not, what would have to change?",
+        "No. Greedy decoding always takes the most probable token, so nothing is random. Another seed would give the model other weights, and so another text. In section 5.3, tokens are drawn at random.",
     );
     Ok(encoded)
 }
 
 fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) -> Result<()> {
-    // Six times: compute the logits, take the id with the highest score at the last position, and
-    // append it.
+    // The loop runs {max_new_tokens:w} times. Each time, the model computes its logits for the
+    // whole text, and the id with the largest logit at the last position is appended. (The listing
+    // takes the largest probability, which belongs to the same id, because softmax keeps the
+    // order.)
+    book.listing(
+        "crates/generate/src/book.rs",
+        "pub fn generate_text_simple(",
+    );
+    // The first ids are the prompt's, and the others are new.
     let context_size = GptConfig::GPT2_124M.context_length;
     let max_new_tokens = book.input("max_new_tokens", 6, 1..=50);
     let out = generate_text_simple(model, encoded.clone(), max_new_tokens, context_size)?;
@@ -478,8 +714,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
     book.prints("In [31]", &out.ncols(), "Output length: 10");
 
-    // Decoded, the ids are nonsense, because the weights are random. It is the same nonsense as in
-    // the book.
+    // Decoded, the new tokens are nonsense, because the weights are random. With the same seed, it
+    // is the same nonsense as in the book.
     let tokenizer = Gpt2Tokenizer::new();
     let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
@@ -489,7 +725,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
 
     book.section("gpt.py", "The chapter in one file, and its test");
-    // The chapter's script creates the same model from the same seed and generates ten tokens.
+    // The book's file gpt.py contains the whole chapter. It creates the same model from the same
+    // seed and generates ten tokens.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",
@@ -505,6 +742,55 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
         "Hello, I am Featureiman Byeswickattribute argue logger Normandy Compton analogous",
     );
     Ok(())
+}
+
+fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
+    book.section("windows", "The output of section 4.1 on Windows and Linux");
+    book.not_in_a_page()?;
+    // PyTorch draws the random numbers of dropout in another way on Windows and Linux, so the model
+    // of section 4.1 prints other logits there. A note in the book's notebook shows them.
+    let mut rng = TorchRng::manual_seed(123);
+    let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
+    let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
+    let mut mkl = rng.with_build(Build::Mkl);
+    let logits = model.forward(&batch, Some(&mut mkl))?;
+    book.shape("In [5] on Windows or Linux", &logits, &[2, 4, 50257]);
+    book.prints(
+        "In [5] on Windows or Linux",
+        &logits,
+        "tensor([[[-0.9289,  0.2748, -0.7557,  ..., -1.6070,  0.2702, -0.5888],
+         [-0.4476,  0.1726,  0.5354,  ..., -0.3932,  1.5285,  0.8557],
+         [ 0.5680,  1.6053, -0.2155,  ...,  1.1624,  0.1380,  0.7425],
+         [ 0.0447,  2.4787, -0.8843,  ...,  1.3219, -0.0864, -0.5856]],
+
+        [[-1.5474, -0.0542, -1.0571,  ..., -1.8061, -0.4494, -0.6747],
+         [-0.8422,  0.8243, -0.1098,  ..., -0.1434,  0.2079,  1.2046],
+         [ 0.1355,  1.1858, -0.1453,  ...,  0.0869, -0.1590,  0.1552],
+         [ 0.1666, -0.8138,  0.2307,  ...,  2.5035, -0.3055, -0.3083]]],
+       grad_fn=<UnsafeViewBackward0>)",
+    );
+    Ok(())
+}
+
+/// The median, over 500 starts, of the first layer's mean absolute gradient.
+fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
+    let layer_sizes = [vec![3; n_layers], vec![1]].concat();
+    let mut gradients = Vec::new();
+    for seed in 0..500 {
+        let mut rng = TorchRng::manual_seed(seed);
+        let network = ExampleDeepNeuralNetwork::new(&layer_sizes, use_shortcut, &mut rng)?;
+        let of_layers = network.mean_absolute_gradients(&array![[1.0, 0.0, -1.0]], &array![[0.0]]);
+        gradients.push(of_layers[0].1);
+    }
+    gradients.sort_by(f32::total_cmp);
+    Ok(gradients[gradients.len() / 2])
+}
+
+/// Gradients as the book prints them.
+fn by_layer(gradients: &[f32]) -> Lines<f32> {
+    Lines::new(gradients.to_vec(), |layer, gradient| {
+        format!("layers.{layer}.0.weight has gradient mean of {gradient:?}")
+    })
 }
 
 /// Pairs of coordinates for a chart.

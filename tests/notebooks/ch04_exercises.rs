@@ -12,7 +12,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Three tasks of chapter 4, each with its solution: where a block's parameters are, the larger GPT-2s, and one dropout rate for each place.",
+        "Three tasks of chapter 4 with their solutions: the parameters of a block, the larger GPT-2 models, and a dropout rate of its own for each place.",
         "chapter 4.",
         8,
     );
@@ -28,8 +28,10 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "Parameters in the feed forward versus attention module",
     );
     // Task: count the parameters of the feed-forward network and of the attention in one block.
-    // Which is larger? Expected: 4,722,432 and 2,360,064. Change the sizes in the fields and count
-    // again. Solution:
+    // Which has more?
+
+    // Solution: the feed-forward network has {share:%} of the block's parameters without its
+    // normalizations. Change the sizes in the fields and count again.
     let n_heads = book.input("n_heads", 12, 1..=64);
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=768),
@@ -45,10 +47,14 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     );
 
     let size = config.size()?;
+    book.aside(|book| {
+        let both = (size.feed_forward + size.attention) as f64;
+        book.value("share", size.feed_forward as f64 / both);
+    });
     book.agrees("In [3]", &size.feed_forward, &total_params);
 
-    // The feed-forward network has two thirds of a block's parameters, because its hidden layer is
-    // four times as wide.
+    // With a width of d, the feed-forward network has two matrices of d x 4d numbers, and attention
+    // has four of d x d. So the first has twice as many, apart from the biases.
     let total_params = block.att.num_parameters();
     book.prints(
         "In [4]",
@@ -58,10 +64,12 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     book.agrees("In [4]", &size.attention, &total_params);
 
     book.section("ex4.2", "Initialize larger GPT models");
-    // Task: without changing the model's code, create GPT-2 medium, large and XL, and count their
-    // parameters and megabytes. Expected: 406, 838 and 1,638 million parameters. Here they are
-    // counted from the configuration, because the largest model takes 6 GiB. Solution, beginning
-    // with the small model:
+    // Task: without changing the model's code, make GPT-2 medium, large and XL. How many parameters
+    // does each have, and how much memory do they take?
+
+    // Solution: only the configuration changes. Here the parameters are counted from the
+    // configuration, because the largest model would take 6 GiB of memory. The small model comes
+    // first.
     let small = GptConfig::GPT2_124M.size()?;
     book.prints(
         "In [6] gpt2-small",
@@ -79,7 +87,7 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "Total size of the model: 621.83 MB",
     );
 
-    // The medium model: 1,024 features, 24 blocks, 16 heads.
+    // The medium model has 1,024 features, 24 blocks and 16 heads.
     let medium = GptConfig::GPT2_MEDIUM.size()?;
     book.prints(
         "In [6] gpt2-medium",
@@ -101,7 +109,7 @@ fn parameters(book: &mut Notebook) -> Result<()> {
 
 fn largest_models(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
-    // The large model: 1,280 features, 36 blocks, 20 heads.
+    // The large model has 1,280 features, 36 blocks and 20 heads.
     let large = GptConfig::GPT2_LARGE.size()?;
     book.prints(
         "In [6] gpt2-large",
@@ -119,7 +127,7 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
         "Total size of the model: 3197.56 MB",
     );
 
-    // The largest: 1,600 features, 48 blocks, 25 heads.
+    // The largest model, XL, has 1,600 features, 48 blocks and 25 heads.
     let xl = GptConfig::GPT2_XL.size()?;
     book.prints(
         "In [6] gpt2-xl",
@@ -142,9 +150,12 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
 
 fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
-    // Task: give the model three dropout rates, one for the embeddings, one for the attention
-    // weights and one for the shortcuts, instead of one for all. Expected: three equal rates change
-    // nothing, and each rate by itself changes the result. Solution:
+    // Task: give the model three dropout rates instead of one: for the embeddings, for the
+    // attention weights, and for the two halves of a block before they are added to their
+    // shortcuts.
+
+    // Solution: `DropRates` has a field for each place. With three equal rates, the logits are
+    // those of a single rate.
     let seed = book.input("seed", 123, ..);
     let rate = book.input("dropout", 0.1, 0.0..=1.0);
     let one_rate = logits(seed, DropRates::all(rate))?;
@@ -156,6 +167,7 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
     let three_rates = logits(seed, rates)?;
     book.agrees("In [9]", &three_rates, &one_rate);
 
+    // Each rate by itself changes the logits of a model without dropout, so each is used.
     let none = DropRates::all(0.0);
     let (mut emb, mut attention, mut shortcut) = (none, none, none);
     emb.emb = 0.5;
@@ -172,7 +184,11 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
             switched.push(site);
         }
     }
-    book.agrees("In [9]", &switched, &["emb", "attention", "shortcut"][..]);
+    book.agrees(
+        "each rate",
+        &switched,
+        &["emb", "attention", "shortcut"][..],
+    );
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::TorchRng;
 use train::{calc_loss_batch, calc_loss_loader, perplexity};
 
-use crate::Notebook;
+use crate::{Lines, Notebook};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
@@ -292,9 +292,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.1", "Temperature scaling");
     // How else can the next token be chosen? Nine words are the vocabulary in this example. Greedy
     // decoding always takes the most probable word.
-    let vocab = [
-        "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
-    ];
+    let vocab = VOCAB;
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
     let probas = softmax(&next_token_logits, Axis(0));
@@ -311,7 +309,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let sampled_ids = sampled_tokens(&probas);
     book.prints(
         "In [32]",
-        &sampled_ids,
+        &with_words(sampled_ids),
         "\
 73 x closer
 0 x every
@@ -334,7 +332,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [35]",
-        &sampled_tokens(&colder),
+        &with_words(sampled_tokens(&colder)),
         "\
 0 x closer
 0 x every
@@ -352,7 +350,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.prints(
         "In [36]",
-        &sampled_tokens(&hotter),
+        &with_words(sampled_tokens(&hotter)),
         "\
 165 x closer
 75 x every
@@ -460,6 +458,16 @@ fn what_is_left_out(book: &mut Notebook) -> Result<()> {
         "the appendices aren't part of this project",
     );
     Ok(())
+}
+
+/// The nine words of section 5.3's example.
+const VOCAB: [&str; 9] = [
+    "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
+];
+
+/// Counts of the first words, as the book prints them.
+pub(crate) fn with_words(counts: Vec<u64>) -> Lines<u64> {
+    Lines::new(counts, |id, count| format!("{count} x {}", VOCAB[id]))
 }
 
 /// The book's `print_sampled_tokens`: how often each id comes in 1,000 draws.

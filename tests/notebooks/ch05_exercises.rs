@@ -8,11 +8,11 @@ use generate::softmax_with_temperature;
 use ndarray::array;
 
 use crate::Notebook;
-use crate::ch05::sampled_tokens;
+use crate::ch05::{sampled_tokens, with_words};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Tasks of chapter 5 with their solutions: temperatures and how often a rare word is drawn. Exercises 5.3 and 5.4 need the trained model and stand with the training run.",
+        "A task of chapter 5 with its solution: the temperature, and how often a rare word is drawn. Exercises 5.2 to 5.4 need the trained model, so they are in the notebook of the training run.",
         "section 5.3.",
         6,
     );
@@ -20,20 +20,23 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "ex5.1",
         "Temperature-scaled softmax scores and sampling probabilities",
     );
-    // Task: draw a word a thousand times at the temperatures 1, 0.1 and 5, and count how often each
-    // word comes. How often is it "pizza" at 5? Expected: 0, 0 and 32 times. Solution, temperature
-    // 1 first:
+    // Task: draw a word a thousand times at each of the temperatures 1, 0.1 and 5, and count how
+    // often each word is drawn. How often is it "pizza" at the highest temperature? How could you
+    // find out without drawing?
+
+    // Solution: first at temperature 1. "pizza" is drawn {pizza} times.
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
-    // Without `minlength`, `bincount` ends at the largest id that was drawn.
+    // `bincount` ends at the last word that was drawn.
     let drawn = |probas| {
         let mut sampled_ids = sampled_tokens(probas);
         while sampled_ids.last() == Some(&0) {
             sampled_ids.pop();
         }
-        sampled_ids
+        with_words(sampled_ids)
     };
     let unscaled = softmax_with_temperature(&next_token_logits, 1.0)?;
+    book.value("pizza", sampled_tokens(&unscaled)[6]);
     book.prints(
         "In [3] at temperature 1",
         &drawn(&unscaled),
@@ -48,9 +51,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 343 x toward",
     );
 
-    // At a low temperature, nearly all draws give the most probable word.
+    // At temperature {temperature}, "pizza" is drawn {pizza_colder} times.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
+    book.value("pizza_colder", sampled_tokens(&colder)[6]);
     book.prints(
         "In [3] at temperature 0.1",
         &drawn(&colder),
@@ -65,9 +69,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 15 x toward",
     );
 
-    // At a high temperature, every word is drawn.
+    // At temperature {temperature}, "pizza" is drawn {pizza_hotter} times.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
+    book.value("pizza_hotter", sampled_tokens(&hotter)[6]);
     book.prints(
         "In [3] at temperature 5",
         &drawn(&hotter),
@@ -83,9 +88,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 103 x you",
     );
 
-    // The probability itself answers the question without any draws: 4.3%. The count above, 32 of
-    // 1,000, is close to it.
+    // The probability answers the question without any draws. It is {probability:.3}, and
+    // {pizza_hotter} of 1,000 draws are close to it.
     let pizza_idx = 6;
+    book.value("probability", hotter[pizza_idx]);
     book.prints("In [4]", &hotter[pizza_idx], "tensor(0.0430)");
 
     book.section(

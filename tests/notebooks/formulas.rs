@@ -3,6 +3,7 @@
 
 use attention::{AttentionError, CausalAttention};
 use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, concatenate};
+use tensor_ops::{Linear, gelu};
 use torch_rng::TorchRng;
 
 /// `e^score`, divided by the sum of all `e^score`.
@@ -102,8 +103,26 @@ pub(crate) fn side_by_side(
     Ok(context_vecs) // (batch, num_tokens, heads x d_out)
 }
 
+/// The `forward` of listing 4.5, `ExampleDeepNeuralNetwork`.
+pub(crate) fn deep_network(
+    layers: &[Linear],
+    use_shortcut: bool,
+    mut x: Array2<f32>, // (batch, features)
+) -> Array2<f32> {
+    for layer in layers {
+        let layer_output = gelu(&layer.forward(&x));
+        x = if use_shortcut && x.dim() == layer_output.dim() {
+            x + layer_output
+        } else {
+            layer_output
+        };
+    }
+    x
+}
+
 mod tests {
     use attention::{AttentionConfig, MultiHeadAttentionWrapper, WeightInit};
+    use gpt::ExampleDeepNeuralNetwork;
     use tensor_ops::{Dropout, Parameters};
 
     use super::*;
@@ -168,5 +187,17 @@ mod tests {
         let batch = x.insert_axis(Axis(0));
         let formula = side_by_side(&mha.heads, &batch).unwrap();
         assert_eq!(formula, mha.forward(&batch).unwrap());
+    }
+
+    #[test]
+    fn the_formulas_of_chapter_4_are_what_the_crates_compute() {
+        let x = Array2::from_shape_vec((2, 3), TorchRng::manual_seed(3).randn(6)).unwrap();
+        for use_shortcut in [true, false] {
+            let mut rng = TorchRng::manual_seed(123);
+            let sizes = [3, 3, 3, 1];
+            let network = ExampleDeepNeuralNetwork::new(&sizes, use_shortcut, &mut rng).unwrap();
+            let formula = deep_network(&network.layers, use_shortcut, x.clone());
+            close(&formula, &network.forward(&x));
+        }
     }
 }

@@ -48,7 +48,7 @@ pub use contents::{Cell, Intro, Part};
 pub use input::Input;
 pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
-pub use value::{Element, Shown, Value};
+pub use value::{Element, Lines, Shown, Value};
 
 /// A document of the book, as a program.
 pub struct Program {

@@ -67,7 +67,7 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
         verdict.note(difference, 0.0, fault);
     };
     let (array, kind) = match value {
-        Value::Numbers(array, kind) => (array, kind),
+        Value::Numbers(array, kind) | Value::Lines(array, kind, _) => (array, kind),
         Value::Text(text) => {
             note_text(text, printed);
             return Ok(verdict);

@@ -14,7 +14,7 @@ const LINE_WIDTH: usize = 80;
 pub(crate) fn print(value: &Value) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     match value {
-        Value::Text(text) => text.clone(),
+        Value::Text(text) | Value::Lines(_, _, text) => text.clone(),
         Value::Texts(texts) => list(texts.iter().map(|text| quoted(text)).collect()),
         Value::Numbers(array, kind) if *kind != Kind::Tensor && array.ndim() < 2 => {
             let numbers = array.iter().map(|value| match kind {

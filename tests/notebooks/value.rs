@@ -11,6 +11,8 @@ pub enum Value {
     Text(String),
     /// A list of texts.
     Texts(Vec<String>),
+    /// Numbers that are printed in a text: `582 x forward`.
+    Lines(ArrayD<f64>, Kind, String),
 }
 
 /// The type of numbers before they became f64.
@@ -117,5 +119,31 @@ impl Shown for [String] {
 impl<T: Shown + ?Sized> Shown for &T {
     fn value(&self) -> Value {
         (**self).value()
+    }
+}
+
+/// Numbers, each in a line of text.
+#[derive(Clone, Debug)]
+pub struct Lines<T> {
+    numbers: Vec<T>,
+    text: String,
+}
+
+impl<T: Element> Lines<T> {
+    /// The numbers, with the line for each index.
+    pub fn new(numbers: Vec<T>, line: impl Fn(usize, T) -> String) -> Self {
+        let lines = numbers
+            .iter()
+            .enumerate()
+            .map(|(index, number)| line(index, *number));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        Self { numbers, text }
+    }
+}
+
+impl<T: Element> Shown for Lines<T> {
+    fn value(&self) -> Value {
+        let numbers: Array1<f64> = self.numbers.iter().map(|number| number.to_f64()).collect();
+        Value::Lines(numbers.into_dyn(), T::KINDS[1], self.text.clone())
     }
 }
