@@ -5,18 +5,20 @@
 //! MPI itself is in `mpi_group.rs`, in builds with the feature `mpi`.
 
 use std::fs;
+use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use thiserror::Error;
+use anyhow::{Context, Error, Result, anyhow};
 use toml::Table;
 use train::runs::{agree, gather_texts, sha256};
 use train::{Ranks, TrainError};
 
-use crate::terminal::failure::ReportedElsewhere;
-use crate::train::flags::with_flags;
+use super::launcher::{Launched, launched};
+use crate::terminal::failure::{ReportedElsewhere, Stopped};
 #[cfg(feature = "mpi")]
-use crate::{failure::Stopped, numbers::bytes, output::print};
+use crate::terminal::{numbers::bytes, output::print};
+use crate::train::flags::with_flags;
 
 /// All processes of this run.
 #[derive(Debug)]
@@ -25,7 +27,7 @@ pub(crate) struct ProcessGroup {
 }
 
 /// An error that every rank has: one of them prints it.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
 
@@ -33,33 +35,22 @@ impl ProcessGroup {
     /// Joins the processes that a launcher has started together with this one.
     ///
     /// # Errors
-    /// If there are some, but this build has no MPI, or another one than the launcher's.
+    /// If there may be others that this build can't join, because it has no MPI, or not the
+    /// launcher's: each process would train alone.
     pub(crate) fn join() -> Result<Self> {
+        let launched = launched().filter(|launched| launched.size != Some(1));
         #[cfg(feature = "mpi")]
-        let ranks = launched()
+        let ranks = launched
+            .as_ref()
             .map(|_| crate::mpi::mpi_group::start())
             .transpose()?;
         #[cfg(not(feature = "mpi"))]
         let ranks: Option<Arc<dyn Ranks>> = None;
         let ranks = ranks.filter(|ranks| ranks.size() > 1);
-        if let (Some((rank, size)), None) = (launched(), &ranks)
-            && size > 1
-        {
-            // One of them reports it; the others must not end the job earlier.
-            let why = match cfg!(feature = "mpi") {
-                true => format!(
-                    "{size} processes were started, but each finds itself alone: the launcher is of another MPI than this build"
-                ),
-                false => format!(
-                    "{size} processes were started, but this build has no MPI: each would train alone; cargo build --release -p cli --features mpi makes one that has"
-                ),
-            };
-            return Err(match rank {
-                0 => anyhow!(why),
-                _ => ReportedElsewhere.into(),
-            });
+        match (launched, &ranks) {
+            (Some(launched), None) => Err(alone(&launched)),
+            _ => Ok(Self { ranks }),
         }
-        Ok(Self { ranks })
     }
 
     /// The ranks, if there is more than one.
@@ -182,15 +173,27 @@ impl ProcessGroup {
     }
 }
 
-/// This process's number, and how many Open MPI's or MPICH's launcher started.
-fn launched() -> Option<(usize, usize)> {
-    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
-    [
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-        ("PMI_RANK", "PMI_SIZE"),
-    ]
-    .into_iter()
-    .find_map(|(rank, size)| Some((number(rank)?, number(size)?)))
+/// Returns the error of a process that can't join the others of its job.
+fn alone(launched: &Launched) -> Error {
+    if launched.rank > 0 {
+        // The launcher ends the job at the first failure, which must not precede the report.
+        std::thread::sleep(Duration::from_secs(3));
+        return Stopped(ExitCode::FAILURE).into();
+    }
+    let Launched { by, variable, .. } = launched;
+    let processes = match launched.size {
+        Some(size) => format!("{size} processes"),
+        None => "processes, whose number is unknown".to_owned(),
+    };
+    let why = match cfg!(feature = "mpi") {
+        true => "MPI counts one: the launcher is of another MPI than this build",
+        false => {
+            "this build has no MPI: cargo build --release -p cli --features mpi makes one that has"
+        }
+    };
+    anyhow!(
+        "{by} started {processes}, each of which would train alone, because {why}; to train in one process, start it without the launcher, or unset {variable}"
+    )
 }
 
 /// The instructions of matrix products: with others, their last bits are others.

@@ -99,9 +99,10 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
 #[error("reported by another rank")]
 pub(crate) struct ReportedElsewhere;
 
-/// A signal ended the work in good order, and this was printed; only the exit code remains.
+/// The work ended early, and what happened is printed already or by another process; only the exit
+/// code remains.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped by a signal")]
+#[error("stopped")]
 pub(crate) struct Stopped(pub(crate) ExitCode);
 
 /// A combination of arguments that clap can't see to be wrong.

@@ -4,6 +4,8 @@
 
 use std::fs;
 
+#[cfg(not(feature = "mpi"))]
+use crate::support::holds;
 use crate::support::{Folder, TINY, folder, trained};
 
 /// Tries a table of commands, a line each: the exit code, the command, and behind `->` what its
@@ -103,4 +105,24 @@ fn models_that_are_none_are_refused() {
 2 convert runs/0001 other --to book --precision f16 -> --precision
 ";
     all_refused(&folder, table);
+}
+
+/// A launcher has started several processes, or may have.
+#[cfg(not(feature = "mpi"))]
+#[test]
+fn a_process_of_a_job_does_not_train_alone() {
+    let folder = folder();
+    for (variables, part) in [
+        (vec![("PMI_RANK", "0"), ("PMI_SIZE", "2")], "2 processes"),
+        (vec![("PMIX_RANK", "0")], "unset PMIX_RANK"),
+    ] {
+        let mut command = folder.command(&format!("train {TINY} --max-steps 1"));
+        let ended = command.envs(variables).output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{stderr}");
+        holds(&stderr, &["this build has no MPI", part]);
+    }
+    let mut one = folder.command(&format!("train {TINY} --max-steps 1"));
+    let one = one.env("PMI_RANK", "0").env("PMI_SIZE", "1").status();
+    assert!(one.unwrap().success());
 }

@@ -1,0 +1,136 @@
+//! Launchers of parallel jobs, and the environment variables by which each tells a process its
+//! number (its rank) and the number of processes.
+
+/// A launcher's name, the variable of the rank, and those of the number of processes, of which the
+/// first that is set counts. Some launchers set none.
+type Launcher = (&'static str, &'static str, &'static [&'static str]);
+
+/// The launchers. A launcher that may be started by another one precedes it.
+const LAUNCHERS: [Launcher; 12] = [
+    (
+        "Open MPI's mpirun",
+        "OMPI_COMM_WORLD_RANK",
+        &["OMPI_COMM_WORLD_SIZE"],
+    ),
+    (
+        "MVAPICH2's launcher",
+        "MV2_COMM_WORLD_RANK",
+        &["MV2_COMM_WORLD_SIZE"],
+    ),
+    (
+        "MVAPICH's launcher",
+        "MVP_COMM_WORLD_RANK",
+        &["MVP_COMM_WORLD_SIZE"],
+    ),
+    ("mpiexec", "PMI_RANK", &["PMI_SIZE"]), // MPICH, Intel MPI, Microsoft MPI
+    ("Platform MPI's mpirun", "MPI_RANKID", &["MPI_NRANKS"]),
+    ("jsrun", "JSM_NAMESPACE_RANK", &["JSM_NAMESPACE_SIZE"]),
+    ("flux run", "FLUX_TASK_RANK", &["FLUX_JOB_SIZE"]),
+    (
+        SRUN,
+        "SLURM_PROCID",
+        &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+    ),
+    ("aprun", "ALPS_APP_PE", &[]),
+    ("PALS", "PALS_RANKID", &["PALS_SIZE"]),
+    ("a PMIx launcher", "PMIX_RANK", &[]),
+    (
+        "Intel MPI's mpirun",
+        "MPI_LOCALRANKID",
+        &["MPI_LOCALNRANKS"],
+    ),
+];
+
+const SRUN: &str = "srun";
+
+/// Steps from this number on are Slurm's own: the script of `sbatch`, the shell of `salloc`. They
+/// are one process, but have the variables of the whole job.
+const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
+
+/// A process that a launcher started.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Launched {
+    /// The launcher's name.
+    pub(crate) by: &'static str,
+    /// The variable that tells.
+    pub(crate) variable: &'static str,
+    pub(crate) rank: usize,
+    /// The number of processes, if the launcher tells it.
+    pub(crate) size: Option<usize>,
+}
+
+/// Returns what the launcher of this process tells, if there is one.
+pub(crate) fn launched() -> Option<Launched> {
+    launched_in(&|name| std::env::var(name).ok())
+}
+
+fn launched_in(environment: &dyn Fn(&str) -> Option<String>) -> Option<Launched> {
+    let number = |name: &&str| environment(name)?.parse().ok();
+    let step = environment("SLURM_STEP_ID").and_then(|step| step.parse().ok());
+    let in_step = step.is_some_and(|step: u32| step < FIRST_SPECIAL_STEP);
+    let mut launchers = LAUNCHERS
+        .iter()
+        .filter(|(name, ..)| *name != SRUN || in_step);
+    launchers.find_map(|&(by, variable, sizes)| {
+        Some(Launched {
+            by,
+            variable,
+            rank: number(&variable)?,
+            size: sizes.iter().find_map(number),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launched_with(variables: &[(&str, &str)]) -> Option<Launched> {
+        launched_in(&|name| {
+            let found = variables.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn every_launcher_is_known_by_its_variables() {
+        for (by, variable, sizes) in LAUNCHERS {
+            let mut variables = vec![("SLURM_STEP_ID", "0"), (variable, "3")];
+            let launched = |size| {
+                Some(Launched {
+                    by,
+                    variable,
+                    rank: 3,
+                    size,
+                })
+            };
+            assert_eq!(launched_with(&variables), launched(None), "{by}");
+            variables.extend(sizes.iter().map(|name| (*name, "4")));
+            let size = (!sizes.is_empty()).then_some(4);
+            assert_eq!(launched_with(&variables), launched(size), "{by}");
+        }
+    }
+
+    #[test]
+    fn one_process_of_a_job_is_not_launched() {
+        let job = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+        assert_eq!(launched_with(&job), None, "sbatch's script");
+        for special in ["4294967290", "4294967291"] {
+            let step = [&job[..], &[("SLURM_STEP_ID", special)]].concat();
+            assert_eq!(launched_with(&step), None, "{special}");
+        }
+        assert_eq!(launched_with(&[("OMPI_COMM_WORLD_SIZE", "4")]), None);
+        let nested = [
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_STEP_ID", "1"),
+            ("SLURM_STEP_NUM_TASKS", "1"),
+        ];
+        assert_eq!(
+            launched_with(&nested).unwrap().size,
+            Some(2),
+            "mpirun in a step"
+        );
+    }
+}
