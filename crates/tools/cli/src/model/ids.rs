@@ -147,8 +147,15 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     Ok((Box::new(pipe), 0))
 }
 
+/// True for standard input, also by its name as a file.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    [STDIN, "/dev/stdin", "/dev/fd/0"]
+        .map(Path::new)
+        .contains(&path)
+}
+
 /// The path as people read it.
-fn shown(path: &Path) -> &Path {
+pub(crate) fn shown(path: &Path) -> &Path {
     match path == Path::new(STDIN) {
         true => Path::new("standard input"),
         false => path,

@@ -1,5 +1,6 @@
 //! Signals that ask a run to end: Ctrl-C and its kind, and the warnings of batch systems. The run
-//! ends after a step and saves. A second request, but not a second warning, ends the process at once.
+//! ends after a step and saves. A second request, but not a second warning, ends the process at
+//! once.
 //!
 //! Signals that the program was started to ignore (by `nohup`, or as a shell's background job) stay
 //! ignored.

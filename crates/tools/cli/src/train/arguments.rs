@@ -27,8 +27,8 @@ use crate::terminal::failure::{misused, one_line};
 use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
 
 /// Returns the arguments that precede those of a new run: the sizes of the base model or, without
-/// one, of the preset; and training settings, which a base model has for fine-tuning unless a preset
-/// is named.
+/// one, of the preset; and training settings, which are those for fine-tuning if there is a base
+/// model and no preset is named.
 pub(crate) fn of_new_run(
     base: Option<&GptConfig>,
     preset: Option<Preset>,

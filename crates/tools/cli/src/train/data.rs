@@ -20,7 +20,7 @@ use gpt::Memory;
 
 use super::options::TrainOptions;
 use super::tokenizer;
-use crate::model::ids::{Input, extension, read_input, read_text};
+use crate::model::ids::{Input, extension, read_input, read_text, shown};
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::memory::check;
 use crate::terminal::output::note;
@@ -77,7 +77,7 @@ pub(crate) fn read(
         }
     };
     let story = || "the story \"The Answering Bell\"".to_owned();
-    let name = path.map_or_else(story, |path| path.display().to_string());
+    let name = path.map_or_else(story, |path| shown(path).display().to_string());
     let (train, validation) = match content {
         Content::Texts(texts) => encode(&texts, &vocabulary).with_context(|| name.clone())?,
         Content::Ids(train, validation) => (train, validation),

@@ -28,6 +28,7 @@ use train::{RunFolder, Trainer};
 pub(crate) use options::TrainArgs;
 use setup::{Setup, set_up};
 
+use crate::model::ids::is_stdin;
 use crate::mpi::group::ProcessGroup;
 use crate::terminal::failure::misused;
 use crate::terminal::threads::use_threads;
@@ -90,6 +91,9 @@ fn begin(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<S
             resume::source(named, &words, world.is_first())?
         }
     };
+    if world.ranks().is_some() && source.options.data.as_deref().is_some_and(is_stdin) {
+        return misused("--data -: standard input reaches only one of the processes; name a file");
+    }
     let setup = set_up(source.options, source.base)?;
     Ok(StartedRun {
         trainer: start::trainer(&setup, source.weights, source.began_with.as_deref())?,

@@ -204,8 +204,8 @@ pub(crate) struct TrainOptions {
     pub(crate) threads: Option<Threads>,
     /// Newest checkpoints to keep, beside the best
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
-    // Two, so that one is left if the newest is damaged. The last option always has a value, so that
-    // a file of kept options that was cut lacks it.
+    // Two, so that one is left if the newest is damaged. The last option always has a value, so a
+    // file of kept options that was cut lacks it.
     pub(crate) keep: AtLeast1,
 }
 

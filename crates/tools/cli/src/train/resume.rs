@@ -1,6 +1,7 @@
 //! Resuming a run: its own options, and of new ones only those that change no number.
 
 use std::ffi::OsString;
+use std::io::{BufRead, IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -15,7 +16,7 @@ use super::choice::TokenizerChoice;
 use super::options::TrainOptions;
 use super::setup::BaseModel;
 use super::start::{InitialWeights, Source};
-use crate::model::ids::STDIN;
+use crate::model::ids::is_stdin;
 use crate::model::sidecar_files;
 use crate::terminal::command::flag;
 use crate::terminal::shell::{program, shell_quoted};
@@ -69,14 +70,13 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     let before = arguments::read(&[&kept])?;
     let options = arguments::read(&[&kept, words])?;
     refuse_changes(run, &before, &options)?;
-    if let Some(data) = &options.data
-        && data != Path::new(STDIN)
-        && !data.exists()
-    {
-        bail!(
+    match options.data.as_deref() {
+        Some(data) if is_stdin(data) => require_input(run)?,
+        Some(data) if !data.exists() => bail!(
             "{}: the run's training data was not found; use --data PATH if it has moved",
             data.display()
-        );
+        ),
+        _ => {}
     }
     let folder = saves.then(|| RunFolder::open(run)).transpose()?;
     let checkpoint = latest_checkpoint(path)?;
@@ -96,6 +96,18 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
         weights: InitialWeights::Checkpoint(checkpoint),
         folder,
     })
+}
+
+/// Checks that standard input has the run's data, without waiting for a terminal.
+fn require_input(run: &Path) -> Result<()> {
+    let mut input = stdin().lock();
+    if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {
+        bail!(
+            "{}: the run's data came from standard input; pipe it in again, or name a file with it: --data FILE",
+            run.display()
+        );
+    }
+    Ok(())
 }
 
 /// The folder of the run that a path is, or of the run whose checkpoint it is.

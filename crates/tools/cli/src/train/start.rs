@@ -14,6 +14,7 @@ use super::flags::with_flags;
 use super::options::TrainOptions;
 use super::setup::{BaseModel, Setup};
 use crate::model;
+use crate::model::ids::shown;
 
 /// What a run starts from.
 pub(crate) struct Source {
@@ -87,7 +88,7 @@ pub(crate) fn trainer(
                 TrainError::OtherRun { name, .. } if is_of_data(&name) => anyhow!(
                     "{}: differs from the data that this run began with ({}); resume with that, or start a new run",
                     setup.data,
-                    began_with.map_or("the story".to_owned(), |path| path.display().to_string())
+                    began_with.map_or("the story".to_owned(), |path| shown(path).display().to_string())
                 ),
                 error => with_flags(error),
             });

@@ -163,6 +163,30 @@ fn data_that_moved_is_named_and_other_data_is_refused_with_both() {
 }
 
 #[test]
+fn data_of_standard_input_is_piped_in_again_and_compared() {
+    let folder = folder();
+    let text = "One day the boat was gone. ".repeat(20);
+    let flags = TINY.replace("data.bin --vocab-size 61", "- --tokenizer chars");
+    let begun = folder.gpt_reading(&format!("train {flags} --max-steps 1 -o run"), &text);
+    assert_eq!(begun.code, Some(0), "{}", begun.stderr);
+    let resume = "train --resume run --max-steps 2";
+    folder.refused(
+        resume,
+        &[
+            "run: the run's data came from standard input",
+            "--data FILE",
+        ],
+    );
+    let other = folder.gpt_reading(resume, &text.replace("boat", "goat"));
+    assert_eq!(other.code, Some(1));
+    holds(&other.stderr, &["standard input: differs from the data"]);
+    let same = folder.gpt_reading(resume, &text);
+    assert_eq!(same.code, Some(0), "{}", same.stderr);
+    folder.write("text.txt", text);
+    folder.ok("train --resume run --max-steps 3 --data text.txt");
+}
+
+#[test]
 fn another_tokenizer_than_the_checkpoints_is_refused() {
     let folder = folder();
     folder.write("text.txt", "One day the boat was gone. ".repeat(20));
