@@ -156,7 +156,8 @@ pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
     }
 }
 
-/// Makes tokens less likely that a text has already: each once, however often it occurs.
+/// Makes tokens less likely that a text has already: each once, however often it occurs. A finite
+/// logit stays finite.
 pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
     let mut seen = vec![false; logits.len()];
     for &id in tokens {
@@ -165,9 +166,13 @@ pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
         };
         if !std::mem::replace(seen, true) {
             let logit = &mut logits[id as usize];
-            *logit = match *logit < 0.0 {
+            let penalized = match *logit < 0.0 {
                 true => *logit * penalty,
                 false => *logit / penalty,
+            };
+            *logit = match logit.is_finite() {
+                true => penalized.clamp(f32::MIN, f32::MAX),
+                false => penalized,
             };
         }
     }

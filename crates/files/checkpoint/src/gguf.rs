@@ -13,6 +13,7 @@ use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
 
 use crate::error::{CheckpointError, invalid, io};
+use crate::generation_config::SamplingDefaults;
 use crate::layout::llama_cpp;
 use crate::precision::Precision;
 use crate::save::{config_of, items};
@@ -52,22 +53,6 @@ pub struct GgufTokens {
     pub chat_templates: Vec<(String, String)>,
     /// The settings that llama.cpp draws tokens with, if its user names none.
     pub sampling: SamplingDefaults,
-}
-
-/// The settings that a model is sampled with if its user names none, by the names of llama.cpp's
-/// options.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SamplingDefaults {
-    /// The divisor of the logits.
-    pub temperature: Option<f32>,
-    /// The number of most likely tokens to draw from.
-    pub top_k: Option<i32>,
-    /// The probability of the most likely tokens to draw from.
-    pub top_p: Option<f32>,
-    /// The lowest probability of a token, relative to the most probable one.
-    pub min_p: Option<f32>,
-    /// The divisor of a repeated token's logit.
-    pub repeat_penalty: Option<f32>,
 }
 
 /// A token, as llama.cpp reads it.
@@ -131,20 +116,30 @@ pub fn save_gguf(
     })
 }
 
-impl SamplingDefaults {
-    /// The keys and values of the settings that there are.
-    fn keys(&self) -> impl Iterator<Item = (String, Vec<u8>)> {
-        let float = |x: f32| value(FLOAT, &x.to_le_bytes());
-        let keys = [
-            ("temp", self.temperature.map(float)),
-            ("top_k", self.top_k.map(|k| value(INT, &k.to_le_bytes()))),
-            ("top_p", self.top_p.map(float)),
-            ("min_p", self.min_p.map(float)),
-            ("penalty_repeat", self.repeat_penalty.map(float)),
-        ];
-        let keys = keys.into_iter();
-        keys.filter_map(|(key, value)| Some((format!("general.sampling.{key}"), value?)))
-    }
+/// The keys and values of the sampling settings that there are. llama.cpp takes the most probable
+/// token at temperature 0.
+fn sampling_keys(sampling: &SamplingDefaults) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let float = |x: f32| value(FLOAT, &x.to_le_bytes());
+    let sampling = match sampling.is_greedy() {
+        true => SamplingDefaults {
+            temperature: Some(0.0),
+            repeat_penalty: sampling.repeat_penalty,
+            ..SamplingDefaults::default()
+        },
+        false => *sampling,
+    };
+    let keys = [
+        ("temp", sampling.temperature.map(float)),
+        (
+            "top_k",
+            sampling.top_k.map(|k| value(INT, &k.to_le_bytes())),
+        ),
+        ("top_p", sampling.top_p.map(float)),
+        ("min_p", sampling.min_p.map(float)),
+        ("penalty_repeat", sampling.repeat_penalty.map(float)),
+    ];
+    let keys = keys.into_iter();
+    keys.filter_map(|(key, value)| Some((format!("general.sampling.{key}"), value?)))
 }
 
 /// The keys and values of chat templates: llama.cpp's converter lists the names of all but the
@@ -222,7 +217,7 @@ fn header(
             chat_templates,
             sampling,
         }) => {
-            keys.extend(sampling.keys());
+            keys.extend(sampling_keys(sampling));
             keys.extend(template_keys(chat_templates));
             let texts = tokens.iter().map(|token| with_length(&token.text));
             let kinds = tokens.iter().map(|token| (token.kind as i32).to_le_bytes());

@@ -24,9 +24,14 @@ pub(crate) struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Reads a file that is one JSON object.
     pub(crate) fn read(file: &'a Path) -> Result<Self, CheckpointError> {
-        let text = read_text(file, MAX_CONFIG_BYTES)?;
-        let json = serde_json::from_str(&text)
-            .or_else(|error| serde_json::from_str(&quote_python_numbers(&text)).or(Err(error)));
+        Self::of(file, &read_small_file(file, MAX_CONFIG_BYTES)?)
+    }
+
+    /// Reads a file's contents.
+    pub(crate) fn of(file: &'a Path, contents: &[u8]) -> Result<Self, CheckpointError> {
+        let text = text_of(file, contents)?;
+        let json = serde_json::from_str(text)
+            .or_else(|error| serde_json::from_str(&quote_python_numbers(text)).or(Err(error)));
         let json = json.map_err(not_json(file))?;
         Ok(Self { file, json })
     }
@@ -105,9 +110,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The text of a JSON file that may not have more than `limit` bytes.
-pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String, CheckpointError> {
-    let text = String::from_utf8(read_small_file(path, limit)?);
+/// The text of a JSON file's contents.
+pub(crate) fn text_of<'t>(path: &Path, contents: &'t [u8]) -> Result<&'t str, CheckpointError> {
+    let text = std::str::from_utf8(contents);
     let text = text.map_err(|error| invalid(path, format!("the file is not UTF-8: {error}")))?;
     match text.starts_with('\u{feff}') {
         true => Err(invalid(

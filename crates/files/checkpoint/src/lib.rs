@@ -3,6 +3,7 @@
 
 mod config;
 mod error;
+mod generation_config;
 mod gguf;
 mod json;
 mod layout;
@@ -20,7 +21,8 @@ mod writer;
 pub use {atomic_file, gpt};
 
 pub use error::{CheckpointError, one_line};
-pub use gguf::{GgufFormat, GgufToken, GgufTokenKind, GgufTokens, SamplingDefaults, save_gguf};
+pub use generation_config::{GenerationSettings, SamplingDefaults};
+pub use gguf::{GgufFormat, GgufToken, GgufTokenKind, GgufTokens, save_gguf};
 pub use model_files::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors_into, save_tensors};

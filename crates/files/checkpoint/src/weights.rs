@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use atomic_file::folder_of;
+use atomic_file::{folder_of, read_small_file};
 use gpt::GptConfig;
 use serde::Deserialize;
 
 use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor, invalid, quoted};
-use crate::json::{not_json, read_text};
+use crate::json::{not_json, text_of};
 use crate::layout::Layout;
 use crate::tensor_file::{Entry, TensorFile};
 
@@ -211,8 +211,9 @@ pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError
     if path.extension() != Some(OsStr::new("json")) {
         return Ok(vec![TensorFile::open(path)?]);
     }
-    let text = read_text(path, MAX_INDEX_BYTES)?;
-    let Index { weight_map } = serde_json::from_str(&text).map_err(not_json(path))?;
+    let contents = read_small_file(path, MAX_INDEX_BYTES)?;
+    let text = text_of(path, &contents)?;
+    let Index { weight_map } = serde_json::from_str(text).map_err(not_json(path))?;
     let mut shards = BTreeSet::new();
     for (tensor, shard) in &weight_map {
         let name = shard.strip_prefix("./").unwrap_or(shard);

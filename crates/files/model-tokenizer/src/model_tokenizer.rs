@@ -63,6 +63,7 @@ struct Own {
     fast: Option<Fast>,
     pieces: HashMap<u32, Box<[u8]>>, // id -> its bytes
     added: HashSet<String>,          // the texts of added tokens
+    special: HashSet<u32>,           // the ids of those that are special
     added_lengths: BTreeSet<usize>,  // theirs, in bytes
     vocab_size: usize,
     /// Parts of a text may be encoded by themselves.
@@ -225,6 +226,16 @@ impl ModelTokenizer {
         }
     }
 
+    /// True for a special token, which marks up a text, such as its end. transformers'
+    /// `decode(..., skip_special_tokens=True)` omits these tokens.
+    pub fn is_special(&self, id: u32) -> bool {
+        let is_added = match &self.kind {
+            Kind::Gpt2(_) => id == ENDOFTEXT_ID,
+            Kind::Own(own) => own.special.contains(&id),
+        };
+        is_added || self.named.contains(&Some(id))
+    }
+
     /// One more than the largest id.
     pub fn vocab_size(&self) -> usize {
         match &self.kind {
@@ -362,6 +373,8 @@ impl Own {
             !token.lstrip && !token.rstrip && !token.content.contains(char::is_whitespace)
         });
         let texts: HashSet<String> = added.values().map(|token| token.content.clone()).collect();
+        let special = added.iter().filter(|(_, token)| token.special);
+        let special = special.map(|(&id, _)| id).collect();
         let fast = pairs.and_then(|pairs| Fast::new(pairs, added));
         // An added token is found in the text itself, before that is written in byte characters.
         let texts_of_added: HashMap<u32, Box<[u8]>> = added
@@ -394,6 +407,7 @@ impl Own {
             pieces: pieces.chain(texts_of_added).collect(),
             added_lengths: texts.iter().map(String::len).collect(),
             added: texts,
+            special,
             fast,
             library,
         })

@@ -15,6 +15,7 @@ use model_tokenizer::ModelTokenizer;
 use serde_json::Value;
 use tensor_ops::Parameters;
 
+use crate::generate::SamplingArgs;
 use crate::model::ids::extension;
 use crate::model::vocabulary::Vocabulary;
 use crate::model::{FoundModel, find};
@@ -195,6 +196,10 @@ fn gguf_tokens(
         };
         GgufToken { text, kind }
     };
+    let settings = vocabulary.settings.generation()?;
+    vocabulary.settings.note_unsupported(&settings.unsupported);
+    let sampling = settings.sampling;
+    SamplingArgs::default().checked(&sampling, vocab_size)?;
     let merges = pairs.merges.iter();
     Ok(Some(GgufTokens {
         tokens: (0..vocab_size as u32).map(token).collect(),
@@ -208,6 +213,6 @@ fn gguf_tokens(
                 .map_or(Ok(Value::Null), serde_json::from_str)?;
             vocabulary.settings.chat_templates(&config)?
         },
-        sampling: vocabulary.settings.sampling()?,
+        sampling,
     }))
 }

@@ -10,7 +10,7 @@ mod session;
 
 use std::io::{IsTerminal, stdin};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use generate::Decoder;
 
 use crate::model::FoundModel;
@@ -19,7 +19,7 @@ use crate::model::vocabulary::Vocabulary;
 use crate::terminal::failure::misused;
 use crate::terminal::interrupt::Interrupt;
 use crate::terminal::output::{note, print, print_json, print_text};
-pub(crate) use options::GenerateArgs;
+pub(crate) use options::{GenerateArgs, SamplingArgs};
 use session::{Continued, Session};
 
 /// Stands between the texts of `--num-samples`, as nanoGPT prints it.
@@ -41,15 +41,13 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     }
     let found = input.model.find()?;
     let vocabulary = &found.vocabulary;
-    if !args.length.stop.is_empty() {
-        vocabulary.tokenizer().context("--stop")?;
-    }
+    let settings = args.settings(&found)?;
     let ids = prompt
         .map(|prompt| args.prompt(&found, prompt))
         .transpose()?;
     let weights = found.weights(output.precision)?;
     let decoder = Decoder::with_config(weights, args.decoder())?;
-    let mut session = Session::new(args, decoder, vocabulary)?;
+    let mut session = Session::new(args, settings, decoder, vocabulary)?;
     if input.interactive {
         found.note();
         return take_turns(args, session, &found, ids);

@@ -1,6 +1,6 @@
 //! The command line of `gpt generate`, with llama.cpp's short flags.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use checkpoint::SamplingDefaults;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
@@ -50,21 +50,15 @@ pub(crate) struct InputArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct LengthArgs {
-    /// The maximum number of tokens to generate
-    #[arg(
-        short = 'n',
-        long,
-        value_name = "N",
-        visible_alias = "n-predict",
-        default_value_t = 100
-    )]
-    pub(crate) max_new_tokens: usize,
+    /// The maximum number of tokens to generate [default: the model's, otherwise 100]
+    #[arg(short = 'n', long, value_name = "N", visible_alias = "n-predict")]
+    max_new_tokens: Option<usize>,
     /// The number of texts, each from the prompt
     #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with = "interactive")]
     pub(crate) num_samples: usize,
-    /// End before this text (may be given several times)
+    /// End before this text (may be given several times) [default: the model's, if it has some]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) stop: Vec<String>,
+    stop: Vec<String>,
     /// Continue after an end token
     #[arg(long)]
     pub(crate) ignore_eos: bool,
@@ -77,9 +71,10 @@ pub(crate) struct LengthArgs {
     pub(crate) past_context: Option<WhenFull>,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct SamplingArgs {
-    /// Below 1 makes rare tokens rarer; 0 always takes the most probable token [default: 0.8]
+    /// Below 1 makes rare tokens rarer; 0 always takes the most probable token [default: the
+    /// model's, otherwise 0.8]
     #[arg(long, value_name = "X", visible_alias = "temp")]
     temperature: Option<f32>,
     /// Draw among the N most probable tokens; 0: among all [default: 40, or 0 if --temp, --top-p or
@@ -117,6 +112,9 @@ pub(crate) struct OutputArgs {
     /// Print only the continuation
     #[arg(long)]
     pub(crate) no_display_prompt: bool,
+    /// Print special tokens of the continuation, such as <|endoftext|>, as text
+    #[arg(long)]
+    pub(crate) special: bool,
     /// The precision of the weights: f32, f16, bf16, int8 or int4
     #[arg(long, value_name = "P", default_value_t)]
     pub(crate) precision: Precision,
@@ -126,6 +124,23 @@ pub(crate) struct OutputArgs {
 
 const TEMPERATURE: f32 = 0.8;
 const TOP_K: usize = 40;
+const MAX_NEW_TOKENS: usize = 100;
+
+/// The settings of the command line, otherwise those of the model's folder, otherwise the defaults.
+pub(crate) struct Settings {
+    pub(crate) sampling: Sampling,
+    pub(crate) length: MaxTokens,
+    /// Texts that end the new text.
+    pub(crate) stops: Vec<String>,
+}
+
+/// Maximum number of tokens.
+pub(crate) enum MaxTokens {
+    /// New ones.
+    New(usize),
+    /// New ones and those of the prompt together.
+    All(usize),
+}
 
 /// The rule when the context is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -147,6 +162,37 @@ impl GenerateArgs {
             return misused(error.to_string());
         }
         Ok(())
+    }
+
+    /// The settings for a model. Notes those of its folder that aren't supported.
+    ///
+    /// # Errors
+    /// If a setting of the folder isn't valid and no option overrides it.
+    pub(crate) fn settings(&self, found: &FoundModel) -> Result<Settings> {
+        let (length, vocabulary) = (&self.length, &found.vocabulary);
+        let folder = vocabulary.settings.generation()?;
+        let stops = match length.stop.is_empty() {
+            true => folder.stop_strings,
+            false => length.stop.clone(),
+        };
+        if !stops.is_empty() {
+            vocabulary.tokenizer().context("--stop")?;
+        }
+        vocabulary.settings.note_unsupported(&folder.unsupported);
+        Ok(Settings {
+            sampling: self
+                .sampling
+                .checked(&folder.sampling, found.config().vocab_size)?,
+            length: match (
+                length.max_new_tokens.or(folder.max_new_tokens),
+                folder.max_length,
+            ) {
+                (Some(tokens), _) => MaxTokens::New(tokens),
+                (None, Some(tokens)) => MaxTokens::All(tokens),
+                (None, None) => MaxTokens::New(MAX_NEW_TOKENS),
+            },
+            stops,
+        })
     }
 
     /// The ids of a prompt.
@@ -186,12 +232,32 @@ impl GenerateArgs {
 impl SamplingArgs {
     /// The settings of this command, otherwise those of the folder's generation_config.json,
     /// otherwise the defaults.
-    pub(crate) fn of(&self, folder: &SamplingDefaults, vocab_size: usize) -> Sampling {
+    ///
+    /// # Errors
+    /// If a setting of the folder is outside its range and no option overrides it.
+    pub(crate) fn checked(&self, folder: &SamplingDefaults, vocab_size: usize) -> Result<Sampling> {
+        let sampling = self.of(folder, vocab_size);
+        let checked = sampling.check();
+        checked.context("the folder's generation_config.json; an option overrides it")?;
+        Ok(sampling)
+    }
+
+    fn of(&self, folder: &SamplingDefaults, vocab_size: usize) -> Sampling {
+        let repeat_penalty = self.repeat_penalty.or(folder.repeat_penalty).unwrap_or(1.0);
+        let asks_to_draw = self.temperature.is_some()
+            || self.top_k.is_some()
+            || self.top_p.is_some()
+            || self.min_p.is_some();
+        if folder.is_greedy() && !asks_to_draw {
+            return Sampling {
+                repetition_penalty: repeat_penalty,
+                ..Sampling::GREEDY
+            };
+        }
         let temperature = self.temperature.or(folder.temperature);
         let temperature = temperature.unwrap_or(TEMPERATURE);
         let top_p = self.top_p.or(folder.top_p).unwrap_or(1.0);
         let min_p = self.min_p.or(folder.min_p).unwrap_or(0.0);
-        let repeat_penalty = self.repeat_penalty.or(folder.repeat_penalty);
         let folders_top_k = folder.top_k.map(|k| usize::try_from(k).unwrap_or(0));
         let narrows = temperature != TEMPERATURE || top_p != 1.0 || min_p != 0.0;
         let top_k = self.top_k.or(folders_top_k);
@@ -201,7 +267,7 @@ impl SamplingArgs {
             top_k: (top_k > 0).then_some(top_k.min(vocab_size)),
             top_p,
             min_p,
-            repetition_penalty: repeat_penalty.unwrap_or(1.0),
+            repetition_penalty: repeat_penalty,
         }
     }
 }

@@ -4,12 +4,12 @@
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
-use generate::{Decoder, FinishReason, GenerateOptions, Sampling, Timings, TokenStream};
+use anyhow::{Result, bail};
+use generate::{Decoder, FinishReason, GenerateOptions, Timings, TokenStream};
 use serde::Serialize;
 use torch_rng::TorchRng;
 
-use super::options::GenerateArgs;
+use super::options::{GenerateArgs, MaxTokens, Settings};
 use super::pieces::Pieces;
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::interrupt::Interrupt;
@@ -19,7 +19,7 @@ use crate::terminal::output::note;
 /// A text and its continuation.
 pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
-    sampling: Sampling,
+    settings: Settings,
     vocabulary: &'m Vocabulary,
     decoder: Decoder,
     seed: u64,
@@ -51,6 +51,7 @@ impl<'m> Session<'m> {
     /// If there isn't enough memory for a text.
     pub(crate) fn new(
         args: &'m GenerateArgs,
+        settings: Settings,
         decoder: Decoder,
         vocabulary: &'m Vocabulary,
     ) -> Result<Self> {
@@ -59,13 +60,9 @@ impl<'m> Session<'m> {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH);
         let new_seed = || now().map_or(0, |now| now.subsec_nanos().into());
         let seed = args.sampling.seed.unwrap_or_else(new_seed);
-        let folders = vocabulary.settings.sampling()?;
-        let sampling = args.sampling.of(&folders, model.vocab_size);
-        let checked = sampling.check();
-        checked.context("the folder's generation_config.json; an option overrides it")?;
         Ok(Self {
             args,
-            sampling,
+            settings,
             vocabulary,
             decoder,
             seed,
@@ -76,7 +73,22 @@ impl<'m> Session<'m> {
 
     /// True if random numbers choose the tokens.
     fn draws(&self) -> bool {
-        self.sampling.temperature != 0.0
+        self.settings.sampling.temperature != 0.0
+    }
+
+    /// The maximum number of tokens that the next continuation may have.
+    ///
+    /// # Errors
+    /// If the text already has the length that its folder allows, which transformers rejects, too.
+    fn max_new_tokens(&self) -> Result<usize> {
+        let tokens = self.decoder.tokens().len();
+        match self.settings.length {
+            MaxTokens::New(most) => Ok(most),
+            MaxTokens::All(most) if tokens < most => Ok(most - tokens),
+            MaxTokens::All(most) => bail!(
+                "the text has {tokens} tokens, but max_length in the folder's generation_config.json is {most}; --max-new-tokens overrides it"
+            ),
+        }
     }
 
     /// True if the text is empty.
@@ -123,11 +135,11 @@ impl<'m> Session<'m> {
     ) -> Result<Continued> {
         let args = self.args;
         let options = GenerateOptions {
-            sampling: self.sampling,
-            max_new_tokens: args.length.max_new_tokens,
+            sampling: self.settings.sampling,
+            max_new_tokens: self.max_new_tokens()?,
             stop_ids: args.stop_ids(self.vocabulary),
         };
-        let mut pieces = Pieces::new(self.vocabulary, &args.length.stop)?;
+        let mut pieces = Pieces::new(self.vocabulary, &self.settings.stops, args.output.special)?;
         let (mut tokens, draws) = (Vec::new(), self.draws());
         let mut stream = TokenStream::new(&mut self.decoder, options, &mut self.rng)?;
         for token in stream.by_ref() {

@@ -4,16 +4,18 @@
 //! They are read once with the tokenizer and written beside every copy of the model: into a
 //! converted folder, a run and its checkpoints, and (as keys) into a GGUF file.
 
-use std::fs;
-use std::io::Write;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
-use atomic_file::{create_folder, folder_of, is_file, names_in, read_small_file, write_atomically};
-use checkpoint::{GENERATION_CONFIG, SamplingDefaults};
+use anyhow::{Context, Result, anyhow, bail};
+use atomic_file::{
+    all_names_in, create_folder, folder_of, is_file, missing_reason, read_small_file,
+    write_atomically,
+};
+use checkpoint::{GENERATION_CONFIG, GenerationSettings};
 use model_tokenizer::TOKENIZER_FILES;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::terminal::output::note;
@@ -26,62 +28,78 @@ const TEMPLATE_JSON: &str = "chat_template.json";
 const MORE_TEMPLATES: &str = "additional_chat_templates";
 const JINJA: &str = ".jinja";
 
-/// The most bytes of one file.
+/// Maximum length in bytes of the generation settings, and of all chat templates together.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The most chat templates beside the default one.
+/// Maximum number of chat templates.
 const MAX_TEMPLATES: usize = 64;
 
-/// The files, by their names in a model's folder.
+/// The name of the default chat template.
+const DEFAULT: &str = "default";
+
+/// The files of a folder. A link is read like the file that it leads to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SidecarFiles {
-    files: Vec<(String, Vec<u8>)>,
+    folder: PathBuf,
+    generation_config: Option<Vec<u8>>,
+    /// The files of chat templates, by their names in the folder.
+    templates: Vec<(String, Vec<u8>)>,
+    /// The reason why the chat templates can't be read, for commands that need them.
+    unreadable: Option<String>,
 }
 
 /// A name and a template.
 pub(crate) type Template = (String, String);
 
 impl SidecarFiles {
-    /// Reads the files of a folder.
+    /// Reads the files of a folder. Chat templates that can't be read are an error only when they
+    /// are needed.
     ///
     /// # Errors
-    /// If one is too long or can't be read.
+    /// If the generation settings are too long or can't be read.
     pub(crate) fn of_folder(folder: &Path) -> Result<Self> {
-        let names = [GENERATION_CONFIG, TEMPLATE, TEMPLATE_JSON];
-        let mut names = names.map(str::to_owned).to_vec();
-        let more = folder.join(MORE_TEMPLATES);
-        if more.is_dir() {
-            let inside = names_in(&more)?.into_iter();
-            let inside = inside.filter(|name| name.ends_with(JINJA) && more.join(name).is_file());
-            names.extend(
-                inside
-                    .take(MAX_TEMPLATES)
-                    .map(|name| format!("{MORE_TEMPLATES}/{name}")),
-            );
+        let path = folder.join(GENERATION_CONFIG);
+        let generation_config = is_file(&path)?.then(|| read_small_file(path, MAX_BYTES));
+        let (templates, unreadable) = match read_templates(folder) {
+            Ok(templates) => (templates, None),
+            Err(error) => (Vec::new(), Some(format!("{error:#}"))),
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            generation_config: generation_config.transpose()?,
+            templates,
+            unreadable,
+        })
+    }
+
+    /// The files of chat templates.
+    ///
+    /// # Errors
+    /// If one can't be read.
+    fn templates(&self) -> Result<&[(String, Vec<u8>)]> {
+        match &self.unreadable {
+            Some(reason) => bail!("{reason}"),
+            None => Ok(&self.templates),
         }
-        let mut files = Vec::new();
-        for name in names {
-            let path = folder.join(&name);
-            if !is_file(&path)? {
-                continue;
-            }
-            match without_link(folder, &path) {
-                Some(path) => files.push((name, read_small_file(path, MAX_BYTES)?)),
-                None => note(&format!(
-                    "{}: a link, which is not followed",
-                    path.display()
-                )),
-            }
-        }
-        Ok(Self { files })
+    }
+
+    /// All files, by their names in the folder.
+    ///
+    /// # Errors
+    /// If a chat template can't be read.
+    fn all(&self) -> Result<impl Iterator<Item = (&str, &[u8])>> {
+        let config = self.generation_config.iter();
+        let config = config.map(|bytes| (GENERATION_CONFIG, &bytes[..]));
+        let templates = self.templates()?.iter();
+        Ok(config.chain(templates.map(|(name, bytes)| (&name[..], &bytes[..]))))
     }
 
     /// Writes the files into a folder.
     ///
     /// # Errors
-    /// If one can't be written.
+    /// If one can't be written, or a chat template can't be read.
     pub(crate) fn save(&self, folder: &Path) -> Result<()> {
-        for (name, bytes) in &self.files {
+        for (name, bytes) in self.all()? {
             let path = folder.join(name);
             create_folder(folder_of(&path))?;
             write_atomically(path, |out| out.write_all(bytes))?;
@@ -89,83 +107,132 @@ impl SidecarFiles {
         Ok(())
     }
 
-    fn file(&self, name: &str) -> Option<&[u8]> {
-        let mut files = self.files.iter();
-        files.find_map(|(other, bytes)| (other == name).then_some(&bytes[..]))
-    }
-
-    /// The JSON of a file; null without the file.
-    fn json(&self, name: &str) -> Result<Value> {
-        let bytes = self.file(name).unwrap_or(b"null");
-        serde_json::from_slice(bytes).with_context(|| format!("{name} is not JSON"))
-    }
-
-    /// The chat templates by name, `default` first if there is one; they may be in
-    /// `tokenizer_config`, but a separate file wins.
+    /// Returns the chat templates, `default` first if there is one. They may be in
+    /// `tokenizer_config`, but a separate file takes precedence, and of two with the same name the
+    /// last one counts, as in transformers.
     ///
     /// # Errors
-    /// If chat_template.json is not JSON.
+    /// If a template can't be read or isn't UTF-8, a file isn't of the expected form, or there are
+    /// too many.
     pub(crate) fn chat_templates(&self, tokenizer_config: &Value) -> Result<Vec<Template>> {
-        let default = |text: &str| ("default".to_owned(), text.to_owned());
-        let in_json = self.json(TEMPLATE_JSON)?;
-        let mut templates = match (
-            &in_json["chat_template"],
-            &tokenizer_config["chat_template"],
-        ) {
-            (Value::String(text), _) | (Value::Null, Value::String(text)) => vec![default(text)],
-            (_, Value::Array(list)) => {
-                let text = |entry: &Value, key: &str| Some(entry[key].as_str()?.to_owned());
-                let named = list.iter();
-                let named =
-                    named.filter_map(|one| Some((text(one, "name")?, text(one, "template")?)));
-                named.collect()
-            }
-            _ => Vec::new(),
+        let in_json = |name: &str, json: &Value| {
+            let problem = "chat_template must be a text or a list of texts with their names";
+            listed(&json["chat_template"]).with_context(|| format!("{name}: {problem}"))
         };
-        for (name, bytes) in &self.files {
+        let mut all = in_json("tokenizer_config.json", tokenizer_config)?;
+        for (name, bytes) in self.templates()? {
+            let path = self.folder.join(name);
+            let text = std::str::from_utf8(bytes);
+            let text = text.with_context(|| format!("{}: not UTF-8", path.display()))?;
             let name = match name.strip_prefix(MORE_TEMPLATES) {
                 Some(name) => name.trim_start_matches('/').trim_end_matches(JINJA),
-                None if name == TEMPLATE => "default",
-                None => continue,
+                None if name == TEMPLATE => DEFAULT,
+                None => {
+                    let json = serde_json::from_str(text);
+                    let json = json.with_context(|| format!("{}: not JSON", path.display()))?;
+                    all.extend(in_json(name, &json)?);
+                    continue;
+                }
             };
-            templates.retain(|(other, _)| other != name);
-            templates.push((name.to_owned(), String::from_utf8_lossy(bytes).into_owned()));
+            all.push((name.to_owned(), text.to_owned()));
         }
-        templates.sort_by_key(|(name, _)| name != "default");
+        let by_name: BTreeMap<String, String> = all.into_iter().collect();
+        let mut templates: Vec<Template> = by_name.into_iter().collect();
+        let bytes: usize = templates.iter().map(|(_, text)| text.len()).sum();
+        check_limits(&self.folder, templates.len(), bytes as u64)?;
+        templates.sort_by_key(|(name, _)| name != DEFAULT);
         Ok(templates)
     }
 
-    /// The settings for drawing tokens, in generation_config.json.
+    /// The settings in generation_config.json.
     ///
     /// # Errors
-    /// If the file is not JSON, or a setting is neither a number nor null.
-    pub(crate) fn sampling(&self) -> Result<SamplingDefaults> {
-        let json = self.json(GENERATION_CONFIG)?;
-        let number = |key| setting(&json, key, "a number");
-        Ok(SamplingDefaults {
-            temperature: number("temperature")?,
-            top_k: setting(&json, "top_k", "a whole number")?,
-            top_p: number("top_p")?,
-            min_p: number("min_p")?,
-            repeat_penalty: number("repetition_penalty")?,
-        })
+    /// If the file is not JSON, or a setting isn't of the right type.
+    pub(crate) fn generation(&self) -> Result<GenerationSettings> {
+        let path = self.folder.join(GENERATION_CONFIG);
+        let contents = self.generation_config.as_deref().unwrap_or(b"{}");
+        Ok(GenerationSettings::from_json(&path, contents)?)
+    }
+
+    /// Notes the settings in generation_config.json that have no equivalent here.
+    pub(crate) fn note_unsupported(&self, names: &[String]) {
+        if !names.is_empty() {
+            let path = self.folder.join(GENERATION_CONFIG);
+            let names = names.join(", ");
+            note(&format!(
+                "{}: settings without an equivalent are ignored: {names}",
+                path.display()
+            ));
+        }
     }
 }
 
-/// A setting of generation_config.json that may be missing.
-fn setting<T: DeserializeOwned>(json: &Value, key: &str, expected: &str) -> Result<Option<T>> {
-    let value = &json[key];
-    Option::deserialize(value)
-        .map_err(|_| anyhow!("{GENERATION_CONFIG}: {key} must be {expected}, but is {value}"))
+/// The templates in a value of JSON: one text, a list of texts with their names, or none.
+fn listed(value: &Value) -> Result<Vec<Template>> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+        template: String,
+    }
+    Ok(match value {
+        Value::Null => Vec::new(),
+        Value::String(text) => vec![(DEFAULT.to_owned(), text.clone())],
+        list => {
+            let list = Vec::<Named>::deserialize(list)?;
+            let pair = |one: Named| (one.name, one.template);
+            list.into_iter().map(pair).collect()
+        }
+    })
 }
 
-/// The file behind a path, if that isn't a link out of the folder: Hugging Face's cache links each
-/// file of a model to `blobs` two folders above, and other links lead who knows where.
-fn without_link(folder: &Path, path: &Path) -> Option<PathBuf> {
-    let real = fs::canonicalize(path).ok()?;
-    let folder = fs::canonicalize(folder).ok()?;
-    let cache = folder.ancestors().nth(2)?.join("blobs");
-    (real.starts_with(&folder) || real.parent() == Some(&cache)).then_some(real)
+/// Reads the files of a folder's chat templates.
+///
+/// # Errors
+/// If one can't be read, or there are too many.
+fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    // In the order in which later ones take precedence.
+    let mut names = vec![TEMPLATE_JSON.to_owned(), TEMPLATE.to_owned()];
+    let more = folder.join(MORE_TEMPLATES);
+    match all_names_in(&more) {
+        Err(error) if error.source.kind() == ErrorKind::NotFound => {
+            if let Some(reason) = missing_reason(&more) {
+                bail!("{}: {reason}", more.display());
+            }
+        }
+        found => {
+            for name in found? {
+                let name = name.into_string().map_err(|name| {
+                    anyhow!("{}: the name must be UTF-8", more.join(name).display())
+                })?;
+                if name.ends_with(JINJA) {
+                    names.push(format!("{MORE_TEMPLATES}/{name}"));
+                }
+            }
+        }
+    }
+    let (mut files, mut bytes) = (Vec::new(), 0);
+    for name in names {
+        let path = folder.join(&name);
+        if !is_file(&path)? {
+            continue;
+        }
+        files.push((name, read_small_file(&path, MAX_BYTES)?));
+        bytes += files.last().map_or(0, |(_, contents)| contents.len());
+        check_limits(folder, files.len(), bytes as u64)?;
+    }
+    Ok(files)
+}
+
+/// Checks the number of chat templates and the sum of their bytes.
+fn check_limits(folder: &Path, count: usize, bytes: u64) -> Result<()> {
+    let folder = folder.display();
+    if count > MAX_TEMPLATES {
+        bail!("{folder}: more than {MAX_TEMPLATES} chat templates");
+    }
+    if bytes > MAX_BYTES {
+        bail!("{folder}: the chat templates have more than {MAX_BYTES} bytes together");
+    }
+    Ok(())
 }
 
 /// True for the name of a file or folder that this program writes into a model's folder beside the
@@ -180,7 +247,9 @@ pub(crate) fn is_ours(name: &str) -> bool {
 /// # Errors
 /// If one can't be read.
 pub(crate) fn written_files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut files = SidecarFiles::of_folder(folder)?.files;
+    let sidecar_files = SidecarFiles::of_folder(folder)?;
+    let owned = |(name, bytes): (&str, &[u8])| (name.to_owned(), bytes.to_owned());
+    let mut files: Vec<_> = sidecar_files.all()?.map(owned).collect();
     for name in TOKENIZER_FILES {
         let path = folder.join(name);
         if is_file(&path)? {
@@ -193,32 +262,91 @@ pub(crate) fn written_files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
-    fn templates_come_from_all_of_their_places_and_links_out_are_not_followed() {
+    fn templates_come_from_all_of_their_places_and_links_are_followed() {
         let all = tempfile::tempdir().unwrap();
         let folder = all.path().join("model");
-        fs::create_dir_all(folder.join(MORE_TEMPLATES).join("folder.jinja")).unwrap();
+        fs::create_dir_all(folder.join(MORE_TEMPLATES)).unwrap();
         let config = serde_json::json!({"chat_template": [
             {"name": "default", "template": "old"}, {"name": "rag", "template": "r"},
         ]});
         let templates = || {
-            let settings = SidecarFiles::of_folder(&folder).unwrap();
-            settings.chat_templates(&config).unwrap()
+            let files = SidecarFiles::of_folder(&folder).unwrap();
+            files.chat_templates(&config)
         };
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        assert_eq!(templates(), [pair("default", "old"), pair("rag", "r")]);
+        let expected = [pair("default", "old"), pair("rag", "r")];
+        assert_eq!(templates().unwrap(), expected);
+        fs::write(folder.join(TEMPLATE_JSON), r#"{"chat_template": "json"}"#).unwrap();
+        assert_eq!(templates().unwrap()[0], pair("default", "json"));
         fs::write(folder.join(TEMPLATE), "new").unwrap();
-        fs::write(folder.join(MORE_TEMPLATES).join("tool.jinja"), "t").unwrap();
-        fs::write(all.path().join("secret"), "s").unwrap();
+        let tool = folder.join(MORE_TEMPLATES).join("tool.jinja");
+        fs::write(all.path().join("blob"), "t").unwrap();
         #[cfg(unix)]
-        std::os::unix::fs::symlink("../../secret", folder.join(MORE_TEMPLATES).join("a.jinja"))
-            .unwrap();
+        std::os::unix::fs::symlink(all.path().join("blob"), &tool).unwrap();
+        #[cfg(not(unix))]
+        fs::write(&tool, "t").unwrap();
         let expected = [pair("default", "new"), pair("rag", "r"), pair("tool", "t")];
-        assert_eq!(templates(), expected);
-        let large = fs::File::create(folder.join(MORE_TEMPLATES).join("b.jinja")).unwrap();
-        large.set_len(MAX_BYTES + 1).unwrap();
-        SidecarFiles::of_folder(&folder).unwrap_err();
+        assert_eq!(templates().unwrap(), expected);
+        fs::remove_file(all.path().join("blob")).unwrap();
+        #[cfg(unix)]
+        assert!(templates().is_err());
+    }
+
+    #[test]
+    fn templates_that_cant_be_used_are_an_error_where_they_are_needed() {
+        type Break = fn(&Path);
+        let breaks: [(Break, &str); 6] = [
+            (
+                |more| fs::create_dir(more.join("a.jinja")).unwrap(),
+                "a.jinja",
+            ),
+            (
+                |more| fs::write(more.join("a.jinja"), [0xff]).unwrap(),
+                "UTF-8",
+            ),
+            (
+                |more| fs::write(more.with_file_name(TEMPLATE_JSON), "{").unwrap(),
+                "not JSON",
+            ),
+            (
+                |more| {
+                    let text = r#"{"chat_template": [{"name": "a"}]}"#;
+                    fs::write(more.with_file_name(TEMPLATE_JSON), text).unwrap();
+                },
+                "a list of texts with their names",
+            ),
+            (
+                |more| {
+                    (0..=MAX_TEMPLATES)
+                        .for_each(|i| fs::write(more.join(format!("{i}.jinja")), "").unwrap());
+                },
+                "more than 64 chat templates",
+            ),
+            (
+                |more| {
+                    for name in ["a.jinja", "b.jinja"] {
+                        let file = fs::File::create(more.join(name)).unwrap();
+                        file.set_len(MAX_BYTES / 2 + 1).unwrap();
+                    }
+                },
+                "more than 4194304 bytes together",
+            ),
+        ];
+        for (break_it, problem) in breaks {
+            let folder = tempfile::tempdir().unwrap();
+            let more = folder.path().join(MORE_TEMPLATES);
+            fs::create_dir(&more).unwrap();
+            break_it(&more);
+            let files = SidecarFiles::of_folder(folder.path()).unwrap();
+            files.generation().unwrap();
+            let error = files.chat_templates(&Value::Null).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }

@@ -215,10 +215,181 @@ fn a_folder_s_generation_settings_are_the_defaults() {
             "top_k must be a whole number, but is 1.5",
         ),
         (r#"{"top_k": 99999999999}"#, "top_k must be a whole number"),
+        (
+            r#"{"max_new_tokens": 0}"#,
+            "max_new_tokens must be a whole number of at least 1",
+        ),
         ("{", "generation_config.json"),
     ] {
         settings(damage);
         folder.refused("generate the -m model", &[message]);
         folder.refused("convert model model.gguf", &[message]);
     }
+}
+
+/// The mode of a generation_config.json, according to transformers 5.24.0
+/// (`GenerationConfig.from_pretrained(folder).get_generation_mode()`): greedy or not. Without
+/// `do_sample`, transformers is greedy, but this program draws.
+const MODES: [(&str, bool); 6] = [
+    (
+        r#"{"do_sample": false, "temperature": 0.6, "top_p": 0.9}"#,
+        true,
+    ),
+    (r#"{"do_sample": false, "top_k": 50, "min_p": 0.1}"#, true),
+    (r#"{"do_sample": false, "temperature": NaN}"#, true),
+    (r#"{"do_sample": false, "temperature": -Infinity}"#, true),
+    (r#"{"do_sample": true, "temperature": 0.6}"#, false),
+    (r#"{"do_sample": true, "top_k": 50}"#, false),
+];
+
+/// The number of new tokens after a prompt of 3, according to `_prepare_generated_length` and
+/// `_validate_generated_length` of transformers 5.24.0's generation/utils.py; none if it rejects
+/// the prompt.
+const LENGTHS: [(&str, Option<usize>); 4] = [
+    (r#"{"max_new_tokens": 7}"#, Some(7)),
+    (r#"{"max_length": 10}"#, Some(7)),
+    (r#"{"max_new_tokens": 4, "max_length": 20}"#, Some(4)),
+    (r#"{"max_length": 3}"#, None),
+];
+
+#[test]
+fn generation_settings_mean_what_they_mean_in_transformers_and_options_win() {
+    let folder = folder();
+    folder.ok(&format!(
+        "convert {} model",
+        trained().join("runs/0001").display()
+    ));
+    let set = |json: &str| folder.write("model/generation_config.json", json);
+    let generate = "generate --tokens 1,2,3 -m model --ignore-eos -t 1";
+    let tokens = |options: &str| folder.json(&format!("{generate} {options}"))["tokens"].clone();
+    set("{}");
+    let greedy = tokens("-n 5 --temp 0");
+    for (json, is_greedy) in MODES {
+        set(json);
+        let report = folder.json(&format!("{generate} -n 5"));
+        assert_eq!(report["seed"].is_null(), is_greedy, "{json}");
+        assert_eq!(report["tokens"] == greedy, is_greedy, "{json}");
+        // An option that asks for a draw wins.
+        for option in ["--temp 1", "--temp 1 --top-k 9", "--temp 1 --min-p 0.01"] {
+            let report = folder.json(&format!("{generate} -n 5 {option}"));
+            assert!(report["seed"].is_u64(), "{json} {option}");
+        }
+        // llama.cpp is greedy at temperature 0.
+        let gguf = folder.join("model.gguf");
+        folder.ok("convert model model.gguf");
+        let (bytes, key) = (std::fs::read(&gguf).unwrap(), b"general.sampling.temp");
+        let key_at = bytes.windows(key.len()).position(|part| part == key);
+        let value = key_at.map(|at| &bytes[at + key.len() + 4..][..4]);
+        assert_eq!(value == Some(&[0; 4]), is_greedy, "{json}");
+        std::fs::remove_file(gguf).unwrap();
+    }
+    for (json, expected) in LENGTHS {
+        set(json);
+        match expected {
+            Some(count) => assert_eq!(tokens("--temp 0").as_array().unwrap().len(), count),
+            None => folder.refused(&format!("{generate} --json"), &["max_length"]),
+        }
+        assert_eq!(tokens("-n 2").as_array().unwrap().len(), 2, "{json}");
+    }
+}
+
+#[test]
+fn settings_that_are_not_supported_are_named_unless_they_change_nothing() {
+    let folder = folder();
+    folder.ok(&format!(
+        "convert {} model",
+        trained().join("runs/0001").display()
+    ));
+    let noted = |json: &str| {
+        folder.write("model/generation_config.json", json);
+        let generated = folder.ok("generate the -m model -n 1 --temp 0").stderr;
+        let converted = folder.ok("convert model model.gguf").stderr;
+        std::fs::remove_file(folder.join("model.gguf")).unwrap();
+        let note = |text: &str| {
+            let line = text.lines().find(|line| line.contains("ignored"));
+            line.map(str::to_owned)
+        };
+        assert_eq!(note(&generated), note(&converted));
+        note(&generated)
+    };
+    // The values that transformers 5.24.0 has by default (`_get_default_generation_params`).
+    let defaults = r#"{"num_beams": 1, "num_beam_groups": 1, "num_return_sequences": 1,
+        "typical_p": 1.0, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
+        "encoder_repetition_penalty": 1.0, "min_length": 0, "bad_words_ids": null,
+        "forced_eos_token_id": null, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0,
+        "suppress_tokens": null, "remove_invalid_values": false, "length_penalty": 1.0,
+        "early_stopping": false, "use_cache": true, "output_scores": false, "_from_model_config":
+        true, "transformers_version": "5.24.0", "diversity_penalty": 0.0}"#;
+    assert_eq!(noted(defaults), None);
+    let note = noted(
+        r#"{"num_beams": 4, "no_repeat_ngram_size": 3, "min_new_tokens": 2, "typical_p": 0.9,
+        "forced_bos_token_id": 0, "bad_words_ids": [[7]], "suppress_tokens": []}"#,
+    );
+    let note = note.expect("a note");
+    holds(
+        &note,
+        &[
+            "model/generation_config.json",
+            "bad_words_ids, forced_bos_token_id, min_new_tokens, no_repeat_ngram_size, num_beams, typical_p",
+        ],
+    );
+    assert!(!note.contains("suppress_tokens"), "{note}");
+}
+
+#[test]
+fn what_generate_refuses_is_not_written_to_gguf() {
+    let folder = folder();
+    folder.ok(&format!(
+        "convert {} model",
+        trained().join("runs/0001").display()
+    ));
+    for (json, name) in [
+        (r#"{"temperature": 1e300}"#, "temperature"),
+        (r#"{"temperature": NaN}"#, "temperature"),
+        (r#"{"top_p": 7}"#, "top_p"),
+        (r#"{"min_p": -Infinity}"#, "min_p"),
+        (
+            r#"{"do_sample": false, "repetition_penalty": -5}"#,
+            "repetition_penalty",
+        ),
+    ] {
+        folder.write("model/generation_config.json", json);
+        for args in ["generate the -m model", "convert model model.gguf"] {
+            folder.refused(args, &["generation_config.json", name]);
+        }
+        assert!(!folder.join("model.gguf").exists());
+        for args in [
+            "info model",
+            "eval -m model data.bin",
+            "convert model other",
+        ] {
+            folder.ok(args);
+        }
+        std::fs::remove_dir_all(folder.join("other")).unwrap();
+    }
+    folder.write("model/generation_config.json", "{}");
+    for penalty in ["1e-45", "3e38"] {
+        folder.ok(&format!(
+            "generate the -m model -n 3 --repeat-penalty {penalty}"
+        ));
+    }
+}
+
+#[test]
+fn a_stop_string_of_the_folder_ends_a_text() {
+    let folder = folder();
+    folder.ok(&format!(
+        "convert {} model",
+        trained().join("runs/0001").display()
+    ));
+    let text = |options: &str| {
+        let report = folder.json(&format!("generate the -m model --temp 0 -n 6 {options}"));
+        report["text"].as_str().unwrap().to_owned()
+    };
+    let whole = text("");
+    let stop = whole.chars().nth(2).unwrap();
+    let json = serde_json::json!({"stop_strings": [stop]});
+    folder.write("model/generation_config.json", json.to_string());
+    assert_eq!(text(""), whole.split(stop).next().unwrap());
+    assert_eq!(text("--stop nowhere"), whole);
 }

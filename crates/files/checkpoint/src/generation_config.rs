@@ -1,0 +1,162 @@
+//! generation_config.json: the settings that a model's folder recommends for generating text.
+//!
+//! They have the meaning that they have in transformers. Settings that change a text there, but
+//! have no equivalent here, are listed, so that none is ignored silently.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::error::CheckpointError;
+use crate::json::Fields;
+
+/// The settings of a generation_config.json. By default, there are none.
+///
+/// ```
+/// use checkpoint::GenerationSettings;
+/// use std::path::Path;
+/// let json = br#"{"do_sample": false, "temperature": 0.6, "max_new_tokens": 7, "num_beams": 4}"#;
+/// let settings = GenerationSettings::from_json(Path::new("generation_config.json"), json)?;
+/// assert!(settings.sampling.is_greedy());
+/// assert_eq!(settings.max_new_tokens, Some(7));
+/// assert_eq!(settings.unsupported, ["num_beams"]);
+/// # Ok::<(), checkpoint::CheckpointError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct GenerationSettings {
+    /// The settings for drawing tokens.
+    pub sampling: SamplingDefaults,
+    /// Maximum number of new tokens. It takes precedence over `max_length`.
+    pub max_new_tokens: Option<usize>,
+    /// Maximum number of tokens in the prompt and the new text together.
+    pub max_length: Option<usize>,
+    /// Texts that end the new text.
+    pub stop_strings: Vec<String>,
+    /// Names of the other settings that change the text in transformers.
+    pub unsupported: Vec<String>,
+}
+
+/// The settings that a model is sampled with if its user names none, by the names of llama.cpp's
+/// options.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SamplingDefaults {
+    /// False if the most probable token is always taken, whatever the other settings are.
+    pub do_sample: Option<bool>,
+    /// The divisor of the logits.
+    pub temperature: Option<f32>,
+    /// The number of most likely tokens to draw from.
+    pub top_k: Option<i32>,
+    /// The probability of the most likely tokens to draw from.
+    pub top_p: Option<f32>,
+    /// The lowest probability of a token, relative to the most probable one.
+    pub min_p: Option<f32>,
+    /// The divisor of a repeated token's logit.
+    pub repeat_penalty: Option<f32>,
+}
+
+impl SamplingDefaults {
+    /// True if the settings ask for the most probable token.
+    pub fn is_greedy(&self) -> bool {
+        self.do_sample == Some(false)
+    }
+}
+
+/// Settings that change a text in transformers 5 unless they are null, false, 0 or empty.
+const UNSUPPORTED: [&str; 21] = [
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "constraints",
+    "dola_layers",
+    "encoder_no_repeat_ngram_size",
+    "epsilon_cutoff",
+    "eta_cutoff",
+    "exponential_decay_length_penalty",
+    "force_words_ids",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "max_time",
+    "min_length",
+    "min_new_tokens",
+    "no_repeat_ngram_size",
+    "penalty_alpha",
+    "sequence_bias",
+    "suppress_tokens",
+    "token_healing",
+    "top_h",
+    "watermarking_config",
+];
+
+/// The same for settings that change nothing if they are null or 1.
+const UNSUPPORTED_UNLESS_1: [&str; 6] = [
+    "encoder_repetition_penalty",
+    "guidance_scale",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "typical_p",
+];
+
+impl GenerationSettings {
+    /// Reads the settings from the contents of a generation_config.json; `file` is its path, for
+    /// errors.
+    ///
+    /// # Errors
+    /// If it is not a JSON object (with Python's `NaN` and `Infinity`), or a setting isn't of the
+    /// right type.
+    pub fn from_json(file: &Path, contents: &[u8]) -> Result<Self, CheckpointError> {
+        let fields = Fields::of(file, contents)?;
+        let float = |key| fields.first(&[key], "a number", float);
+        let top_k = |value: &Value| i32::try_from(value.as_i64()?).ok();
+        let changes = |key: &&&str| match fields.get(key) {
+            None | Some(Value::Bool(false)) => false,
+            Some(Value::Number(_)) if key.ends_with("_id") => true,
+            Some(Value::Number(number)) => {
+                let neutral = f64::from(u8::from(UNSUPPORTED_UNLESS_1.contains(key)));
+                number.as_f64() != Some(neutral)
+            }
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(Value::Object(object)) => !object.is_empty(),
+            Some(_) => true,
+        };
+        let unsupported = UNSUPPORTED.iter().chain(&UNSUPPORTED_UNLESS_1);
+        Ok(Self {
+            sampling: SamplingDefaults {
+                do_sample: fields.flag("do_sample")?,
+                temperature: float("temperature")?,
+                top_k: fields.first(&["top_k"], "a whole number", top_k)?,
+                top_p: float("top_p")?,
+                min_p: float("min_p")?,
+                repeat_penalty: float("repetition_penalty")?,
+            },
+            max_new_tokens: fields.size(&["max_new_tokens"])?,
+            max_length: fields.size(&["max_length"])?,
+            stop_strings: fields
+                .first(&["stop_strings"], "a text or a list of texts", texts)?
+                .unwrap_or_default(),
+            unsupported: unsupported
+                .filter(changes)
+                .map(|key| (*key).into())
+                .collect(),
+        })
+    }
+}
+
+/// Returns a number, which may be one that only Python's JSON has.
+fn float(value: &Value) -> Option<f32> {
+    let of_python = |text: &&str| ["NaN", "Infinity", "-Infinity"].contains(text);
+    match value.as_str().filter(of_python) {
+        Some(text) => text.parse().ok(),
+        None => Some(value.as_f64()? as f32),
+    }
+}
+
+/// Returns a text, or a list of texts, of which none is empty.
+fn texts(value: &Value) -> Option<Vec<String>> {
+    let list = match value {
+        Value::Array(list) => &list[..],
+        one => std::slice::from_ref(one),
+    };
+    let text = |value: &Value| Some(value.as_str().filter(|text| !text.is_empty())?.to_owned());
+    list.iter().map(text).collect()
+}
