@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-use checkpoint::{Precision, SpecialTokens, load_model, save_hugging_face};
+use checkpoint::{Dtype, SpecialTokens, load_model, save_hugging_face};
 use gpt::{GptConfig, GptModel};
 use torch_rng::TorchRng;
 
@@ -54,7 +54,7 @@ fn each_example_does_what_it_says() {
     };
     let small = GptModel::new(config, &mut TorchRng::manual_seed(1)).expect("a model");
     let tokens = SpecialTokens::between(50256);
-    save_hugging_face(&small, model, Precision::F32, &tokens).expect("it is saved");
+    save_hugging_face(&small, model, Dtype::Float32, &tokens).expect("it is saved");
     fs::write(text, TEXT.repeat(20)).expect("a file");
 
     let output = run("own_data", &[]);
@@ -94,7 +94,7 @@ fn each_example_does_what_it_says() {
 
     let output = run("precision_costs", &[model, text]);
     let losses = numbers(&output, "loss ");
-    assert_eq!(losses.len(), generate::Precision::ALL.len(), "{output}");
+    assert_eq!(losses.len(), generate::Dtype::ALL.len(), "{output}");
     assert!(
         losses.iter().all(|loss| (loss - losses[0]).abs() < 0.1),
         "{output}"

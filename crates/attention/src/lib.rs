@@ -20,7 +20,7 @@ mod config;
 mod error;
 
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
-pub use {ndarray, torch_rng};
+pub use {ndarray, tensor_ops, torch_rng};
 
 pub use blockwise::attend;
 pub use causal::CausalAttention;

@@ -5,7 +5,7 @@
 
 use ndarray::{Array, Array3, Array4, ArrayRef, ArrayRef3, Dimension, Ix3};
 use tensor_ops::engine::Pooled;
-use tensor_ops::{Dropout, Linear, parameters};
+use tensor_ops::{Dropout, Dtype, Linear, parameters};
 use torch_rng::TorchRng;
 
 use crate::blockwise::{AttendCache, attend, attend_backward, attend_train};
@@ -44,6 +44,19 @@ impl MultiHeadAttention {
             dropout: Dropout { p: config.dropout },
             config,
         })
+    }
+
+    /// Sets the format of the operands of the four layers' products. Scores, attention weights and
+    /// contexts are computed in f32 in any case.
+    pub fn set_dtype(&mut self, dtype: Dtype) {
+        for layer in [
+            &mut self.w_query,
+            &mut self.w_key,
+            &mut self.w_value,
+            &mut self.out_proj,
+        ] {
+            layer.dtype = dtype;
+        }
     }
 
     /// The configuration it was built from.

@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use checkpoint::load_model;
-use generate::{Decoder, DecoderWeights, Precision, greedy_id};
+use generate::{Decoder, DecoderWeights, Dtype, greedy_id};
 use ndarray::Axis;
 use tensor_ops::cross_entropy;
 use tokenizer::Gpt2Tokenizer;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = load_model(model)?;
     let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?)?;
     let mut exact = Vec::new();
-    for precision in Precision::ALL {
+    for &precision in Dtype::ALL {
         let mut decoder = Decoder::new(DecoderWeights::new(&model, precision));
         let (mut loss, mut choices) = (0.0, Vec::new());
         for window in ids.chunks(model.config().context_length) {
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 decoder.push(&pair[1..])?;
             }
         }
-        if precision == Precision::F32 {
+        if precision == Dtype::Float32 {
             exact.clone_from(&choices);
         }
         let agreeing = choices.iter().zip(&exact).filter(|(a, b)| a == b).count();

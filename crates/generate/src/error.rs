@@ -41,14 +41,6 @@ pub enum GenerateError {
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,
-    /// An unknown name of a [`Precision`](crate::Precision).
-    #[error("unknown precision {name:?} (known: {known})")]
-    UnknownPrecision {
-        /// The name handed in.
-        name: String,
-        /// The known ones.
-        known: String,
-    },
     /// A number of a sampler's settings outside its range.
     #[error("{name} must be {expected}, but is {value}")]
     Setting {

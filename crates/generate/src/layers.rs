@@ -7,7 +7,7 @@ use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
 use ndarray::{Array1, Array2, ArrayRef2, ArrayViewMut2};
 use tensor_ops::{LayerNorm, Linear, matmul_into};
 
-use crate::Precision;
+use crate::Dtype;
 
 /// The layers of one transformer block.
 pub(crate) struct BlockRef<'w> {
@@ -77,10 +77,10 @@ impl Packed {
     /// Rounds the rows that `read` writes, some at a time.
     ///
     /// # Panics
-    /// If the precision is f32.
+    /// If the dtype is f32.
     pub(crate) fn read<E>(
         (outputs, inputs): (usize, usize),
-        precision: Precision,
+        dtype: Dtype,
         mut read: impl FnMut(Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
         let shape = (outputs, inputs);
@@ -90,12 +90,12 @@ impl Packed {
             read(rows, slice.expect("new arrays are row-major"))?;
             Ok(numbers.into())
         };
-        Ok(match precision {
-            Precision::F32 => panic!("f32 weights are a GptModel"),
-            Precision::F16 => Self::F16(F16Matrix::from_rows(shape, rows)?),
-            Precision::Bf16 => Self::Bf16(Bf16Matrix::from_rows(shape, rows)?),
-            Precision::Int8 => Self::Int8(Int8Matrix::from_rows(shape, rows)?),
-            Precision::Int4 => Self::Int4(Int4Matrix::from_rows(shape, rows)?),
+        Ok(match dtype {
+            Dtype::Float32 => panic!("f32 weights are a GptModel"),
+            Dtype::Float16 => Self::F16(F16Matrix::from_rows(shape, rows)?),
+            Dtype::BFloat16 => Self::Bf16(Bf16Matrix::from_rows(shape, rows)?),
+            Dtype::Int8 => Self::Int8(Int8Matrix::from_rows(shape, rows)?),
+            Dtype::Int4 => Self::Int4(Int4Matrix::from_rows(shape, rows)?),
         })
     }
 

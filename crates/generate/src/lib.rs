@@ -11,13 +11,13 @@ mod forward;
 mod inspection;
 mod layers;
 mod packed;
-mod precision;
 mod sampling;
 mod slot;
 mod state;
 mod stop;
 mod stream;
 mod streams;
+mod weight_bytes;
 mod weights;
 
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
@@ -30,11 +30,12 @@ pub use decoder_config::{DecoderConfig, PastContext};
 pub use error::GenerateError;
 pub use filters::{greedy_id, likeliest, softmax_with_temperature, top_k_filter};
 pub use inspection::{BlockView, Candidate, Inspection, Token};
-pub use precision::Precision;
+pub use kernels::Dtype;
 pub use sampling::{RandomSampler, Sampler, Sampling};
 pub use slot::Slot;
 pub use state::DecoderState;
 pub use stop::StopStrings;
 pub use stream::{FinishReason, GenerateOptions, Timings, TokenStream};
 pub use streams::{EndedStream, StreamEvent, TokenStreams};
+pub use weight_bytes::{step_bytes, weight_bytes};
 pub use weights::{AsWeights, DecoderWeights, WeightsRef};

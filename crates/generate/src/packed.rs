@@ -11,8 +11,9 @@ use gpt::{Activation, GptConfig, GptModel, Parameters};
 use ndarray::{Array1, Array2, Axis};
 use tensor_ops::LayerNorm;
 
-use crate::Precision;
+use crate::Dtype;
 use crate::layers::{BlockRef, Matrix, Packed, Projection};
+use crate::weight_bytes::of_embeddings;
 
 /// A linear layer.
 struct PackedLinear {
@@ -59,7 +60,7 @@ impl PackedBlock {
 /// All weights of a model.
 pub(crate) struct PackedWeights {
     pub(crate) config: GptConfig,
-    pub(crate) precision: Precision,
+    pub(crate) dtype: Dtype,
     pub(crate) tok_emb: Packed,
     /// (context_length, emb_dim)
     pub(crate) pos_emb: Array2<f32>,
@@ -74,7 +75,7 @@ impl PackedWeights {
     ///
     /// # Panics
     /// If a layer was replaced by a layer of another shape than the configuration gives.
-    pub(crate) fn new(model: &GptModel, config: GptConfig, precision: Precision) -> Self {
+    pub(crate) fn new(model: &GptModel, config: GptConfig, dtype: Dtype) -> Self {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
         for (name, shape) in config.parameters() {
             let found = parameters[&name].shape();
@@ -83,7 +84,7 @@ impl PackedWeights {
                 "DecoderWeights: {name} has shape {found:?}, but the configuration gives {shape:?}"
             );
         }
-        let Ok(mut weights) = Self::read(config, precision, |name, rows, out| {
+        let Ok(mut weights) = Self::read(config, dtype, |name, rows, out| {
             let rows = parameters[name].slice_axis(Axis(0), rows.into());
             out.iter_mut().zip(rows).for_each(|(out, x)| *out = *x);
             Ok::<_, Infallible>(())
@@ -101,27 +102,27 @@ impl PackedWeights {
     /// [`GptConfig::parameters`].
     pub(crate) fn read<E>(
         config: GptConfig,
-        precision: Precision,
+        dtype: Dtype,
         read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
         let mut source = Source {
             read,
             config: &config,
-            precision,
+            dtype,
         };
         let vocabulary = (config.vocab_size, config.emb_dim);
         // The largest matrices come first, while memory is nearly empty.
-        let of_embeddings = precision.of_embeddings();
-        let mut table = |name, precision| {
-            Packed::read(vocabulary, precision, |rows, out| {
+        let of_embeddings = of_embeddings(dtype);
+        let mut table = |name, dtype| {
+            Packed::read(vocabulary, dtype, |rows, out| {
                 (source.read)(name, rows, out)
             })
         };
         let tok_emb = table("tok_emb.weight", of_embeddings)?;
         let head = match config.tied {
-            false => Some(table("out_head.weight", precision)?),
-            true if precision == of_embeddings => None,
-            true => Some(table("tok_emb.weight", precision)?),
+            false => Some(table("out_head.weight", dtype)?),
+            true if dtype == of_embeddings => None,
+            true => Some(table("tok_emb.weight", dtype)?),
         };
         let mut pos_emb = Array2::zeros((config.context_length, config.emb_dim));
         let positions = pos_emb.as_slice_mut().expect("new arrays are row-major");
@@ -133,7 +134,7 @@ impl PackedWeights {
             pos_emb,
             blocks: blocks.collect::<Result<_, E>>()?,
             final_norm: source.norm("final_norm")?,
-            precision,
+            dtype,
             config,
         })
     }
@@ -143,7 +144,7 @@ impl PackedWeights {
 struct Source<'c, F> {
     read: F,
     config: &'c GptConfig,
-    precision: Precision,
+    dtype: Dtype,
 }
 
 impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F> {
@@ -174,7 +175,7 @@ impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F>
             bias.extend(self.vector(&format!("{layer}.bias"), outputs)?);
         }
         let shape = (layers.len() * outputs, inputs);
-        let weight = Packed::read(shape, self.precision, |rows, mut out| {
+        let weight = Packed::read(shape, self.dtype, |rows, mut out| {
             let mut first = rows.start;
             while first < rows.end {
                 let (layer, row) = (first / outputs, first % outputs);

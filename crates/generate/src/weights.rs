@@ -12,7 +12,7 @@ use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 use crate::layers::{BlockRef, Matrix, Projection};
 use crate::packed::PackedWeights;
-use crate::{GenerateError, Precision};
+use crate::{Dtype, GenerateError};
 
 /// The weights of a decoder in one number format.
 ///
@@ -23,14 +23,14 @@ use crate::{GenerateError, Precision};
 /// ```
 /// use generate::gpt::{GptConfig, GptModel};
 /// use generate::torch_rng::TorchRng;
-/// use generate::{Decoder, DecoderWeights, Precision};
+/// use generate::{Decoder, DecoderWeights, Dtype};
 ///
 /// let config = GptConfig {
 ///     vocab_size: 50, context_length: 8, emb_dim: 8,
 ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
 /// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
-/// let int8 = DecoderWeights::new(&model, Precision::Int8);
+/// let int8 = DecoderWeights::new(&model, Dtype::Int8);
 /// let exact = DecoderWeights::from(model); // moves the model and copies nothing
 ///
 /// let mut decoders: Vec<Decoder> = [int8.clone(), int8, exact].map(Decoder::new).into();
@@ -51,17 +51,17 @@ enum Form {
 }
 
 impl DecoderWeights {
-    /// Copies the weights of a model, rounded to `precision`.
+    /// Copies the weights of a model, rounded to `dtype`.
     ///
     /// In f32, `DecoderWeights::from` takes a [`GptModel`] or an `Arc<GptModel>` without a copy.
     ///
     /// # Panics
     /// If a layer was replaced by a layer of another shape than the model's configuration gives.
-    pub fn new(model: &GptModel, precision: Precision) -> Self {
-        if precision == Precision::F32 {
+    pub fn new(model: &GptModel, dtype: Dtype) -> Self {
+        if dtype == Dtype::Float32 {
             return model.clone().into();
         }
-        let packed = PackedWeights::new(model, model.as_weights().config(), precision);
+        let packed = PackedWeights::new(model, model.as_weights().config(), dtype);
         Self(Form::Packed(Arc::new(packed)))
     }
 
@@ -73,14 +73,14 @@ impl DecoderWeights {
     ///
     /// ```
     /// use generate::gpt::GptConfig;
-    /// use generate::{AsWeights, DecoderWeights, GenerateError, Precision};
+    /// use generate::{AsWeights, DecoderWeights, GenerateError, Dtype};
     ///
     /// let config = GptConfig {
     ///     vocab_size: 50, context_length: 8, emb_dim: 8,
     ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
     /// };
     /// // checkpoint::ModelFolder::read_rows reads them from files in the same way.
-    /// let weights = DecoderWeights::read(&config, Precision::Int8, |name, rows, out| {
+    /// let weights = DecoderWeights::read(&config, Dtype::Int8, |name, rows, out| {
     ///     assert!(rows.end <= 50 && out.len() % rows.len() == 0, "{name}");
     ///     out.fill(0.5);
     ///     Ok::<(), GenerateError>(())
@@ -93,12 +93,12 @@ impl DecoderWeights {
     /// The first error of `read`, or an error if the configuration is not valid.
     pub fn read<E: From<GenerateError>>(
         config: &GptConfig,
-        precision: Precision,
+        dtype: Dtype,
         mut read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
         config.validate().map_err(GenerateError::from)?;
-        if precision != Precision::F32 {
-            let packed = PackedWeights::read(*config, precision, read)?;
+        if dtype != Dtype::Float32 {
+            let packed = PackedWeights::read(*config, dtype, read)?;
             return Ok(Self(Form::Packed(Arc::new(packed))));
         }
         let mut model = GptModel::zeros(*config).map_err(GenerateError::from)?;
@@ -111,10 +111,10 @@ impl DecoderWeights {
     }
 
     /// Returns the number format of the weights.
-    pub fn precision(&self) -> Precision {
+    pub fn dtype(&self) -> Dtype {
         match &self.0 {
-            Form::Model(_) => Precision::F32,
-            Form::Packed(packed) => packed.precision,
+            Form::Model(_) => Dtype::Float32,
+            Form::Packed(packed) => packed.dtype,
         }
     }
 }
@@ -137,7 +137,7 @@ impl From<Arc<GptModel>> for DecoderWeights {
 impl fmt::Debug for DecoderWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecoderWeights")
-            .field("precision", &self.precision())
+            .field("dtype", &self.dtype())
             .field("config", &self.as_weights().config())
             .finish_non_exhaustive()
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{ModelFolder, SpecialTokens, save_book, save_hugging_face};
-use generate::{Decoder, DecoderWeights, Precision};
+use generate::{Decoder, DecoderWeights, Dtype, weight_bytes};
 use gpt::{GptConfig, GptModel};
 use peak_alloc::PeakAlloc;
 use torch_rng::TorchRng;
@@ -13,13 +13,13 @@ use torch_rng::TorchRng;
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// The most bytes in use until the first logits are there, beyond those in use before.
-fn peak_of_decoding(folder: &ModelFolder, precision: Precision) -> usize {
+fn peak_of_decoding(folder: &ModelFolder, precision: Dtype) -> usize {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     let first_logits = |weights: DecoderWeights| {
         let mut decoder = Decoder::new(weights);
         let weights = ALLOCATOR.current_usage() - before;
-        let counted = precision.weight_bytes(&decoder.model_config());
+        let counted = weight_bytes(precision, &decoder.model_config());
         let more = weights as f64 / counted as f64;
         assert!(
             (1.0..1.1).contains(&more),
@@ -28,7 +28,7 @@ fn peak_of_decoding(folder: &ModelFolder, precision: Precision) -> usize {
         decoder.start(&[1, 2, 3]).unwrap();
         decoder.advance().unwrap();
     };
-    if precision == Precision::F32 {
+    if precision == Dtype::Float32 {
         first_logits(folder.load().unwrap().into());
     } else {
         let read = |name: &str, rows, out: &mut [f32]| -> Result<(), Box<dyn std::error::Error>> {
@@ -57,26 +57,20 @@ fn in_8_bits_a_decoder_takes_a_third_of_the_memory_and_in_4_bits_a_quarter() {
         {
             let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
             save_book(&model, &book).unwrap();
-            save_hugging_face(
-                &model,
-                &gpt2,
-                checkpoint::Precision::F32,
-                &SpecialTokens::default(),
-            )
-            .unwrap();
+            save_hugging_face(&model, &gpt2, Dtype::Float32, &SpecialTokens::default()).unwrap();
         }
         for path in [book, gpt2] {
             let folder = ModelFolder::open(path).unwrap();
-            let in_f32 = peak_of_decoding(&folder, Precision::F32);
-            assert!(in_f32 >= Precision::F32.weight_bytes(&config));
+            let in_f32 = peak_of_decoding(&folder, Dtype::Float32);
+            assert!(in_f32 >= weight_bytes(Dtype::Float32, &config));
             for (precision, part) in [
-                (Precision::F16, 1.7),
-                (Precision::Bf16, 1.7),
-                (Precision::Int8, 3.0),
-                (Precision::Int4, 4.0),
+                (Dtype::Float16, 1.7),
+                (Dtype::BFloat16, 1.7),
+                (Dtype::Int8, 3.0),
+                (Dtype::Int4, 4.0),
             ] {
                 let peak = peak_of_decoding(&folder, precision);
-                assert!(peak >= precision.weight_bytes(&config));
+                assert!(peak >= weight_bytes(precision, &config));
                 assert!(
                     peak as f64 <= in_f32 as f64 / part,
                     "{precision}: {peak} bytes, in f32 {in_f32}"

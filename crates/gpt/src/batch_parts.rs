@@ -10,8 +10,7 @@
 use ndarray::{ArrayRef2, Axis};
 use rayon::prelude::*;
 use tensor_ops::Parameters;
-use tensor_ops::autocast;
-use tensor_ops::engine::{awake, for_each, move_into_sum, operands};
+use tensor_ops::engine::{awake, for_each, move_into_sum};
 use torch_rng::TorchRng;
 
 use crate::parameter_shapes::check_same;
@@ -108,16 +107,15 @@ impl BatchParts {
                 .zip(targets.axis_chunks_iter(Axis(0), sequences))
                 .zip(std::iter::once(&mut *grads).chain(&mut self.grads))
                 .collect();
-            let (draws, operands) = (rng.clone(), operands());
+            let draws = rng.clone();
             let passes: Vec<(f64, TorchRng)> = (parts.into_par_iter().with_max_len(1).enumerate())
                 .map(|(i, ((in_idx, targets), grads))| {
                     let own = i * sequences..batch.min((i + 1) * sequences);
                     let share = own.len() as f64 / batch as f64;
                     let weight = (f64::from(weight) * share) as f32;
                     let mut rng = draws.for_part_of_batch(own, batch);
-                    let loss = autocast(operands, || {
-                        model.loss_and_grads_in_pool(&in_idx, &targets, weight, &mut rng, grads)
-                    });
+                    let loss =
+                        model.loss_and_grads_in_pool(&in_idx, &targets, weight, &mut rng, grads);
                     let loss = loss.expect("ids and targets are checked above");
                     (share * f64::from(loss), rng)
                 })

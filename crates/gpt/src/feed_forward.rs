@@ -5,7 +5,7 @@
 
 use ndarray::{Array3, ArrayRef3, Ix3};
 use tensor_ops::engine::Pooled;
-use tensor_ops::{Linear, parameters};
+use tensor_ops::{Dtype, Linear, parameters};
 
 use crate::{FeedForward, GptConfig};
 
@@ -29,6 +29,12 @@ impl FeedForward {
             activation: cfg.activation,
             contract: Linear::zeros(cfg.feed_forward_dim(), cfg.emb_dim, true),
         }
+    }
+
+    /// Sets the format of the operands of both layers' products.
+    pub fn set_dtype(&mut self, dtype: Dtype) {
+        self.expand.dtype = dtype;
+        self.contract.dtype = dtype;
     }
 
     /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as

@@ -19,7 +19,7 @@ mod size;
 mod transformer_block;
 
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
-pub use {ndarray, torch_rng};
+pub use {attention, ndarray, tensor_ops, torch_rng};
 
 pub use activation::Activation;
 pub use bad_lm::{BadLm, BadLmConfig};
@@ -34,5 +34,5 @@ pub use model_train::GptCache;
 pub use plain::{FeedForward, GptModel, TransformerBlock, gelu, layer_norm};
 pub use shortcut::{ExampleDeepNeuralNetwork, ShortcutCache};
 pub use size::{Memory, ModelSize};
-pub use tensor_ops::{LayerNorm, Parameters};
+pub use tensor_ops::{Dtype, LayerNorm, Parameters, UnsupportedDtype};
 pub use transformer_block::TransformerBlockCache;

@@ -6,7 +6,10 @@
 
 use ndarray::{Array2, Array3, Array4, ArrayRef2, ArrayRef3, ArrayView2, s};
 use tensor_ops::engine::{Pooled, awake};
-use tensor_ops::{Dropout, Embedding, Linear, cross_entropy_rows, matmul, parameters};
+use tensor_ops::{
+    Dropout, Dtype, Embedding, Linear, OPERAND_DTYPES, UnsupportedDtype, cross_entropy_rows,
+    matmul_in, parameters,
+};
 
 use crate::ids::{check_ids, check_vocabulary_of, embed};
 use crate::{GptConfig, GptError, GptModel, TransformerBlock};
@@ -43,7 +46,35 @@ impl GptModel {
             final_norm: cfg.zero_norm(),
             out_head: (!cfg.tied).then(|| Linear::zeros(cfg.emb_dim, cfg.vocab_size, false)),
             config: cfg,
+            tied_head_dtype: Dtype::Float32,
         })
+    }
+
+    /// Sets the format of the operands of all linear layers' products and of the head's, forward and
+    /// backward, as PyTorch's `torch.autocast("cpu", dtype=...)` does. The default is float32.
+    ///
+    /// Weights, gradients, sums, attention, normalization, GELU and losses are f32 in any case. In
+    /// bfloat16 a model trains faster on a processor with bf16 instructions
+    /// ([`has_bf16`](tensor_ops::has_bf16)) and more slowly on others.
+    ///
+    /// # Errors
+    /// If the format is neither float32 nor bfloat16.
+    pub fn set_dtype(&mut self, dtype: Dtype) -> Result<(), UnsupportedDtype> {
+        let dtype = dtype.one_of(OPERAND_DTYPES)?;
+        for block in &mut self.trf_blocks {
+            block.set_dtype(dtype);
+        }
+        if let Some(out_head) = &mut self.out_head {
+            out_head.dtype = dtype;
+        }
+        self.tied_head_dtype = dtype;
+        Ok(())
+    }
+
+    /// Returns the format of the operands of the head's products.
+    pub(crate) fn head_dtype(&self) -> Dtype {
+        let own = self.out_head.as_ref().map(|out_head| out_head.dtype);
+        own.unwrap_or(self.tied_head_dtype)
     }
 
     /// The configuration it was built from.
@@ -84,7 +115,7 @@ impl GptModel {
     pub fn logits(&self, hidden: &ArrayRef3<f32>) -> Array3<f32> {
         let (batch, num_tokens, _) = hidden.dim();
         let hidden = hidden.as_standard_layout();
-        let logits = matmul(&rows(&hidden), &self.head_weight().t());
+        let logits = matmul_in(self.head_dtype(), &rows(&hidden), &self.head_weight().t());
         let shape = (batch, num_tokens, logits.ncols());
         let logits = logits.into_shape_with_order(shape);
         logits.expect("batch * num_tokens rows")
@@ -170,7 +201,8 @@ impl GptModel {
         let mut losses = Vec::with_capacity(targets.len());
         for first in (0..targets.len()).step_by(LOGIT_ROWS) {
             let last = (first + LOGIT_ROWS).min(targets.len());
-            let logits = matmul(&hidden.slice(s![first..last, ..]), &self.head_weight().t());
+            let hidden = hidden.slice(s![first..last, ..]);
+            let logits = matmul_in(self.head_dtype(), &hidden, &self.head_weight().t());
             let logits = Pooled::from(logits);
             losses.extend(cross_entropy_rows(&logits, &targets[first..last]));
         }

@@ -3,7 +3,7 @@
 
 use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, Ix3, s};
 use tensor_ops::engine::{Pooled, awake, empty};
-use tensor_ops::{DropoutCache, LayerNormCache, cross_entropy_train, matmul, matmul_into};
+use tensor_ops::{DropoutCache, LayerNormCache, cross_entropy_train, matmul_in, matmul_into_in};
 use torch_rng::TorchRng;
 
 use crate::ids::embed;
@@ -148,7 +148,7 @@ impl GptModel {
             let last = (first + LOGIT_ROWS).min(n);
             let share = (last - first) as f32 / n as f32;
             let x = normed.slice(s![first..last, ..]);
-            let logits = matmul(&x, &self.head_weight().t());
+            let logits = matmul_in(self.head_dtype(), &x, &self.head_weight().t());
             let (loss, d_logits) =
                 cross_entropy_train(logits, &targets[first..last], share * weight);
             let d_logits = Pooled::from(d_logits);
@@ -172,8 +172,9 @@ impl GptModel {
             Some(out_head) => &mut out_head.weight,
             None => &mut grads.tok_emb.weight,
         };
-        matmul_into(&d_logits.t(), &x, 1.0, d_weight.view_mut());
-        matmul_into(&d_logits, self.head_weight(), 0.0, d_x);
+        let dtype = self.head_dtype();
+        matmul_into_in(dtype, &d_logits.t(), &x, 1.0, d_weight.view_mut());
+        matmul_into_in(dtype, &d_logits, self.head_weight(), 0.0, d_x);
     }
 
     /// The model's backward pass below the head.

@@ -10,7 +10,7 @@ use std::f32::consts::PI;
 
 use attention::MultiHeadAttention;
 use ndarray::{Array, Array1, Array3, ArrayRef, ArrayRef2, ArrayRef3, Dimension};
-use tensor_ops::{Dropout, Embedding, LayerNorm, Linear};
+use tensor_ops::{Dropout, Dtype, Embedding, LayerNorm, Linear};
 use torch_rng::TorchRng;
 
 use crate::ids::check_ids;
@@ -196,6 +196,8 @@ pub struct GptModel {
     pub out_head: Option<Linear>,
     /// The configuration it was built from. New weights must have the shapes of this configuration.
     pub(crate) config: GptConfig,
+    /// The format of the operands of a tied head, which isn't a `Linear`.
+    pub(crate) tied_head_dtype: Dtype,
 }
 
 impl GptModel {
@@ -217,6 +219,7 @@ impl GptModel {
             final_norm: cfg.norm(),
             out_head: (!cfg.tied).then(|| Linear::new(cfg.emb_dim, cfg.vocab_size, false, rng)),
             config: cfg,
+            tied_head_dtype: Dtype::Float32,
         })
     }
 

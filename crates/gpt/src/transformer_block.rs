@@ -6,7 +6,7 @@
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
 use ndarray::{Array3, ArrayRef3};
 use tensor_ops::engine::Pooled;
-use tensor_ops::{Dropout, DropoutCache, LayerNormCache, add_assign, parameters};
+use tensor_ops::{Dropout, DropoutCache, Dtype, LayerNormCache, add_assign, parameters};
 use torch_rng::TorchRng;
 
 use crate::{FeedForward, FeedForwardCache, GptConfig, GptError, TransformerBlock};
@@ -39,6 +39,12 @@ impl TransformerBlock {
                 p: cfg.drop_rates.shortcut,
             },
         })
+    }
+
+    /// Sets the format of the operands of all linear layers' products.
+    pub fn set_dtype(&mut self, dtype: Dtype) {
+        self.att.set_dtype(dtype);
+        self.ff.set_dtype(dtype);
     }
 
     /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as in evaluation:

@@ -3,7 +3,7 @@
 
 use gpt::{BatchParts, DropRates, GptConfig, GptModel};
 use ndarray::Array2;
-use tensor_ops::{Operands, Parameters, autocast};
+use tensor_ops::{Dtype, Parameters};
 use torch_rng::TorchRng;
 
 fn config(tied: bool) -> GptConfig {
@@ -20,7 +20,7 @@ fn config(tied: bool) -> GptConfig {
 }
 
 /// The loss and the gradients of a batch, in parts as `gpt train` computes them or whole.
-fn gradients(config: GptConfig, operands: Operands, in_parts: bool) -> (f32, GptModel) {
+fn gradients(config: GptConfig, dtype: Dtype, in_parts: bool) -> (f32, GptModel) {
     let mut rng = TorchRng::manual_seed(123);
     let mut model = GptModel::new(config, &mut rng).expect("a model");
     if config.tied {
@@ -32,10 +32,11 @@ fn gradients(config: GptConfig, operands: Operands, in_parts: bool) -> (f32, Gpt
     let (inputs, targets) = (ids(11), ids(13));
     let mut grads = GptModel::zeros(config).expect("a model");
     let mut parts = BatchParts::new(&model);
-    let loss = autocast(operands, || match in_parts {
+    model.set_dtype(dtype).expect("a format of operands");
+    let loss = match in_parts {
         true => parts.loss_and_grads(&model, &inputs, &targets, 1.0, &mut rng, &mut grads),
         false => model.loss_and_grads(&inputs, &targets, 1.0, &mut rng, &mut grads),
-    });
+    };
     (loss.expect("a batch"), grads)
 }
 
@@ -57,8 +58,8 @@ fn norms(one: &GptModel, other: &GptModel) -> Vec<(String, f64, f64)> {
 #[test]
 fn gradients_differ_from_those_of_f32_by_at_most_2_percent_of_their_norm() {
     for tied in [false, true] {
-        let (loss, exact) = gradients(config(tied), Operands::F32, false);
-        let (rounded_loss, rounded) = gradients(config(tied), Operands::Bf16, false);
+        let (loss, exact) = gradients(config(tied), Dtype::Float32, false);
+        let (rounded_loss, rounded) = gradients(config(tied), Dtype::BFloat16, false);
         assert!(
             (loss - rounded_loss).abs() < 0.01 * loss,
             "{loss} {rounded_loss}"
@@ -80,7 +81,7 @@ fn gradients_differ_from_those_of_f32_by_at_most_2_percent_of_their_norm() {
 fn the_bits_are_those_of_any_number_of_threads() {
     let on = |threads: usize, in_parts: bool| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let gradients = || gradients(config(true), Operands::Bf16, in_parts);
+        let gradients = || gradients(config(true), Dtype::BFloat16, in_parts);
         pool.expect("a pool").install(gradients)
     };
     for in_parts in [false, true] {
@@ -90,8 +91,8 @@ fn the_bits_are_those_of_any_number_of_threads() {
         }
     }
     // Parts use bf16 on all threads, too, and afterwards products are of f32 again.
-    let (exact, in_f32) = gradients(config(true), Operands::F32, true);
-    let (loss, in_bf16) = gradients(config(true), Operands::Bf16, true);
+    let (exact, in_f32) = gradients(config(true), Dtype::Float32, true);
+    let (loss, in_bf16) = gradients(config(true), Dtype::BFloat16, true);
     assert!(loss != exact && in_f32 != in_bf16);
-    assert!(gradients(config(true), Operands::F32, true) == (exact, in_f32));
+    assert!(gradients(config(true), Dtype::Float32, true) == (exact, in_f32));
 }

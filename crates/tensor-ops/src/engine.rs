@@ -6,7 +6,7 @@
 pub use kernels::gemm::packed_bytes;
 pub use kernels::{
     AdamWStep, OPTIMIZER_BLOCK, PAGE, adamw_update, attend_query, awake, for_each, move_into_sum,
-    operands, sum_of_squares, sums_of_squares, transpose_into, zeros,
+    sum_of_squares, sums_of_squares, transpose_into, zeros,
 };
 
 pub use crate::matmul::matmul_into_serial;

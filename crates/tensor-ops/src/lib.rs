@@ -30,10 +30,12 @@ pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
 pub use gelu_exact::{gelu_exact, gelu_exact_backward};
-pub use kernels::{Operands, autocast, has_bf16};
+pub use kernels::{Dtype, OPERAND_DTYPES, UnsupportedDtype, has_bf16, round_to_bf16};
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;
-pub use matmul::{matmul, matmul_batched, matmul_batched_backward, matmul_into};
+pub use matmul::{
+    matmul, matmul_batched, matmul_batched_backward, matmul_in, matmul_into, matmul_into_in,
+};
 pub use mse::{mse_loss, mse_loss_backward};
 pub use parameters::{Parameters, Selection};
 pub use relu::{relu, relu_backward};

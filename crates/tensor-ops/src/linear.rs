@@ -3,10 +3,11 @@
 //! It keeps no copy of its input: `backward` takes the input that `forward` had, so that layers
 //! that share one input (query, key and value) share its memory.
 
+use kernels::Dtype;
 use ndarray::{Array, Array1, Array2, ArrayRef, Dimension};
 use torch_rng::TorchRng;
 
-use crate::matmul::{matmul, matmul_into, matmul_plus_row};
+use crate::matmul::{matmul_in, matmul_into_in, matmul_plus_row};
 use crate::parameters;
 use crate::rows::{
     add_column_sums, as_rows, into_contiguous, slice_mut, with_leading_dims_of, zero_weights,
@@ -19,6 +20,9 @@ pub struct Linear {
     pub weight: Array2<f32>,
     /// (out_features)
     pub bias: Option<Array1<f32>>,
+    /// The format of the operands of this layer's products, forward and backward: float32 or
+    /// bfloat16. Weights, gradients and sums are f32 in any case.
+    pub dtype: Dtype,
 }
 
 impl Linear {
@@ -42,6 +46,7 @@ impl Linear {
         Self {
             weight: zero_weights((out_features, in_features)),
             bias: bias.then(|| Array1::zeros(out_features)),
+            dtype: Dtype::Float32,
         }
     }
 
@@ -67,14 +72,14 @@ impl Linear {
     /// ```
     ///
     /// # Panics
-    /// If the last dimension of `x` is not `in_features`, `x` has no dimension, or the bias is not
-    /// contiguous.
+    /// If the last dimension of `x` is not `in_features`, `x` has no dimension, the bias is not
+    /// contiguous, or `dtype` is neither float32 nor bfloat16.
     pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         self.check("Linear::forward", "input", x, self.in_features());
         let rows = as_rows(x); // (rows, in_features)
         let y = match &self.bias {
-            None => matmul(&rows, &self.weight.t()),
-            Some(bias) => matmul_plus_row(&rows, &self.weight.t(), bias),
+            None => matmul_in(self.dtype, &rows, &self.weight.t()),
+            Some(bias) => matmul_plus_row(self.dtype, &rows, &self.weight.t(), bias),
         }; // (rows, out_features)
         with_leading_dims_of(y, x)
     }
@@ -94,7 +99,7 @@ impl Linear {
     ) -> Array<f32, D> {
         self.backward_weights(x, d_out, grads);
         // y = x W^T  =>  d_x = d_y W
-        with_leading_dims_of(matmul(&as_rows(d_out), &self.weight), x)
+        with_leading_dims_of(matmul_in(self.dtype, &as_rows(d_out), &self.weight), x)
     }
 
     /// The form of [`backward`](Self::backward) that adds the gradient of the input to `d_x`, for
@@ -124,7 +129,7 @@ impl Linear {
             .view_mut()
             .into_shape_with_order((d_out.nrows(), self.in_features()))
             .expect("row-major, with a row for each of `d_out`");
-        matmul_into(&d_out, &self.weight, 1.0, d_x);
+        matmul_into_in(self.dtype, &d_out, &self.weight, 1.0, d_x);
     }
 
     /// The part of `backward` that concerns the weights alone.
@@ -150,7 +155,7 @@ impl Linear {
         );
         let (x, d_out) = (as_rows(x), as_rows(d_out));
         // y = x W^T  =>  d_W = d_y^T x
-        matmul_into(&d_out.t(), &x, 1.0, grads.weight.view_mut());
+        matmul_into_in(self.dtype, &d_out.t(), &x, 1.0, grads.weight.view_mut());
         if let Some(d_bias) = &mut grads.bias {
             add_column_sums(&d_out, d_bias);
         }

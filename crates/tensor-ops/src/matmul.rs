@@ -5,7 +5,7 @@
 //! over its leading dimensions.
 
 use kernels::gemm::{self, Threads};
-use kernels::{Operands, gemv, operands};
+use kernels::{Dtype, gemv};
 use ndarray::{
     Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD,
     Dimension, Ix2,
@@ -23,23 +23,34 @@ use ndarray::{
 /// If the inner dimensions differ; the message names both shapes.
 #[must_use]
 pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
+    matmul_in(Dtype::Float32, a, b)
+}
+
+/// The form of [`matmul`] with operands in another format, such as bfloat16.
+///
+/// # Panics
+/// If the inner dimensions differ, or the format isn't one of
+/// [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
+#[must_use]
+pub fn matmul_in(dtype: Dtype, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
     check_inner("matmul", a, b);
-    if few_rows_times_transposed(a, b).is_some() {
+    if few_rows_times_transposed(dtype, a, b).is_some() {
         let mut c = Array2::zeros((a.nrows(), b.ncols()));
-        matmul_into(a, b, 1.0, c.view_mut());
+        matmul_into_in(dtype, a, b, 1.0, c.view_mut());
         return c;
     }
-    gemm::product(a, b, None)
+    gemm::product(a, b, None, dtype)
 }
 
 /// `a @ b + row`, the row added to each: a linear layer with its bias.
 pub(crate) fn matmul_plus_row(
+    dtype: Dtype,
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
     row: &Array1<f32>,
 ) -> Array2<f32> {
     check_inner("matmul_plus_row", a, b);
-    if few_rows_times_transposed(a, b).is_none() {
+    if few_rows_times_transposed(dtype, a, b).is_none() {
         return gemm::product(
             a,
             b,
@@ -47,10 +58,11 @@ pub(crate) fn matmul_plus_row(
                 row.as_slice()
                     .expect("Linear: the bias is a view with a stride; it must be contiguous"),
             ),
+            dtype,
         );
     }
     let mut c = Array2::zeros((a.nrows(), b.ncols())) + row;
-    matmul_into(a, b, 1.0, c.view_mut());
+    matmul_into_in(dtype, a, b, 1.0, c.view_mut());
     c
 }
 
@@ -58,10 +70,24 @@ pub(crate) fn matmul_plus_row(
 ///
 /// # Panics
 /// If the shapes don't fit; the message names them.
-pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, mut c: ArrayViewMut2<f32>) {
+pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, c: ArrayViewMut2<f32>) {
+    matmul_into_in(Dtype::Float32, a, b, beta, c);
+}
+
+/// The form of [`matmul_into`] with operands in another format, such as bfloat16.
+///
+/// # Panics
+/// If the shapes don't fit, or the format isn't one of [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
+pub fn matmul_into_in(
+    dtype: Dtype,
+    a: &ArrayRef2<f32>,
+    b: &ArrayRef2<f32>,
+    beta: f32,
+    mut c: ArrayViewMut2<f32>,
+) {
     check_inner("matmul_into", a, b);
     check_output("matmul_into", a, b, &c);
-    if let Some((x, w)) = few_rows_times_transposed(a, b) {
+    if let Some((x, w)) = few_rows_times_transposed(dtype, a, b) {
         if beta == 0.0 {
             c.fill(0.0);
         } else if beta != 1.0 {
@@ -69,7 +95,7 @@ pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, mut c: Arr
         }
         return gemv::accumulate(x, w, c);
     }
-    gemm::accumulate(a, b, beta, c, Threads::Pool);
+    gemm::accumulate(a, b, beta, c, Threads::Pool, dtype);
 }
 
 /// [`matmul_into`] on the calling thread alone: for use inside work that is already parallel.
@@ -84,7 +110,7 @@ pub fn matmul_into_serial(
 ) {
     check_inner("matmul_into_serial", a, b);
     check_output("matmul_into_serial", a, b, &c);
-    gemm::accumulate(a, b, beta, c, Threads::One);
+    gemm::accumulate(a, b, beta, c, Threads::One, Dtype::Float32);
 }
 
 /// `a @ b` over the last two dimensions, for each index of the leading ones: `torch.matmul` of two
@@ -162,11 +188,12 @@ fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<
 /// The elements of an `a` of few rows and of the matrix whose transpose `b` is, when both are
 /// contiguous.
 fn few_rows_times_transposed<'a>(
+    dtype: Dtype,
     a: &'a ArrayRef2<f32>,
     b: &'a ArrayRef2<f32>,
 ) -> Option<(&'a [f32], &'a [f32])> {
     let few = (1..=gemv::FEW_ROWS).contains(&a.nrows());
-    if !few || !b.t().is_standard_layout() || operands() != Operands::F32 {
+    if !few || !b.t().is_standard_layout() || dtype != Dtype::Float32 {
         return None;
     }
     Some((a.as_slice()?, b.as_slice_memory_order()?))

@@ -39,6 +39,7 @@ fn linear_gradients_are_right_for_input_weight_and_bias() {
         let layer = Linear {
             weight: test_array((5, 7), scale, 1),
             bias: Some(test_array(5, scale, 2)),
+            ..Linear::zeros(7, 5, true)
         };
         let x: Array3<f32> = test_array((2, 3, 7), scale, 3);
         let w = projection_weights((2, 3, 5), 4);
@@ -80,6 +81,7 @@ fn linear_gradients_accumulate_instead_of_replacing() {
     let layer = Linear {
         weight: test_array((4, 3), 1.0, 1),
         bias: Some(test_array(4, 1.0, 2)),
+        ..Linear::zeros(3, 4, true)
     };
     let x: Array2<f32> = test_array((6, 3), 1.0, 3);
     let d_out: Array2<f32> = test_array((6, 4), 1.0, 4);
@@ -222,7 +224,7 @@ fn a_linear_gradient_is_added_in_any_order_of_memory_and_to_inputs_without_featu
     for in_features in [3, 0] {
         let layer = Linear {
             weight: test_array((5, in_features), 1.0, 1),
-            bias: None,
+            ..Linear::zeros(in_features, 5, false)
         };
         let x: Array2<f32> = test_array((4, in_features), 1.0, 2);
         let d_out = test_array((4, 5), 1.0, 3);

@@ -6,7 +6,7 @@
 
 use std::error::Error;
 
-use checkpoint::{Precision, SpecialTokens, load_model, save_hugging_face};
+use checkpoint::{Dtype, SpecialTokens, load_model, save_hugging_face};
 use tokenizer::Gpt2Tokenizer;
 use train::dataloader::{DataLoaderConfig, create_dataloader_v1};
 use train::gpt::GptModel;
@@ -47,6 +47,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("loss {loss:.3}");
     }
     let tokens = SpecialTokens::between(50256); // <|endoftext|>
-    save_hugging_face(&model, to, Precision::F32, &tokens)?;
+    save_hugging_face(&model, to, Dtype::Float32, &tokens)?;
     Ok(())
 }

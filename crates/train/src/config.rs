@@ -3,61 +3,10 @@
 //! The model's own configuration is `gpt::GptConfig`, the data's are the loaders; where a run is
 //! kept is [`RunFolder`](crate::RunFolder).
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
-use tensor_ops::{Operands, autocast};
+use tensor_ops::Dtype;
 
 use crate::{AdamWConfig, Schedule, TrainError};
-
-/// The numbers that linear layers and the head multiply while a model trains and is evaluated.
-///
-/// Weights, gradients, moments, sums, attention, normalization, GELU and losses are f32 in any
-/// case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// f32.
-    #[default]
-    Float32,
-    /// f32 rounded to bf16, as under `torch.autocast("cpu", dtype=torch.bfloat16)`: faster on a
-    /// processor with AVX512-BF16 ([`tensor_ops::has_bf16`]).
-    Bfloat16,
-}
-
-impl Dtype {
-    /// Runs `f`, in which linear layers multiply these numbers ([`tensor_ops::autocast`]).
-    pub fn autocast<R>(self, f: impl FnOnce() -> R) -> R {
-        let operands = match self {
-            Self::Float32 => Operands::F32,
-            Self::Bfloat16 => Operands::Bf16,
-        };
-        autocast(operands, f)
-    }
-}
-
-/// PyTorch's name.
-impl fmt::Display for Dtype {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Float32 => "float32",
-            Self::Bfloat16 => "bfloat16",
-        })
-    }
-}
-
-impl FromStr for Dtype {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name.to_ascii_lowercase().as_str() {
-            "float32" | "f32" => Ok(Self::Float32),
-            "bfloat16" | "bf16" => Ok(Self::Bfloat16),
-            _ => Err(format!("expected float32 or bfloat16, got {name:?}")),
-        }
-    }
-}
 
 /// The settings of a [`Trainer`](crate::Trainer); the defaults are from the book's chapter 5.
 ///
@@ -87,7 +36,8 @@ pub struct TrainConfig {
     pub schedule: Option<Schedule>,
     /// The gradient's norm is clipped to this; `None` leaves it alone.
     pub max_grad_norm: Option<f64>,
-    /// The numbers that linear layers multiply.
+    /// The format of the operands of linear layers' products while the model trains and is
+    /// evaluated ([`GptModel::set_dtype`](gpt::GptModel::set_dtype)): float32 or bfloat16.
     pub dtype: Dtype,
     /// Batches whose gradients are averaged before one optimizer step.
     pub accumulation: u64,

@@ -7,6 +7,7 @@ use atomic_file::FileError;
 use checkpoint::{CheckpointError, one_line};
 use dataloader::DataLoaderError;
 use gpt::GptError;
+use tensor_ops::UnsupportedDtype;
 use thiserror::Error;
 
 /// An error in beginning, continuing, saving or resuming a run.
@@ -23,6 +24,9 @@ pub enum TrainError {
         /// Its range.
         expected: String,
     },
+    /// A number format that models aren't trained in.
+    #[error("dtype: {0}")]
+    Dtype(#[from] UnsupportedDtype),
     /// A loss or a gradient is NaN or infinite. One of a step leaves the weights as they were
     /// before it.
     #[error(

@@ -93,10 +93,7 @@ impl Trainer {
             }
             let batch = epoch.try_next()?.expect("an epoch has as many batches");
             losses.push(match rank == ranks.rank() {
-                true => {
-                    let dtype = self.config().dtype;
-                    f64::from(dtype.autocast(|| calc_loss_batch(&batch, &self.model))?)
-                }
+                true => f64::from(calc_loss_batch(&batch, &self.model)?),
                 false => 0.0,
             });
             tokens.push(batch.input_ids.len() as f64);

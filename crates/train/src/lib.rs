@@ -35,11 +35,11 @@ mod trainer;
 pub use ::checkpoint::CheckpointError;
 pub use {dataloader, gpt, torch_rng};
 
-pub use tensor_ops::{Parameters, Selection};
+pub use tensor_ops::{Dtype, Parameters, Selection};
 
 pub use adamw::{AdamW, AdamWConfig};
 pub use clip::{clip_grad_norm, grad_norm};
-pub use config::{Dtype, TrainConfig};
+pub use config::TrainConfig;
 pub use error::TrainError;
 pub use events::{Evaluation, Event, Outcome, StepReport};
 pub use loss::{calc_loss_batch, calc_loss_loader, perplexity};

@@ -96,12 +96,13 @@ impl Trainer {
     /// read.
     pub fn new(
         config: TrainConfig,
-        model: GptModel,
+        mut model: GptModel,
         train_loader: DataLoader,
         val_loader: Option<DataLoader>,
         rng: TorchRng,
     ) -> Result<Self, TrainError> {
         let settings = Settings::new(config, *model.config(), &train_loader, val_loader.as_ref())?;
+        model.set_dtype(config.dtype)?;
         Ok(Self {
             state: TrainState {
                 settings,
@@ -137,7 +138,8 @@ impl Trainer {
         val_loader: Option<DataLoader>,
     ) -> Result<Self, TrainError> {
         let settings = Settings::new(config, model, &train_loader, val_loader.as_ref())?;
-        let (model, optimizer, state) = checkpoint::read(checkpoint.as_ref(), &settings)?;
+        let (mut model, optimizer, state) = checkpoint::read(checkpoint.as_ref(), &settings)?;
+        model.set_dtype(config.dtype)?;
         let mut epoch = None;
         if let Some(begun) = &state.epoch {
             let epoch = epoch.insert(train_loader.epoch(&mut begun.drawn_from.clone()));
@@ -308,10 +310,7 @@ impl Trainer {
                 true => {
                     let weight = 1.0 / batches as f32;
                     let gradients = &mut self.gradients;
-                    let loss = config
-                        .dtype
-                        .autocast(|| gradients.compute(model, &batch, weight, in_sum, rng));
-                    f64::from(loss?)
+                    f64::from(gradients.compute(model, &batch, weight, in_sum, rng)?)
                 }
                 false => {
                     model.skip_draws(&batch.input_ids, rng);

@@ -117,7 +117,7 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
         (plain, Build::Portable, true, Dtype::Float32), // every second step has five batches
         (plain, Build::Mkl, false, Dtype::Float32),
         (dry, Build::Portable, false, Dtype::Float32),
-        (tied, Build::Portable, false, Dtype::Bfloat16),
+        (tied, Build::Portable, false, Dtype::BFloat16),
         (wide, Build::Portable, false, Dtype::Float32),
     ] {
         let config = TrainConfig {

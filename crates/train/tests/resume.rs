@@ -18,7 +18,7 @@ fn a_run_may_stop_after_any_step_and_be_made_longer() {
     stops_and_is_made_longer(config);
     // And with products of bf16.
     stops_and_is_made_longer(|max_steps| TrainConfig {
-        dtype: Dtype::Bfloat16,
+        dtype: Dtype::BFloat16,
         ..config(max_steps)
     });
 }
@@ -51,7 +51,7 @@ fn a_run_of_another_dtype_is_refused_by_its_name() {
     let run = RunFolder::open(&folder).unwrap();
     stop_after(&mut trainer(config(12)), &run, 2);
     let other = TrainConfig {
-        dtype: Dtype::Bfloat16,
+        dtype: Dtype::BFloat16,
         ..config(12)
     };
     let error = resume(&folder, other).unwrap_err().to_string();

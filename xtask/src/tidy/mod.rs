@@ -15,6 +15,7 @@ mod documented;
 mod layers;
 mod links;
 mod prose;
+mod thread_locals;
 
 /// A rule: its name, and the faults it finds below the workspace's root.
 type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
     ),
     ("no files of a crate use each other", circles::faults),
     ("a file describes itself, and is narrow", files),
+    ("no result depends on a thread-local", thread_locals::faults),
     ("the notebooks introduce each idea", prose::faults),
     ("README names the oldest supported Rust", oldest_rust),
     ("links of the documentation lead somewhere", links::faults),

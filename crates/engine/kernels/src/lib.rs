@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // vector instructions, and output that is written before it is read
 
 mod decoding;
+mod dtype;
 pub mod elementwise;
 mod operands;
 mod prefetch;
@@ -16,11 +17,12 @@ pub use ndarray;
 pub use decoding::{
     Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, PAGE, PackedMatrix, attend_query, gemv,
 };
+pub use dtype::{Dtype, UnsupportedDtype};
 pub use elementwise::reduce;
 pub use elementwise::{
     AdamWStep, OPTIMIZER_BLOCK, adamw_update, move_into_sum, sum_of_squares, sums_of_squares,
     transpose_into,
 };
-pub use operands::{Operands, autocast, has_bf16, operands};
+pub use operands::{OPERAND_DTYPES, has_bf16, round_to_bf16};
 pub use product::gemm;
 pub use threads::{LoopCounts, awake, buffer, for_each, fresh, loop_counts, recycle, zeros};

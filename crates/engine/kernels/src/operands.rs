@@ -1,51 +1,17 @@
-//! The precision of the operands of dense products: f32, or bf16 with sums in f32.
-
-use std::cell::Cell;
+//! Products whose operands are rounded to bf16.
 
 use half::bf16;
 use ndarray::{Array2, ArrayRef2};
 
+use crate::Dtype;
 use crate::weight::Weight;
 
-/// The numbers that a dense product multiplies; its sums are f32 in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Operands {
-    /// Both operands as they are.
-    #[default]
-    F32,
-    /// Both operands rounded to bf16, ties to even, while they are packed.
-    ///
-    /// AVX512-BF16 multiplies twice as many of them at once, AMX sixteen times as many. Both add
-    /// the products of two neighbours, AMX in sums of 32 numbers, and treat numbers below 2^-126 as
-    /// 0. Other processors multiply the rounded operands in f32. So the last bits of results differ
-    /// between processors; they don't depend on the number of threads.
-    Bf16,
-}
-
-thread_local! {
-    static OPERANDS: Cell<Operands> = const { Cell::new(Operands::F32) };
-}
-
-/// Runs `f`, whose dense products on all threads use these operands, like the linear layers under
-/// `torch.autocast("cpu", dtype=torch.bfloat16)`.
+/// The formats that the operands of a dense product may have. Sums are f32 in any case.
 ///
-/// It applies to products that `f` calls on this thread, and inside [`awake`](crate::awake).
-/// Products with [`Threads::One`](crate::gemm::Threads::One), such as in attention, stay in f32.
-pub fn autocast<R>(operands: Operands, f: impl FnOnce() -> R) -> R {
-    struct Restore(Operands);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            OPERANDS.set(self.0);
-        }
-    }
-    let _restore = Restore(OPERANDS.replace(operands));
-    f()
-}
-
-/// The operands of this thread's products.
-pub fn operands() -> Operands {
-    OPERANDS.get()
-}
+/// In bfloat16 the operands are f32 rounded to bf16, as in linear layers under PyTorch's
+/// `torch.autocast("cpu", dtype=torch.bfloat16)`. The bits of a product depend on the processor's
+/// instructions, but not on the number of threads.
+pub const OPERAND_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::BFloat16];
 
 /// True if the processor multiplies bf16 numbers. Other processors multiply the rounded operands in
 /// f32, without any gain in speed.
@@ -58,6 +24,11 @@ pub fn has_bf16() -> bool {
     {
         false
     }
+}
+
+/// Returns the bfloat16 nearest to a number, ties to even, as f32.
+pub fn round_to_bf16(x: f32) -> f32 {
+    bf16::from_f32(x).to_f32()
 }
 
 /// Returns the matrix rounded to bf16, in f32 and in the same order: the plain form of packing

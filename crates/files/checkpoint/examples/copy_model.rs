@@ -4,7 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use checkpoint::{Precision, SpecialTokens, load_model, save_book, save_hugging_face};
+use checkpoint::{Dtype, SpecialTokens, load_model, save_book, save_hugging_face};
 use ndarray::array;
 use tensor_ops::Parameters;
 
@@ -49,9 +49,9 @@ fn run() -> Result<(), Box<dyn Error>> {
         Some((to, "book")) => save_book(&model, to)?,
         Some((to, precision)) => {
             let precision = match precision {
-                "f32" => Precision::F32,
-                "f16" => Precision::F16,
-                "bf16" => Precision::Bf16,
+                "f32" => Dtype::Float32,
+                "f16" => Dtype::Float16,
+                "bf16" => Dtype::BFloat16,
                 _ => return Err(USAGE.into()),
             };
             let tokens = SpecialTokens::of_folder(from, |_| None)?;

@@ -11,11 +11,11 @@ use std::path::Path;
 
 use gpt::{Activation, DropRates, GptConfig};
 use serde_json::{Value, json};
+use tensor_ops::Dtype;
 
 use crate::error::{CheckpointError, invalid};
 use crate::json::{Fields, text};
 use crate::layout::Layout;
-use crate::precision::Precision;
 use crate::special_tokens::SpecialTokens;
 
 /// The scale of attention scores in a file, as a factor of the query's weights: the model always
@@ -213,11 +213,7 @@ pub(crate) fn book(config: &GptConfig) -> String {
 }
 
 /// The text of a config.json for transformers.
-pub(crate) fn hugging_face(
-    config: &GptConfig,
-    precision: Precision,
-    tokens: &SpecialTokens,
-) -> String {
+pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTokens) -> String {
     let rates = &config.drop_rates;
     let mut json = json!({
         "architectures": ["GPT2LMHeadModel"],
@@ -234,7 +230,7 @@ pub(crate) fn hugging_face(
         "tie_word_embeddings": config.tied,
         "layer_norm_epsilon": decimal(config.norm_eps),
         "activation_function": config.activation.name(),
-        "torch_dtype": precision.torch_dtype(),
+        "torch_dtype": dtype.name(),
     });
     tokens.add_to(&mut json);
     text(&json)

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
+use tensor_ops::UnsupportedDtype;
 use thiserror::Error;
 
 /// A folder or file that can't be read as a model, or can't be written.
@@ -14,6 +15,9 @@ pub enum CheckpointError {
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] FileError),
+    /// A number format that the file can't have.
+    #[error(transparent)]
+    Dtype(#[from] UnsupportedDtype),
     /// A folder that lacks a file every model folder has.
     #[error("{}: {problem}", .path.display())]
     Folder {

@@ -5,17 +5,17 @@
 //! multiple of 32 bytes.
 //! A matrix is (out, in), as in `nn.Linear`; its sizes are written the other way round.
 
-use std::fmt;
 use std::path::Path;
 
 use atomic_file::create_output;
 use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
+use tensor_ops::Dtype;
 
+use crate::encoding::encode;
 use crate::error::{CheckpointError, invalid, io};
 use crate::generation_config::SamplingDefaults;
 use crate::layout::llama_cpp;
-use crate::precision::Precision;
 use crate::save::{config_of, items};
 use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write_numbers};
@@ -26,19 +26,10 @@ const ALIGNMENT: usize = 32;
 /// Numbers in a block of Q8_0, which have one scale.
 const BLOCK: usize = 32;
 
-/// The format of a GGUF file's matrices; vectors and position embeddings are always f32, as
-/// llama.cpp requires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum GgufFormat {
-    /// 4 bytes a number, exact.
-    F32,
-    /// 2 bytes a number.
-    F16,
-    /// 34 bytes for 32 numbers of a row: whole numbers of 8 bits and their scale in f16. Rows whose
-    /// length 32 does not divide are f16.
-    Q8_0,
-}
+/// The formats of a GGUF file's matrices. Int8 is Q8_0: 34 bytes for 32 numbers of a row, which are
+/// integers and their scale in float16; rows whose length isn't a multiple of 32 are float16.
+/// Vectors and position embeddings are always float32, as llama.cpp requires.
+pub const GGUF_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::Int8];
 
 /// A byte-level tokenizer, as llama.cpp reads it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,32 +75,32 @@ pub enum GgufTokenKind {
 /// [`write_output`](atomic_file::write_output) does.
 ///
 /// # Errors
-/// If llama.cpp would compute something else (another activation than GPT-2's), the tokenizer
+/// If the format is none of float32, float16 and int8 (Q8_0); if llama.cpp would compute something else (another activation than GPT-2's), the tokenizer
 /// doesn't have as many tokens as the model, a weight is not finite in the format, there is a file
 /// already, or the operating system refuses.
 pub fn save_gguf(
     model: &GptModel,
     path: impl AsRef<Path>,
-    format: GgufFormat,
+    dtype: Dtype,
     tokens: Option<&GgufTokens>,
     special: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
     let path = path.as_ref();
+    dtype.one_of(GGUF_DTYPES)?;
     let config = config_of(model);
     check(&config, tokens).map_err(|problem| invalid(path, problem))?;
     let items = items(model, path, llama_cpp(config))?;
-    let header = header(&config, format, &items, tokens, special);
+    let header = header(&config, dtype, &items, tokens, special);
     create_output(path, |out| {
         out.write_all(&header).map_err(io(path, "write"))?;
         for item in &items {
-            let format = format.of(item);
-            let encode = |numbers: &[f32], bytes: &mut Vec<u8>| match format {
-                GgufFormat::F32 => Precision::F32.encode(numbers, bytes),
-                GgufFormat::F16 => Precision::F16.encode(numbers, bytes),
-                GgufFormat::Q8_0 => encode_q8_0(numbers, bytes),
+            let dtype = dtype_of(item, dtype);
+            let encode = |numbers: &[f32], bytes: &mut Vec<u8>| match dtype {
+                Dtype::Int8 => encode_q8_0(numbers, bytes),
+                _ => encode(dtype, numbers, bytes),
             };
-            write_numbers(out, path, item, &format.to_string(), encode)?;
-            let padding = vec![0; format.padded(item) - format.bytes(item)];
+            write_numbers(out, path, item, dtype, encode)?;
+            let padding = vec![0; padded_bytes_of(item, dtype) - bytes_of(item, dtype)];
             out.write_all(&padding).map_err(io(path, "write"))?;
         }
         Ok(())
@@ -183,14 +174,14 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
 /// Returns keys and values, then the tensors, padded so that numbers can follow.
 fn header(
     config: &GptConfig,
-    format: GgufFormat,
+    dtype: Dtype,
     items: &[LazyTensor<'_>],
     tokens: Option<&GgufTokens>,
     special: &SpecialTokens,
 ) -> Vec<u8> {
     let mut keys = vec![
         ("general.architecture".to_owned(), text("gpt2")),
-        ("general.file_type".to_owned(), number(format.numbers().0)),
+        ("general.file_type".to_owned(), number(numbers(dtype).0)),
         ("general.quantization_version".to_owned(), number(2)),
         (
             "gpt2.attention.layer_norm_epsilon".to_owned(),
@@ -257,53 +248,42 @@ fn header(
         for &size in item.shape.iter().rev() {
             out.extend((size as u64).to_le_bytes());
         }
-        let format = format.of(item);
-        out.extend(format.numbers().1.to_le_bytes());
+        let dtype = dtype_of(item, dtype);
+        out.extend(numbers(dtype).1.to_le_bytes());
         out.extend((offset as u64).to_le_bytes());
-        offset += format.padded(item);
+        offset += padded_bytes_of(item, dtype);
     }
     out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
     out
 }
 
-impl GgufFormat {
-    /// Its number as a file's type, as a tensor's type, and the bytes of 32 numbers.
-    fn numbers(self) -> (u32, u32, usize) {
-        match self {
-            Self::F32 => (0, 0, 4 * BLOCK),
-            Self::F16 => (1, 1, 2 * BLOCK),
-            Self::Q8_0 => (7, 8, 2 + BLOCK),
-        }
-    }
-
-    /// The format of one tensor in a file of this one.
-    fn of(self, item: &LazyTensor<'_>) -> Self {
-        match item.shape[..] {
-            [_, columns] if item.name != "position_embd.weight" => match self {
-                Self::Q8_0 if columns % BLOCK != 0 => Self::F16,
-                format => format,
-            },
-            _ => Self::F32,
-        }
-    }
-
-    fn bytes(self, item: &LazyTensor<'_>) -> usize {
-        item.shape.iter().product::<usize>() * self.numbers().2 / BLOCK
-    }
-
-    fn padded(self, item: &LazyTensor<'_>) -> usize {
-        self.bytes(item).next_multiple_of(ALIGNMENT)
+/// Returns a format's number as a file's type, its number as a tensor's type, and the bytes of 32
+/// numbers.
+fn numbers(dtype: Dtype) -> (u32, u32, usize) {
+    match dtype {
+        Dtype::Int8 => (7, 8, 2 + BLOCK),
+        Dtype::Float16 => (1, 1, 2 * BLOCK),
+        _ => (0, 0, 4 * BLOCK),
     }
 }
 
-impl fmt::Display for GgufFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Q8_0 => "q8_0",
-        })
+/// Returns the format of one tensor in a file of a format.
+fn dtype_of(item: &LazyTensor<'_>, of_file: Dtype) -> Dtype {
+    match item.shape[..] {
+        [_, columns] if item.name != "position_embd.weight" => match of_file {
+            Dtype::Int8 if columns % BLOCK != 0 => Dtype::Float16,
+            dtype => dtype,
+        },
+        _ => Dtype::Float32,
     }
+}
+
+fn bytes_of(item: &LazyTensor<'_>, dtype: Dtype) -> usize {
+    item.shape.iter().product::<usize>() * numbers(dtype).2 / BLOCK
+}
+
+fn padded_bytes_of(item: &LazyTensor<'_>, dtype: Dtype) -> usize {
+    bytes_of(item, dtype).next_multiple_of(ALIGNMENT)
 }
 
 /// Appends blocks: the scale, the largest number's 127th part, and the numbers as whole multiples

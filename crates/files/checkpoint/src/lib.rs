@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod encoding;
 mod error;
 mod generation_config;
 mod gguf;
@@ -10,7 +11,6 @@ mod layout;
 mod model_files;
 mod model_folder;
 mod named_tensors;
-mod precision;
 mod save;
 mod special_tokens;
 mod tensor_file;
@@ -20,13 +20,15 @@ mod writer;
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
 pub use {atomic_file, gpt};
 
+pub use tensor_ops::{Dtype, UnsupportedDtype};
+
+pub use encoding::FILE_DTYPES;
 pub use error::{CheckpointError, one_line};
 pub use generation_config::{GenerationSettings, SamplingDefaults};
-pub use gguf::{GgufFormat, GgufToken, GgufTokenKind, GgufTokens, save_gguf};
+pub use gguf::{GGUF_DTYPES, GgufToken, GgufTokenKind, GgufTokens, save_gguf};
 pub use model_files::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 pub use model_folder::{ModelFolder, load_config, load_model};
 pub use named_tensors::{load_tensors_into, save_tensors};
-pub use precision::Precision;
 pub use save::{save_book, save_compact, save_hugging_face};
 pub use special_tokens::SpecialTokens;
 pub use writer::LazyTensor;

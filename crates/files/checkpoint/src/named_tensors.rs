@@ -5,10 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use tensor_ops::Parameters;
+use tensor_ops::{Dtype, Parameters};
 
 use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor};
-use crate::precision::Precision;
 use crate::tensor_file::{Entry, TensorFile};
 use crate::writer::{LazyTensor, write};
 
@@ -37,7 +36,7 @@ pub fn save_tensors<'a>(
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
 ) -> Result<(), CheckpointError> {
     let tensors = tensors.into_iter().map(Into::into).collect();
-    write(path.as_ref(), tensors, Precision::F32)
+    write(path.as_ref(), tensors, Dtype::Float32)
 }
 
 /// Fills every parameter from the tensor named `prefix` + its own name; tensors that don't begin

@@ -10,13 +10,12 @@ use std::path::Path;
 use atomic_file::{create_folder, write_atomically};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, ArrayD, ArrayViewD, Axis, CowArray, concatenate};
-use tensor_ops::Parameters;
+use tensor_ops::{Dtype, Parameters};
 
 use crate::config;
 use crate::error::{CheckpointError, UNEXPECTED, in_tensor};
 use crate::layout::{FileTensor, Layout};
 use crate::model_files::{CONFIG, WEIGHTS};
-use crate::precision::Precision;
 use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write};
 
@@ -52,7 +51,7 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
     write_folder(
         folder,
         tensors,
-        Precision::F32,
+        Dtype::Float32,
         &config::book(&config_of(model)),
     )
 }
@@ -70,7 +69,7 @@ pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Ch
     write_folder(
         folder,
         tensors,
-        Precision::F32,
+        Dtype::Float32,
         &config::book(&config_of(model)),
     )
 }
@@ -81,11 +80,11 @@ pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Ch
 /// `tokens` are the ids at the beginning, end and padding of texts: for GPT-2,
 /// `SpecialTokens::between(50256)`. A model without biases on query, key and value gets biases of
 /// zero, because GPT-2 always has them, and is read again with `qkv_bias`; a separate head is
-/// written as `lm_head.weight`. Weights are rounded to `precision`, to the nearest.
+/// written as `lm_head.weight`. Weights are rounded to the nearest number of `dtype`.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
-/// use checkpoint::{Precision, SpecialTokens, save_hugging_face, load_model};
+/// use checkpoint::{Dtype, SpecialTokens, save_hugging_face, load_model};
 ///
 /// let config = GptConfig {
 ///     vocab_size: 50, context_length: 8, emb_dim: 8,
@@ -94,24 +93,25 @@ pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Ch
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let folder = std::env::temp_dir().join(format!("save-hf-{}", std::process::id()));
 /// let tokens = SpecialTokens::between(49);
-/// save_hugging_face(&model, &folder, Precision::Bf16, &tokens)?;
+/// save_hugging_face(&model, &folder, Dtype::BFloat16, &tokens)?;
 /// assert_eq!(load_model(&folder)?.config().qkv_bias, true);
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
-/// As [`save_compact`], of weights in this precision.
+/// As [`save_compact`], of weights in this format; if the format is none of float32, float16 and
+/// bfloat16.
 pub fn save_hugging_face(
     model: &GptModel,
     folder: impl AsRef<Path>,
-    precision: Precision,
+    dtype: Dtype,
     tokens: &SpecialTokens,
 ) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     let tensors = tensors(model, folder, Layout::HuggingFace)?;
-    let config = config::hugging_face(&config_of(model), precision, tokens);
-    write_folder(folder, tensors, precision, &config)?;
+    let config = config::hugging_face(&config_of(model), dtype, tokens);
+    write_folder(folder, tensors, dtype, &config)?;
     tokens.save(folder)
 }
 
@@ -129,11 +129,11 @@ fn tensors<'m>(
 fn write_folder(
     folder: &Path,
     tensors: Vec<LazyTensor<'_>>,
-    precision: Precision,
+    dtype: Dtype,
     config: &str,
 ) -> Result<(), CheckpointError> {
     create_folder(folder)?;
-    write(&folder.join(WEIGHTS), tensors, precision)?;
+    write(&folder.join(WEIGHTS), tensors, dtype)?;
     write_atomically(folder.join(CONFIG), |out| out.write_all(config.as_bytes()))?;
     Ok(())
 }

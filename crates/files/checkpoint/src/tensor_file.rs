@@ -20,8 +20,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use tensor_ops::engine::transpose_into;
 
+use crate::encoding::decode;
 use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
-use crate::precision::decode;
 
 /// The most bytes of a header; GPT-2 XL's has 60 thousand.
 pub(crate) const MAX_HEADER_BYTES: u64 = 2 << 20;

@@ -2,7 +2,7 @@
 //! make equal bytes.
 //!
 //! Duplicate names are errors, and so are numbers that aren't finite, also after rounding to the
-//! file's precision. After an error, the old file stays.
+//! file's format. After an error, the old file stays.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,9 +10,10 @@ use std::path::Path;
 use atomic_file::replace;
 use ndarray::{ArrayViewD, CowArray, IxDyn};
 use serde_json::json;
+use tensor_ops::Dtype;
 
+use crate::encoding::{FILE_DTYPES, encode, in_file};
 use crate::error::{CheckpointError, in_tensor, io};
-use crate::precision::Precision;
 use crate::tensor_file::{not_finite, other_shape};
 
 /// A tensor to be written, whose numbers are made when its turn comes: in the order of the names.
@@ -39,31 +40,31 @@ impl<'a> From<(String, ArrayViewD<'a, f32>)> for LazyTensor<'a> {
 pub(crate) fn write(
     path: &Path,
     mut items: Vec<LazyTensor<'_>>,
-    precision: Precision,
+    dtype: Dtype,
 ) -> Result<(), CheckpointError> {
+    dtype.one_of(FILE_DTYPES)?;
     items.sort_by(|a, b| a.name.cmp(&b.name));
     if let Some(twins) = items.windows(2).find(|pair| pair[0].name == pair[1].name) {
         return Err(in_tensor(path, &twins[0].name, "duplicate tensor name"));
     }
-    let header = header(&items, precision);
+    let header = header(&items, dtype);
     replace(path, |out| {
         out.write_all(&(header.len() as u64).to_le_bytes())
             .and_then(|()| out.write_all(header.as_bytes()))
             .map_err(io(path, "write"))?;
-        let encode = |numbers: &[f32], bytes: &mut Vec<u8>| precision.encode(numbers, bytes);
-        let name = precision.to_string();
+        let encode = |numbers: &[f32], bytes: &mut Vec<u8>| encode(dtype, numbers, bytes);
         let mut items = items.iter();
-        items.try_for_each(|item| write_numbers(out, path, item, &name, encode))
+        items.try_for_each(|item| write_numbers(out, path, item, dtype, encode))
     })
 }
 
-/// Writes a tensor's numbers, a part at a time, each part as `encode` makes bytes of it; a number
-/// at whose place it fails is one that the format of this name can't hold.
+/// Writes a tensor's numbers, a part at a time. `encode` makes the bytes of a part; its error is the
+/// index of a number that the format can't hold.
 pub(crate) fn write_numbers(
     out: &mut dyn Write,
     path: &Path,
     item: &LazyTensor<'_>,
-    format: &str,
+    dtype: Dtype,
     encode: impl Fn(&[f32], &mut Vec<u8>) -> Result<(), usize>,
 ) -> Result<(), CheckpointError> {
     const PART: usize = 1 << 16;
@@ -80,7 +81,7 @@ pub(crate) fn write_numbers(
         encode(part, &mut bytes).map_err(|place| {
             let (index, value) = (i * PART + place, part[place]);
             let problem = match value.is_finite() {
-                true => format!("element {index} is {value}, which {format} can't hold"),
+                true => format!("element {index} is {value}, which {dtype} can't hold"),
                 false => not_finite(index, value),
             };
             in_tensor(path, name, problem)
@@ -91,13 +92,14 @@ pub(crate) fn write_numbers(
 }
 
 /// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
-fn header(items: &[LazyTensor<'_>], precision: Precision) -> String {
+fn header(items: &[LazyTensor<'_>], dtype: Dtype) -> String {
     // transformers requires the name of the framework.
     let mut json = json!({"__metadata__": {"format": "pt"}});
     let mut begin = 0;
     for LazyTensor { name, shape, .. } in items {
-        let end = begin + shape.iter().product::<usize>() * precision.bytes();
-        let (dtype, data_offsets) = (precision.dtype(), (begin, end));
+        let dtype = in_file(dtype);
+        let end = begin + shape.iter().product::<usize>() * dtype.bitsize() / 8;
+        let data_offsets = (begin, end);
         json[name] = json!({"dtype": dtype, "shape": shape, "data_offsets": data_offsets});
         begin = end;
     }

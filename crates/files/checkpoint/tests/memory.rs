@@ -4,7 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
-use checkpoint::{Precision, SpecialTokens, load_model, save_book, save_hugging_face};
+use checkpoint::{Dtype, SpecialTokens, load_model, save_book, save_hugging_face};
 use gpt::{GptConfig, GptModel};
 use peak_alloc::PeakAlloc;
 use torch_rng::TorchRng;
@@ -43,7 +43,7 @@ fn loading_takes_the_model_and_refusing_takes_next_to_nothing() {
     {
         let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
         save_book(&model, path("book")).unwrap();
-        for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
+        for precision in [Dtype::Float32, Dtype::BFloat16, Dtype::Float16] {
             save_hugging_face(
                 &model,
                 path(&format!("{precision:?}")),

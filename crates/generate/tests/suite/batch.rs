@@ -2,8 +2,8 @@
 
 use crate::common::{models, scripted, take_in};
 use generate::{
-    Batch, Decoder, DecoderConfig, DecoderState, DecoderWeights, FinishReason, GenerateError,
-    GenerateOptions, PastContext, Precision, Sampling, StreamEvent, TokenStream, TokenStreams,
+    Batch, Decoder, DecoderConfig, DecoderState, DecoderWeights, Dtype, FinishReason,
+    GenerateError, GenerateOptions, PastContext, Sampling, StreamEvent, TokenStream, TokenStreams,
     greedy_id,
 };
 use gpt::GptModel;
@@ -13,7 +13,7 @@ use rayon::ThreadPoolBuilder;
 use torch_rng::TorchRng;
 
 /// Formats whose products give a row the same bits alone and among others.
-const FORMATS: [Precision; 2] = [Precision::Int8, Precision::Int4];
+const FORMATS: [Dtype; 2] = [Dtype::Int8, Dtype::Int4];
 
 /// A text that joins streams, and perhaps leaves before its end.
 #[derive(Clone, Debug)]
@@ -211,7 +211,7 @@ fn a_long_prompt_is_spread_over_steps_in_which_other_texts_go_on() {
         ..gpt::GptConfig::GPT2_124M
     };
     let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
-    let weights = DecoderWeights::new(&model, Precision::Int8);
+    let weights = DecoderWeights::new(&model, Dtype::Int8);
     let long: Vec<u32> = (0..600).map(|i| i % 40).collect();
     let mut batch = Batch::new(&weights);
     let [short, slot] = [0, 1].map(|_| batch.add(DecoderState::default()).unwrap());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::common::{continued, has_clear_winner, models_and_prompts, scripted, take_in};
 use generate::{
-    Decoder, DecoderConfig, DecoderState, DecoderWeights, GenerateError, GenerateOptions,
-    PastContext, Precision, Sampling, generate_text_simple, greedy_id,
+    Decoder, DecoderConfig, DecoderState, DecoderWeights, Dtype, GenerateError, GenerateOptions,
+    PastContext, Sampling, generate_text_simple, greedy_id,
 };
 use gpt::{GptModel, Parameters};
 use ndarray::{Array1, Array2, Axis, s};
@@ -186,10 +186,10 @@ proptest! {
     #[test]
     fn smaller_precisions_stay_near_the_models_logits((model, prompt) in models_and_prompts()) {
         for (precision, allowed) in [
-            (Precision::F16, 0.01),
-            (Precision::Bf16, 0.05),
-            (Precision::Int8, 0.15),
-            (Precision::Int4, 0.5),
+            (Dtype::Float16, 0.01),
+            (Dtype::BFloat16, 0.05),
+            (Dtype::Int8, 0.15),
+            (Dtype::Int4, 0.5),
         ] {
             let mut decoder = Decoder::new(DecoderWeights::new(&model, precision));
             take_in(&mut decoder, &prompt);
@@ -206,7 +206,7 @@ proptest! {
     #[test]
     fn weights_that_are_read_give_the_bits_of_those_of_a_model((model, prompt) in models_and_prompts()) {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
-        for precision in Precision::ALL {
+        for &precision in Dtype::ALL {
             let read = DecoderWeights::read(model.config(), precision, |name, rows, out| {
                 let rows = parameters[name].slice_axis(Axis(0), rows.into());
                 rows.iter().zip(out).for_each(|(x, out)| *out = *x);
@@ -273,7 +273,7 @@ fn one_decoder_alternates_between_texts_and_every_owner_of_a_model_gives_the_sam
 #[test]
 fn debug_shows_no_weights_and_no_text_in_any_precision() {
     let model = scripted(&[1; 63]);
-    for precision in Precision::ALL {
+    for &precision in Dtype::ALL {
         let weights = DecoderWeights::new(&model, precision);
         let mut decoder = Decoder::new(weights.clone());
         decoder.start(&[1, 2, 3]).unwrap();

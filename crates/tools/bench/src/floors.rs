@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use ndarray::Array2;
-use tensor_ops::{Operands, autocast, matmul};
+use tensor_ops::{Dtype, matmul_in};
 
 use crate::clock::{sustained, time};
 use crate::peer::{AUTOCAST, Kind, Peers, UNTIED};
@@ -31,8 +31,8 @@ impl Floor {
     /// Their number a second that the machine does now, in each of several ways.
     pub(crate) fn speeds(self, memory: &mut Memory, peers: &mut Peers) -> Vec<f64> {
         match self {
-            Self::Products(_) => products(peers, Operands::F32, UNTIED[0]),
-            Self::Bf16Products(_) => products(peers, Operands::Bf16, AUTOCAST),
+            Self::Products(_) => products(peers, Dtype::Float32, UNTIED[0]),
+            Self::Bf16Products(_) => products(peers, Dtype::BFloat16, AUTOCAST),
             Self::Reading(_) => memory.read(),
         }
     }
@@ -55,13 +55,13 @@ pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
 }
 
 /// Several sizes, ours and then PyTorch's, operations a second; 0 where PyTorch is absent.
-fn products(peers: &mut Peers, operands: Operands, kind: Kind) -> Vec<f64> {
+fn products(peers: &mut Peers, dtype: Dtype, kind: Kind) -> Vec<f64> {
     const SIZES: [(usize, usize, usize); 3] =
         [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)];
     let ours = SIZES.map(|(m, k, n)| {
         let (a, b) = (Array2::<f32>::ones((m, k)), Array2::<f32>::ones((k, n)));
-        let product = || drop(black_box(matmul(&a, &b)));
-        sustained(|| Some(autocast(operands, || time(product))))
+        let product = || drop(black_box(matmul_in(dtype, &a, &b)));
+        sustained(|| Some(time(product)))
     });
     let theirs = SIZES.map(|(m, k, n)| {
         let peer = peers.get(kind)?;

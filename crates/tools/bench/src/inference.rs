@@ -4,12 +4,12 @@
 use std::hint::black_box;
 
 use generate::{
-    AsWeights, Decoder, DecoderWeights, GenerateOptions, Precision, Sampling, TokenStream,
+    AsWeights, Decoder, DecoderWeights, GenerateOptions, Sampling, TokenStream, step_bytes,
 };
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, s};
 use tensor_ops::engine::Pooled;
-use tensor_ops::{Operands, Parameters, autocast};
+use tensor_ops::{Dtype, Parameters};
 use torch_rng::TorchRng;
 
 use crate::floors::Floor;
@@ -54,9 +54,9 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         let commands = PASSES.iter().map(|pass| pass.0);
         let mut commands = commands.chain([&*decode, "prefill 1x1024, decoder"]);
         if commands.any(|command| bench.wants(&format!("{command}, {head}"))) {
-            let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
+            let mut model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
             for pass in PASSES {
-                forward(bench, of, &model, pass);
+                forward(bench, of, &mut model, pass);
             }
             prompts(bench, of, &model)?;
             decoding(bench, of, &model, &decode)?;
@@ -77,25 +77,26 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 /// A row of [`PASSES`].
-fn forward(bench: &mut Bench, of: Head, model: &GptModel, pass: (&str, usize, usize)) {
+fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize, usize)) {
     let ((head, _, peers), (command, num_tokens, positions)) = (of, pass);
     let ids = ids(1, num_tokens);
-    let step = |operands| {
-        let hidden = autocast(operands, || model.forward_hidden(&ids));
+    let step = |model: &GptModel| {
+        let hidden = model.forward_hidden(&ids);
         let hidden = Pooled::from(hidden.expect("ids and length suit the model"));
         let last = hidden.slice(s![.., num_tokens - positions.., ..]);
-        black_box(autocast(operands, || model.logits(&last)));
+        black_box(model.logits(&last));
     };
-    let operations = operations(model, (1, num_tokens), positions);
+    let operations = operations(&*model, (1, num_tokens), positions);
     // One at a time, because each has a different floor.
-    for (operands, precision, floor) in [
-        (Operands::F32, "f32", Floor::Products(operations)),
-        (Operands::Bf16, "bf16", Floor::Bf16Products(operations)),
+    for (dtype, floor) in [
+        (Dtype::BFloat16, Floor::Bf16Products(operations)),
+        (Dtype::Float32, Floor::Products(operations)),
     ] {
+        model.set_dtype(dtype).expect("a format of operands");
         let ours = Ours {
             work: format!("{command}, {head}"),
-            precision,
-            step: Box::new(|| step(operands)),
+            precision: dtype.short_name(),
+            step: Box::new(|| step(model)),
             floor: Some(floor),
             peers,
         };
@@ -103,7 +104,7 @@ fn forward(bench: &mut Bench, of: Head, model: &GptModel, pass: (&str, usize, us
     }
 }
 
-/// The rows of a prompt of 1,024 tokens through a decoder, one a precision.
+/// The rows of a prompt of 1,024 tokens through a decoder, one per number format.
 fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
     let ((head, _, peers), command) = (of, "prefill 1x1024");
     let work = format!("{command}, decoder, {head}");
@@ -111,11 +112,11 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
         return Ok(());
     }
     let prompt: Vec<u32> = ids(1, 1024).into_iter().collect();
-    for precision in Precision::ALL {
-        let mut decoder = Decoder::new(DecoderWeights::new(model, precision));
+    for &dtype in Dtype::ALL {
+        let mut decoder = Decoder::new(DecoderWeights::new(model, dtype));
         let ours = Ours {
             work: work.clone(),
-            precision: precision.name(),
+            precision: dtype.short_name(),
             step: Box::new(|| {
                 decoder.start(&prompt).expect("a prompt of known ids");
                 black_box(decoder.advance().expect("its logits"));
@@ -128,7 +129,7 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The rows of decoding, one a precision.
+/// The rows of decoding, one per number format.
 fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> anyhow::Result<()> {
     let (head, _, peers) = of;
     let work = format!("{command}, {head}");
@@ -138,18 +139,15 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
     let (prompt, new_tokens) = DECODED;
     let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
     let mut decoders = Vec::new();
-    for precision in Precision::ALL {
-        decoders.push((
-            precision,
-            Decoder::new(DecoderWeights::new(model, precision)),
-        ));
+    for &dtype in Dtype::ALL {
+        decoders.push((dtype, Decoder::new(DecoderWeights::new(model, dtype))));
     }
-    let ours = decoders.iter_mut().map(|(precision, decoder)| Ours {
+    let ours = decoders.iter_mut().map(|(dtype, decoder)| Ours {
         work: work.clone(),
-        precision: precision.name(),
+        precision: dtype.short_name(),
         // Each token reads every weight once, the prompt's tokens together.
         floor: Some(Floor::Reading(
-            (precision.step_bytes(model.config()) * new_tokens) as f64,
+            (step_bytes(*dtype, model.config()) * new_tokens) as f64,
         )),
         step: Box::new(|| decode(decoder, &prompt, new_tokens)),
         peers,
@@ -160,7 +158,7 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
 
 /// Decodes in int8 as from a model's files, of which a few rows are held in f32 at a time.
 fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
-    let weights = DecoderWeights::read(&model, Precision::Int8, |_, _, rows| {
+    let weights = DecoderWeights::read(&model, Dtype::Int8, |_, _, rows| {
         rows.fill(0.01);
         Ok::<(), anyhow::Error>(())
     })?;
@@ -198,7 +196,7 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     let [_, (_, config, peers)] = HEADS;
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokens = checkpoint::SpecialTokens::default();
-    checkpoint::save_hugging_face(&model, folder.path(), checkpoint::Precision::F32, &tokens)?;
+    checkpoint::save_hugging_face(&model, folder.path(), Dtype::Float32, &tokens)?;
     drop(model);
     let ours = Ours {
         work,

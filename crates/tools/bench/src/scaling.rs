@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use generate::{Decoder, DecoderWeights, Precision};
+use generate::{Decoder, DecoderWeights, Dtype};
 use gpt::{BatchParts, GptModel};
 use kernels::loop_counts;
 use ndarray::Array3;
@@ -93,13 +93,13 @@ fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Resu
     Ok(())
 }
 
-/// A token of GPT-2 after 144 others, in each precision.
+/// A token of GPT-2 after 144 others, in each number format.
 fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     let prompt: Vec<u32> = ids(1, 144).into_iter().collect();
-    for precision in Precision::ALL {
-        let mut decoder = Decoder::new(DecoderWeights::new(model, precision));
+    for &dtype in Dtype::ALL {
+        let mut decoder = Decoder::new(DecoderWeights::new(model, dtype));
         decoder.start(&prompt)?;
-        table.phase(&format!("token, {precision}: all of it"), || {
+        table.phase(&format!("token, {dtype}: all of it"), || {
             decoder.push(&[11]).expect("a token of the vocabulary");
             black_box(decoder.advance().expect("a sequence"));
         });

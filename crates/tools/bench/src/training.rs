@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use gpt::{BatchParts, DropRates, GptConfig, GptModel};
-use tensor_ops::{Operands, autocast};
+use tensor_ops::Dtype;
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig};
 
@@ -38,11 +38,11 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
         for (batch, num_tokens) in BATCHES {
             let work = format!("train {batch}x{num_tokens}, {head}");
             let batch = (batch, num_tokens);
-            row(bench, work, config, batch, None, Operands::F32, peers)?;
+            row(bench, work, config, batch, None, Dtype::Float32, peers)?;
         }
         let batch = BATCHES[1];
         let work = format!("train {}x{}, bf16, {head}", batch.0, batch.1);
-        row(bench, work, config, batch, None, Operands::Bf16, peers)?;
+        row(bench, work, config, batch, None, Dtype::BFloat16, peers)?;
     }
     for (name, sizes, batch, drop_rate) in MODELS {
         let config = small(sizes, drop_rate);
@@ -54,7 +54,7 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             config,
             batch,
             Some(&sizes),
-            Operands::F32,
+            Dtype::Float32,
             NANO_GPT,
         )?;
     }
@@ -89,7 +89,7 @@ fn row(
     config: GptConfig,
     (batch, num_tokens): (usize, usize),
     sizes: Option<&str>,
-    operands: Operands,
+    dtype: Dtype,
     peers: &[Kind],
 ) -> anyhow::Result<()> {
     if !bench.wants(&work) {
@@ -97,6 +97,7 @@ fn row(
     }
     let mut rng = TorchRng::manual_seed(123);
     let mut model = GptModel::new(config, &mut rng)?;
+    model.set_dtype(dtype)?;
     let mut grads = GptModel::zeros(config)?;
     let mut parts = BatchParts::new(&model);
     let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?;
@@ -111,20 +112,18 @@ fn row(
     // Forward, backward and one update, like a turn of the peers.
     let mut step = || {
         let (model, grads) = (&mut model, &mut grads);
-        let loss = autocast(operands, || {
-            parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads)
-        });
+        let loss = parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads);
         black_box(loss.expect("ids and length suit the model"));
         optimizer.step(model, grads); // leaves the gradients at zero
     };
     let operations = steps as f64 * operations;
-    let (precision, floor) = match operands {
-        Operands::F32 => ("f32", Floor::Products(operations)),
-        Operands::Bf16 => ("bf16", Floor::Bf16Products(operations)),
+    let floor = match dtype {
+        Dtype::BFloat16 => Floor::Bf16Products(operations),
+        _ => Floor::Products(operations),
     };
     let ours = Ours {
         work,
-        precision,
+        precision: dtype.short_name(),
         step: Box::new(|| (0..steps).for_each(|_| step())),
         floor: Some(floor),
         peers,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use atomic_file::{StagedFolder, create_folder, folder_of, require_new_or_empty};
 use checkpoint::{
-    GgufFormat, GgufToken, GgufTokenKind, GgufTokens, Precision, save_book, save_gguf,
+    Dtype, FILE_DTYPES, GGUF_DTYPES, GgufToken, GgufTokenKind, GgufTokens, save_book, save_gguf,
     save_hugging_face,
 };
 use clap::{Args, ValueEnum};
@@ -34,16 +34,9 @@ pub(crate) struct ConvertArgs {
     /// The layout to write [default: hugging-face, or gguf by TO's ending]
     #[arg(long, value_enum, visible_alias = "to")]
     layout: Option<Layout>,
-    /// The format of the numbers; bf16 is Hugging Face's, q8_0 is GGUF's
-    #[arg(
-        short = 'p',
-        long,
-        value_name = "P",
-        value_enum,
-        default_value = "f32",
-        visible_alias = "dtype"
-    )]
-    precision: Numbers,
+    /// Number format of the weights: float32, float16, bfloat16 (not in GGUF) or int8 (GGUF's Q8_0)
+    #[arg(long, value_name = "TYPE", default_value_t)]
+    dtype: Dtype,
 }
 
 /// The names that a model's weights have, and the files that they are in.
@@ -56,20 +49,6 @@ enum Layout {
     Book,
     /// One file for llama.cpp
     Gguf,
-}
-
-/// The format of numbers in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Numbers {
-    /// 4 bytes, exact
-    F32,
-    /// 2 bytes, up to 65504
-    F16,
-    /// 2 bytes, f32's range
-    Bf16,
-    /// 8 bits, and a scale for 32 of them
-    #[value(name = "q8_0")]
-    Q8_0,
 }
 
 impl ConvertArgs {
@@ -96,22 +75,24 @@ impl ConvertArgs {
 
 pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     let found = find(Some(&args.from))?;
-    match (args.layout()?, args.precision) {
-        (Layout::HuggingFace, Numbers::F32) => to_folder(args, &found, Some(Precision::F32)),
-        (Layout::HuggingFace, Numbers::F16) => to_folder(args, &found, Some(Precision::F16)),
-        (Layout::HuggingFace, Numbers::Bf16) => to_folder(args, &found, Some(Precision::Bf16)),
-        (Layout::Book, Numbers::F32) => to_folder(args, &found, None),
-        (Layout::Gguf, Numbers::F32) => to_gguf(args, &found, GgufFormat::F32),
-        (Layout::Gguf, Numbers::F16) => to_gguf(args, &found, GgufFormat::F16),
-        (Layout::Gguf, Numbers::Q8_0) => to_gguf(args, &found, GgufFormat::Q8_0),
-        (Layout::Gguf, _) => misused("--precision: GGUF is written in f32, f16 or q8_0"),
-        (Layout::Book, _) => misused("--precision: the book's layout is f32 only"),
-        (_, Numbers::Q8_0) => misused("--precision: q8_0 is for GGUF"),
+    let (layout, dtype) = (args.layout()?, args.dtype);
+    let (name, supported): (_, &[Dtype]) = match layout {
+        Layout::HuggingFace => ("Hugging Face's layout", FILE_DTYPES),
+        Layout::Book => ("the book's layout", &[Dtype::Float32]),
+        Layout::Gguf => ("GGUF", GGUF_DTYPES),
+    };
+    if let Err(error) = dtype.one_of(supported) {
+        return misused(format!("--dtype: {error}, for {name}"));
+    }
+    match layout {
+        Layout::Gguf => to_gguf(args, &found, dtype),
+        Layout::HuggingFace => to_folder(args, &found, Some(dtype)),
+        Layout::Book => to_folder(args, &found, None),
     }
 }
 
-/// Writes a folder in Hugging Face's layout in a precision, or without one in the book's.
-fn to_folder(args: &ConvertArgs, found: &FoundModel, precision: Option<Precision>) -> Result<()> {
+/// Writes a folder in Hugging Face's layout in a number format, or without one in the book's.
+fn to_folder(args: &ConvertArgs, found: &FoundModel, dtype: Option<Dtype>) -> Result<()> {
     let vocabulary = &found.vocabulary;
     require_new_or_empty(&args.to)?;
     if args.to.file_name().is_some() {
@@ -119,14 +100,14 @@ fn to_folder(args: &ConvertArgs, found: &FoundModel, precision: Option<Precision
     }
     let staged = StagedFolder::beside(&args.to)?;
     let model = found.load()?;
-    let layout = match precision {
-        Some(precision) => {
-            save_hugging_face(&model, staged.path(), precision, &vocabulary.special)?;
-            format!("Hugging Face's layout, {precision}")
+    let layout = match dtype {
+        Some(dtype) => {
+            save_hugging_face(&model, staged.path(), dtype, &vocabulary.special)?;
+            format!("Hugging Face's layout, {dtype}")
         }
         None => {
             save_book(&model, staged.path())?;
-            "the book's layout, f32".to_owned()
+            "the book's layout, float32".to_owned()
         }
     };
     vocabulary.save(staged.path())?;
@@ -137,7 +118,7 @@ fn to_folder(args: &ConvertArgs, found: &FoundModel, precision: Option<Precision
     report(args, &model, &layout, vocabulary.tokenizer().is_ok())
 }
 
-fn to_gguf(args: &ConvertArgs, found: &FoundModel, format: GgufFormat) -> Result<()> {
+fn to_gguf(args: &ConvertArgs, found: &FoundModel, dtype: Dtype) -> Result<()> {
     check_new(&args.to)?;
     let vocabulary = &found.vocabulary;
     let size = found.config().vocab_size;
@@ -155,8 +136,8 @@ fn to_gguf(args: &ConvertArgs, found: &FoundModel, format: GgufFormat) -> Result
         special.eos.extend(tokenizer.eos_token_id());
         special = special.within(size);
     }
-    save_gguf(&model, &args.to, format, tokens.as_ref(), &special)?;
-    report(args, &model, &format!("GGUF, {format}"), tokens.is_some())
+    save_gguf(&model, &args.to, dtype, tokens.as_ref(), &special)?;
+    report(args, &model, &format!("GGUF, {dtype}"), tokens.is_some())
 }
 
 fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: bool) -> Result<()> {

@@ -13,14 +13,15 @@ use dataloader::Corpus;
 use gpt::GptModel;
 use ndarray::ArrayView2;
 use serde::Serialize;
-use train::{Dtype, perplexity};
+use tensor_ops::{Dtype, OPERAND_DTYPES, round_to_bf16};
+use train::perplexity;
 
 use crate::model::ModelArgs;
 use crate::model::ids::{Input, TokenList, read_input};
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::failure::misused;
 use crate::terminal::memory::check;
-use crate::terminal::numbers::AtLeast1;
+use crate::terminal::numbers::{AtLeast1, dtype_among};
 use crate::terminal::output::{print, print_json};
 use crate::terminal::threads::ThreadArgs;
 
@@ -47,14 +48,14 @@ pub(crate) struct EvalArgs {
     /// length]
     #[arg(long, value_name = "N")]
     stride: Option<AtLeast1>,
-    /// Operands of the linear layers: f32 or bf16
+    /// Number format of the weights and of the products' operands: float32 or bfloat16
     #[arg(
         long,
         value_name = "TYPE",
-        default_value = "f32",
-        hide_default_value = true
+        value_parser = dtype_among(OPERAND_DTYPES),
+        default_value_t
     )]
-    precision: Dtype,
+    dtype: Dtype,
     /// Print one JSON object: loss, perplexity, tokens, and bits_per_byte of a text
     #[arg(long)]
     json: bool,
@@ -99,7 +100,12 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         .vocabulary
         .check_ids(&ids, vocab_size)
         .with_context(name)?;
-    let model = found.load()?;
+    let mut model = found.load()?;
+    model.set_dtype(args.dtype)?;
+    if args.dtype == Dtype::BFloat16 {
+        // As `generate` stores the token embeddings, which the head may share.
+        model.tok_emb.weight.mapv_inplace(round_to_bf16);
+    }
     let tokens = ids.len() - 1;
     let context_length = model.config().context_length;
     let window = context_length.min(tokens);
@@ -112,7 +118,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         ));
     }
     let stride = stride.min(window);
-    let losses = Losses::of(&model, &ids, (window, stride), &marks, args.precision)?;
+    let losses = Losses::of(&model, &ids, (window, stride), &marks)?;
     let loss = losses.total / tokens as f64;
     if !loss.is_finite() {
         bail!("the weights are damaged: the loss is {loss}");
@@ -189,7 +195,6 @@ impl Losses {
         ids: &Corpus,
         (window, stride): (usize, usize),
         marks: &[u32],
-        dtype: Dtype,
     ) -> Result<Self> {
         let targets = ids.len() - 1;
         let (mut sums, mut counted) = (Self::default(), 0);
@@ -201,7 +206,7 @@ impl Losses {
                 ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
             };
             // Input i predicts id i + 1.
-            let losses = dtype.autocast(|| model.token_losses(&row(0), &row(1)))?;
+            let losses = model.token_losses(&row(0), &row(1))?;
             for (&loss, id) in losses.iter().zip(&ids[1..]).skip(counted - start) {
                 sums.total += f64::from(loss);
                 if !marks.contains(id) {

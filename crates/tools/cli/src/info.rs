@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use checkpoint::{CheckpointError, ModelFolder, load_config};
 use clap::Args;
-use generate::Precision;
+use generate::{Dtype, weight_bytes};
 use gpt::GptConfig;
 use train::presets::Preset;
 
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
 fn show(name: &str, config: &GptConfig) -> Result<()> {
     let tokens = config.context_length;
     let weights = bytes(config.weights_memory()?.total() as f64);
-    let int8 = bytes(Precision::Int8.weight_bytes(config) as f64);
+    let int8 = bytes(weight_bytes(Dtype::Int8, config) as f64);
     let decoding = bytes(config.decoding_memory(tokens)?.total() as f64);
     let training = bytes(config.training_memory(1, tokens)?.total() as f64);
     Ok(print(format!(

@@ -174,14 +174,19 @@ mod tests {
             for page in &pages {
                 let keys = part(page, 0);
                 let keys = matrix((head_dim, PAGE), &keys);
-                weights.extend(gemm::product(&matrix((1, head_dim), &query), &keys, None));
+                weights.extend(gemm::product(
+                    &matrix((1, head_dim), &query),
+                    &keys,
+                    None,
+                    crate::Dtype::Float32,
+                ));
                 values.extend(part(page, 1));
             }
             elementwise::softmax_of_first(&mut weights, n_keys, 0.5, NEGLIGIBLE);
             let keys = weights.len();
             let values = matrix((keys, head_dim), &values);
             let weights = matrix((1, keys), &weights);
-            let expected = gemm::product(&weights, &values, None);
+            let expected = gemm::product(&weights, &values, None, crate::Dtype::Float32);
             assert_eq!(out, expected.row(0).to_vec(), "{n_keys} x {head_dim}");
             assert_eq!(scores, weights.row(0).to_vec(), "{n_keys} x {head_dim}");
             let sum = weights.slice(s![0, ..n_keys]).sum();

@@ -6,13 +6,13 @@
 use half::{bf16, f16};
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};
 
-use crate::PackedMatrix;
 use crate::decoding::gemv::{self, FEW_ROWS};
 use crate::decoding::packed_matrix::Format;
-use crate::operands::{Operands, has_bf16};
+use crate::operands::has_bf16;
 use crate::product::gemm::{self, Threads};
 use crate::threads::huge_pages::room;
 use crate::weight::Weight;
+use crate::{Dtype, PackedMatrix};
 
 /// The upper halves of f32, as in `nn.Linear(..., dtype=torch.bfloat16)`; NaN stays NaN.
 pub type Bf16Matrix = PackedMatrix<Halves<bf16>>;
@@ -31,8 +31,8 @@ pub(crate) trait Half: Weight {
     fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 
     /// The operands of products with many rows of inputs.
-    fn operands() -> Operands {
-        Operands::F32
+    fn operands() -> Dtype {
+        Dtype::Float32
     }
 }
 
@@ -42,10 +42,10 @@ impl Half for bf16 {
     }
 
     /// Inputs are rounded, too, where that makes the product twice as fast.
-    fn operands() -> Operands {
+    fn operands() -> Dtype {
         match has_bf16() {
-            true => Operands::Bf16,
-            false => Operands::F32,
+            true => Dtype::BFloat16,
+            false => Dtype::Float32,
         }
     }
 }

@@ -150,7 +150,7 @@ mod tests {
     use ndarray::{Array2, Axis, array};
 
     use super::*;
-    use crate::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
+    use crate::{Bf16Matrix, Dtype, F16Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
 
     /// The weights within ±1 may be rounded by `step`, the activations by `x_step`.
     fn check_product<F: Format>(step: f32, x_step: f32) {
@@ -184,7 +184,7 @@ mod tests {
             }
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
-            let expected = gemm::product(&x, &rounded.t(), None);
+            let expected = gemm::product(&x, &rounded.t(), None, Dtype::Float32);
             // n times, some of them cancelling.
             let tolerance = (x_step * (n as f32).sqrt() * 1.5).max(1e-4);
             for ((at, got), expected) in y.indexed_iter().zip(&expected) {

@@ -1,4 +1,4 @@
-//! The dense f32 product, `c = a b + beta c` on strided matrices: packed panels, as in Goto and van
+//! The dense product, with operands in float32 or bfloat16 and sums in f32: `c = a b + beta c` on strided matrices: packed panels, as in Goto and van
 //! de Geijn's "Anatomy of High-Performance Matrix Multiplication", in tiles that rayon's pool
 //! shares out.
 //!
@@ -10,7 +10,8 @@ use std::mem::MaybeUninit;
 
 use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
 
-use crate::operands::{Operands, has_bf16, operands, rounded};
+use crate::Dtype;
+use crate::operands::{OPERAND_DTYPES, has_bf16, rounded};
 #[cfg(target_arch = "x86_64")]
 use crate::product::amx::{Amx, has_amx};
 use crate::product::kernel::{self, Start};
@@ -30,11 +31,17 @@ const TRANSPOSED_ROWS: usize = 128;
 /// Multiplications that are not worth a second thread.
 const SMALL: usize = 1 << 19;
 
-/// `a @ b`, plus `row` to each of its rows, into uninitialised memory that is written once.
+/// Returns `a @ b`, plus `row` added to each of its rows, with operands in `dtype`. The memory is
+/// uninitialised and written once.
 ///
 /// # Panics
-/// If the shapes don't fit.
-pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> Array2<f32> {
+/// If the shapes don't fit, or `dtype` isn't one of [`OPERAND_DTYPES`].
+pub fn product(
+    a: &ArrayRef2<f32>,
+    b: &ArrayRef2<f32>,
+    row: Option<&[f32]>,
+    dtype: Dtype,
+) -> Array2<f32> {
     let shape = (a.nrows(), b.ncols());
     check(a, b, shape);
     let mut c = buffer(shape.0 * shape.1);
@@ -44,28 +51,25 @@ pub fn product(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: Option<&[f32]>) -> A
     let start = Start { times: 0.0, row };
     // SAFETY: such a start does not read `c`, and every element is written.
     unsafe {
-        multiply(a, b, start, view, Threads::Pool, operands());
+        multiply(a, b, start, view, Threads::Pool, dtype);
         c.set_len(shape.0 * shape.1);
     }
     Array2::from_shape_vec(shape, c).expect("as many elements")
 }
 
-/// `c = a @ b + beta * c`; with `beta` 0, `c` is not read.
+/// Computes `c = a @ b + beta * c` with operands in `dtype`. If `beta` is 0, `c` is not read.
 ///
 /// # Panics
-/// If the shapes don't fit.
+/// If the shapes don't fit, or `dtype` isn't one of [`OPERAND_DTYPES`].
 pub fn accumulate(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
     beta: f32,
     c: ArrayViewMut2<f32>,
     threads: Threads,
+    dtype: Dtype,
 ) {
-    let operands = match threads {
-        Threads::One => Operands::F32,
-        Threads::Pool => operands(),
-    };
-    widening_accumulate(a, b, beta, c, threads, operands);
+    widening_accumulate(a, b, beta, c, threads, dtype);
 }
 
 /// [`accumulate`] for weights in any format.
@@ -75,14 +79,14 @@ pub(crate) fn widening_accumulate<B: Weight>(
     beta: f32,
     mut c: ArrayViewMut2<f32>,
     threads: Threads,
-    operands: Operands,
+    dtype: Dtype,
 ) {
     check(a, b, c.dim());
     let start = Start::times(beta);
     // SAFETY: the view is of initialised elements, and nothing is written to it but f32.
     unsafe {
         let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-        multiply(a, b, start, c.deref_into_view_mut(), threads, operands);
+        multiply(a, b, start, c.deref_into_view_mut(), threads, dtype);
     }
 }
 
@@ -106,8 +110,12 @@ unsafe fn multiply<A: Weight, B: Weight>(
     start: Start<'_>,
     mut c: ArrayViewMut2<MaybeUninit<f32>>,
     threads: Threads,
-    operands: Operands,
+    dtype: Dtype,
 ) {
+    assert!(
+        OPERAND_DTYPES.contains(&dtype),
+        "gemm: operands in {dtype} aren't supported"
+    );
     if c.is_empty() {
         return;
     }
@@ -124,12 +132,12 @@ unsafe fn multiply<A: Weight, B: Weight>(
         };
         let c = c.reversed_axes();
         // SAFETY: the caller's promise.
-        return unsafe { multiply(&b.t(), &a.t(), start, c, threads, operands) };
+        return unsafe { multiply(&b.t(), &a.t(), start, c, threads, dtype) };
     }
-    if operands == Operands::Bf16 && !has_bf16() {
+    if dtype == Dtype::BFloat16 && !has_bf16() {
         let (a, b) = (rounded(a), rounded(b));
         // SAFETY: the caller's promise.
-        return unsafe { multiply(&*a, &*b, start, c, threads, Operands::F32) };
+        return unsafe { multiply(&*a, &*b, start, c, threads, Dtype::Float32) };
     }
     let threads = match c.len() * a.ncols() {
         0..SMALL => Threads::One,
@@ -139,10 +147,10 @@ unsafe fn multiply<A: Weight, B: Weight>(
     let multiply = || unsafe {
         #[cfg(target_arch = "x86_64")]
         {
-            if operands == Operands::Bf16 && has_amx() {
+            if dtype == Dtype::BFloat16 && has_amx() {
                 return multiply_by::<Amx, _, _>(a, b, start, c, threads);
             }
-            if operands == Operands::Bf16 {
+            if dtype == Dtype::BFloat16 {
                 return multiply_by::<kernel::Avx512Bf16, _, _>(a, b, start, c, threads);
             }
             if is_x86_feature_detected!("avx512f") {
@@ -165,7 +173,6 @@ mod tests {
     use ndarray::{Axis, array, s};
 
     use super::*;
-    use crate::autocast;
     use crate::product::kernel::{DEPTH, Kernel};
 
     /// The sums of `start + a b` in the order that is promised, `add_product(x, y, sum)` for each
@@ -278,7 +285,7 @@ mod tests {
     /// operands.
     #[test]
     fn products_of_bf16_are_those_of_the_rounded_operands() {
-        check_bf16(|a, b, row| autocast(Operands::Bf16, || product(a, b, Some(row))));
+        check_bf16(|a, b, row| product(a, b, Some(row), Dtype::BFloat16));
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
             check_bf16(product_by::<kernel::Avx512Bf16>);
@@ -356,9 +363,8 @@ mod tests {
             let mut c = numbers((m, n), 13);
             let expected = &exact - &Array2::from_shape_fn((1, n), |(_, j)| f64::from(row[j]))
                 + c.mapv(|c| f64::from(2.0 * c));
-            autocast(Operands::Bf16, || {
-                accumulate(&a, &b, 2.0, c.view_mut(), Threads::Pool)
-            });
+            let dtype = Dtype::BFloat16;
+            accumulate(&a, &b, 2.0, c.view_mut(), Threads::Pool, dtype);
             let off = |(c, expected): (&f32, &f64)| (f64::from(*c) - expected).abs();
             let most = c.iter().zip(&expected).map(off).fold(0.0, f64::max);
             assert!(
@@ -381,18 +387,21 @@ mod tests {
             (0.0, 0.0),
         ] {
             let number = Array2::from_elem((1, 1), number);
-            let products = autocast(Operands::Bf16, || {
-                [product(&number, &one, None), product(&one, &number, None)]
-            });
+            let products = [(&number, &one), (&one, &number)]
+                .map(|(a, b)| product(a, b, None, Dtype::BFloat16));
             assert_eq!(
                 products,
                 [[[nearest]], [[nearest]]].map(|it| Array2::from(it.to_vec())),
                 "{number}"
             );
-            assert_eq!(product(&number, &one, None), number, "f32 again");
+            assert_eq!(
+                product(&number, &one, None, Dtype::Float32),
+                number,
+                "f32 again"
+            );
         }
         let nan = Array2::from_elem((1, 1), f32::NAN);
-        assert!(autocast(Operands::Bf16, || product(&nan, &one, None))[[0, 0]].is_nan());
+        assert!(product(&nan, &one, None, Dtype::BFloat16)[[0, 0]].is_nan());
     }
 
     #[test]
@@ -404,11 +413,22 @@ mod tests {
             let columns = w.t().as_standard_layout().into_owned();
             let row: Vec<f32> = (0..n).map(|j| j as f32 / 7.0).collect();
             for row in [None, Some(&row[..])] {
-                let expected = product(&a, &columns, row);
-                assert_eq!(product(&a, &w.t(), row), expected, "{m} x {inner} x {n}");
+                let expected = product(&a, &columns, row, Dtype::Float32);
+                assert_eq!(
+                    product(&a, &w.t(), row, Dtype::Float32),
+                    expected,
+                    "{m} x {inner} x {n}"
+                );
                 let (mut c, mut expected) = (expected.clone(), expected);
-                accumulate(&a, &columns, 0.3, expected.view_mut(), Threads::Pool);
-                accumulate(&a, &w.t(), 0.3, c.view_mut(), Threads::Pool);
+                accumulate(
+                    &a,
+                    &columns,
+                    0.3,
+                    expected.view_mut(),
+                    Threads::Pool,
+                    Dtype::Float32,
+                );
+                accumulate(&a, &w.t(), 0.3, c.view_mut(), Threads::Pool, Dtype::Float32);
                 assert_eq!(c, expected, "{m} x {inner} x {n}");
             }
         }
@@ -422,10 +442,17 @@ mod tests {
         );
         let mut c = Array2::from_elem((5, 6), 1.0);
         let (columns, rest) = c.view_mut().split_at(Axis(1), 3);
-        accumulate(&a, &b, 1.0, columns.reversed_axes(), Threads::Pool);
+        accumulate(
+            &a,
+            &b,
+            1.0,
+            columns.reversed_axes(),
+            Threads::Pool,
+            Dtype::Float32,
+        );
         assert!(rest.iter().all(|&x| x == 1.0));
         let scattered = c.slice_mut(s![.., ..;2]).reversed_axes();
-        accumulate(&a, &b, 1.0, scattered, Threads::Pool);
+        accumulate(&a, &b, 1.0, scattered, Threads::Pool, Dtype::Float32);
         assert_eq!(c.row(4), array![9.0, 5.0, 9.0, 1.0, 5.0, 1.0]);
     }
 }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use rayon::Yield;
 
 use super::{buffers, team};
-use crate::operands::{autocast, operands};
 use crate::threads::passes::PASSES;
 
 /// Looks for loops of the team before one for work that rayon's queues have.
@@ -58,8 +57,6 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
         return pass();
     }
     let from_outside = rayon::current_thread_index().is_none();
-    let operands = operands();
-    let pass = || autocast(operands, pass); // on another thread
     rayon::scope(|_| {
         let Some(this) = begin() else { return pass() };
         let own = rayon::current_thread_index();

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::{awake, team};
-use crate::operands::{Operands, autocast};
 
 static LOOPS: AtomicUsize = AtomicUsize::new(0);
 static FEWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -48,11 +47,8 @@ pub fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     let mut tasks = ManuallyDrop::new(tasks);
     let (count, room) = (tasks.len(), tasks.capacity());
     let start = Start(tasks.as_mut_ptr());
-    // A thread that waits here may take up work of another pass, whose products are its own.
-    autocast(Operands::F32, || {
-        // SAFETY: each index below the count comes once.
-        share(count, &|i| f(unsafe { start.take(i) }));
-    });
+    // SAFETY: each index below the count comes once.
+    share(count, &|i| f(unsafe { start.take(i) }));
     // SAFETY: the vector's own memory, out of which all tasks have been moved.
     drop(unsafe { Vec::from_raw_parts(start.0, 0, room) });
 }

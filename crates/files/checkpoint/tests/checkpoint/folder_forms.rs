@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use checkpoint::{ModelFolder, Precision, load_config, load_model};
+use checkpoint::{Dtype, ModelFolder, load_config, load_model};
 use checkpoint::{load_tensors_into, save_book, save_tensors};
 use gpt::{GptConfig, GptModel};
 use ndarray::array;
@@ -95,7 +95,7 @@ fn tensors_of_other_heads_are_left_alone_and_told_in_hugging_faces_layout() {
         n_layers: 3,
         ..SMALL
     };
-    save_as(&small_model(deeper), folder.path(), Precision::F32).unwrap();
+    save_as(&small_model(deeper), folder.path(), Dtype::Float32).unwrap();
     fs::write(folder.config(), config).unwrap();
     assert!(opened(&folder).1.unwrap().contains("12 tensors"));
 }

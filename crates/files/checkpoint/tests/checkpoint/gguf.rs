@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use checkpoint::{GgufFormat, GgufTokens, SpecialTokens, save_gguf};
+use checkpoint::{Dtype, GgufTokens, SpecialTokens, save_gguf};
 use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
 use tensor_ops::Parameters;
@@ -114,7 +114,7 @@ fn read(file: &[u8]) -> Read {
     (keys, places.into_iter().map(numbers).collect())
 }
 
-fn saved(model: &GptModel, format: GgufFormat) -> Read {
+fn saved(model: &GptModel, format: Dtype) -> Read {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     let mut special = SpecialTokens::between(3);
@@ -126,7 +126,7 @@ fn saved(model: &GptModel, format: GgufFormat) -> Read {
 #[test]
 fn sizes_names_and_numbers_are_the_models() {
     let model = small_model(UNTIED);
-    let (keys, tensors) = saved(&model, GgufFormat::F32);
+    let (keys, tensors) = saved(&model, Dtype::Float32);
     for (key, value) in [
         ("general.architecture", "gpt2"),
         ("gpt2.block_count", "2"),
@@ -165,7 +165,7 @@ fn sizes_names_and_numbers_are_the_models() {
         .collect();
     assert_eq!(tensors["output.weight"].1, head);
     assert!(
-        !saved(&small_model(SMALL), GgufFormat::F32)
+        !saved(&small_model(SMALL), Dtype::Float32)
             .1
             .contains_key("output.weight")
     );
@@ -177,10 +177,10 @@ fn smaller_formats_round_to_the_nearest() {
         emb_dim: 32,
         ..SMALL
     });
-    let exact = saved(&model, GgufFormat::F32).1;
+    let exact = saved(&model, Dtype::Float32).1;
     for (format, step) in [
-        (GgufFormat::F16, 0.0005),
-        (GgufFormat::Q8_0, 0.5 / 127.0 + 0.0005),
+        (Dtype::Float16, 0.0005),
+        (Dtype::Int8, 0.5 / 127.0 + 0.0005),
     ] {
         for (name, (sizes, numbers)) in saved(&model, format).1 {
             let (exact_sizes, exact) = &exact[&name];
@@ -209,9 +209,9 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
     let mut large = small_model(SMALL);
     large.tok_emb.weight[[1, 2]] = 1e9;
     for (model, format, tokens, part) in [
-        (small_model(relu), GgufFormat::F32, None, "relu"),
-        (small_model(SMALL), GgufFormat::F32, Some(&tokens), "size"),
-        (large, GgufFormat::F16, None, "element 10 is 1000000000"),
+        (small_model(relu), Dtype::Float32, None, "relu"),
+        (small_model(SMALL), Dtype::Float32, Some(&tokens), "size"),
+        (large, Dtype::Float16, None, "element 10 is 1000000000"),
     ] {
         let error =
             save_gguf(&model, &path, format, tokens, &SpecialTokens::default()).unwrap_err();

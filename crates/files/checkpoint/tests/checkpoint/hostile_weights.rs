@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use checkpoint::{Precision, load_model, save_book, save_tensors};
+use checkpoint::{Dtype, load_model, save_book, save_tensors};
 use gpt::GptConfig;
 
 use crate::support::{Broken, SMALL, header_refused, save_as, small_model, split, weights_refused};
@@ -19,7 +19,7 @@ fn tensors_of_another_model() {
         (larger, &["wte.weight", "[12, 8]", "[11, 8]"][..]),
         (shallower, &["h.1.", "missing"]),
     ] {
-        save_as(&small_model(config), other.path(), Precision::F32).unwrap();
+        save_as(&small_model(config), other.path(), Dtype::Float32).unwrap();
         fs::copy(other.path().join(FILE), folder.weights()).unwrap();
         folder.is_refused(FILE, parts);
     }

@@ -4,8 +4,8 @@
 use std::fs;
 
 use checkpoint::{
-    GgufFormat, Precision, SpecialTokens, load_config, load_model, load_tensors_into, save_book,
-    save_compact, save_gguf, save_tensors,
+    Dtype, SpecialTokens, load_config, load_model, load_tensors_into, save_book, save_compact,
+    save_gguf, save_tensors,
 };
 use gpt::{Activation, DropRates, GptConfig, GptModel};
 use ndarray::{array, s};
@@ -55,7 +55,7 @@ proptest! {
     fn hugging_faces_layout_computes_the_same(config in configs()) {
         let folder = tempfile::tempdir().unwrap();
         let model = small_model(config);
-        save_as(&model, folder.path(), Precision::F32).unwrap();
+        save_as(&model, folder.path(), Dtype::Float32).unwrap();
         let loaded = load_model(folder.path()).unwrap();
         let expected = GptConfig { qkv_bias: true, ..config };
         prop_assert_eq!(*loaded.config(), expected);
@@ -70,9 +70,9 @@ proptest! {
 fn precisions_round_to_the_nearest() {
     let model = small_model(SMALL);
     for (precision, bits) in [
-        (Precision::F32, 24),
-        (Precision::F16, 11),
-        (Precision::Bf16, 8),
+        (Dtype::Float32, 24),
+        (Dtype::Float16, 11),
+        (Dtype::BFloat16, 8),
     ] {
         let folder = tempfile::tempdir().unwrap();
         save_as(&model, folder.path(), precision).unwrap();
@@ -189,7 +189,7 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
     not_finite.final_norm.shift[3] = f32::NAN;
     let mut large = small_model(SMALL);
     large.final_norm.shift[3] = 70000.0;
-    let error = save_as(&large, folder.path(), Precision::F16).unwrap_err();
+    let error = save_as(&large, folder.path(), Dtype::Float16).unwrap_err();
     let message = error.to_string();
     assert!(
         message.contains("ln_f.bias") && message.contains("element 3 is 70000"),
@@ -210,13 +210,13 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
         for error in [
             save_book(&model, folder.path()),
             save_compact(&model, folder.path()),
-            save_as(&model, folder.path(), Precision::Bf16),
+            save_as(&model, folder.path(), Dtype::BFloat16),
         ] {
             let error = error.unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
         let tokens = SpecialTokens::default();
-        save_gguf(&model, &gguf, GgufFormat::F32, None, &tokens).unwrap_err();
+        save_gguf(&model, &gguf, Dtype::Float32, None, &tokens).unwrap_err();
         assert_eq!(load_model(folder.path()).unwrap(), good);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }

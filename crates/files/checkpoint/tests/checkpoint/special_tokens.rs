@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use checkpoint::{Precision, SpecialTokens, save_hugging_face};
+use checkpoint::{Dtype, SpecialTokens, save_hugging_face};
 use serde_json::Value;
 
 use crate::support::{SMALL, small_model};
@@ -90,7 +90,7 @@ fn what_is_saved_is_read_again() {
     (tokens.eos, tokens.pad) = (vec![7, 8], Some(9));
     let folder = tempfile::tempdir().unwrap();
     let model = small_model(SMALL);
-    save_hugging_face(&model, folder.path(), Precision::F32, &tokens).unwrap();
+    save_hugging_face(&model, folder.path(), Dtype::Float32, &tokens).unwrap();
     let config = folder.path().join("config.json");
     let config: Value = serde_json::from_str(&fs::read_to_string(config).unwrap()).unwrap();
     assert_eq!(config["bos_token_id"], 5);

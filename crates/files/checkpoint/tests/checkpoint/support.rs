@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use checkpoint::{CheckpointError, Precision, SpecialTokens};
+use checkpoint::{CheckpointError, Dtype, SpecialTokens};
 use checkpoint::{load_model, save_book, save_hugging_face};
 use gpt::{DropRates, GptConfig, GptModel};
 use ndarray::ArrayD;
@@ -55,7 +55,7 @@ pub(crate) fn small_model(config: GptConfig) -> GptModel {
 pub(crate) fn save_as(
     model: &GptModel,
     folder: impl AsRef<Path>,
-    precision: Precision,
+    precision: Dtype,
 ) -> Result<(), CheckpointError> {
     save_hugging_face(model, folder, precision, &SpecialTokens::default())
 }
@@ -93,7 +93,7 @@ pub(crate) struct Broken(TempDir);
 impl Broken {
     pub(crate) fn hugging_face() -> Self {
         static GOOD: LazyLock<Files> = LazyLock::new(|| {
-            files_of(|folder| save_as(&small_model(SMALL), folder, Precision::F32))
+            files_of(|folder| save_as(&small_model(SMALL), folder, Dtype::Float32))
         });
         Self::of(&GOOD)
     }

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let ids = prompt
         .map(|prompt| args.prompt(&found, prompt))
         .transpose()?;
-    let weights = found.weights(output.precision)?;
+    let weights = found.weights(output.dtype)?;
     let decoder = Decoder::with_config(weights, args.decoder())?;
     let mut session = Session::new(args, settings, decoder, vocabulary)?;
     if input.interactive {

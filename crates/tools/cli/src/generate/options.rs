@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use checkpoint::SamplingDefaults;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use generate::{DecoderConfig, PastContext, Precision, Sampling};
+use generate::{DecoderConfig, Dtype, PastContext, Sampling};
 use torch_rng::Build;
 
 use crate::model::ids::{Input, TextArgs};
@@ -115,9 +115,9 @@ pub(crate) struct OutputArgs {
     /// Print special tokens of the continuation, such as <|endoftext|>, as text
     #[arg(long)]
     pub(crate) special: bool,
-    /// The precision of the weights: f32, f16, bf16, int8 or int4
-    #[arg(long, value_name = "P", default_value_t)]
-    pub(crate) precision: Precision,
+    /// Number format of the weights: float32, float16, bfloat16, int8 or int4
+    #[arg(long, value_name = "TYPE", default_value_t)]
+    pub(crate) dtype: Dtype,
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
 }

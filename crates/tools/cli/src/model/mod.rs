@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use checkpoint::ModelFolder;
 use clap::Args;
-use generate::{DecoderWeights, Precision};
+use generate::{DecoderWeights, Dtype, weight_bytes};
 use gpt::{GptConfig, GptModel, Memory};
 
 use crate::model::ids::Input;
@@ -90,13 +90,13 @@ impl FoundModel {
     }
 
     /// Loads the model for decoding; its weights are rounded during reading.
-    pub(crate) fn weights(&self, precision: Precision) -> Result<DecoderWeights> {
-        if precision == Precision::F32 {
+    pub(crate) fn weights(&self, dtype: Dtype) -> Result<DecoderWeights> {
+        if dtype == Dtype::Float32 {
             return Ok(self.load()?.into());
         }
-        let bytes = precision.weight_bytes(self.model.config());
+        let bytes = weight_bytes(dtype, self.model.config());
         begin_loading(&self.model, &Memory::new().with("weights", &[bytes])?)?;
-        DecoderWeights::read(self.model.config(), precision, |name, rows, out| {
+        DecoderWeights::read(self.model.config(), dtype, |name, rows, out| {
             Ok(self.model.read_rows(name, rows, out)?)
         })
     }

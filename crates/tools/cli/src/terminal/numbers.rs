@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tensor_ops::{Dtype, UnsupportedDtype};
+
 use serde::Serialize;
 
 /// Declares numbers with a range, which are read from a text. A run keeps them in a TOML file,
@@ -46,6 +48,22 @@ ranges! {
     Below1(f64) of f64: |x| (0.0..1.0).contains(x), "at least 0 and below 1";
     /// A part of a whole that is not empty.
     Part(f64) of f64: |&x| x > 0.0 && x <= 1.0, "over 0 and at most 1";
+}
+
+/// Returns a parser of number formats that takes only the supported ones.
+pub(crate) fn dtype_among(
+    supported: &'static [Dtype],
+) -> impl Fn(&str) -> Result<Dtype, UnsupportedDtype> + Clone {
+    move |name| {
+        let parsed = name.parse::<Dtype>();
+        let unsupported = |_| UnsupportedDtype {
+            name: name.to_owned(),
+            supported,
+        };
+        parsed
+            .and_then(|dtype| dtype.one_of(supported))
+            .map_err(unsupported)
+    }
 }
 
 /// A count as clap reads it.

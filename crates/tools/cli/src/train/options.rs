@@ -11,14 +11,16 @@ use anyhow::{Result, bail};
 use clap::{ArgAction, Args};
 use gpt::{DropRates, GptConfig};
 use serde::{Serialize, Serializer};
+use tensor_ops::{Dtype, OPERAND_DTYPES};
 use toml::Table;
 use torch_rng::Build;
-use train::Dtype;
 use train::presets::{Preset, PresetTraining, STORY};
 
 use super::choice::{TokenizerChoice, preset_parser};
 use crate::terminal::command::flag;
-use crate::terminal::numbers::{AtLeast1, Below1, Count, NotNegative, Part, Threads, signed_seed};
+use crate::terminal::numbers::{
+    AtLeast1, Below1, Count, NotNegative, Part, Threads, dtype_among, signed_seed,
+};
 
 /// The defaults that the help shows for the options of a preset: the default preset's.
 const MODEL: GptConfig = STORY.model;
@@ -161,8 +163,14 @@ pub(crate) struct TrainOptions {
     /// Clip gradients to this norm; 0: no clipping
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = NotNegative(1.0))]
     pub(crate) grad_clip: NotNegative,
-    /// Operands of the linear layers: float32, bfloat16
-    #[arg(long, value_name = "TYPE", help_heading = "Training", default_value_t = Dtype::Float32)]
+    /// Number format of the linear layers' operands: float32 or bfloat16
+    #[arg(
+        long,
+        value_name = "TYPE",
+        help_heading = "Training",
+        value_parser = dtype_among(OPERAND_DTYPES),
+        default_value_t
+    )]
     pub(crate) dtype: Dtype,
     /// PyTorch build that draws dropout: portable, mkl
     #[arg(

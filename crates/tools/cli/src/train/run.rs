@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use atomic_file::{StagedFolder, create_folder, remove_unfinished_folders, write_atomically};
-use checkpoint::{CONFIG, Precision, WEIGHTS, save_hugging_face};
+use checkpoint::{CONFIG, Dtype, WEIGHTS, save_hugging_face};
 use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
@@ -190,7 +190,7 @@ fn export(
     let folder = run.join(MODEL);
     let left = remove_unfinished_folders(run, |name| name == MODEL).err();
     let staged = StagedFolder::beside(&folder)?;
-    save_hugging_face(model, staged.path(), Precision::F32, &vocabulary.special)?;
+    save_hugging_face(model, staged.path(), Dtype::Float32, &vocabulary.special)?;
     vocabulary.save(staged.path())?;
     Ok(staged.replace(is_ours)?.or(left))
 }

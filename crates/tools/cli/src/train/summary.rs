@@ -70,9 +70,9 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
         ),
         format!("folder    {folder}"),
     ];
-    if options.dtype == Dtype::Bfloat16 && !has_bf16() {
+    if options.dtype == Dtype::BFloat16 && !has_bf16() {
         lines.push(
-            "note      this processor has no bf16 products, so bfloat16 is as slow as float32 here"
+            "note      this processor has no bf16 products, so bfloat16 is slower than float32 here"
                 .to_owned(),
         );
     }

@@ -14,11 +14,11 @@ fn drawn(args: &str) -> Value {
 
 #[test]
 fn standard_output_is_the_text_alone_and_the_speed_is_on_standard_error() {
-    let ran = trained().ok("generate Once --temp 0 -n 5 --precision int8");
+    let ran = trained().ok("generate Once --temp 0 -n 5 --dtype int8");
     let text = ran.stdout;
     assert!(text.starts_with("Once") && text.ends_with('\n'), "{text:?}");
     holds(&ran.stderr, &["tokens/s"]);
-    let alone = "generate Once --temp 0 -n 5 --precision int8 --no-display-prompt";
+    let alone = "generate Once --temp 0 -n 5 --dtype int8 --no-display-prompt";
     assert_eq!(format!("Once{}", trained().ok(alone).stdout), text);
 }
 

@@ -15,7 +15,7 @@ fn every_subcommand_has_a_help_that_names_its_options_and_their_other_names() {
         ("eval", "--file --json"),
         ("tokenize", "--model --output"),
         ("info", "--preset"),
-        ("convert", "--layout --precision"),
+        ("convert", "--layout --dtype"),
         ("inspect", "--top --html"),
     ] {
         holds(&top, &[subcommand]);

@@ -70,7 +70,7 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
     let table = "
 2 generate Once --temp -1 -> temperature; -1
-2 generate Once --precision f64 -> --precision; f64
+2 generate Once --dtype f64 -> --dtype; f64
 2 generate Once --stop= -> --stop; value
 1 generate Once -c 17 -> 17; 16
 1 generate --tokens LONG -> 17; 16; --past-context crop
@@ -102,7 +102,7 @@ fn models_that_are_none_are_refused() {
 1 generate Once -m runs -> runs; contains runs; runs/0001
 1 generate Once -m data.bin -> data.bin; folder; file
 1 inspect --tokens 1 -m model -> model.safetensors; 3 bytes
-2 convert runs/0001 other --to book --precision f16 -> --precision
+2 convert runs/0001 other --to book --dtype f16 -> --dtype
 ";
     all_refused(&folder, table);
 }

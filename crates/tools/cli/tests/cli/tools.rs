@@ -89,7 +89,7 @@ fn eval_has_windows_with_a_stride_and_operands_of_16_bits() {
     let close = eval("--stride 1");
     assert_eq!(close["tokens"], plain["tokens"]);
     assert!(close["loss"] != plain["loss"]);
-    let rounded = eval("--precision bf16")["loss"].as_f64().unwrap();
+    let rounded = eval("--dtype bf16")["loss"].as_f64().unwrap();
     let difference = (rounded - plain["loss"].as_f64().unwrap()).abs();
     assert!(difference > 0.0 && difference < 0.02, "{difference}");
     let path = file.path().display();
@@ -99,7 +99,7 @@ fn eval_has_windows_with_a_stride_and_operands_of_16_bits() {
     );
     folder.misused(&format!("eval -f {path} --stride 0"), &["--stride", "0"]);
     folder.misused(
-        &format!("eval -f {path} --precision int8"),
+        &format!("eval -f {path} --dtype int8"),
         &["float32", "int8"],
     );
 }

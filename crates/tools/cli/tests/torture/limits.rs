@@ -76,7 +76,7 @@ fn large_models() -> TempDir {
 fn large() -> Vec<String> {
     let precisions = ["f32", "f16", "bf16", "int8", "int4"];
     let generate = precisions.map(|precision| {
-        format!("generate --tokens 1 -n 1 --temp 0 -m wide --threads 1 --precision {precision}")
+        format!("generate --tokens 1 -n 1 --temp 0 -m wide --threads 1 --dtype {precision}")
     });
     let mut commands = generate.to_vec();
     let others = [

@@ -1,0 +1,79 @@
+//! Conversion of weights to and from the number formats of files.
+//!
+//! A model in memory is always float32.
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use safetensors::Dtype as FileDtype;
+use tensor_ops::Dtype;
+
+/// The formats of weights that transformers reads from a file.
+pub const FILE_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::BFloat16];
+
+/// Returns the type in a safetensors header of one of [`FILE_DTYPES`].
+pub(crate) fn in_file(dtype: Dtype) -> FileDtype {
+    match dtype {
+        Dtype::Float16 => FileDtype::F16,
+        Dtype::BFloat16 => FileDtype::BF16,
+        _ => FileDtype::F32,
+    }
+}
+
+/// Appends the little-endian bytes of numbers in one of [`FILE_DTYPES`], rounded to nearest, ties
+/// to even.
+///
+/// The error is the index of the first number that isn't finite after rounding.
+pub(crate) fn encode(dtype: Dtype, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
+    match dtype {
+        Dtype::Float16 => put(values, out, f16::from_f32, f16::is_finite, f16::to_le_bytes),
+        Dtype::BFloat16 => put(
+            values,
+            out,
+            bf16::from_f32,
+            bf16::is_finite,
+            bf16::to_le_bytes,
+        ),
+        _ => put(values, out, |x| x, f32::is_finite, f32::to_le_bytes),
+    }
+}
+
+/// Appends the bytes of rounded numbers; the error is the place of one that is not finite then.
+fn put<T: Copy, const N: usize>(
+    values: &[f32],
+    out: &mut Vec<u8>,
+    round: impl Fn(f32) -> T,
+    is_finite: impl Fn(T) -> bool,
+    bytes: impl Fn(T) -> [u8; N],
+) -> Result<(), usize> {
+    for (place, &x) in values.iter().enumerate() {
+        let rounded = round(x);
+        if !is_finite(rounded) {
+            return Err(place);
+        }
+        out.extend(bytes(rounded));
+    }
+    Ok(())
+}
+
+/// Converts a file's little-endian bytes of any weight type, as many elements as `out`; F64 is
+/// rounded.
+pub(crate) fn decode(dtype: FileDtype, bytes: &[u8], out: &mut [f32]) {
+    fn each<const N: usize>(bytes: &[u8], out: &mut [f32], number: impl Fn([u8; N]) -> f32) {
+        let elements = bytes.as_chunks::<N>().0;
+        assert!(elements.len() == out.len(), "as many elements as places");
+        for (bytes, out) in elements.iter().zip(out) {
+            *out = number(*bytes);
+        }
+    }
+    match dtype {
+        FileDtype::F64 => each(bytes, out, |bytes| f64::from_le_bytes(bytes) as f32),
+        FileDtype::F16 => {
+            // All at once, with the processor's instruction for it.
+            let halves = bytes.as_chunks::<2>().0.iter();
+            let halves: Vec<f16> = halves.map(|bytes| f16::from_le_bytes(*bytes)).collect();
+            halves.convert_to_f32_slice(out);
+        }
+        FileDtype::BF16 => each(bytes, out, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+        _ => each(bytes, out, f32::from_le_bytes),
+    }
+}
