@@ -23,6 +23,7 @@ const MANY_QUERIES: usize = 8;
 
 /// The sizes of a [`KvCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct KvCacheSize {
     /// Heads of the layer's attention.
     pub num_heads: usize,
@@ -47,7 +48,10 @@ pub struct KvCacheSize {
 /// assert_eq!(cache.len(), 1);
 /// ```
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "Contents", try_from = "Contents"))]
 pub struct KvCache {
+    /// Empty before the first token
     heads: Vec<Pages>,
     /// Number of remembered tokens
     len: usize,
@@ -69,7 +73,7 @@ impl KvCache {
             "KvCache::new: {size:?} has no heads or no features"
         );
         Self {
-            heads: vec![Pages::default(); size.num_heads],
+            heads: Vec::new(),
             len: 0,
             size,
         }
@@ -78,6 +82,11 @@ impl KvCache {
     /// Returns the number of remembered tokens.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns the sizes it was made with.
+    pub fn size(&self) -> KvCacheSize {
+        self.size
     }
 
     /// True if no token is remembered.
@@ -136,6 +145,7 @@ impl KvCache {
             context = rest;
             let head_dim = cache.size.head_dim;
             let rows = first..first + new;
+            cache.heads.resize(cache.size.num_heads, Pages::default());
             for (head, pages) in cache.heads.iter_mut().enumerate().filter(|_| new > 0) {
                 let columns = head * head_dim..(head + 1) * head_dim;
                 let [queries, keys, values] = [queries, keys, values]
@@ -263,5 +273,68 @@ impl Pages {
             values.assign(&of_page((PAGE, head_dim), last).slice(s![columns, ..]));
         }
         (all_keys, all_values)
+    }
+}
+
+/// What is written of a cache: the numbers of its tokens, without the empty parts of pages.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    size: KvCacheSize,
+    /// (num_heads, tokens, head_dim)
+    keys: Vec<f32>,
+    /// The same shape as the keys
+    values: Vec<f32>,
+}
+
+#[cfg(feature = "serde")]
+impl From<KvCache> for Contents {
+    fn from(cache: KvCache) -> Self {
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        for pages in &cache.heads {
+            let (of_keys, of_values) = pages.matrices(cache.len, cache.size.head_dim);
+            keys.extend(of_keys.t());
+            values.extend(&*of_values);
+        }
+        let size = cache.size;
+        Self { size, keys, values }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Contents> for KvCache {
+    type Error = String;
+
+    fn try_from(contents: Contents) -> Result<Self, String> {
+        let Contents { size, keys, values } = contents;
+        let features = size.num_heads.checked_mul(size.head_dim);
+        let features = features.filter(|&features| features > 0);
+        let features = features.ok_or_else(|| format!("{size:?} is no size of a cache"))?;
+        let len = keys.len() / features;
+        if keys.len() != len * features || values.len() != keys.len() || len > size.capacity {
+            let (keys, values) = (keys.len(), values.len());
+            return Err(format!(
+                "{keys} keys and {values} values in a cache of {size:?}"
+            ));
+        }
+        let mut cache = Self::new(size);
+        let numbers = len * size.head_dim;
+        for head in (0..size.num_heads).take_while(|_| len > 0) {
+            let [keys, values] = [&keys, &values].map(|all| {
+                let own = &all[head * numbers..][..numbers];
+                ArrayView2::from_shape((len, size.head_dim), own).expect("as many numbers")
+            });
+            let (past, queries, mut pages) = (0, keys, Pages::default());
+            pages.push(&NewTokens {
+                past,
+                queries,
+                keys,
+                values,
+            });
+            cache.heads.push(pages);
+        }
+        cache.len = len;
+        Ok(cache)
     }
 }

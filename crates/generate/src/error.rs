@@ -38,6 +38,9 @@ pub enum GenerateError {
     /// A text that isn't in the batch any more.
     #[error("{0:?} is no text of this batch: it has left, or belongs to another batch")]
     UnknownSlot(Slot),
+    /// A decoder state that was read, but whose parts don't fit together.
+    #[error("this decoder state is damaged: its cache doesn't fit its text or its model")]
+    DamagedState,
     /// A stop string that every text holds.
     #[error("a stop string is empty")]
     EmptyStopString,

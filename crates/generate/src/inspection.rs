@@ -4,6 +4,8 @@
 //! Blocks are inspected one after the other, and logits are computed a few rows at a time, so
 //! memory contains the weights of one block.
 
+use std::fmt;
+
 use gpt::GptModel;
 use ndarray::{Array2, Array3, ArrayRef1, ArrayView2, Axis};
 use tensor_ops::cross_entropy_rows;
@@ -33,7 +35,7 @@ use crate::filters::{likeliest, softmax_with_temperature};
 /// ```
 pub struct Inspection<'m> {
     model: &'m GptModel,
-    text_of: &'m dyn Fn(u32) -> String,
+    text_of: &'m (dyn Fn(u32) -> String + Sync),
     /// (1, num_tokens)
     ids: Array2<u32>,
     /// The text's.
@@ -73,6 +75,8 @@ pub struct Candidate {
 pub struct BlockView {
     /// (num_heads, num_tokens, num_tokens): a row sums to 1.
     pub attention: Array3<f32>,
+    /// (num_tokens, emb_dim): the residual stream after this block, before any norm.
+    pub residual: Array2<f32>,
     /// The likeliest next tokens if the model ended here (the "logit lens"), after each token that
     /// was asked for.
     pub predictions: Vec<Vec<Candidate>>,
@@ -92,7 +96,7 @@ impl<'m> Inspection<'m> {
     /// If the text is empty, a token is unknown, or the text exceeds the context.
     pub fn of(
         model: &'m GptModel,
-        text_of: &'m dyn Fn(u32) -> String,
+        text_of: &'m (dyn Fn(u32) -> String + Sync),
         ids: &[u32],
         top: usize,
         mut each: impl FnMut(&ArrayRef1<f32>),
@@ -146,9 +150,9 @@ impl<'m> Inspection<'m> {
                     predictions.push(self.candidates(&logits, top)?);
                 }
             }
-            let attention = block.attention.remove_axis(Axis(0));
             Ok(BlockView {
-                attention,
+                attention: block.attention.remove_axis(Axis(0)),
+                residual: block.residual.remove_axis(Axis(0)),
                 predictions,
             })
         }))
@@ -174,6 +178,15 @@ impl<'m> Inspection<'m> {
             logit: logits[id as usize],
         };
         Ok(likeliest.map(candidate).collect())
+    }
+}
+
+/// Shows neither the model nor the text.
+impl fmt::Debug for Inspection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inspection")
+            .field("num_tokens", &self.tokens.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -218,7 +231,14 @@ mod tests {
                 .map(Result::unwrap)
                 .all(|block| block.predictions.is_empty())
         );
+        fn assert_shared<T: Send + Sync + fmt::Debug>(_: &T) {}
+        assert_shared(&inspection);
         let last = inspection.blocks(0, 3).unwrap().last().unwrap().unwrap();
+        let hidden = model
+            .final_norm
+            .forward(&last.residual)
+            .insert_axis(Axis(0));
+        assert_eq!(hidden, model.forward_hidden(&inspection.ids).unwrap());
         for (token, predictions) in inspection.tokens.iter().zip(&last.predictions) {
             for (next, prediction) in token.next.iter().zip(predictions) {
                 assert_eq!(next.id, prediction.id);

@@ -53,6 +53,8 @@ use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 /// # Ok::<(), GenerateError>(())
 /// ```
 #[derive(Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "written::State"))]
 pub struct DecoderState {
     config: DecoderConfig,
     /// The configuration of the model that the cache belongs to; `None` before the first model.
@@ -64,6 +66,7 @@ pub struct DecoderState {
     /// Index of the token at which the window in the cache begins.
     start: usize,
     /// (vocab_size)
+    #[cfg_attr(feature = "serde", serde(serialize_with = "written::numbers"))]
     logits: Array1<f32>,
 }
 
@@ -251,5 +254,62 @@ impl fmt::Debug for DecoderState {
             .field("config", &self.config)
             .field("num_tokens", &self.tokens.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// A state as it is read, before it is checked.
+#[cfg(feature = "serde")]
+mod written {
+    use serde::Serializer;
+
+    use super::*;
+
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(super) struct State {
+        config: DecoderConfig,
+        model: Option<GptConfig>,
+        caches: Vec<KvCache>,
+        tokens: Vec<u32>,
+        start: usize,
+        logits: Vec<f32>,
+    }
+
+    pub(super) fn numbers<S: Serializer>(of: &Array1<f32>, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(of)
+    }
+
+    impl TryFrom<State> for DecoderState {
+        type Error = GenerateError;
+
+        fn try_from(state: State) -> Result<Self, GenerateError> {
+            let damaged = Err(GenerateError::DamagedState);
+            let Some(model) = state.model else {
+                return match state.tokens.is_empty() {
+                    true => Ok(Self::new(state.config)),
+                    false => damaged,
+                };
+            };
+            model.validate()?;
+            // Before the model's sizes are believed.
+            if state.caches.len() != model.n_layers || state.logits.len() != model.vocab_size {
+                return damaged;
+            }
+            let mut checked = Self::new(state.config).bind(&model)?;
+            checked.check(0, &state.tokens)?;
+            let sizes = |caches: &[KvCache]| caches.iter().map(KvCache::size).collect::<Vec<_>>();
+            let cached = state.caches.first().map_or(0, KvCache::len);
+            if sizes(&state.caches) != sizes(&checked.caches)
+                || state.caches.iter().any(|cache| cache.len() != cached)
+                || state.start.saturating_add(cached) > state.tokens.len()
+            {
+                return damaged;
+            }
+            checked.caches = state.caches;
+            checked.tokens = state.tokens;
+            checked.start = state.start;
+            checked.logits = state.logits.into();
+            Ok(checked)
+        }
     }
 }

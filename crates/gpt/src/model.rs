@@ -23,6 +23,8 @@ pub const LOGIT_ROWS: usize = 1024;
 pub struct BlockTrace {
     /// (batch, num_heads, num_tokens, num_tokens): where its attention looks
     pub attention: Array4<f32>,
+    /// (batch, num_tokens, emb_dim): its output, the residual stream after this block
+    pub residual: Array3<f32>,
     /// (batch, num_tokens, emb_dim): its output, after the model's last norm
     pub hidden: Array3<f32>,
 }
@@ -166,7 +168,11 @@ impl GptModel {
             let attention = block.att.attention_weights(&block.norm1.forward(&x))?;
             x = block.forward(&x)?;
             let hidden = self.final_norm.forward(&x);
-            Ok(BlockTrace { attention, hidden })
+            Ok(BlockTrace {
+                attention,
+                residual: x.clone(),
+                hidden,
+            })
         }))
     }
 
