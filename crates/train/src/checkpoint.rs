@@ -1,33 +1,39 @@
-//! The files of one checkpoint.
+//! The files of one checkpoint: a model folder in Hugging Face's layout, and the rest of the run.
 //!
 //! ```text
-//! config.json              the model's configuration  \ together they are a model folder
-//! model.safetensors        the weights                / that `checkpoint` loads
-//! optimizer.safetensors    the moments, as m.<name> and v.<name>
-//! state.json               settings, counters, random state, place in the data, losses
-//! tokenizer.json, ...      copies of the run's tokenizer
-//! manifest.json            step, validation loss, lengths and hashes of all others; written last
+//! config.json, generation_config.json   the model's configuration
+//! model.safetensors                     the weights
+//! tokenizer.json, ...                   the tokenizer
+//! optimizer.safetensors                 the moments, as m.<name> and v.<name>
+//! state.json                            settings, counters, random state, place in the data
+//! manifest.json                         run, step, validation loss, and the length and hash of each
+//!                                       other file; written last
 //! ```
 //!
+//! transformers and llama.cpp's converter load the folder and ignore the last three files.
 //! Which checkpoints a run has, and which is the newest, is in `run_checkpoints.rs`.
 
 use std::path::Path;
 
-use checkpoint::{LazyTensor, WEIGHTS, load_tensors_into, save_compact, save_tensors};
+use checkpoint::{
+    CONFIG, Dtype, LazyTensor, ModelFolder, SpecialTokens, load_tensors_into, save_hugging_face,
+    save_tensors,
+};
 use gpt::GptModel;
 
-use crate::manifest::{FILES, Manifest, OPTIMIZER, STATE, read_json, write_json};
+use crate::manifest::{FILES, Manifest, OPTIMIZER, STATE, is_editable, read_json, write_json};
 use crate::state::{Settings, TrainState};
 use crate::{AdamW, TrainError};
 
-/// Writes these files to a new folder.
+/// Writes all of these files except the tokenizer and the manifest to a new folder.
 pub(crate) fn write(
     folder: &Path,
     model: &GptModel,
+    tokens: &SpecialTokens,
     moments: Vec<LazyTensor<'_>>,
     state: &TrainState,
 ) -> Result<(), TrainError> {
-    save_compact(model, folder)?;
+    save_hugging_face(model, folder, Dtype::Float32, tokens)?;
     save_tensors(folder.join(OPTIMIZER), moments)?;
     write_json(&folder.join(STATE), state)
 }
@@ -38,11 +44,15 @@ pub(crate) fn read(
     folder: &Path,
     settings: &Settings,
 ) -> Result<(GptModel, AdamW, TrainState), TrainError> {
-    Manifest::read(folder)?.verify(folder, |_| true)?;
+    Manifest::read(folder)?.verify(folder, |file| !is_editable(file))?;
     let state: TrainState = read_json(&folder.join(STATE))?;
     state.settings.refuse_others(folder, settings)?;
-    let mut model = GptModel::zeros(settings.model)?;
-    load_tensors_into(folder.join(WEIGHTS), &mut model, "")?;
+    let source = ModelFolder::open(folder)?;
+    if *source.config() != settings.model {
+        let problem = "it describes another model than state.json";
+        return Err(TrainError::damaged(folder.join(CONFIG), problem));
+    }
+    let model = source.load()?;
     let mut optimizer = AdamW::new(settings.config.optimizer, &model)?;
     optimizer.steps = state.steps_done();
     load_tensors_into(folder.join(OPTIMIZER), &mut optimizer, "")?;
@@ -59,15 +69,18 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainErro
     Ok(read_json::<TrainState>(&folder.join(STATE))?.settings)
 }
 
-/// Checks that a checkpoint's copies of its run's tokenizer are unchanged; weights aren't read. A
-/// folder that isn't a checkpoint passes.
+/// Checks that the tokenizer in a checkpoint is the one that was saved with it; weights aren't read.
+/// A folder that isn't a checkpoint passes.
 ///
 /// # Errors
-/// Names the file that is not, and in what.
-pub fn check_copies(checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
+/// Names the file that was changed.
+pub fn check_tokenizer(checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
     let folder = checkpoint.as_ref();
     match Manifest::read(folder) {
         Err(TrainError::NoCheckpoint { .. }) => Ok(()),
-        manifest => manifest?.verify(folder, |file| !FILES.contains(&file)),
+        manifest => {
+            let is_tokenizer = |file: &str| !FILES.contains(&file) && !is_editable(file);
+            manifest?.verify(folder, is_tokenizer)
+        }
     }
 }

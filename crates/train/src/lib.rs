@@ -32,7 +32,7 @@ mod state;
 mod trainer;
 
 // Crates whose types appear in this crate's public API: dependents need no matching versions.
-pub use ::checkpoint::CheckpointError;
+pub use ::checkpoint::{CheckpointError, SpecialTokens};
 pub use {dataloader, gpt, torch_rng};
 
 pub use tensor_ops::{Dtype, Parameters, Selection};

@@ -4,13 +4,13 @@
 //! A folder without one isn't a checkpoint.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use atomic_file::{names_in, open_file, read_small_file, write_atomically};
-use checkpoint::{CONFIG, WEIGHTS};
+use atomic_file::{is_system_file, names_in, open_file, read_small_file, write_atomically};
+use checkpoint::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -34,8 +34,14 @@ pub(crate) const STATE: &str = "state.json";
 /// The files that every checkpoint has besides its manifest.
 pub(crate) const FILES: [&str; 4] = [CONFIG, WEIGHTS, OPTIMIZER, STATE];
 
+/// True for a file that users may edit in a checkpoint, because it contains no part of the model:
+/// settings for generating text, or a chat template.
+pub(crate) fn is_editable(file: &str) -> bool {
+    file == GENERATION_CONFIG || file == "chat_template.json" || file.ends_with(".jinja")
+}
+
 /// The version of a checkpoint's files that this crate writes and reads.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,8 +103,8 @@ impl Manifest {
         write_json(&folder.join(MANIFEST_FILE), &manifest)
     }
 
-    /// Reads the manifest of a checkpoint that has all its files, each as long as it was; their
-    /// contents are not read.
+    /// Reads the manifest of a checkpoint that has all its files, each as long as it was, except
+    /// those that users may edit; their contents are not read.
     ///
     /// # Errors
     /// [`TrainError::NoCheckpoint`] if there is none.
@@ -111,8 +117,8 @@ impl Manifest {
         let version = read_json::<AnyVersion>(&path)?.version;
         if version != VERSION {
             let problem = format!(
-                "version {version}, but this program reads version {VERSION}: the run can't be \
-                resumed; the weights in its model/ still load"
+                "another version of this program saved this checkpoint (format {version}), and \
+                this one reads only format {VERSION}; use that version, or train again"
             );
             return Err(TrainError::damaged(path, problem));
         }
@@ -137,7 +143,8 @@ impl Manifest {
             let problem = format!("it does not name {file}");
             return Err(TrainError::damaged(path, problem));
         }
-        for (name, FileEntry { bytes, .. }) in &manifest.files {
+        let fixed = manifest.files.iter().filter(|(name, _)| !is_editable(name));
+        for (name, FileEntry { bytes, .. }) in fixed {
             let path = folder.join(name);
             let (_, found) = open_file(&path)?;
             if found != *bytes {
@@ -166,17 +173,18 @@ impl Manifest {
         self.files.contains_key(file)
     }
 
-    /// True if a file of the checkpoint's folder, or all files of a folder in it, are the
+    /// True if a file in the checkpoint's folder, or all files of a folder in it, are the
     /// checkpoint's.
-    pub(crate) fn covers(&self, folder: &Path, name: &str) -> bool {
+    pub(crate) fn covers(&self, path: &Path) -> bool {
+        let Some(name) = path.file_name().and_then(OsStr::to_str) else {
+            return false;
+        };
         if name == MANIFEST_FILE || self.names(name) {
             return true;
         }
-        let inside = names_in(folder.join(name)).unwrap_or_default();
-        !inside.is_empty()
-            && inside
-                .iter()
-                .all(|file| self.names(&format!("{name}/{file}")))
+        let inside = names_in(path).unwrap_or_default();
+        let is_named = |file: &OsString| Some(self.names(&format!("{name}/{}", file.to_str()?)));
+        !inside.is_empty() && inside.iter().all(|file| is_named(file) == Some(true))
     }
 
     /// Checks that the files of these names are as they were written.
@@ -219,13 +227,18 @@ impl FileEntry {
     }
 }
 
-/// The files of a folder, and of the folders in it as `folder/file`.
+/// The files of a folder that this program has filled, and of the folders in it as `folder/file`.
 fn files_below(folder: &Path) -> Result<Vec<String>, TrainError> {
+    let names = |folder: &Path| -> Result<Vec<String>, TrainError> {
+        let names = names_in(folder)?.into_iter();
+        let names = names.filter(|name| !is_system_file(name));
+        Ok(names.filter_map(|name| name.into_string().ok()).collect())
+    };
     let mut files = Vec::new();
-    for name in names_in(folder)? {
+    for name in names(folder)? {
         match folder.join(&name).is_dir() {
             true => {
-                let inside = names_in(folder.join(&name))?.into_iter();
+                let inside = names(&folder.join(&name))?.into_iter();
                 files.extend(inside.map(|file| format!("{name}/{file}")));
             }
             false => files.push(name),

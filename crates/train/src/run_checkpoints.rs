@@ -55,12 +55,13 @@ impl RunCheckpoints {
         }
         let mut whole = Vec::new();
         for name in names_in(&checkpoints)? {
-            if !name.starts_with("step-") {
+            // Other names are other programs' and users' folders.
+            let Some(name) = name.to_str().filter(|name| name.starts_with("step-")) else {
                 continue;
-            }
-            let folder = checkpoints.join(&name);
+            };
+            let folder = checkpoints.join(name);
             match Manifest::read(&folder) {
-                Ok(manifest) if manifest.is_in(&name) => whole.push((folder, manifest)),
+                Ok(manifest) if manifest.is_in(name) => whole.push((folder, manifest)),
                 Ok(_) => {}
                 Err(_) if is_gone(&folder) => is_changed = true,
                 Err(TrainError::NoCheckpoint { .. }) => {} // somebody else's

@@ -22,10 +22,11 @@ use atomic_file::{
     StagedFolder, create_folder, folder_of, remove_folder, remove_unfinished_folders,
     write_atomically,
 };
+use checkpoint::SpecialTokens;
 
 use crate::TrainError;
 use crate::identity::{LOCK, Locked};
-use crate::manifest::{Manifest, is_gone};
+use crate::manifest::{FILES, Manifest, is_gone};
 use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 
 /// A run's folder, locked until this value is dropped.
@@ -38,6 +39,8 @@ pub struct RunFolder {
     newest: AtomicU64,
     /// Files that every checkpoint gets, by their names in it.
     files: Vec<(String, Vec<u8>)>,
+    /// The tokens that every checkpoint's configuration names.
+    pub(crate) tokens: SpecialTokens,
 }
 
 impl RunFolder {
@@ -70,6 +73,7 @@ impl RunFolder {
             locked,
             newest: AtomicU64::new(0),
             files: Vec::new(),
+            tokens: SpecialTokens::default(),
         };
         folder.check()?;
         let kept = RunCheckpoints::of(&folder.path)?.or_damaged()?;
@@ -79,10 +83,17 @@ impl RunFolder {
     }
 
     /// Adds these files to every checkpoint, by their names in it (`file` or `folder/file`):
-    /// usually a tokenizer's.
+    /// usually a tokenizer's. They replace files of the same names that every checkpoint has.
     #[must_use]
     pub fn with_files(self, files: Vec<(String, Vec<u8>)>) -> Self {
         Self { files, ..self }
+    }
+
+    /// Names these tokens, which begin, end and pad texts, in the configuration of every
+    /// checkpoint, for programs that generate text with it.
+    #[must_use]
+    pub fn with_special_tokens(self, tokens: SpecialTokens) -> Self {
+        Self { tokens, ..self }
     }
 
     /// The path that it was opened by.
@@ -157,12 +168,12 @@ impl RunFolder {
             folder.set_extension(number.to_string()); // a run that went back saves a step again
         }
         let staged = StagedFolder::beside(&folder)?;
+        write(staged.path())?;
         for (name, bytes) in &self.files {
             let file = staged.path().join(name);
             create_folder(folder_of(&file))?;
             write_atomically(file, |out| out.write_all(bytes))?;
         }
-        write(staged.path())?;
         Manifest::write(staged.path(), &self.locked.run, number, step, val_loss)?;
         self.check()?;
         staged.create()?;
@@ -181,28 +192,31 @@ impl RunFolder {
     /// Deletes unfinished checkpoints of processes that have ended.
     fn delete_unfinished(&self) -> Result<(), TrainError> {
         let checkpoints = self.path.join(CHECKPOINTS);
-        let is_checkpoint = |name: &str| name.starts_with("step-");
+        let is_checkpoint = |name: &[u8]| name.starts_with(b"step-");
         Ok(remove_unfinished_folders(checkpoints, is_checkpoint)?)
     }
 }
 
-/// Deletes a whole checkpoint, if its manifest names all files in it.
+/// Deletes a whole checkpoint, if nothing in it was added or edited since it was saved.
 fn remove(folder: &Path) -> Result<(), TrainError> {
     let manifest = Manifest::read(folder)?;
-    remove_folder(folder, |name| manifest.covers(folder, name))?;
+    manifest.verify(folder, |file| {
+        !FILES.contains(&file) && folder.join(file).exists()
+    })?;
+    remove_folder(folder, |path| manifest.covers(path))?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
     use std::io::ErrorKind;
 
     use atomic_file::names_in;
 
     use super::*;
-    use crate::manifest::FILES;
     use crate::manifest::MANIFEST_FILE;
-    use crate::runs::{check_copies, ignored_checkpoints};
+    use crate::runs::{check_tokenizer, ignored_checkpoints};
     use crate::{best_checkpoint, latest_checkpoint};
 
     /// Something that looks whole: the files that each checkpoint has.
@@ -219,7 +233,7 @@ mod tests {
         saved.expect("a save that works").0
     }
 
-    fn names(folder: &Path) -> Vec<String> {
+    fn names(folder: &Path) -> Vec<OsString> {
         names_in(folder.join(CHECKPOINTS)).expect("a folder")
     }
 
@@ -380,7 +394,7 @@ mod tests {
     fn each_checkpoint_gets_the_runs_files_and_no_others() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
         let file = |name: &str| (name.to_owned(), b"{}".to_vec());
-        let files = vec![file("tokenizer.json"), file("templates/tool.jinja")];
+        let files = vec![file("tokenizer.json"), file("templates/tool.json")];
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let folder = folder.with_files(files);
         // A link where the next checkpoint would be belongs to another program.
@@ -390,13 +404,13 @@ mod tests {
         std::os::unix::fs::symlink("nowhere", in_the_way).expect("a link");
         let first = save(&folder, 1, 1);
         assert!(!cfg!(unix) || first.ends_with("step-00000001.1"));
-        check_copies(&first).expect("as it was saved");
+        check_tokenizer(&first).expect("as it was saved");
         let second = save(&folder, 2, 1);
         assert!(!first.exists());
         // A copy that was cut or changed is noticed.
-        for name in ["tokenizer.json", "templates/tool.jinja"] {
+        for name in ["tokenizer.json", "templates/tool.json"] {
             fs::write(second.join(name), "[]").expect("a file");
-            let error = check_copies(&second).expect_err("changed");
+            let error = check_tokenizer(&second).expect_err("changed");
             assert!(error.to_string().contains(name), "{error}");
             fs::write(second.join(name), "{}").expect("a file");
         }

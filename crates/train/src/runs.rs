@@ -1,7 +1,7 @@
 //! The names of a run's files, and the exchange between processes: for programs that keep more than
 //! checkpoints in the folder, like `gpt train`.
 
-pub use crate::checkpoint::{check_copies, read_settings};
+pub use crate::checkpoint::{check_tokenizer, read_settings};
 pub use crate::identity::LOCK;
 pub use crate::manifest::sha256;
 pub use crate::ranks::{agree, gather_texts};

@@ -447,8 +447,8 @@ impl Trainer {
             return Ok(());
         };
         let steps_done = self.steps_done();
-        let (path, not_deleted) = folder.add(steps_done, val_loss, keep, |folder| {
-            checkpoint::write(folder, &self.model, moments, &self.state)
+        let (path, not_deleted) = folder.add(steps_done, val_loss, keep, |path| {
+            checkpoint::write(path, &self.model, &folder.tokens, moments, &self.state)
         })?;
         notify(Event::Saved {
             steps_done,

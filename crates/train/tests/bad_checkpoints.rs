@@ -9,10 +9,12 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use checkpoint::{Dtype, save_hugging_face};
 use common::{config, finish, loaders, model_config, resume, stop_after, trainer};
 use dataloader::{DataLoader, DataLoaderConfig};
-use gpt::GptConfig;
+use gpt::{GptConfig, GptModel, Parameters};
 use serde_json::Value;
+use torch_rng::TorchRng;
 use train::{RunFolder, TrainConfig, TrainError, Trainer};
 
 /// A run of four steps, in its second epoch, and its checkpoint.
@@ -36,23 +38,58 @@ fn refusal(checkpoint: &Path) -> String {
     line
 }
 
-/// Changes the text of a JSON file; returns the new one.
-fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) -> String {
+/// Changes the text of a JSON file.
+fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) {
     let path = checkpoint.join(file);
     let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     change(&mut json);
     fs::write(path, json.to_string()).unwrap();
-    json.to_string()
 }
 
-/// Makes the manifest agree with the text of state.json.
-fn forge(checkpoint: &Path, text: &str) {
+/// Makes the manifest agree with a file that was changed.
+fn forge(checkpoint: &Path, file: &str) {
+    let bytes = fs::read(checkpoint.join(file)).unwrap();
     edit(checkpoint, "manifest.json", |json| {
-        json["files"]["state.json"] = serde_json::json!({
-            "bytes": text.len(),
-            "sha256": train::runs::sha256(text),
+        json["files"][file] = serde_json::json!({
+            "bytes": bytes.len(),
+            "sha256": train::runs::sha256(bytes),
         });
     });
+}
+
+/// The weights of a model without biases on query, key and value have biases of zero in Hugging
+/// Face's layout.
+#[test]
+fn a_model_of_another_configuration_than_the_runs_is_refused() {
+    let (_folder, checkpoint) = saved();
+    let tokens = train::SpecialTokens::default();
+    let biased = GptConfig {
+        qkv_bias: true,
+        ..model_config()
+    };
+    let mut model = GptModel::new(biased, &mut TorchRng::manual_seed(1)).unwrap();
+    for (bias, is_refused) in [(0.0, false), (0.5, true)] {
+        model.visit_mut("", &mut |name, mut view| {
+            if ["W_query.bias", "W_key.bias", "W_value.bias"]
+                .iter()
+                .any(|bias| name.ends_with(bias))
+            {
+                view.fill(if name.contains("W_key") { bias } else { 0.0 });
+            }
+        });
+        let model = &model;
+        save_hugging_face(model, &checkpoint, Dtype::Float32, &tokens).unwrap();
+        edit(&checkpoint, "config.json", |json| {
+            json["qkv_bias"] = false.into()
+        });
+        for file in ["config.json", "model.safetensors"] {
+            forge(&checkpoint, file);
+        }
+        match is_refused {
+            true => assert!(refusal(&checkpoint).contains("config.json: it describes another")),
+            false => drop(resume(&checkpoint, config(9)).unwrap()),
+        }
+    }
 }
 
 #[test]
@@ -92,9 +129,9 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
     edit(&checkpoint, "manifest.json", |json| {
         json["version"] = 9.into()
     });
-    assert!(refusal(&checkpoint).contains("version 9, but this program reads version 4"));
+    assert!(refusal(&checkpoint).contains("format 9"));
     edit(&checkpoint, "manifest.json", |json| {
-        json["version"] = 4.into();
+        json["version"] = 5.into();
         json["more"] = 1.into();
     });
     assert!(refusal(&checkpoint).contains("unknown field `more`"));
@@ -131,8 +168,8 @@ fn a_state_that_no_run_leaves_is_refused() {
     ];
     for (expected, change) in changes {
         let (_folder, checkpoint) = saved();
-        let text = edit(&checkpoint, "state.json", change);
-        forge(&checkpoint, &text);
+        edit(&checkpoint, "state.json", change);
+        forge(&checkpoint, "state.json");
         let line = refusal(&checkpoint);
         assert!(line.contains(expected), "{line}, expected {expected}");
     }
@@ -141,12 +178,12 @@ fn a_state_that_no_run_leaves_is_refused() {
 #[test]
 fn numbers_that_no_run_reaches_are_no_reason_to_panic() {
     let (_folder, checkpoint) = saved();
-    let text = edit(&checkpoint, "state.json", |json| {
+    edit(&checkpoint, "state.json", |json| {
         json["last_step"]["step"] = u64::MAX.into();
         json["last_step"]["tokens_seen"] = u64::MAX.into();
         json["epoch"]["number"] = u64::MAX.into();
     });
-    forge(&checkpoint, &text);
+    forge(&checkpoint, "state.json");
     let mut resumed = resume(&checkpoint, config(9)).unwrap();
     assert!(finish(&mut resumed, None).0.is_empty());
 }

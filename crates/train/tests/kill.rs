@@ -101,8 +101,7 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     finish(&mut left_alone, None);
     assert_same_run(&left_alone, &killed);
     // The last process deleted what the others left half-written.
-    for entry in std::fs::read_dir(folder.join("checkpoints")).unwrap() {
-        let name = entry.unwrap().file_name();
+    for name in atomic_file::names_in(folder.join("checkpoints")).unwrap() {
         assert!(name.to_string_lossy().starts_with("step-"), "{name:?}");
     }
     println!("{kills} kills, {steps} steps saved between them");

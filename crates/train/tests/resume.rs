@@ -8,7 +8,11 @@ mod common;
 use std::fs;
 use std::ops::ControlFlow;
 
-use common::{assert_same_run, config, finish, resume, stop_after, trainer};
+use common::{
+    assert_same_run, config, finish, model_config, resume, resume_of, stop_after, trainer,
+    trainer_of,
+};
+use gpt::{Activation, GptConfig};
 use train::runs::steps_of;
 use train::{Dtype, Event, Outcome, RunFolder, TrainConfig, TrainError};
 
@@ -43,6 +47,34 @@ fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
     let mut longer = resume(&folder, config(12)).unwrap();
     finish(&mut longer, None);
     assert_same_run(&whole, &longer);
+}
+
+/// Hugging Face's layout, which checkpoints have, stores query, key and value as one transposed
+/// tensor, and always with biases.
+#[test]
+fn a_model_of_any_configuration_resumes_with_the_same_bits() {
+    type Change = fn(&mut GptConfig);
+    let changes: [Change; 7] = [
+        |model| model.qkv_bias = true,
+        |model| model.tied = true,
+        |model| (model.tied, model.qkv_bias) = (true, true),
+        |model| model.hidden_dim = Some(7),
+        |model| (model.activation, model.norm_eps) = (Activation::Gelu, 1.7),
+        |model| (model.activation, model.norm_eps) = (Activation::Relu, 0.0),
+        |model| model.drop_rates.attention = 0.3,
+    ];
+    for change in changes {
+        let mut model = model_config();
+        change(&mut model);
+        let mut whole = trainer_of(model, config(4));
+        finish(&mut whole, None);
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::open(&folder).unwrap();
+        stop_after(&mut trainer_of(model, config(4)), &run, 2);
+        let mut resumed = resume_of(model, &folder, config(4)).unwrap();
+        finish(&mut resumed, None);
+        assert_same_run(&whole, &resumed);
+    }
 }
 
 #[test]
@@ -123,7 +155,7 @@ fn a_file_is_no_folder_to_keep_a_run_in() {
 }
 
 /// The names of the checkpoints.
-fn names(run: &tempfile::TempDir) -> Vec<String> {
+fn names(run: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
     atomic_file::names_in(run.path().join("checkpoints")).unwrap()
 }
 

@@ -63,7 +63,7 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
     let model = match model {
         Some(model) => model.to_owned(),
         None => {
-            let story = target()?.join("live/story");
+            let story = target()?.join("live/the-answering-bell");
             // A finished run has nothing left to do, and an interrupted one is resumed.
             let how = match story.join("options.toml").exists() {
                 true => "--resume",
@@ -72,7 +72,7 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
             print("training the story's model (half a minute, once) ...\n")?;
             let train = ["train".into(), how.into(), story.clone().into()];
             run(cargo("run --release", &root(), &train).stdout(Stdio::piped()))?;
-            story.join("model") // the last, not the best by a validation loss that hardly began
+            story // its last checkpoint, not the best by a validation loss that hardly began
         }
     };
     // The page shows this name to readers elsewhere.

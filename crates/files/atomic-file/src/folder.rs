@@ -1,13 +1,15 @@
 //! Folders: made, filled out of sight and put in their place by one rename, taken away by one
 //! rename.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::name::{create_locked, folder_of, is_system_file, new_name, unfinished_of};
-use crate::{FileError, open_file};
+use crate::FileError;
+use crate::name::{
+    create_locked, folder_of, is_system_file, is_system_file_of, new_name, unfinished_of,
+};
 
 /// A new folder, `.NAME.4711-0.unfinished`, that becomes the folder `NAME` beside it once it is
 /// whole; dropped before, it is deleted.
@@ -61,78 +63,39 @@ impl StagedFolder {
     }
 
     /// Puts the folder in its place, where there is nothing or an empty folder (system files don't
-    /// count).
+    /// count, and stay).
     ///
     /// # Errors
     /// If the operating system refuses; usually because the folder isn't empty.
     pub fn create(self) -> Result<(), FileError> {
-        // Of empty folders only system files can be left over, which are harmless.
-        self.replace(|_| false).map(|_| ())
-    }
-
-    /// Puts the folder in its place, if that is free or a folder in which everything is `ours`:
-    /// then the two are exchanged, so that the path always exists, and the old folder is deleted.
-    /// Returns the error if the old folder couldn't be deleted.
-    ///
-    /// A file system that can't exchange two names (NFS) gets two renames instead.
-    ///
-    /// # Errors
-    /// If the folder contains a file that isn't `ours`, or the operating system refuses; its
-    /// contents stay.
-    pub fn replace(self, ours: impl Fn(&str) -> bool) -> Result<Option<FileError>, FileError> {
         sync_folder(&self.path)?;
         let failed = FileError::at(&self.target, "create");
-        let above = folder_of(&self.target);
-        require_only(&self.target, &ours)?;
-        if cfg!(windows) {
-            let _ = fs::remove_dir(&self.target); // if it is empty; elsewhere a rename replaces it
-        }
-        match fs::rename(&self.path, &self.target) {
-            Ok(()) => return sync_folder(above).map(|()| None),
-            Err(_) if self.target.is_dir() && !self.target.is_symlink() => {}
-            Err(error) => return Err(failed(error)),
-        }
-        swap(&self.path, &self.target).map_err(&failed)?;
-        sync_folder(above)?;
-        // Something may have been put there since it was looked at.
-        if let Err(error) = require_only(&self.path, &ours) {
-            if let Err(error) = swap(&self.path, &self.target) {
-                let error = failed(error);
-                std::mem::forget(self); // the new contents aren't ours to delete
-                return Err(error);
+        require_new_or_empty(&self.target)?;
+        // A rename replaces an empty folder only.
+        let renamed = move_system_files(&self.target, &self.path).and_then(|()| {
+            if cfg!(windows) {
+                let _ = fs::remove_dir(&self.target); // there it replaces no folder
             }
-            return Err(failed(error.source));
-        }
-        let deleted = fs::remove_dir_all(&self.path);
-        Ok(deleted.map_err(FileError::at(&self.path, "delete")).err())
+            fs::rename(&self.path, &self.target).map_err(failed)
+        });
+        renamed.inspect_err(|_| {
+            let _ = move_system_files(&self.path, &self.target);
+        })?;
+        sync_folder(folder_of(&self.target))
     }
 }
 
-/// Exchanges two folders: in one step where the file system can, otherwise by three renames.
-fn swap(one: &Path, other: &Path) -> io::Result<()> {
-    if exchange(one, other).is_ok() {
-        return Ok(());
+/// Moves the system files of a folder to another; there are none if there is no such folder.
+fn move_system_files(from: &Path, to: &Path) -> Result<(), FileError> {
+    let names = match names_in(from) {
+        Err(error) if error.source.kind() == ErrorKind::NotFound => return Ok(()),
+        names => names?.into_iter(),
+    };
+    for name in names.filter(|name| is_system_file(name)) {
+        let moved = fs::rename(from.join(&name), to.join(&name));
+        moved.map_err(FileError::at(&from.join(name), "move"))?;
     }
-    let aside = new_name(other).map_err(|error| error.source)?;
-    fs::rename(other, &aside)?;
-    if let Err(error) = fs::rename(one, other) {
-        fs::rename(&aside, other)?;
-        return Err(error);
-    }
-    fs::rename(&aside, one)
-}
-
-/// Exchanges two names in one step.
-#[cfg(unix)]
-fn exchange(one: &Path, other: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
-}
-
-/// Exchanges two names in one step, which only Unix can.
-#[cfg(not(unix))]
-fn exchange(_one: &Path, _other: &Path) -> io::Result<()> {
-    Err(ErrorKind::Unsupported.into())
+    Ok(())
 }
 
 impl Drop for StagedFolder {
@@ -147,11 +110,7 @@ impl Drop for StagedFolder {
 /// # Errors
 /// Names the file or folder that exists.
 pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
-    require_only(target.as_ref(), |_| false)
-}
-
-/// Checks that `target` doesn't exist, or is a folder in which everything is `ours`.
-fn require_only(target: &Path, ours: impl Fn(&str) -> bool) -> Result<(), FileError> {
+    let target = target.as_ref();
     let problem = match fs::symlink_metadata(target) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => error,
@@ -159,12 +118,9 @@ fn require_only(target: &Path, ours: impl Fn(&str) -> bool) -> Result<(), FileEr
             ErrorKind::AlreadyExists,
             "already exists and is not a folder",
         ),
-        Ok(_) => match foreign(target, ours)? {
+        Ok(_) => match names_in(target)?.iter().find(|name| !is_system_file(name)) {
             None => return Ok(()),
-            Some(name) => {
-                let problem = format!("the folder contains {name:?}");
-                io::Error::new(ErrorKind::DirectoryNotEmpty, problem)
-            }
+            Some(name) => not_empty(name),
         },
     };
     Err(FileError::at(target, "create")(problem))
@@ -199,48 +155,57 @@ pub fn create_new_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
     sync_folder(folder_of(path))
 }
 
-/// Copies a regular file to a new one, which is on the disk when this returns.
+/// Deletes a folder if everything in it is `ours` by its path; system files don't count.
+///
+/// It is out of sight by one rename before the first file is deleted; after a crash,
+/// [`remove_unfinished_folders`] deletes the rest.
 ///
 /// # Errors
-/// If `from` is not a regular file or `to` exists, or the operating system refuses.
-pub fn copy_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), FileError> {
-    let (from, to) = (from.as_ref(), to.as_ref());
-    let (mut source, _) = open_file(from)?;
-    let mut copy = File::create_new(to).map_err(FileError::at(to, "create"))?;
-    io::copy(&mut source, &mut copy)
-        .and_then(|_| copy.sync_all())
-        .map_err(FileError::at(to, "write"))
-}
-
-/// Deletes a folder if all in it is `ours` by name, and returns whether it did.
-///
-/// It is out of sight by one rename before the first file goes; after a crash,
-/// [`remove_unfinished_folders`] does the rest.
-///
-/// # Errors
-/// If the operating system refuses.
+/// [`ErrorKind::DirectoryNotEmpty`] names a file that isn't `ours`; the folder then stays as it is.
+/// If it isn't a folder but a link to one, or the operating system refuses.
 pub fn remove_folder(
     path: impl AsRef<Path>,
-    ours: impl Fn(&str) -> bool,
-) -> Result<bool, FileError> {
+    ours: impl Fn(&Path) -> bool,
+) -> Result<(), FileError> {
     let path = path.as_ref();
-    if foreign(path, ours)?.is_some() {
-        return Ok(false);
+    let failed = FileError::at(path, "delete");
+    let found = fs::symlink_metadata(path).map_err(&failed)?;
+    if !found.is_dir() {
+        return Err(failed(ErrorKind::NotADirectory.into()));
     }
+    let require_ours = |folder: &Path| {
+        let ours = |name: &OsStr| ours(&folder.join(name));
+        let mut names = names_in(folder)?.into_iter();
+        match names.find(|name| !ours(name) && !is_system_file_of(name, ours)) {
+            Some(name) => Err(failed(not_empty(&name))),
+            None => Ok(()),
+        }
+    };
+    require_ours(path)?;
     let hidden = new_name(path)?;
-    fs::rename(path, &hidden).map_err(FileError::at(path, "delete"))?;
-    fs::remove_dir_all(&hidden).map_err(FileError::at(&hidden, "delete"))?;
-    Ok(true)
+    fs::rename(path, &hidden).map_err(&failed)?;
+    // Another program may have added a file in the meantime.
+    if let Err(error) = require_ours(&hidden) {
+        fs::rename(&hidden, path).map_err(&failed)?;
+        return Err(error);
+    }
+    fs::remove_dir_all(&hidden).map_err(FileError::at(&hidden, "delete"))
+}
+
+/// The error of a folder that should be empty, but contains something of this name.
+fn not_empty(name: &OsStr) -> io::Error {
+    let problem = format!("the folder contains {name:?}");
+    io::Error::new(ErrorKind::DirectoryNotEmpty, problem)
 }
 
 /// Deletes the unfinished folders in `folder` whose processes have ended, if `ours` is true for
-/// their final names.
+/// the bytes of their final names ([`unfinished_of`]).
 ///
 /// # Errors
 /// If the operating system refuses.
 pub fn remove_unfinished_folders(
     folder: impl AsRef<Path>,
-    ours: impl Fn(&str) -> bool,
+    ours: impl Fn(&[u8]) -> bool,
 ) -> Result<(), FileError> {
     for (left, _lock) in left_behind(folder.as_ref(), ours)? {
         if left.is_dir() {
@@ -250,36 +215,33 @@ pub fn remove_unfinished_folders(
     Ok(())
 }
 
-/// The names in a folder, in order, without those that a system leaves there
-/// ([`is_system_file`]) and those that aren't UTF-8, which this project never writes.
+/// Returns the names of everything in a folder, each once, in order: system files
+/// ([`is_system_file`]) and names that aren't UTF-8, too.
+///
+/// Network file systems may list a name twice while the folder changes.
 ///
 /// # Errors
 /// If the folder can't be read.
-pub fn names_in(folder: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
-    let names = all_names_in(folder.as_ref())?.into_iter();
-    Ok(names.filter_map(|name| name.into_string().ok()).collect())
+pub fn names_in(folder: impl AsRef<Path>) -> Result<Vec<OsString>, FileError> {
+    let folder = folder.as_ref();
+    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    let entries = entries.map_err(FileError::at(folder, "read"))?.into_iter();
+    Ok(each_once(entries.map(|entry| entry.file_name()).collect()))
 }
 
-/// Returns all names in a folder except system files, in order.
-///
-/// # Errors
-/// If the folder can't be read.
-pub fn all_names_in(folder: &Path) -> Result<Vec<OsString>, FileError> {
-    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-    let entries = entries.map_err(FileError::at(folder, "read"))?;
-    let mut names: Vec<OsString> = entries.into_iter().map(|entry| entry.file_name()).collect();
-    names.retain(|name| !name.to_str().is_some_and(is_system_file));
+fn each_once(mut names: Vec<OsString>) -> Vec<OsString> {
     names.sort();
-    Ok(names)
+    names.dedup();
+    names
 }
 
 /// Returns the unfinished files and folders in `folder` whose processes have ended, each with its
-/// lock, which this process now holds, if `ours` is true for their final names.
+/// lock, which this process now holds, if `ours` is true for the bytes of their final names.
 ///
 /// A file that can't be opened or locked may still have a writer, so it is left alone.
 pub(crate) fn left_behind(
     folder: &Path,
-    ours: impl Fn(&str) -> bool,
+    ours: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<(PathBuf, File)>, FileError> {
     let mut left = Vec::new();
     for name in names_in(folder)? {
@@ -294,12 +256,6 @@ pub(crate) fn left_behind(
         }
     }
     Ok(left)
-}
-
-/// The first name in a folder that isn't `ours`.
-fn foreign(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<Option<OsString>, FileError> {
-    let mut names = all_names_in(folder)?.into_iter();
-    Ok(names.find(|name| !name.to_str().is_some_and(&ours)))
 }
 
 /// Makes the names in a folder durable: a rename is on the disk when its folder is. Does nothing
@@ -320,11 +276,11 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), FileError> {
 mod tests {
     use super::*;
 
-    fn ours(name: &str) -> bool {
-        ["model", "config"].contains(&name)
+    fn ours(path: &Path) -> bool {
+        path.ends_with("model") || path.ends_with("config")
     }
 
-    fn names(folder: &Path) -> Vec<String> {
+    fn names(folder: &Path) -> Vec<OsString> {
         names_in(folder).unwrap()
     }
 
@@ -371,51 +327,44 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_replaced_as_a_whole_and_only_if_all_in_it_is_ours() {
+    fn a_folder_with_system_files_alone_is_empty_and_they_stay() {
         let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("model");
-        for text in ["first", "second"] {
-            assert!(stage(&target, text).replace(ours).unwrap().is_none());
-            assert_eq!(fs::read(target.join("model")).unwrap(), text.as_bytes());
+        let target = folder.path().join("new");
+        fs::create_dir(&target).unwrap();
+        for name in [".DS_Store", "._a.txt", "Desktop.ini"] {
+            fs::write(target.join(name), "theirs").unwrap();
         }
-        fs::write(target.join(".DS_Store"), "macOS's").unwrap();
-        stage(&target, "third").replace(ours).unwrap();
-        assert_eq!(names(folder.path()), ["model"]);
-        fs::write(target.join("notes"), "theirs").unwrap();
-        let refused = stage(&target, "fourth").replace(ours).unwrap_err();
-        assert!(refused.to_string().contains("\"notes\""), "{refused}");
-        assert_eq!(fs::read(target.join("model")).unwrap(), b"third");
-        assert_eq!(names(folder.path()), ["model"]);
+        let staged = stage(&target, "x");
+        for name in ["a.txt~", ".#a.txt", ".nfs012"] {
+            fs::write(target.join(name), "theirs").unwrap();
+            require_new_or_empty(&target).unwrap_err();
+            stage(&target, "y").create().unwrap_err();
+            fs::remove_file(target.join(name)).unwrap();
+        }
+        require_new_or_empty(&target).unwrap();
+        staged.create().unwrap();
+        let all = [".DS_Store", "._a.txt", "Desktop.ini", "config", "model"];
+        assert_eq!(names(&target), all);
+        assert_eq!(fs::read(target.join("._a.txt")).unwrap(), b"theirs");
     }
 
     #[test]
-    fn system_files_are_nobodys_and_other_names_are_somebodys() {
+    fn every_name_is_listed_once() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        for name in [
-            ".DS_Store",
-            "._a.txt",
-            ".#a.txt",
-            "a.txt~",
-            "Desktop.ini",
-            ".nfs012",
-        ] {
-            fs::write(at(name), "").unwrap();
-        }
-        assert_eq!(names(folder.path()), [""; 0]);
-        require_new_or_empty(&folder).unwrap();
-        fs::create_dir(at("new")).unwrap();
-        fs::write(at("new/.DS_Store"), "").unwrap();
-        stage(&at("new"), "x").create().unwrap();
+        fs::write(folder.path().join(".DS_Store"), "").unwrap();
+        fs::write(folder.path().join("a"), "").unwrap();
+        assert_eq!(names(folder.path()), [".DS_Store", "a"]);
+        // As some network file systems list them.
+        let twice = ["b", "a", "b", "a"].map(OsString::from).to_vec();
+        assert_eq!(each_once(twice), ["a", "b"]);
         #[cfg(target_os = "linux")]
         {
             use std::os::unix::ffi::OsStrExt;
-            let not_utf8 = std::ffi::OsStr::from_bytes(b"gut f\xfcr Kapitel 5");
-            fs::write(at("new").join(not_utf8), "theirs").unwrap();
-            assert_eq!(names(&at("new")), ["config", "model"]);
-            require_new_or_empty(at("new")).unwrap_err();
-            assert!(!remove_folder(at("new"), ours).unwrap());
-            stage(&at("new"), "y").replace(ours).unwrap_err();
+            let not_utf8 = OsStr::from_bytes(b"gut f\xfcr Kapitel 5");
+            fs::write(folder.path().join(not_utf8), "theirs").unwrap();
+            assert!(names(folder.path()).contains(&not_utf8.to_owned()));
+            require_new_or_empty(&folder).unwrap_err();
+            remove_folder(&folder, ours).unwrap_err();
         }
     }
 
@@ -424,11 +373,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("gone");
         stage(&target, "x").create().unwrap();
-        fs::write(target.join("notes"), "theirs").unwrap();
-        assert!(!remove_folder(&target, ours).unwrap());
-        assert_eq!(names(&target), ["config", "model", "notes"]);
-        fs::remove_file(target.join("notes")).unwrap();
-        assert!(remove_folder(&target, ours).unwrap());
+        for name in ["notes", "._notes", "model~"] {
+            fs::write(target.join(name), "theirs").unwrap();
+            let error = remove_folder(&target, ours).unwrap_err().to_string();
+            let expected = format!("gone: can't delete: the folder contains {name:?}");
+            assert!(error.ends_with(&expected), "{error}");
+            assert_eq!(names(&target).len(), 3);
+            fs::remove_file(target.join(name)).unwrap();
+        }
+        for name in [".DS_Store", "._model"] {
+            fs::write(target.join(name), "a system's").unwrap();
+        }
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&target, &link).unwrap();
+            remove_folder(&link, ours).unwrap_err();
+            assert!(link.is_symlink());
+            fs::remove_file(link).unwrap();
+        }
+        remove_folder(&target, ours).unwrap();
         assert_eq!(names(folder.path()), [""; 0]);
     }
 
@@ -447,7 +411,7 @@ mod tests {
             fs::write(folder.path().join(name).join(file), "x").unwrap();
         }
         let living = stage(&target, "x");
-        remove_unfinished_folders(&folder, |name| name == "model").unwrap();
+        remove_unfinished_folders(&folder, |name| name == b"model").unwrap();
         assert_eq!(names(folder.path()).len(), 3);
         assert!(living.path().exists());
         living.create().unwrap();
@@ -473,7 +437,6 @@ mod tests {
                 .create()
                 .unwrap_err();
         }
-        copy_file(at("victim"), at("copy")).unwrap_err();
         assert_eq!(fs::read(at("victim")).unwrap(), b"precious");
     }
 }

@@ -13,11 +13,11 @@ mod replace;
 pub use error::FileError;
 pub use file_format::FileFormat;
 pub use folder::{
-    StagedFolder, all_names_in, copy_file, create_folder, create_new_folder, names_in,
-    remove_folder, remove_unfinished_folders, require_new_or_empty,
+    StagedFolder, create_folder, create_new_folder, names_in, remove_folder,
+    remove_unfinished_folders, require_new_or_empty,
 };
 pub use name::{folder_of, is_system_file, unfinished_of};
-pub use output::{Output, append, create_output, is_descriptor, require_new_output, write_output};
+pub use output::{append, create_output, is_descriptor, require_new_output, write_output};
 pub use read::{
     is_file, missing_reason, open_file, quote_python_numbers, read_exact_at, read_small_file,
 };

@@ -55,9 +55,9 @@ pub fn create_output<E: From<FileError>>(
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
 ) -> Result<(), E> {
     let path = path.as_ref();
-    match require_new_output(path)? {
+    match output_at(path)? {
         Output::New => create_new(path, |out| write(out)),
-        Output::Stream { appends } => {
+        Output::Stream(appends) => {
             let failed = FileError::at(path, "write");
             let stream = File::options().write(true).append(appends).open(path);
             let mut out = BufWriter::new(stream.map_err(&failed)?);
@@ -68,30 +68,28 @@ pub fn create_output<E: From<FileError>>(
 }
 
 /// The ways to write an output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// A new file.
+enum Output {
     New,
-    /// A device, a pipe or a descriptor, which is written through.
-    Stream {
-        /// True for a regular file behind a descriptor.
-        appends: bool,
-    },
+    /// A device, a pipe or a descriptor, which is written through; true for a regular file behind a
+    /// descriptor, which is appended to.
+    Stream(bool),
 }
 
 /// Checks that [`write_output`] can write to `path`, before there is anything to write.
 ///
 /// # Errors
 /// As there.
-pub fn require_new_output(path: impl AsRef<Path>) -> Result<Output, FileError> {
-    let path = path.as_ref();
+pub fn require_new_output(path: impl AsRef<Path>) -> Result<(), FileError> {
+    output_at(path.as_ref()).map(|_| ())
+}
+
+/// Returns the way to write an output to a path.
+fn output_at(path: &Path) -> Result<Output, FileError> {
     let exists = || io::Error::new(io::ErrorKind::AlreadyExists, "already exists");
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(exists()),
         Ok(found) if found.is_file() && !is_descriptor(path) => Err(exists()),
-        Ok(found) => Ok(Output::Stream {
-            appends: found.is_file(),
-        }),
+        Ok(found) => Ok(Output::Stream(found.is_file())),
         Err(_) if path.is_symlink() => Err(exists()),
         Err(_) => Ok(Output::New),
     }

@@ -1,13 +1,12 @@
 //! Replacing a file, and deleting what a crash left of that.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind};
 use std::path::Path;
 
 use crate::FileError;
 use crate::folder::{left_behind, sync_folder};
-use crate::name::{create_locked, folder_of};
+use crate::name::{create_locked, folder_of, stem};
 
 /// Writes a file so that a crash at any moment leaves the old one or the new one: a temporary file
 /// beside it,
@@ -119,7 +118,8 @@ fn put<E: From<FileError>>(
 
 /// Deletes the temporary files that killed writers of the file `path` left beside it.
 fn remove_unfinished(path: &Path) -> Result<(), FileError> {
-    let ours = |name: &str| path.file_name() == Some(OsStr::new(name));
+    let name = path.file_name().map(stem).unwrap_or_default();
+    let ours = |finished: &[u8]| finished == name.as_encoded_bytes();
     for (left, _lock) in left_behind(folder_of(path), ours)? {
         if left.is_file() {
             fs::remove_file(&left).map_err(FileError::at(&left, "delete"))?;
@@ -133,6 +133,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::name::new_name;
 
     #[test]
     fn a_failed_write_leaves_the_old_file_and_no_other() {
@@ -196,6 +197,20 @@ mod tests {
         write_atomically(&path, write).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// Most file systems allow names of 255 bytes.
+    #[test]
+    fn a_name_may_be_as_long_as_names_can_be() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["n".repeat(255), "\u{17f}".repeat(127)] {
+            let path = folder.path().join(&name);
+            let left = new_name(&path).unwrap();
+            fs::write(&left, "half").unwrap();
+            write_atomically(&path, |out| out.write_all(b"whole")).unwrap();
+            assert!(!left.exists());
+            assert_eq!(fs::read(&path).unwrap(), b"whole");
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! The dictionary of the book, written with `json.dump`, is one too. Beyond its keys there are
 //! `"format": "book"`, the rates by site, `tied`, `hidden_dim`, `norm_eps`, and `activation`, which
-//! only models of others have.
+//! only models of others have. In Hugging Face's kind, `qkv_bias` is the one key that is ours:
+//! without it a model read from that layout would always have biases on query, key and value.
 //! Of Hugging Face's, `reorder_and_upcast_attn` is left alone: it changes where half precision is
 //! computed in f32, and everything is f32 here.
 
@@ -102,7 +103,7 @@ fn book_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
         },
         qkv_bias: qkv_bias.ok_or_else(|| fields.missing("qkv_bias"))?,
         tied: fields.flag("tied")?.unwrap_or(false),
-        norm_eps: epsilon(fields.number("norm_eps")?),
+        norm_eps: epsilon(fields, "norm_eps")?,
         activation: activation(fields, "activation")?,
     })
 }
@@ -131,9 +132,9 @@ fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
             attention: rate("attn_pdrop")?,
             shortcut: rate("resid_pdrop")?,
         },
-        qkv_bias: true,
+        qkv_bias: fields.flag("qkv_bias")?.unwrap_or(true),
         tied: headless || fields.flag("tie_word_embeddings")?.unwrap_or(true),
-        norm_eps: epsilon(fields.number("layer_norm_epsilon")?),
+        norm_eps: epsilon(fields, "layer_norm_epsilon")?,
         activation: activation(fields, "activation_function")?,
     })
 }
@@ -162,9 +163,14 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     Ok(!names.is_empty() && !names.iter().any(has_head))
 }
 
-/// The number that a variance is made larger by, or GPT-2's.
-fn epsilon(found: Option<f64>) -> f32 {
-    found.map_or(GptConfig::GPT2_124M.norm_eps, |eps| eps as f32)
+/// Returns the number that is added to a variance, or GPT-2's if the file has none.
+fn epsilon(fields: &Fields<'_>, key: &str) -> Result<f32, CheckpointError> {
+    let number = |value: &Value| {
+        let eps = value.as_f64()? as f32;
+        (eps >= 0.0 && eps.is_finite()).then_some(eps)
+    };
+    let found = fields.first(&[key], "a finite number of at least 0", number)?;
+    Ok(found.unwrap_or(GptConfig::GPT2_124M.norm_eps))
 }
 
 /// The activation that a key names, or GPT-2's.
@@ -232,6 +238,9 @@ pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTok
         "activation_function": config.activation.name(),
         "torch_dtype": dtype.name(),
     });
+    if !config.qkv_bias {
+        json["qkv_bias"] = false.into();
+    }
     tokens.add_to(&mut json);
     text(&json)
 }

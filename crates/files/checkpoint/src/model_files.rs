@@ -1,5 +1,6 @@
 //! The places of a model's files: config.json, and model.safetensors or the index of its shards.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use atomic_file::{folder_of, is_file, names_in};
@@ -88,7 +89,10 @@ fn incomplete(folder: &Path, problem: &'static str) -> CheckpointError {
         return lacks(pickle, PICKLE);
     }
     let names = names_in(folder).unwrap_or_default();
-    let gguf = names.iter().find(|name| name.ends_with(".gguf"));
+    let gguf = names.iter().map(Path::new);
+    let gguf = gguf
+        .into_iter()
+        .find(|name| name.extension() == Some(OsStr::new("gguf")));
     let found = |other: &str| match (other, gguf) {
         ("model.gguf", Some(name)) => Some(folder.join(name)),
         _ => Some(folder.join(other)).filter(|file| file.exists()),

@@ -1,7 +1,8 @@
 //! A model folder, read once: first its description, without weights, then its weights.
 //!
 //! The configuration describes the expected tensors, the file contains the actual ones. Where they
-//! may differ (whether the output head is tied to the token embedding), the tensors decide.
+//! may differ (whether the output head is tied to the token embedding, and whether query, key and
+//! value have biases), the tensors decide.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -63,6 +64,7 @@ impl ModelFolder {
         let mut weights = Weights::new(weights_file, files, layout)?;
         config.tied = weights.settle_tied(layout, &config)?;
         let places = weights.places(layout, &config)?;
+        config.qkv_bias = weights.settle_qkv_bias(layout, &config, &places)?;
         Ok(Self {
             config,
             query,
@@ -72,7 +74,8 @@ impl ModelFolder {
         })
     }
 
-    /// The model's configuration; its weights determine whether it is tied.
+    /// The model's configuration; its weights determine whether it is tied, and whether it has
+    /// biases on query, key and value.
     pub fn config(&self) -> &GptConfig {
         &self.config
     }
@@ -160,7 +163,7 @@ impl ModelFolder {
 /// is loaded with that head, like in transformers 5.
 ///
 /// ```no_run
-/// let model = checkpoint::load_model("runs/0001/model")?;
+/// let model = checkpoint::load_model("runs/0001/checkpoints/step-00000450")?;
 /// println!("{} layers", model.config().n_layers);
 /// # Ok::<(), checkpoint::CheckpointError>(())
 /// ```
@@ -174,7 +177,8 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
 /// Reads the configuration of the model at `path`: a folder, its config.json or its weights, which
 /// need not be there.
 ///
-/// Whether a model is `tied` can depend on its weights: [`ModelFolder::config`] knows.
+/// Whether a model is `tied` or has `qkv_bias` can depend on its weights; [`ModelFolder::config`]
+/// takes them into account.
 ///
 /// # Errors
 /// If config.json is missing, doesn't describe a model, or describes one with unsupported

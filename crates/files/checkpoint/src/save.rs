@@ -23,8 +23,7 @@ use crate::writer::{LazyTensor, write};
 /// model, in f32, with all that a `state_dict` of the book's has, the causal masks and a head of
 /// its own even if that is the token embedding.
 ///
-/// The masks take `context_length` squared numbers per block. [`save_compact`] omits them, for
-/// files that only [`load_model`](crate::load_model) will read.
+/// The masks take `context_length` squared numbers per block; [`save_hugging_face`] writes none.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -43,29 +42,13 @@ use crate::writer::{LazyTensor, write};
 /// ```
 ///
 /// # Errors
-/// As [`save_compact`].
+/// If a parameter doesn't have the shape that the model's configuration asks for, as where a public
+/// field was replaced, or a weight is not finite: then the folder's files stay as they were. If the
+/// operating system refuses.
 pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     let mut tensors = tensors(model, folder, Layout::Book)?;
     tensors.extend(beside_parameters(model));
-    write_folder(
-        folder,
-        tensors,
-        Dtype::Float32,
-        &config::book(&config_of(model)),
-    )
-}
-
-/// Writes config.json and model.safetensors with the book's keys and parameter names, in f32:
-/// exactly the model, without what follows from it.
-///
-/// # Errors
-/// If a parameter has not the shape that the model's configuration asks for, as where a public
-/// field was replaced, or a weight is not finite: then the folder's files stay as they were. If the
-/// operating system refuses.
-pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
-    let folder = folder.as_ref();
-    let tensors = tensors(model, folder, Layout::Book)?;
     write_folder(
         folder,
         tensors,
@@ -79,8 +62,9 @@ pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Ch
 ///
 /// `tokens` are the ids at the beginning, end and padding of texts: for GPT-2,
 /// `SpecialTokens::between(50256)`. A model without biases on query, key and value gets biases of
-/// zero, because GPT-2 always has them, and is read again with `qkv_bias`; a separate head is
-/// written as `lm_head.weight`. Weights are rounded to the nearest number of `dtype`.
+/// zero, because GPT-2 always has them, and the key `"qkv_bias": false`, with which it is read again
+/// without them. A separate head is written as `lm_head.weight`. Weights are rounded to the nearest
+/// number of `dtype`; in f32 the same model is read again, bit for bit.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -93,14 +77,14 @@ pub fn save_compact(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Ch
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let folder = std::env::temp_dir().join(format!("save-hf-{}", std::process::id()));
 /// let tokens = SpecialTokens::between(49);
-/// save_hugging_face(&model, &folder, Dtype::BFloat16, &tokens)?;
-/// assert_eq!(load_model(&folder)?.config().qkv_bias, true);
+/// save_hugging_face(&model, &folder, Dtype::Float32, &tokens)?;
+/// assert_eq!(load_model(&folder)?, model);
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
-/// As [`save_compact`], of weights in this format; if the format is none of float32, float16 and
+/// As [`save_book`], of weights in this format; if the format is none of float32, float16 and
 /// bfloat16.
 pub fn save_hugging_face(
     model: &GptModel,

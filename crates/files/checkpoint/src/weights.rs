@@ -152,6 +152,33 @@ impl Weights {
         Ok(places)
     }
 
+    /// Returns true if query, key and value have biases according to their tensors.
+    ///
+    /// Hugging Face's layout always has the tensors. A configuration that says that the model has
+    /// no such biases counts if all of their numbers are zero.
+    pub(crate) fn settle_qkv_bias(
+        &self,
+        layout: Layout,
+        config: &GptConfig,
+        places: &HashMap<String, TensorSlice>,
+    ) -> Result<bool, CheckpointError> {
+        if config.qkv_bias || layout == Layout::Book {
+            return Ok(config.qkv_bias);
+        }
+        let biases = places
+            .iter()
+            .filter(|(name, _)| name.ends_with("_query.bias"));
+        for tensor in biases.filter_map(|(_, place)| place.tensor) {
+            let (file, entry) = self.at(tensor);
+            let mut numbers = vec![0.0; 3 * config.emb_dim];
+            file.read(entry, 0, &mut numbers)?;
+            if numbers.iter().any(|&number| number != 0.0) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// True for a bias that the files have in no block, as nanoGPT's with `bias=False`;
     /// transformers takes zeros.
     fn lacks_bias(&self, name: &str) -> bool {

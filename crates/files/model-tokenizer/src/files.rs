@@ -22,7 +22,7 @@ pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
 /// The files of a tokenizer, by their names in its folder.
-pub const TOKENIZER_FILES: [&str; 6] = [
+pub(crate) const TOKENIZER_FILES: [&str; 6] = [
     TOKENIZER,
     VOCABULARY,
     MERGES,
@@ -41,7 +41,7 @@ const OTHER_KINDS: [(&str, &str); 4] = [
 
 /// Bytes of the longest file of a tokenizer that is read: vocabularies of 200,000 tokens take some
 /// 20 MB.
-pub const MAX_FILE_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The text of each file by its name.
 pub(crate) type Files = BTreeMap<&'static str, String>;

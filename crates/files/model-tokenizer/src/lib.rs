@@ -16,6 +16,5 @@ mod train;
 pub use tokenizer;
 
 pub use error::ModelTokenizerError;
-pub use files::{MAX_FILE_BYTES, TOKENIZER_FILES};
 pub use model_tokenizer::{BytePairs, ModelTokenizer};
 pub use train::UNK;

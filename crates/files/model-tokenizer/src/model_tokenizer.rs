@@ -287,11 +287,19 @@ impl ModelTokenizer {
     /// # Errors
     /// [`ModelTokenizerError::Io`] if a file can't be written; the old one then stays.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), ModelTokenizerError> {
-        let files = match &self.files {
+        let files = self.files()?;
+        files::write_all(folder.as_ref(), &files)
+    }
+
+    /// Returns the texts of the files that [`save`](Self::save) writes, by name.
+    ///
+    /// # Errors
+    /// None for a tokenizer that was read or made by this crate.
+    pub fn files(&self) -> Result<Cow<'_, BTreeMap<&'static str, String>>, ModelTokenizerError> {
+        Ok(match &self.files {
             Some(files) => Cow::Borrowed(files.as_ref()),
             None => Cow::Owned(gpt2::recipe().into_files()?),
-        };
-        files::write_all(folder.as_ref(), &files)
+        })
     }
 
     /// Returns the parts of a byte-level tokenizer of GPT-2's form, for other programs; `None` for

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use atomic_file::names_in;
 use model_tokenizer::ModelTokenizer;
 
 use crate::peer::TOKENIZERS;
@@ -77,14 +78,8 @@ fn text() -> Result<String> {
     folders.sort();
     let mut text = String::new();
     while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else {
-            continue;
-        };
-        let mut paths: Vec<PathBuf> = entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .collect();
-        paths.sort();
-        for path in paths {
+        for name in names_in(&folder).unwrap_or_default() {
+            let path = folder.join(name);
             let is = |extension: &str| path.extension().is_some_and(|it| it == extension);
             if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
                 folders.push(path);

@@ -6,6 +6,7 @@ Nothing is downloaded: every model is a small one with random weights and a toke
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -326,13 +327,20 @@ def in_the_books_layout(scratch):
 
 
 def to_transformers(scratch):
-    """What `gpt train` and `gpt convert` write."""
-    for tokenizer in ("bpe:400", "chars", "gpt2"):
+    """What `gpt train` and `gpt convert` write: every checkpoint, tied or not, with biases or without."""
+    for tokenizer, options in {
+        "bpe:400": [], "chars": ["--tied"], "gpt2": ["--qkv-bias"], "bpe:300": ["--tied", "--qkv-bias"],
+    }.items():
         run = scratch / tokenizer.replace(":", "")
-        gpt("train", "--tokenizer", tokenizer, "--n-layers", 2, "--emb-dim", 32, "--max-steps", 20,
-            "--eval-iters", 1, "--out-dir", run)
+        printed = gpt("train", "--tokenizer", tokenizer, "--n-layers", 2, "--emb-dim", 32, "--max-steps", 20,
+            "--eval-iters", 1, "--save-interval", 10, "--keep", 2, *options, "--out-dir", run)
         gpt("convert", run, f"{run}-converted")
-        for folder in (run / "model", pathlib.Path(f"{run}-converted")):
+        checkpoints = sorted((run / "checkpoints").iterdir())
+        named = json.loads(re.search(r"AutoModelForCausalLM.from_pretrained\((.*)\)", printed)[1])
+        assert pathlib.Path(named) == checkpoints[-1], (named, checkpoints)
+        for folder in (*checkpoints, pathlib.Path(f"{run}-converted")):
+            _, info = GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True)
+            assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
             # Characters that the story lacks are told apart by no vocabulary of characters.
             texts = TEXTS[:1] if tokenizer == "chars" else TEXTS
             loaded = AutoTokenizer.from_pretrained(folder)
@@ -343,7 +351,7 @@ def to_transformers(scratch):
             written = pipeline("text-generation", model=str(folder), device="cpu")(
                 TEXTS[0], max_new_tokens=12, do_sample=False, clean_up_tokenization_spaces=False,
             )[0]["generated_text"]
-            ours = gpt("generate", "--temp", 0, "-n", 12, "-m", run, TEXTS[0])[:-1]
+            ours = gpt("generate", "--temp", 0, "-n", 12, "-m", folder, TEXTS[0])[:-1]
             assert written == ours, (folder, written, ours)
         print(f"{tokenizer:20} loads with AutoTokenizer, AutoModelForCausalLM and pipeline; greedy text equal")
 

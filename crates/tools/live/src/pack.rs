@@ -10,6 +10,7 @@ use gpt::{GptConfig, GptModel, Parameters};
 use model_tokenizer::ModelTokenizer;
 use serde_json::json;
 use thiserror::Error;
+use train::{TrainError, latest_checkpoint};
 
 use crate::MODEL_START;
 use crate::tokenizer::PageTokenizer;
@@ -76,13 +77,18 @@ pub fn pack(
     Ok(bytes)
 }
 
-/// The script that gives a page the model of a folder, which it calls by the folder's path.
+/// The script that gives a page the model of a folder, or of the newest checkpoint if the folder is
+/// a run's; the page calls it by the folder's path.
 ///
 /// # Errors
 /// The folder can't be read, or no page can hold its model.
 pub fn model_script(folder: &Path) -> anyhow::Result<String> {
-    let model = ModelFolder::open(folder)?.load()?;
-    let tokenizer = ModelTokenizer::from_folder(folder)?;
+    let model_folder = match latest_checkpoint(folder) {
+        Err(TrainError::NoCheckpoint { .. }) => folder.to_owned(),
+        checkpoint => checkpoint?,
+    };
+    let model = ModelFolder::open(&model_folder)?.load()?;
+    let tokenizer = ModelTokenizer::from_folder(&model_folder)?;
     let eos = tokenizer.as_ref().and_then(ModelTokenizer::eos_token_id);
     let bos = tokenizer.as_ref().and_then(ModelTokenizer::bos_token_id);
     let name = folder.display().to_string();

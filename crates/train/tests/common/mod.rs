@@ -58,8 +58,13 @@ pub(crate) fn config(max_steps: u64) -> TrainConfig {
 
 /// A new run whose generator holds back a normal value.
 pub(crate) fn trainer(config: TrainConfig) -> Trainer {
+    trainer_of(model_config(), config)
+}
+
+/// As [`trainer`], for another model.
+pub(crate) fn trainer_of(model: GptConfig, config: TrainConfig) -> Trainer {
     let mut rng = TorchRng::manual_seed(123);
-    let model = GptModel::new(model_config(), &mut rng).unwrap();
+    let model = GptModel::new(model, &mut rng).unwrap();
     let (train, validation) = loaders();
     rng.randn(3);
     assert!(rng.state().pending_normal.is_some());
@@ -71,9 +76,18 @@ pub(crate) fn resume(
     folder: impl AsRef<Path>,
     config: TrainConfig,
 ) -> Result<Trainer, train::TrainError> {
+    resume_of(model_config(), folder, config)
+}
+
+/// As [`resume`], for another model.
+pub(crate) fn resume_of(
+    model: GptConfig,
+    folder: impl AsRef<Path>,
+    config: TrainConfig,
+) -> Result<Trainer, train::TrainError> {
     let checkpoint = train::latest_checkpoint(folder)?;
     let (train, validation) = loaders();
-    Trainer::resume(checkpoint, config, model_config(), train, validation)
+    Trainer::resume(checkpoint, config, model, train, validation)
 }
 
 /// Trains to the end; all steps and evaluations.

@@ -2,7 +2,7 @@
 //! and chat templates.
 //!
 //! They are read once with the tokenizer and written beside every copy of the model: into a
-//! converted folder, a run and its checkpoints, and (as keys) into a GGUF file.
+//! converted folder, a run's checkpoints, and (as keys) into a GGUF file.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use atomic_file::{
-    all_names_in, create_folder, folder_of, is_file, missing_reason, read_small_file,
+    create_folder, folder_of, is_file, is_system_file, missing_reason, names_in, read_small_file,
     write_atomically,
 };
 use checkpoint::{GENERATION_CONFIG, GenerationSettings};
-use model_tokenizer::TOKENIZER_FILES;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -87,7 +86,7 @@ impl SidecarFiles {
     ///
     /// # Errors
     /// If a chat template can't be read.
-    fn all(&self) -> Result<impl Iterator<Item = (&str, &[u8])>> {
+    pub(crate) fn all(&self) -> Result<impl Iterator<Item = (&str, &[u8])>> {
         let config = self.generation_config.iter();
         let config = config.map(|bytes| (GENERATION_CONFIG, &bytes[..]));
         let templates = self.templates()?.iter();
@@ -193,14 +192,14 @@ fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     // In the order in which later ones take precedence.
     let mut names = vec![TEMPLATE_JSON.to_owned(), TEMPLATE.to_owned()];
     let more = folder.join(MORE_TEMPLATES);
-    match all_names_in(&more) {
+    match names_in(&more) {
         Err(error) if error.source.kind() == ErrorKind::NotFound => {
             if let Some(reason) = missing_reason(&more) {
                 bail!("{}: {reason}", more.display());
             }
         }
         found => {
-            for name in found? {
+            for name in found?.into_iter().filter(|name| !is_system_file(name)) {
                 let name = name.into_string().map_err(|name| {
                     anyhow!("{}: the name must be UTF-8", more.join(name).display())
                 })?;
@@ -233,31 +232,6 @@ fn check_limits(folder: &Path, count: usize, bytes: u64) -> Result<()> {
         bail!("{folder}: the chat templates have more than {MAX_BYTES} bytes together");
     }
     Ok(())
-}
-
-/// True for the name of a file or folder that this program writes into a model's folder beside the
-/// weights.
-pub(crate) fn is_ours(name: &str) -> bool {
-    let ours = [GENERATION_CONFIG, TEMPLATE, TEMPLATE_JSON, MORE_TEMPLATES];
-    ours.contains(&name) || TOKENIZER_FILES.contains(&name)
-}
-
-/// The files about texts in a folder that this program has written: for a run's checkpoints.
-///
-/// # Errors
-/// If one can't be read.
-pub(crate) fn written_files(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let sidecar_files = SidecarFiles::of_folder(folder)?;
-    let owned = |(name, bytes): (&str, &[u8])| (name.to_owned(), bytes.to_owned());
-    let mut files: Vec<_> = sidecar_files.all()?.map(owned).collect();
-    for name in TOKENIZER_FILES {
-        let path = folder.join(name);
-        if is_file(&path)? {
-            let bytes = read_small_file(&path, model_tokenizer::MAX_FILE_BYTES);
-            files.push((name.to_owned(), bytes.with_context(|| name.to_owned())?));
-        }
-    }
-    Ok(files)
 }
 
 #[cfg(test)]

@@ -235,6 +235,22 @@ impl Vocabulary {
         }
     }
 
+    /// Returns the files that describe texts in a model's folder, by name: the tokenizer's,
+    /// generation settings, and chat templates.
+    ///
+    /// # Errors
+    /// If a chat template can't be read.
+    pub(crate) fn files(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let owned = |(name, bytes): (&str, &[u8])| (name.to_owned(), bytes.to_owned());
+        let mut files: Vec<_> = self.settings.all()?.map(owned).collect();
+        if let Ok(tokenizer) = &self.tokenizer {
+            for (name, text) in tokenizer.files()?.iter() {
+                files.push(((*name).to_owned(), text.clone().into_bytes()));
+            }
+        }
+        Ok(files)
+    }
+
     /// Writes it into a model's folder, as transformers loads it; a model without a tokenizer stays
     /// without.
     ///

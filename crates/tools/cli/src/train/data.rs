@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use ::tokenizer::ENDOFTEXT;
 use anyhow::{Context, Result, anyhow, bail};
-use atomic_file::{all_names_in, is_file};
+use atomic_file::{is_file, is_system_file, names_in};
 use dataloader::{Corpus, DataLoader, DataLoaderConfig, DataLoaderError, train_validation_split};
 use gpt::Memory;
 
@@ -251,7 +251,8 @@ impl DataFolder {
     /// # Errors
     /// If it has no data.
     fn find(folder: &Path) -> Result<Self> {
-        let mut names = all_names_in(folder)?;
+        let mut names = names_in(folder)?;
+        names.retain(|name| !is_system_file(name));
         names.sort_by(|a, b| natural_order(a.as_encoded_bytes(), b.as_encoded_bytes()));
         let (mut folders, files): (Vec<_>, Vec<_>) = names
             .into_iter()
@@ -274,7 +275,7 @@ impl DataFolder {
         let validation = find(&VALIDATION, same).or_else(|| find(&VALIDATION, other));
         let is_training = |file: &OsString| match training {
             Some(name) => file == name,
-            None => extension(Path::new(file)) == TEXTS[0] && Some(file) != validation,
+            None => is_text(file) && Some(file) != validation,
         };
         let validation = validation.cloned();
         let (training, rest): (Vec<_>, Vec<_>) = files.iter().cloned().partition(is_training);
@@ -374,6 +375,12 @@ impl DataFolder {
 /// True for a file of token ids.
 fn is_ids(name: &OsString) -> bool {
     IDS.contains(&extension(Path::new(name)).as_str())
+}
+
+/// True for a text; hidden files are other programs', such as an editor's.
+fn is_text(name: &OsString) -> bool {
+    let is_hidden = name.as_encoded_bytes().starts_with(b".");
+    !is_hidden && extension(Path::new(name)) == TEXTS[0]
 }
 
 /// Compares names as people order them: 2 comes before 10.

@@ -5,8 +5,7 @@ use std::io::{BufRead, IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use atomic_file::{is_file, read_small_file};
-use model_tokenizer::MAX_FILE_BYTES;
+use atomic_file::is_file;
 use toml::Value;
 use train::runs::{CHECKPOINTS, read_settings};
 use train::{RunFolder, TrainError, latest_checkpoint};
@@ -17,10 +16,9 @@ use super::options::TrainOptions;
 use super::setup::BaseModel;
 use super::start::{InitialWeights, Source};
 use crate::model::ids::is_stdin;
-use crate::model::sidecar_files;
 use crate::terminal::command::flag;
 use crate::terminal::shell::{program, shell_quoted};
-use crate::train::runs::{self, OPTIONS, TOKENIZER};
+use crate::train::runs::{self, OPTIONS};
 
 /// Options that may change when a run is resumed: its length, threads, samples and saves, and the
 /// path of its data, which is known by its fingerprint.
@@ -84,7 +82,7 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
         folder.check_owner(&checkpoint)?;
         runs::note_ignored(run)?;
     }
-    check_tokenizer(run, &checkpoint)?;
+    runs::check(&checkpoint)?;
     let settings = read_settings(&checkpoint)?;
     Ok(Source {
         options,
@@ -124,27 +122,6 @@ fn run_of(path: &Path) -> Result<PathBuf> {
         },
         None => path.to_owned(),
     })
-}
-
-/// Checks that the run's tokenizer, which each new checkpoint gets, is the checkpoint's.
-fn check_tokenizer(run: &Path, checkpoint: &Path) -> Result<()> {
-    runs::check(checkpoint)?;
-    let own = run.join(TOKENIZER);
-    for name in runs::names(&own)? {
-        if !sidecar_files::is_ours(&name) {
-            continue;
-        }
-        let (now, saved) = (own.join(&name), checkpoint.join(&name));
-        let read = |path: &Path| read_small_file(path, MAX_FILE_BYTES);
-        if now.is_file() && is_file(&saved)? && read(&now)? != read(&saved)? {
-            bail!(
-                "{}: differs from the file that the run was trained with; to resume, restore it from {}",
-                now.display(),
-                saved.display()
-            );
-        }
-    }
-    Ok(())
 }
 
 /// Checks that no option would make it a different run from the options `before`.

@@ -1,13 +1,14 @@
 //! The run itself: events to the screen and the log, and a good end.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use atomic_file::{StagedFolder, create_folder, remove_unfinished_folders, write_atomically};
-use checkpoint::{CONFIG, Dtype, WEIGHTS, save_hugging_face};
+use atomic_file::write_atomically;
 use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
@@ -21,13 +22,11 @@ use super::plot;
 use super::progress::Progress;
 use super::setup::Setup;
 use super::summary::{announce, sample, sum_up};
-use crate::model::sidecar_files::{self, written_files};
-use crate::model::vocabulary::Vocabulary;
 use crate::mpi::group::ProcessGroup;
 use crate::terminal::failure::Stopped;
 use crate::terminal::interrupt::Interrupt;
 use crate::terminal::shell::{program, shell_quoted};
-use crate::train::runs::{self, LOG, MODEL, OPTIONS, OPTIONS_BEGIN, TOKENIZER, names};
+use crate::train::runs::{self, LOG, OPTIONS, OPTIONS_BEGIN, names};
 
 /// The answer to Ctrl-C.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -44,6 +43,8 @@ struct RunListener<'s> {
     evaluation: Option<Evaluation>,
     /// Steps before the last sample.
     sampled: u64,
+    /// The problems that have been shown, because each save reports them again.
+    noted: BTreeSet<String>,
 }
 
 /// Trains to the end, or until the user stops it; the first rank shows, logs and saves.
@@ -59,9 +60,10 @@ pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
         Some(folder) => folder,
         None => open_folder(started.out_dir.as_deref())?,
     };
-    check_export(&folder.path().join(MODEL))?;
-    let files = keep(folder.path(), setup)?;
-    let folder = folder.with_files(files);
+    keep_options(folder.path(), setup)?;
+    let folder = folder
+        .with_files(setup.vocabulary.files()?)
+        .with_special_tokens(setup.vocabulary.special.clone());
     let path = folder.path();
     let steps_before = trainer.steps_done();
     let mut listener = RunListener {
@@ -76,6 +78,7 @@ pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
         interrupt,
         evaluation: None,
         sampled: 0,
+        noted: BTreeSet::new(),
     };
     listener.progress.line(&announce(setup, &trainer, path));
     listener.log.write(&Line::Start {
@@ -96,9 +99,6 @@ pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
         listener.finish(&trainer)?;
     }
     folder.check()?;
-    if let Some(problem) = export(trainer.model(), &setup.vocabulary, path)? {
-        listener.progress.note(&problem);
-    }
     plot::draw(path)?;
     if outcome == Outcome::Stopped {
         let (done, gpt, run) = (steps.end, program(), shell_quoted(path));
@@ -130,30 +130,28 @@ fn refuse_full(folder: &Path) -> Result<()> {
     let mut inside = names(folder)?;
     let is_empty = names(&folder.join(CHECKPOINTS))?.is_empty();
     let ours: &[&str] = match runs::never_saved(folder)? {
-        true => &[LOCK, OPTIONS, LOG, TOKENIZER],
+        true => &[LOCK, OPTIONS, LOG],
         false => &[LOCK],
     };
-    inside.retain(|name| !(ours.contains(&&**name) || is_empty && name == CHECKPOINTS));
+    let is_ours = |name: &OsString| ours.iter().any(|ours| name == ours);
+    inside.retain(|name| !(is_ours(name) || is_empty && name == CHECKPOINTS));
     let Some(found) = inside.first() else {
         return Ok(());
     };
     bail!(
-        "{}: not empty (contains {found}); to resume a run: {} train --resume {}",
+        "{}: not empty (contains {}); to resume a run: {} train --resume {}",
         folder.display(),
+        found.display(),
         program(),
         shell_quoted(folder)
     )
 }
 
-/// Writes a run's options and its tokenizer into its folder; returns the files that every
-/// checkpoint gets.
-fn keep(path: &Path, setup: &Setup) -> Result<Vec<(String, Vec<u8>)>> {
+/// Writes a run's options into its folder.
+fn keep_options(path: &Path, setup: &Setup) -> Result<()> {
     let text = format!("{OPTIONS_BEGIN}\n{}", toml::to_string(&setup.options)?);
     write_atomically(path.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
-    let tokenizer = path.join(TOKENIZER);
-    create_folder(&tokenizer)?;
-    setup.vocabulary.save(&tokenizer)?;
-    written_files(&tokenizer)
+    Ok(())
 }
 
 /// Breaks if the user wants to stop.
@@ -162,37 +160,6 @@ fn break_if(stop: bool) -> ControlFlow<()> {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),
     }
-}
-
-/// Checks, before the run begins, that the model can be written at its end.
-fn check_export(model: &Path) -> Result<()> {
-    match names(model)?.iter().find(|name| !is_ours(name)) {
-        None => Ok(()),
-        Some(name) => bail!(
-            "{}: contains {name}, which no run writes; move it, because this folder is replaced",
-            model.display()
-        ),
-    }
-}
-
-/// True for the name of a file in a run's model folder.
-fn is_ours(name: &str) -> bool {
-    [CONFIG, WEIGHTS].contains(&name) || sidecar_files::is_ours(name)
-}
-
-/// Writes the folder that transformers loads, replacing the one of a resumed run; returns the error
-/// if the old one couldn't be deleted.
-fn export(
-    model: &GptModel,
-    vocabulary: &Vocabulary,
-    run: &Path,
-) -> Result<Option<atomic_file::FileError>> {
-    let folder = run.join(MODEL);
-    let left = remove_unfinished_folders(run, |name| name == MODEL).err();
-    let staged = StagedFolder::beside(&folder)?;
-    save_hugging_face(model, staged.path(), Dtype::Float32, &vocabulary.special)?;
-    vocabulary.save(staged.path())?;
-    Ok(staged.replace(is_ours)?.or(left))
 }
 
 impl RunListener<'_> {
@@ -213,8 +180,10 @@ impl RunListener<'_> {
                 path,
                 not_deleted,
             } => {
-                for error in not_deleted {
-                    self.progress.note(error);
+                for error in not_deleted.iter().map(ToString::to_string) {
+                    if self.noted.insert(error.clone()) {
+                        self.progress.note(&error);
+                    }
                 }
                 let path = path.display().to_string();
                 self.log.write(&Line::Saved { steps_done, path })

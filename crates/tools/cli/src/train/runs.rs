@@ -1,6 +1,7 @@
 //! The folder `runs/`: a numbered folder for each run, the files in it, the newest run, and the
 //! model that a run is: its newest checkpoint.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind::{AlreadyExists, NotADirectory, NotFound};
 use std::path::{Path, PathBuf};
@@ -9,10 +10,11 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use atomic_file::{
-    create_folder, create_new_folder, is_file, missing_reason, names_in, read_small_file,
+    create_folder, create_new_folder, is_file, is_system_file, missing_reason, names_in,
+    read_small_file,
 };
 use checkpoint::CONFIG;
-use train::runs::{CHECKPOINTS, check_copies, ignored_checkpoints};
+use train::runs::{CHECKPOINTS, check_tokenizer, ignored_checkpoints};
 use train::{TrainError, latest_checkpoint};
 
 use crate::terminal::output::note;
@@ -23,12 +25,9 @@ pub(crate) use crate::train::log::LOG;
 /// The folder of runs, under the current one.
 pub(crate) const RUNS: &str = "runs";
 
-/// The names in a run's folder besides its checkpoints: its options, its log, its curve, the folder
-/// that transformers loads, and the tokenizer.
+/// The names in a run's folder besides its checkpoints and its log: its options and its curve.
 pub(crate) const OPTIONS: &str = "options.toml";
 pub(crate) const SVG: &str = "loss.svg";
-pub(crate) const MODEL: &str = "model";
-pub(crate) const TOKENIZER: &str = "tokenizer";
 
 /// The most bytes of a file of options.
 pub(crate) const MAX_OPTIONS_BYTES: u64 = 1 << 20;
@@ -55,7 +54,7 @@ pub(crate) const OPTIONS_BEGIN: &str =
 pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     let has = |name: &str| fs::symlink_metadata(run.join(name)).is_ok();
     let options = read_small_file(run.join(OPTIONS), MAX_OPTIONS_BYTES).unwrap_or_default();
-    let is_run = options.starts_with(OPTIONS_BEGIN.as_bytes()) && !has(MODEL) && !has(SVG);
+    let is_run = options.starts_with(OPTIONS_BEGIN.as_bytes()) && !has(SVG);
     Ok(is_run && names(&run.join(CHECKPOINTS))?.is_empty() && !log::has_saved(run)?)
 }
 
@@ -73,6 +72,9 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     })
 }
 
+/// Names with more digits aren't numbers of runs.
+const MAX_DIGITS: usize = 9;
+
 /// Makes the next free folder: `runs/0001`, `runs/0002`, ...
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
@@ -84,8 +86,10 @@ pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     create_folder(runs)?;
     let used = names(runs)?
         .into_iter()
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| name.len() <= MAX_DIGITS)
         .filter_map(|name| name.parse().ok());
-    let mut number = used.max().unwrap_or(0u32) + 1;
+    let mut number = used.max().unwrap_or(0u64) + 1;
     loop {
         let folder = runs.join(format!("{number:04}"));
         match create_new_folder(&folder) {
@@ -134,7 +138,8 @@ fn last_saved(run: &Path) -> Option<SystemTime> {
     let Ok(names) = names(&checkpoints) else {
         return Some(changed(run).unwrap_or(SystemTime::UNIX_EPOCH));
     };
-    let saves = names.iter().filter(|name| name.starts_with("step-"));
+    let is_save = |name: &&OsString| name.as_encoded_bytes().starts_with(b"step-");
+    let saves = names.iter().filter(is_save);
     let times = saves.map(|name| changed(&checkpoints.join(name)));
     times
         .max()
@@ -197,15 +202,17 @@ pub(crate) fn note_ignored(run: &Path) -> Result<()> {
 
 /// Checks that the tokenizer in a folder, if that is a run's checkpoint, is unchanged.
 pub(crate) fn check(folder: &Path) -> Result<()> {
-    Ok(check_copies(folder)?)
+    Ok(check_tokenizer(folder)?)
 }
 
 /// The names in a folder, without system files; none if the folder is missing.
-pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
-    match names_in(folder) {
-        Err(error) if [NotFound, NotADirectory].contains(&error.source.kind()) => Ok(Vec::new()),
-        names => Ok(names?),
-    }
+pub(crate) fn names(folder: &Path) -> Result<Vec<OsString>> {
+    let mut names = match names_in(folder) {
+        Err(error) if [NotFound, NotADirectory].contains(&error.source.kind()) => Vec::new(),
+        names => names?,
+    };
+    names.retain(|name| !is_system_file(name));
+    Ok(names)
 }
 
 #[cfg(test)]
@@ -219,5 +226,11 @@ mod tests {
         assert_eq!(create(&runs).unwrap(), runs.join("0001"));
         fs::create_dir(runs.join("0041")).unwrap();
         assert_eq!(create(&runs).unwrap(), runs.join("0042"));
+        fs::create_dir(runs.join("4294967295")).unwrap();
+        assert_eq!(create(&runs).unwrap(), runs.join("0043"));
+        fs::create_dir(runs.join("999999999")).unwrap();
+        for next in ["1000000000", "1000000001"] {
+            assert_eq!(create(&runs).unwrap(), runs.join(next));
+        }
     }
 }

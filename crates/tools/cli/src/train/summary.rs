@@ -10,12 +10,12 @@ use console::Term;
 use dataloader::DataLoader;
 use rayon::current_num_threads;
 use tensor_ops::{Parameters, has_bf16};
-use train::{Dtype, Evaluation, RunFolder, Schedule, Trainer};
+use train::{Dtype, Evaluation, RunFolder, Schedule, Trainer, latest_checkpoint};
 
 use super::setup::Setup;
 use crate::terminal::numbers::{count, short};
 use crate::terminal::shell::{program, shell_quoted};
-use crate::train::runs::{LOG, MODEL, SVG};
+use crate::train::runs::{LOG, SVG};
 
 /// Returns model, data, steps, settings and folder, a line each, and notes on surprises.
 pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String {
@@ -129,8 +129,8 @@ fn wrapped(line: &str, columns: Option<usize>) -> String {
     text
 }
 
-/// Sums up a finished run: its steps, its best checkpoint if that isn't the last, its folder, and
-/// the command that writes with it.
+/// Sums up a finished run: its steps, its best checkpoint if that isn't the last, its folder, the
+/// line of Python that loads its last checkpoint, and the command that writes with it.
 pub(crate) fn sum_up(
     setup: &Setup,
     folder: &RunFolder,
@@ -157,9 +157,13 @@ pub(crate) fn sum_up(
         ),
         _ => String::new(),
     };
+    let model = latest_checkpoint(path)?;
+    // JSON's escapes are Python's, too.
+    let model = serde_json::to_string(&model.to_string_lossy())?;
     let (folder, prompt) = (path.display(), &setup.prompt);
     Ok(format!(
-        "\n{done}\n{best}folder  {folder}: {MODEL}/ for transformers, {SVG}, {LOG}\n\
+        "\n{done}\n{best}folder  {folder}: {SVG}, {LOG}\n\
+        python  AutoModelForCausalLM.from_pretrained({model})\n\
         write   {gpt} generate {prompt} --model {run}"
     ))
 }

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use atomic_file::folder_of;
 use gpt::GptConfig;
 use model_tokenizer::ModelTokenizer;
 
 use super::choice::TokenizerChoice;
 use super::options::TrainOptions;
 use crate::model::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
-use crate::train::runs::TOKENIZER;
+use crate::train::runs::model_folder;
 
 /// The vocabulary of a new model: the tokenizer that was chosen, or the one beside the data's ids,
 /// or the preset's. `text` returns the data as one text, unless it is ids.
@@ -61,14 +62,12 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
     if !path.exists() {
         bail!("--tokenizer {name}: expected gpt2, chars, bpe:N, or a folder with tokenizer.json");
     }
-    let folder = folder_at(path);
-    let found = match ModelTokenizer::from_folder(folder)? {
-        None if folder.join(TOKENIZER).is_dir() => {
-            ModelTokenizer::from_folder(folder.join(TOKENIZER))? // a run's
-        }
-        found => found,
+    // Of a run it is the one in the newest checkpoint.
+    let folder = match path.is_dir() {
+        true => &model_folder(path)?,
+        false => folder_of(path),
     };
-    found.with_context(|| {
+    ModelTokenizer::from_folder(folder)?.with_context(|| {
         format!("--tokenizer {name}: expected tokenizer.json, or vocab.json and merges.txt")
     })
 }

@@ -47,14 +47,15 @@ fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
 fn a_loss_that_is_no_number_is_a_failure_of_eval() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    let file = folder.join("run/model/model.safetensors");
+    folder.ok("convert run model");
+    let file = folder.join("model/model.safetensors");
     let mut bytes = fs::read(&file).unwrap();
     let end = bytes.len() - 1024;
     for number in bytes[end..].chunks_exact_mut(4) {
         number.copy_from_slice(&f32::MAX.to_le_bytes());
     }
     fs::write(&file, bytes).unwrap();
-    folder.refused("eval data.bin -m run/model --json", &["the loss is"]);
+    folder.refused("eval data.bin -m model --json", &["the loss is"]);
 }
 
 /// On a disk that is full.

@@ -46,7 +46,7 @@ fn a_run_is_its_last_checkpoint_and_the_best_is_named_if_it_is_another() {
     folder.ok(
         "train --init-from run --data data.bin --max-steps 1 --learning-rate 0 --min-lr 0 -o on",
     );
-    for of in ["run", "run/model", "converted", "on"] {
+    for of in ["run", "converted", "on"] {
         assert_eq!(model(of), expected, "{of}");
     }
     let loss = |of: &str| folder.json(&format!("eval data.bin -m {of}"))["loss"].clone();
@@ -128,9 +128,7 @@ fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 -o run"));
     // As a kill before the first save leaves it.
-    for name in ["checkpoints", "model"] {
-        fs::remove_dir_all(folder.join("run").join(name)).unwrap();
-    }
+    fs::remove_dir_all(folder.join("run/checkpoints")).unwrap();
     fs::remove_file(folder.join("run/loss.svg")).unwrap();
     let log = fs::read_to_string(folder.join("run/log.jsonl")).unwrap();
     let unsaved = log.lines().filter(|line| !line.contains("saved"));
@@ -157,7 +155,7 @@ fn the_newest_run_is_never_replaced_by_an_older_one() {
     }
     let manifest = folder.checkpoint("runs/0002").join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
-    let newer = text.replace("\"version\": 4", "\"version\": 5");
+    let newer = text.replace("\"version\": 5", "\"version\": 6");
     for damage in ["{", &newer] {
         fs::write(&manifest, damage).unwrap();
         for command in [
@@ -201,17 +199,61 @@ fn a_run_is_resumed_from_inside_its_folder() {
     }
 }
 
+/// The files of the newest checkpoint may be edited where they contain no part of the model, and
+/// others may be added; none is lost when the checkpoint is old.
 #[test]
-fn a_stray_file_in_the_tokenizers_folder_is_no_part_of_a_save() {
+fn a_checkpoint_with_a_users_file_stays_and_is_named() {
     let folder = folder();
-    folder.ok(&format!("train {TINY} --max-steps 2 -o run"));
-    for name in ["manifest.json", "config.json", ".DS_Store", "notes.txt"] {
-        folder.write(&format!("run/tokenizer/{name}"), "{}");
+    folder.ok(&format!(
+        "train {TINY} --train-ratio 1 --max-steps 2 -o run"
+    ));
+    let at = |step: u32, file: &str| format!("run/checkpoints/step-{step:08}/{file}");
+    folder.write("run/README.md", "a good run");
+    folder.write("run/checkpoints/notes.txt", "mine");
+    folder.write(&at(2, "README.md"), "a good model");
+    folder.write(&at(2, ".DS_Store"), "");
+    let resume =
+        |steps: u32| folder.ok(&format!("train --resume run --keep 1 --max-steps {steps}"));
+    let told = resume(4).stderr;
+    holds(&told, &["step-00000002: can't delete", "README.md"]);
+    let settings = "{\"temperature\": 0.25, \"eos_token_id\": 7}";
+    folder.write(&at(4, "generation_config.json"), settings);
+    folder.write(&at(4, ".DS_Store"), "");
+    folder.ok("generate -m run --tokens 1 -n 1");
+    folder.write(&at(4, "chat_template.jinja"), "{{ messages }}");
+    let told = resume(8).stderr;
+    holds(&told, &["generation_config.json: the manifest declares"]);
+    assert_eq!(told.matches("can't delete").count(), 1, "{told}");
+    for (file, text) in [
+        ("run/README.md".to_owned(), "a good run"),
+        ("run/checkpoints/notes.txt".to_owned(), "mine"),
+        (at(2, "README.md"), "a good model"),
+        (at(4, "generation_config.json"), settings),
+        (at(4, "chat_template.jinja"), "{{ messages }}"),
+        // The settings for texts go on with the run.
+        (at(8, "generation_config.json"), settings),
+        (at(8, "chat_template.jinja"), "{{ messages }}"),
+    ] {
+        assert_eq!(
+            fs::read_to_string(folder.join(&file)).unwrap(),
+            text,
+            "{file}"
+        );
     }
-    fs::create_dir(folder.join("run/tokenizer/.ipynb_checkpoints")).unwrap();
-    folder.ok("train --resume run --max-steps 4");
-    folder.ok("train --resume run --max-steps 6");
-    assert!(!folder.checkpoint("run").join("notes.txt").exists());
-    folder.write("run/model/.DS_Store", "");
-    folder.ok("train --resume run --max-steps 8");
+    folder.write(&at(8, ".DS_Store"), "");
+    resume(9);
+    assert!(!folder.join(at(8, "")).exists());
+}
+
+#[test]
+fn a_run_of_an_earlier_version_is_refused_in_one_line() {
+    let folder = folder();
+    folder.ok(&format!("train {TINY} --max-steps 2 --keep 1 -o run"));
+    let manifest = folder.checkpoint("run").join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("\"version\": 5", "\"version\": 4")).unwrap();
+    let anew = format!("train {TINY} --init-from run");
+    for command in ["train --resume run", "generate -m run --tokens 1", &anew] {
+        folder.refused(command, &["another version of this program", "format 4"]);
+    }
 }

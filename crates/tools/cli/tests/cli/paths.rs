@@ -13,7 +13,7 @@ fn a_tilde_is_the_home_folder_in_every_path() {
     let tiny = TINY.replace("--data data.bin --vocab-size 61 ", "");
     let commands = [
         &format!("train {tiny} --data=~/text.txt --tokenizer chars --max-steps 1 --out-dir=~/run"),
-        &format!("train {tiny} --config ~/my.toml --tokenizer ~/run/tokenizer --max-steps 1"),
+        &format!("train {tiny} --config ~/my.toml --tokenizer ~/run --max-steps 1"),
         "train --resume=~/run --max-steps 2",
         "train --init-from=~/run --data ~/text.txt --max-steps 1 --max-length 8 -o ~/on",
         "info ~/other",

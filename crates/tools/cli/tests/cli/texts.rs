@@ -69,10 +69,8 @@ fn system_files_are_no_data_and_other_files_are_listed() {
     let ran = folder.ok(&format!(
         "train --data docs --tokenizer chars {SMALL} -o run"
     ));
-    holds(
-        &ran.stderr,
-        &["docs: training on A.TXT; skipped: code.rs, table.csv"],
-    );
+    let listed = "docs: training on A.TXT; skipped: .#b.txt, c.txt~, code.rs, table.csv";
+    holds(&ran.stderr, &[listed]);
     fs::create_dir(folder.join("new")).unwrap();
     folder.write("new/.DS_Store", "");
     folder.ok("convert run new");
@@ -113,7 +111,12 @@ fn templates_and_generation_settings_go_wherever_the_model_goes() {
     folder.ok("train --resume run --max-steps 2");
     folder.ok("convert run converted");
     folder.ok(&format!("train --init-from run {flags} -o again"));
-    for of in ["run/model", "converted", "again/model", "run/tokenizer"] {
+    for of in [
+        "run/checkpoints/step-00000001",
+        "run/checkpoints/step-00000002",
+        "converted",
+        "again/checkpoints/step-00000001",
+    ] {
         let read = |name: &str| fs::read_to_string(folder.join(of).join(name)).unwrap();
         assert_eq!(read("generation_config.json"), settings, "{of}");
         assert_eq!(read("chat_template.jinja"), "{{ messages }}", "{of}");
@@ -151,7 +154,7 @@ fn a_tokenizer_file_alone_is_taken_as_it_is() {
         "train --data text.txt --tokenizer bpe:262 {SMALL} -o run"
     ));
     fs::create_dir(folder.join("alone")).unwrap();
-    let json = fs::read_to_string(folder.join("run/tokenizer/tokenizer.json")).unwrap();
+    let json = fs::read_to_string(folder.checkpoint("run").join("tokenizer.json")).unwrap();
     let spaced = json.replace("\"add_prefix_space\": false", "\"add_prefix_space\": true");
     assert_ne!(json, spaced);
     folder.write("alone/tokenizer.json", spaced);

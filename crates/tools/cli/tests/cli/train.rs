@@ -96,15 +96,16 @@ fn a_run_can_start_from_another_models_weights() {
 fn a_run_that_starts_from_a_model_keeps_its_dropout_of_each_site() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir first"));
-    let config = folder.join("first/model/config.json");
+    folder.ok("convert first model");
+    let config = folder.join("model/config.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
     json["attn_pdrop"] = 0.25.into();
     fs::write(&config, json.to_string()).unwrap();
     let rates = "on embeddings, 0.25 on attention weights";
-    holds(&folder.ok("info first/model").stdout, &[rates]);
+    holds(&folder.ok("info model").stdout, &[rates]);
     let flags = "train --data data.bin --batch-size 4 --eval-iters 2";
     let ran = folder.ok(&format!(
-        "{flags} --init-from first/model --max-steps 2 --out-dir on"
+        "{flags} --init-from model --max-steps 2 --out-dir on"
     ));
     holds(&ran.stdout, &[rates]);
     folder.ok("train --resume on --max-steps 3");

@@ -31,7 +31,7 @@ fn a_tokenizer_of_the_data_is_in_the_run_and_in_every_model_that_comes_of_it() {
         folder.ok(&format!("convert {run} {run}-book --to book"));
         let expected = ids(&folder, &format!("-m {run} -f text.txt"));
         for model in [
-            format!("{run}/model"),
+            format!("{run}/checkpoints/step-00000002"),
             format!("{run}-hf"),
             format!("{run}-book"),
         ] {
@@ -85,7 +85,7 @@ fn ids_of_an_unknown_vocabulary_stay_ids() {
     );
 }
 
-/// The tokenizer of `run/model` becomes another run's: a model of 270 tokens has one of 280.
+/// The tokenizer of a model becomes another model's: a model of 270 tokens has one of 280.
 #[test]
 fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
     let folder = folder_with_text();
@@ -94,8 +94,11 @@ fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
             "{SMALL} --tokenizer bpe:{size} --max-steps 1 --out-dir {run}"
         ));
     }
-    for (name, bytes) in folder.files("other/tokenizer") {
-        folder.write(&format!("run/model/{name}"), bytes);
+    folder.ok("convert run model");
+    for (name, bytes) in folder.files("other/checkpoints/step-00000001") {
+        if name.starts_with("tokenizer") {
+            folder.write(&format!("model/{name}"), bytes);
+        }
     }
     folder.write("end.txt", "boat<|endoftext|>");
     let refusal = ["\"<|endoftext|>\" (id 279)", "270 tokens"];
@@ -105,7 +108,7 @@ fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
         "inspect -f end.txt",
         "eval end.txt",
     ] {
-        folder.refused(&format!("{command} -m run/model"), &refusal);
+        folder.refused(&format!("{command} -m model"), &refusal);
     }
 }
 
@@ -116,12 +119,18 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
         "{SMALL} --tokenizer chars --max-steps 1 --out-dir run"
     ));
     let expected = ids(&folder, "-m run boat");
-    assert_eq!(ids(&folder, "-m run/tokenizer boat"), expected);
+    fs::create_dir(folder.join("tokenizer")).unwrap();
+    for (name, bytes) in folder.files("run/checkpoints/step-00000001") {
+        if name.starts_with("tokenizer") {
+            folder.write(&format!("tokenizer/{name}"), bytes);
+        }
+    }
+    assert_eq!(ids(&folder, "-m tokenizer boat"), expected);
     // The output includes the command that trains on it.
     let told = folder
-        .ok("tokenize -m run/tokenizer -f text.txt -o ids.bin")
+        .ok("tokenize -m tokenizer -f text.txt -o ids.bin")
         .stderr;
-    let hint = "train --data ids.bin --tokenizer run/tokenizer";
+    let hint = "train --data ids.bin --tokenizer tokenizer";
     holds(&told, &[hint]);
     let flags = SMALL.replace("train --data text.txt", hint);
     folder.ok(&format!("{flags} --max-steps 1 --out-dir again"));
@@ -137,7 +146,10 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
     assert_eq!(ids(&folder, "-m gpt2 boat"), ids(&folder, "boat"));
     fs::create_dir(folder.join("bare")).unwrap();
     for name in ["config.json", "model.safetensors"] {
-        folder.write(&format!("bare/{name}"), &folder.files("gpt2/model")[name]);
+        folder.write(
+            &format!("bare/{name}"),
+            &folder.files("gpt2/checkpoints/step-00000001")[name],
+        );
     }
     let told = folder.ok("generate -m bare boat -n 1 --seed 1").stderr;
     holds(&told, &["no tokenizer in this folder", "GPT-2's"]);
