@@ -3,17 +3,28 @@
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use notebooks::item;
+use serde::de::DeserializeOwned;
 use walkdir::{DirEntry, WalkDir};
 
-/// The root of the workspace: the folder above this package.
+/// Returns the root of the workspace, the folder above this package.
+///
+/// The path from the time of compilation comes last, because cargo compiles nothing again when the
+/// workspace is moved. `cargo run` says where this package is now, and a program that was started
+/// in another way is usually below the workspace's root.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask is in a folder of the workspace")
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let package = package.filter(|package| package.ends_with("xtask"));
+    let program = std::env::current_exe().unwrap_or_default();
+    let compiled = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = package.iter().flat_map(|package| package.parent());
+    let mut folders = folders.chain(program.ancestors()).chain(compiled.parent());
+    let root = folders.find(|folder| folder.join("xtask/Cargo.toml").is_file());
+    let root = root.or(compiled.parent());
+    root.expect("xtask is in a folder of the workspace")
         .to_path_buf()
 }
 
@@ -28,6 +39,30 @@ pub(crate) fn cargo(words: &str, folder: &Path, of_program: &[OsString]) -> Comm
         .args((!of_program.is_empty()).then_some("--"))
         .args(of_program);
     cargo
+}
+
+/// Returns what cargo says about the workspace in `folder`, without its dependencies.
+///
+/// # Errors
+/// Cargo fails, or prints something unexpected.
+pub(crate) fn metadata<T: DeserializeOwned>(folder: &Path) -> Result<T> {
+    let mut metadata = cargo("metadata --no-deps --format-version=1", folder, &[]);
+    let printed = run(metadata.stdout(Stdio::piped()))?;
+    Ok(serde_json::from_slice(&printed)?)
+}
+
+/// Returns the folder of build outputs, which variables and settings of cargo may have moved.
+///
+/// # Errors
+/// Cargo fails.
+#[cfg(feature = "pages")]
+pub(crate) fn target() -> Result<PathBuf> {
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        target_directory: PathBuf,
+    }
+    let Metadata { target_directory } = metadata(&root())?;
+    Ok(target_directory)
 }
 
 /// Runs a command, and returns what it printed if that is piped.
@@ -65,13 +100,17 @@ pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
     item(&source, start).with_context(|| format!("{path}: no item begins with `{start}`"))
 }
 
-/// Writes to standard output; a reader that has closed it (`| head`) ends the program quietly.
+/// Writes to standard output.
 ///
 /// # Errors
-/// It can't be written.
-pub(crate) fn print(text: &str) -> Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        written => Ok(written?),
-    }
+/// It can't be written, for example because it was closed ([`is_closed_output`]).
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
+    Ok(io::stdout().write_all(text.as_ref())?)
+}
+
+/// Returns true for the error of printing to a program that has closed its input (`| head`), which
+/// ends a command quietly.
+pub(crate) fn is_closed_output(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }

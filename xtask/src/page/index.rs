@@ -89,7 +89,7 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     }
     let first = format!(
         "<ul class=\"first\">\n{first}\
-         <li><a href=\"{}docs/practice.md\">Practice</a>: write sixteen pieces of the book yourself (<code>cargo xtask practice</code>)</li>\n\
+         <li><a href=\"{}docs/practice.md\">Practice</a>: write the book's functions yourself, and have them checked (<code>cargo xtask practice</code>)</li>\n\
          <li><a href=\"{}\">Glossary</a>: the terms of chapters 2 to 5</li>\n</ul>\n",
         book.to_root,
         glossary::FILE

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use pictures::html::filled;
 
 use super::save;
-use crate::workspace::{cargo, print, root, run};
+use crate::workspace::{cargo, print, root, run, target};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -81,11 +81,4 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
     let pack = "run --release --package live --no-default-features --features pack --example pack";
     let script = run(cargo(pack, &root(), &[name.into()]).stdout(Stdio::piped()))?;
     save(&folder.join("story.js"), str::from_utf8(&script)?)
-}
-
-/// The target folder: this program is TARGET/release/xtask.
-fn target() -> Result<PathBuf> {
-    let program = std::env::current_exe().context("this program has a path")?;
-    let target = program.ancestors().nth(2).context("it is in a folder")?;
-    Ok(target.to_owned())
 }

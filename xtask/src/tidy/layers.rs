@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Stdio;
 
 use anyhow::Result;
 use serde::Deserialize;
 
 use crate::documents::rows;
-use crate::workspace::{cargo, run};
+use crate::workspace::metadata;
 
 /// A package of the workspace.
 #[derive(Deserialize)]
@@ -44,9 +43,8 @@ pub(super) fn packages(folder: &Path) -> Result<Vec<Package>> {
     struct Metadata {
         packages: Vec<Package>,
     }
-    let mut metadata = cargo("metadata --no-deps --format-version=1", folder, &[]);
-    let metadata: Metadata = serde_json::from_slice(&run(metadata.stdout(Stdio::piped()))?)?;
-    Ok(metadata.packages)
+    let Metadata { packages } = metadata(folder)?;
+    Ok(packages)
 }
 
 /// Each crate of the table: its layer and its dependencies.

@@ -1,22 +1,59 @@
-//! ex3.1 Weights from a linear layer to a matrix
+//! ex3.1 From the weights of a linear layer to a matrix
 //!
-//! Exercise 3.1 of the book: `SelfAttention_v2` keeps its weights in `nn.Linear` layers,
-//! `SelfAttention_v1` as plain matrices. `nn.Linear` computes `x @ W.T` with W of shape (d_out,
-//! d_in); v1 computes `x @ M`. Which matrix M makes both the same?
+//! Exercise 3.1 of the book: `SelfAttention_v2` stores its weights in layers of type `nn.Linear`,
+//! and `SelfAttention_v1` stores them as plain matrices. Given the same weights, both should return
+//! the same vectors.
 //!
-//! HINT: Which M makes x @ M equal to x @ W.T?
-//! HINT: `.t()` is a view; `.to_owned()` makes an array of it.
+//! `nn.Linear` has a weight W of shape (d_out, d_in) and computes `x @ W.T`. The first version
+//! computes `x @ M`. Return the matrix M for a weight W.
+//!
+//! HINT: Compare the two shapes. Which operation turns (d_out, d_in) into (d_in, d_out)?
+//! HINT: x @ M = x @ W^T for every x, so M = W^T.
+//! HINT: `.t()` returns a view of the array, and `.to_owned()` copies it into an array of its own.
 
 use practice::ndarray::Array2;
 
-/// (d_out, d_in) weights of `nn.Linear` to the (d_in, d_out) matrix of v1
+/// The (d_out, d_in) weight of `nn.Linear` to the (d_in, d_out) matrix of `SelfAttention_v1`
 pub fn v1_weights(weight: &Array2<f32>) -> Array2<f32> {
     // SOLUTION
     weight.t().to_owned()
     // END
 }
 
-fn main() {
-    practice::weights_of_linear(v1_weights).print();
-    // Your experiments go here.
+// CHECKS
+
+use attention::SelfAttentionV2;
+use torch_rng::TorchRng;
+
+use super::inputs;
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::given::softmax_rows;
+
+type Weights = fn(&Array2<f32>) -> Array2<f32>;
+
+pub(crate) const MISTAKES: &[Mistake<Weights>] = &[
+    ("the weight is not transposed", Array2::clone),
+    ("the numbers have a new shape but the old order", |weight| {
+        let numbers = weight.iter().copied().collect();
+        let shape = (weight.ncols(), weight.nrows());
+        Array2::from_shape_vec(shape, numbers).expect("as many numbers")
+    }),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(v1_weights: Weights) -> Report {
+    let mut check = Check::new(v1_weights, MISTAKES);
+    let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(123));
+    let cell = ("ch03_exercises", "In [14]", 0);
+    check.printed("the context vectors of exercise 3.1", cell, |v1_weights| {
+        let x = inputs();
+        let [q, k, v] =
+            [&v2.w_query, &v2.w_key, &v2.w_value].map(|linear| x.dot(&v1_weights(&linear.weight)));
+        softmax_rows(q.dot(&k.t()) / 2f32.sqrt()).dot(&v)
+    });
+    let weight = random(3, 3, 7);
+    let expected = Array2::from_shape_fn((3, 3), |(row, column)| weight[[column, row]]);
+    check.equals("a square weight (seed 7)", expected, |yours| yours(&weight));
+    check.report()
 }

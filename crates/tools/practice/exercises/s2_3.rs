@@ -1,18 +1,22 @@
 //! 2.3 SimpleTokenizerV1: encode and decode
 //!
-//! `encode` looks up the id of each word, and refuses an unknown word with an error that contains
-//! it. `decode` joins the tokens of the ids with spaces, then takes away the space before each of
-//! `, . ? ! " ( ) '`.
-//! In Python these are a list comprehension over a dictionary, and `re.sub(r'\s+([,.?!"()\'])',
-//! r'\1', text)`.
+//! A model works with numbers, so each word needs an ID. Write both directions of the translation.
 //!
-//! HINT: `map.get(word)` is an Option; `.ok_or_else(|| format!(...))` makes it a Result.
-//! HINT: An iterator of Results collects into one Result: `.collect()`.
-//! HINT: Replace ` ,` by `,` for each of the marks: `text.replace(" ,", ",")`.
+//! `encode` returns the ID of each word. If a word isn't in the vocabulary, return an error whose
+//! text contains the word: a model that silently skips words would read a different text.
+//!
+//! `decode` returns the text of some IDs. Separate the tokens by spaces, but write no space before
+//! the marks `, . ? ! " ( ) '`.
+//!
+//! HINT: Looking up a word can fail. What should the result of `encode` be if one lookup fails?
+//! HINT: ids[i] = vocabulary[words[i]]. For the text, join the tokens with " ", and then replace
+//!   " ," with ",", " ." with ".", and so on.
+//! HINT: `map.get(word)` returns an Option, and `.ok_or_else(|| format!(...))` turns it into a
+//!   Result. An iterator of Results collects into one Result with `.collect()`.
 
 use std::collections::BTreeMap;
 
-/// The id of each word; the error names an unknown one.
+/// Returns the ID of each word, or an error that contains the unknown word.
 pub fn encode(vocabulary: &BTreeMap<String, u32>, words: &[&str]) -> Result<Vec<u32>, String> {
     // SOLUTION
     let id = |word: &&str| {
@@ -23,7 +27,7 @@ pub fn encode(vocabulary: &BTreeMap<String, u32>, words: &[&str]) -> Result<Vec<
     // END
 }
 
-/// The text of ids; `tokens[id]` is the token of an id.
+/// Returns the text of the IDs. `tokens[id]` is the token of an ID.
 pub fn decode(tokens: &[String], ids: &[u32]) -> String {
     // SOLUTION
     let words: Vec<&str> = ids.iter().map(|&id| tokens[id as usize].as_str()).collect();
@@ -35,7 +39,101 @@ pub fn decode(tokens: &[String], ids: &[u32]) -> String {
     // END
 }
 
-fn main() {
-    practice::simple_tokenizer(encode, decode).print();
-    // Your experiments go here.
+// CHECKS
+
+use crate::Report;
+use crate::check::{Check, Mistake};
+
+type Encode = fn(&BTreeMap<String, u32>, &[&str]) -> Result<Vec<u32>, String>;
+type Decode = fn(&[String], &[u32]) -> String;
+
+fn joined(tokens: &[String], ids: &[u32], separator: &str) -> String {
+    let words: Vec<&str> = ids.iter().map(|&id| tokens[id as usize].as_str()).collect();
+    words.join(separator)
+}
+
+pub(crate) const MISTAKES: &[Mistake<(Encode, Decode)>] = &[
+    (
+        "the words are numbered by their place in the text",
+        (|_, words| Ok((0..words.len() as u32).collect()), decode),
+    ),
+    (
+        "an unknown word is left out",
+        (
+            |ids, words| {
+                Ok(words
+                    .iter()
+                    .filter_map(|word| ids.get(*word).copied())
+                    .collect())
+            },
+            decode,
+        ),
+    ),
+    (
+        "the error doesn't contain the unknown word",
+        (
+            |ids, words| encode(ids, words).map_err(|_| "unknown word".to_owned()),
+            decode,
+        ),
+    ),
+    (
+        "there is still a space before punctuation",
+        (encode, |tokens, ids| joined(tokens, ids, " ")),
+    ),
+    (
+        "the words are joined without spaces",
+        (encode, |tokens, ids| joined(tokens, ids, "")),
+    ),
+    (
+        "the space after punctuation is removed, too",
+        (encode, |tokens, ids| {
+            let marks = [",", ".", "?", "!", "\"", "(", ")", "'"];
+            let text = decode(tokens, ids);
+            marks
+                .iter()
+                .fold(text, |text, mark| text.replace(&format!("{mark} "), mark))
+        }),
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(encode: Encode, decode: Decode) -> Report {
+    let mut check = Check::new((encode, decode), MISTAKES);
+    let text = "the bell rang, and the boat \"turned\"? No: it's the wind.";
+    let words = tokenizer::preprocess(text);
+    let mut tokens: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+    tokens.sort();
+    tokens.dedup();
+    let vocabulary: BTreeMap<String, u32> = tokens.iter().cloned().zip(0..).collect();
+    let id = |word: &&str| {
+        tokens
+            .iter()
+            .position(|token| token == word)
+            .expect("its word") as u32
+    };
+    let ids: Vec<u32> = words.iter().map(id).collect();
+    check.equals("the IDs of a sentence", ids.clone(), |(encode, _)| {
+        encode(&vocabulary, &words)
+    });
+    let error = "an error that contains \"harbour\"";
+    check.equals("an unknown word", error, |(encode, _)| {
+        match encode(&vocabulary, &["bell", "harbour"]) {
+            Err(text) if text.contains("harbour") => error.to_owned(),
+            Err(text) => format!("the error {text:?}"),
+            Ok(ids) => format!("{ids:?}"),
+        }
+    });
+    let text = "the bell rang, and the boat\" turned\"? No : it' s the wind.";
+    check.equals("the text of these IDs", text, |(_, decode)| {
+        decode(&tokens, &ids)
+    });
+    check.holds("encode inverts decode", |(encode, decode)| {
+        let text = decode(&tokens, &ids);
+        let again = encode(&vocabulary, &tokenizer::preprocess(&text))?;
+        match again == ids {
+            true => Ok(()),
+            false => Err(format!("{again:?} instead of {ids:?}")),
+        }
+    });
+    check.report()
 }

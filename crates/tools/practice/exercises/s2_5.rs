@@ -1,14 +1,19 @@
 //! 2.5 One merge of byte pair encoding
 //!
-//! A tokenizer is trained by joining the most frequent pair of neighbours into a new token. Write
-//! the step that does it: replace each place where `pair.0` stands directly before `pair.1` by
-//! `new_id`, from left to right. A token that was just made part of a pair can't be part of the
-//! next one: in `a a a` the pair (a, a) occurs once.
+//! Byte pair encoding builds its vocabulary by joining the most frequent pair of neighbours into a
+//! new token, again and again. Write one such step: go through the IDs from left to right and
+//! replace each occurrence of `pair` by `new_id`.
 //!
-//! HINT: Walk with an index: at a pair push `new_id` and advance by two, otherwise push the id.
-//! HINT: Watch the last id, which has no neighbour: `ids.get(i + 1)` is an Option.
+//! Occurrences don't overlap. Once an ID is part of a pair, it can't belong to the next pair as
+//! well, so `a a a` contains the pair (a, a) once.
+//!
+//! HINT: At which ID do you continue after a merge, and at which after an ID that stays?
+//! HINT: At place i: if ids[i] is pair.0 and ids[i + 1] is pair.1, write new_id and continue at
+//!   i + 2. Otherwise write ids[i] and continue at i + 1.
+//! HINT: The last ID has no neighbour: `ids.get(i + 1)` returns an Option, which can be compared
+//!   with `Some(&pair.1)`.
 
-/// The ids with each `pair` joined.
+/// Returns the IDs in which each `pair` is joined.
 pub fn merge(ids: &[u32], pair: (u32, u32), new_id: u32) -> Vec<u32> {
     // SOLUTION
     let mut merged = Vec::new();
@@ -26,7 +31,77 @@ pub fn merge(ids: &[u32], pair: (u32, u32), new_id: u32) -> Vec<u32> {
     // END
 }
 
-fn main() {
-    practice::merge_pair(merge).print();
-    // Your experiments go here.
+// CHECKS
+
+use crate::Report;
+use crate::check::{Check, Mistake};
+
+type Merge = fn(&[u32], (u32, u32), u32) -> Vec<u32>;
+
+/// Merges the pairs that begin at the places which `is_pair` accepts, and continues `step` IDs
+/// behind the beginning of a pair.
+fn merged(ids: &[u32], new_id: u32, step: usize, is_pair: impl Fn(usize) -> bool) -> Vec<u32> {
+    let (mut merged, mut i) = (Vec::new(), 0);
+    while i < ids.len() {
+        let found = i + 1 < ids.len() && is_pair(i);
+        merged.push(if found { new_id } else { ids[i] });
+        i += if found { step } else { 1 };
+    }
+    merged
+}
+
+pub(crate) const MISTAKES: &[Mistake<Merge>] = &[
+    ("only the first pair is merged", |ids, pair, new_id| {
+        let is_pair = |i: usize| (ids[i], ids[i + 1]) == pair;
+        let first = (0..ids.len().saturating_sub(1)).find(|&i| is_pair(i));
+        merged(ids, new_id, 2, |i| Some(i) == first)
+    }),
+    (
+        "the second ID of a pair is used again: continue behind it",
+        |ids, pair, new_id| merged(ids, new_id, 1, |i| (ids[i], ids[i + 1]) == pair),
+    ),
+    ("the last ID is lost", |ids, pair, new_id| {
+        let (mut merged, mut i) = (Vec::new(), 0);
+        while i + 1 < ids.len() {
+            let found = (ids[i], ids[i + 1]) == pair;
+            merged.push(if found { new_id } else { ids[i] });
+            i += if found { 2 } else { 1 };
+        }
+        merged
+    }),
+    (
+        "the pair is merged in the opposite order, too",
+        |ids, (left, right), new_id| {
+            let pairs = [(left, right), (right, left)];
+            merged(ids, new_id, 2, |i| pairs.contains(&(ids[i], ids[i + 1])))
+        },
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(merge: Merge) -> Report {
+    let mut check = Check::new(merge, MISTAKES);
+    // As text, in which each ID is a character.
+    let plain = |ids: &[u32], pair: (u32, u32), new_id: u32| -> Vec<u32> {
+        let text = |ids: &[u32]| -> String {
+            ids.iter()
+                .map(|&id| char::from_u32(id).expect("a character"))
+                .collect()
+        };
+        let merged = text(ids).replace(&text(&[pair.0, pair.1]), &text(&[new_id]));
+        merged.chars().map(u32::from).collect()
+    };
+    let letters: Vec<u32> = "aaabdaaabac".chars().map(u32::from).collect();
+    let others = [5, 6, 5, 5, 6, 6, 5];
+    let inputs: [(&str, &[u32], (u32, u32)); 5] = [
+        ("\"aa\" in \"aaabdaaabac\"", &letters, (97, 97)),
+        ("5 6 in 5 6 5 5 6 6 5", &others, (5, 6)),
+        ("a text without the pair", &[1, 2, 3], (3, 1)),
+        ("a text of one ID", &[1], (1, 2)),
+        ("an empty text", &[], (1, 2)),
+    ];
+    for (label, ids, pair) in inputs {
+        check.equals(label, plain(ids, pair, 256), |merge| merge(ids, pair, 256));
+    }
+    check.report()
 }

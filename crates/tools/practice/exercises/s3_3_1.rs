@@ -1,11 +1,17 @@
-//! 3.3.1 Softmax: scores to weights
+//! 3.3.1 Softmax: from scores to weights
 //!
-//! Turn scores into weights that are positive and sum to 1: the exponential of each score, divided
-//! by the sum of all exponentials. Subtract the largest score first: it changes nothing in the
-//! result and keeps large scores from overflowing.
+//! Attention scores can be any numbers. To average with them, turn them into weights: each weight
+//! is positive, all weights sum to 1, and a larger score gets a larger weight. Softmax does this
+//! with exponentials.
 //!
-//! HINT: `scores.mapv(f32::exp)` takes the exponential of each number.
-//! HINT: The largest: `scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x))`.
+//! The scores of a trained model can be large, and e to the power of 1000 is infinite in `f32`. Your
+//! function must return the right weights for such scores, too.
+//!
+//! HINT: If the same number is subtracted from all scores, the weights stay the same. Which number
+//!   makes it impossible that an exponential overflows?
+//! HINT: weight_i = exp(score_i - m) / sum over j of exp(score_j - m), where m is the largest score.
+//! HINT: `scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x))` is the largest score, and
+//!   `scores.mapv(f32::exp)` applies a function to each score.
 
 use practice::ndarray::Array1;
 
@@ -18,7 +24,85 @@ pub fn softmax(scores: &Array1<f32>) -> Array1<f32> {
     // END
 }
 
-fn main() {
-    practice::softmax(softmax).print();
-    // Your experiments go here.
+// CHECKS
+
+use ndarray::array;
+
+use super::inputs;
+use crate::Report;
+use crate::check::{Check, Mistake, random, sum_is_1};
+use crate::reference;
+
+type Softmax = fn(&Array1<f32>) -> Array1<f32>;
+
+/// Softmax of scores from which `shift` is subtracted.
+fn shifted(scores: &Array1<f32>, shift: f32) -> Array1<f32> {
+    let exponentials = scores.mapv(|x| (x - shift).exp());
+    &exponentials / exponentials.sum()
+}
+
+pub(crate) const MISTAKES: &[Mistake<Softmax>] = &[
+    ("the division by the sum is missing", |scores| {
+        scores.mapv(f32::exp)
+    }),
+    (
+        "divided by the sum of the scores; softmax is missing",
+        |scores| scores / scores.sum(),
+    ),
+    (
+        "divided by the sum of the scores, not of the exponentials",
+        |scores| scores.mapv(f32::exp) / scores.sum(),
+    ),
+    (
+        "divided by the largest exponential, not by the sum",
+        |scores| {
+            let largest = scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
+            scores.mapv(|x| (x - largest).exp())
+        },
+    ),
+    ("2 to the power of a score, not e", |scores| {
+        let largest = scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
+        let powers = scores.mapv(|x| (x - largest).exp2());
+        &powers / powers.sum()
+    }),
+    ("exponentials of large scores overflow", |scores| {
+        shifted(scores, 0.0)
+    }),
+    ("the first score is subtracted, not the largest", |scores| {
+        shifted(scores, scores[0])
+    }),
+    ("the mean is subtracted, not the largest score", |scores| {
+        shifted(scores, scores.sum() / scores.len() as f32)
+    }),
+    ("scores above a limit become equal", |scores| {
+        shifted(&scores.mapv(|x| x.min(80.0)), 0.0)
+    }),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(softmax: Softmax) -> Report {
+    let mut check = Check::new(softmax, MISTAKES);
+    let inputs = inputs();
+    let scores: Array1<f32> = inputs.outer_iter().map(|x| x.dot(&inputs.row(1))).collect();
+    check.printed(
+        "the book's scores, In [7]",
+        ("ch03", "In [7]", 0),
+        |softmax| softmax(&scores),
+    );
+    let second = random(1, 5, 7).row(0).to_owned();
+    for (label, scores) in [
+        ("a second input (seed 7)", second.clone()),
+        ("scores of 1000 and 1000", array![1000.0, 1000.0]),
+        ("scores of 1000 and 999", array![1000.0, 999.0]),
+        ("scores of 0 and 1000", array![0.0, 1000.0]),
+        ("scores of 1000, 0 and 0", array![1000.0, 0.0, 0.0]),
+        ("scores of -1000 and -1001", array![-1000.0, -1001.0]),
+    ] {
+        let expected = reference::softmax(&reference::wide(&scores));
+        check.equals(label, expected, |softmax| softmax(&scores));
+    }
+    check.holds("the weights sum to 1", |softmax| {
+        sum_is_1(softmax(&second).sum())
+    });
+    check.report()
 }

@@ -1,32 +1,93 @@
 //! 3.3.2 Context vectors of all words
 //!
-//! Self-attention without weights. The score of two words is the dot product of their vectors.
-//! Softmax makes weights of each row of scores. The context vector of a word is the sum of all
-//! words' vectors, each times its weight.
-//! With `inputs` of shape (n, d) the scores and the weights are (n, n), and the result is (n, d)
-//! again.
+//! Self-attention gives each word a context vector: an average of all words' vectors, in which
+//! words that are similar to this word have larger weights. In this first form nothing is learned.
+//! The score of two words is the dot product of their vectors, softmax turns the scores of a word
+//! into its weights, and the weights mix the vectors. `softmax_rows` is your softmax for each row
+//! of a matrix.
 //!
-//! HINT: All dot products at once are a matrix product: `inputs.dot(&inputs.t())`.
-//! HINT: Softmax goes over each row: `for mut row in weights.rows_mut()`.
-//! HINT: The sums are a matrix product, too: `weights.dot(inputs)`.
+//! Return the context vectors of all words.
+//!
+//! HINT: All dot products together are one product of two matrices, and so are all averages.
+//! HINT: scores = inputs @ inputs^T, weights = the softmax of each row of the scores, and the
+//!   context vectors are weights @ inputs.
+//! HINT: `a.dot(&b)` multiplies matrices, and `a.t()` is the transpose of `a`.
 
+use practice::given::softmax_rows;
 use practice::ndarray::Array2;
 
 /// (n, d) words to (n, d) context vectors
 pub fn context_vectors(inputs: &Array2<f32>) -> Array2<f32> {
     // SOLUTION
-    let mut weights = inputs.dot(&inputs.t());
-    for mut row in weights.rows_mut() {
-        let largest = row.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
-        row.mapv_inplace(|x| (x - largest).exp());
-        let sum = row.sum();
-        row /= sum;
-    }
-    weights.dot(inputs)
+    let scores = inputs.dot(&inputs.t());
+    softmax_rows(scores).dot(inputs)
     // END
 }
 
-fn main() {
-    practice::context_vectors(context_vectors).print();
-    // Your experiments go here.
+// CHECKS
+
+use ndarray::array;
+
+use super::inputs;
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::reference::{self, wide};
+
+type ContextVectors = fn(&Array2<f32>) -> Array2<f32>;
+
+fn weights(inputs: &Array2<f32>) -> Array2<f32> {
+    softmax_rows(inputs.dot(&inputs.t()))
+}
+
+pub(crate) const MISTAKES: &[Mistake<ContextVectors>] = &[
+    ("softmax runs over the columns, not the rows", |inputs| {
+        weights(inputs).t().dot(inputs) // the scores are symmetric
+    }),
+    ("softmax is missing: the scores are the weights", |inputs| {
+        inputs.dot(&inputs.t()).dot(inputs)
+    }),
+    (
+        "the scores are divided by their sum; softmax is missing",
+        |inputs| {
+            let mut scores = inputs.dot(&inputs.t());
+            for mut row in scores.rows_mut() {
+                let sum = row.sum();
+                row /= sum;
+            }
+            scores.dot(inputs)
+        },
+    ),
+    (
+        "softmax runs over all scores at once, not over each row",
+        |inputs| {
+            let exponentials = inputs.dot(&inputs.t()).mapv(f32::exp);
+            (&exponentials / exponentials.sum()).dot(inputs)
+        },
+    ),
+    (
+        "these are the weights; they don't mix the vectors yet",
+        weights,
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(context_vectors: ContextVectors) -> Report {
+    let mut check = Check::new(context_vectors, MISTAKES);
+    check.printed(
+        "the book's words, In [13]",
+        ("ch03", "In [13]", 0),
+        |yours| yours(&inputs()),
+    );
+    let second = random(4, 3, 7);
+    let x = wide(&second);
+    let expected = reference::softmax_rows(&x.dot(&x.t())).dot(&x);
+    check.equals("a second input (seed 7)", expected, |yours| yours(&second));
+    check.holds("equal words have equal vectors", |yours| {
+        let twice = yours(&array![[1.0, 2.0], [1.0, 2.0]]);
+        match twice.row(0) == twice.row(1) {
+            true => Ok(()),
+            false => Err(format!("{} and {}", twice.row(0), twice.row(1))),
+        }
+    });
+    check.report()
 }

@@ -1,26 +1,22 @@
 //! 3.4 Scaled dot-product attention
 //!
-//! Now three matrices of shape (d_in, d_out) turn each word into a query, a key and a value. The
-//! scores are the dot products of queries with keys, divided by the square root of the number of
-//! features of a key. Softmax makes weights of each row, and the weights mix the values.
-//! Use `softmax_rows`.
+//! Three learned matrices now give each word three vectors: a query (what it looks for), a key
+//! (what it offers) and a value (what it contributes). The score of two words is the dot product of
+//! the first word's query and the second word's key. Softmax turns the scores of a word into its
+//! weights, and the weights mix the values.
 //!
-//! HINT: queries = x @ w_query, and so on: `x.dot(w_query)`.
-//! HINT: Row i of the scores has query i with all keys: `queries.dot(&keys.t())`.
-//! HINT: d_k is `keys.ncols()`; Rust divides a whole matrix by a number with `/`.
+//! The more features a key has, the larger such a dot product becomes. Softmax of large scores
+//! gives one word nearly all the weight, and then training can hardly change anything. So scale the
+//! scores: their size must not depend on `d_k`, the number of features of a key.
+//!
+//! HINT: The dot product of two random vectors of d_k features has a variance of about d_k. Which
+//!   division brings the variance back to 1?
+//! HINT: queries = x @ w_query, and likewise keys and values. weights = the softmax of each row of
+//!   (queries @ keys^T / sqrt(d_k)). The result is weights @ values.
+//! HINT: d_k is `keys.ncols()`. A whole matrix can be divided by a number with `/`.
 
+use practice::given::softmax_rows;
 use practice::ndarray::Array2;
-
-/// Softmax of each row.
-fn softmax_rows(mut scores: Array2<f32>) -> Array2<f32> {
-    for mut row in scores.rows_mut() {
-        let largest = row.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
-        row.mapv_inplace(|x| (x - largest).exp());
-        let sum = row.sum();
-        row /= sum;
-    }
-    scores
-}
 
 /// (n, d_in) words and three (d_in, d_out) matrices to (n, d_out) context vectors
 pub fn attention(
@@ -36,7 +32,97 @@ pub fn attention(
     // END
 }
 
-fn main() {
-    practice::attention_with_weights(attention).print();
-    // Your experiments go here.
+// CHECKS
+
+use attention::{SelfAttentionV1, WeightInit};
+use torch_rng::TorchRng;
+
+use super::inputs;
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::reference::{self, wide};
+
+type Attention = fn(&Array2<f32>, &Array2<f32>, &Array2<f32>, &Array2<f32>) -> Array2<f32>;
+
+/// Attention whose scores are divided by `divisor`.
+fn divided(
+    x: &Array2<f32>,
+    [w_query, w_key, w_value]: [&Array2<f32>; 3],
+    divisor: f32,
+) -> Array2<f32> {
+    let scores = x.dot(w_query).dot(&x.dot(w_key).t());
+    softmax_rows(scores / divisor).dot(&x.dot(w_value))
+}
+
+pub(crate) const MISTAKES: &[Mistake<Attention>] = &[
+    (
+        "the scores are not divided by the root of d_k",
+        |x, q, k, v| divided(x, [q, k, v], 1.0),
+    ),
+    (
+        "the scores are divided by d_k, not by its root",
+        |x, q, k, v| divided(x, [q, k, v], k.ncols() as f32),
+    ),
+    (
+        "the scores are multiplied by the root of d_k, not divided",
+        |x, q, k, v| divided(x, [q, k, v], 1.0 / (k.ncols() as f32).sqrt()),
+    ),
+    (
+        "the scores are divided by the root of d_in, not of d_k",
+        |x, q, k, v| divided(x, [q, k, v], (x.ncols() as f32).sqrt()),
+    ),
+    (
+        "the scores are divided by the root of the number of words, not of d_k",
+        |x, q, k, v| divided(x, [q, k, v], (x.nrows() as f32).sqrt()),
+    ),
+    ("keys and queries are exchanged", |x, q, k, v| {
+        attention(x, k, q, v)
+    }),
+    ("the keys are used as values", |x, q, k, _| {
+        attention(x, q, k, k)
+    }),
+    (
+        "the words are used as values: w_value is missing",
+        |x, q, k, _| {
+            let scores = x.dot(q).dot(&x.dot(k).t()) / (k.ncols() as f32).sqrt();
+            softmax_rows(scores).dot(x)
+        },
+    ),
+    ("softmax is missing", |x, q, k, v| {
+        let scores = x.dot(q).dot(&x.dot(k).t()) / (k.ncols() as f32).sqrt();
+        scores.dot(&x.dot(v))
+    }),
+    (
+        "softmax runs over the columns, not the rows",
+        |x, q, k, v| {
+            let scores = x.dot(q).dot(&x.dot(k).t()) / (k.ncols() as f32).sqrt();
+            softmax_rows(scores.t().to_owned()).t().dot(&x.dot(v))
+        },
+    ),
+    (
+        "the weights are divided by the root of d_k, not the scores",
+        |x, q, k, v| divided(x, [q, k, v], 1.0) / (k.ncols() as f32).sqrt(),
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(attention: Attention) -> Report {
+    let mut check = Check::new(attention, MISTAKES);
+    let book = SelfAttentionV1::new(3, 2, WeightInit::Rand, &mut TorchRng::manual_seed(123));
+    check.printed(
+        "the book's weights, In [23]",
+        ("ch03", "In [23]", 0),
+        |attention| attention(&inputs(), &book.w_query, &book.w_key, &book.w_value),
+    );
+    let x = random(5, 3, 7);
+    let [q, k, v] = [8, 9, 10].map(|seed| random(3, 4, seed));
+    let expected = {
+        let [x, q, k, v] = [&x, &q, &k, &v].map(wide);
+        let scores = x.dot(&q).dot(&x.dot(&k).t()) / 4f64.sqrt();
+        reference::softmax_rows(&scores).dot(&x.dot(&v))
+    };
+    check.equals("5 words, d_in = 3, d_out = 4", expected, |attention| {
+        attention(&x, &q, &k, &v)
+    });
+    check.report()
 }

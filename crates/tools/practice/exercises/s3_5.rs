@@ -1,26 +1,22 @@
 //! 3.5 The causal mask
 //!
-//! A word must not see the words after it. Set the score of row i and column j to minus infinity
-//! where j > i, divide by the square root of `d_k`, and take the softmax of each row: the future
-//! gets a weight of 0, and each row still sums to 1. Use `softmax_rows`.
+//! A model that learns to predict the next word must not see that word. Turn scores into weights
+//! that hide the future: a word has no weight for any word after it, and its weights for itself and
+//! the words before it still sum to 1. Scale the scores as in 3.4.
 //!
-//! HINT: `scores.indexed_iter()` gives each number with its place `(i, j)`.
-//! HINT: `f32::NEG_INFINITY` stays infinite when it is divided, and its exponential is 0.
+//! Like all scores, these can be large in both directions, for example 300 or -300.
+//!
+//! HINT: It is easier to hide the future before softmax than after it. Which score gets a weight of
+//!   0, however small the other scores are?
+//! HINT: The weights are the softmax of each row of the masked scores. The masked score in row i and
+//!   column j is minus infinity if j > i, and score_ij / sqrt(d_k) otherwise.
+//! HINT: `scores.indexed_iter_mut()` yields each number with its place, `((i, j), score)`, and
+//!   `f32::NEG_INFINITY` is minus infinity.
 
+use practice::given::softmax_rows;
 use practice::ndarray::Array2;
 
-/// Softmax of each row.
-fn softmax_rows(mut scores: Array2<f32>) -> Array2<f32> {
-    for mut row in scores.rows_mut() {
-        let largest = row.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
-        row.mapv_inplace(|x| (x - largest).exp());
-        let sum = row.sum();
-        row /= sum;
-    }
-    scores
-}
-
-/// (n, n) scores to (n, n) weights, 0 in the future
+/// (n, n) scores to (n, n) weights, which are 0 for the future
 pub fn causal_weights(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
     // SOLUTION
     let mut masked = scores / (d_k as f32).sqrt();
@@ -33,7 +29,150 @@ pub fn causal_weights(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
     // END
 }
 
-fn main() {
-    practice::causal_weights(causal_weights).print();
-    // Your experiments go here.
+// CHECKS
+
+use attention::SelfAttentionV2;
+use torch_rng::TorchRng;
+
+use super::inputs;
+use crate::Report;
+use crate::check::{Check, Mistake, random, sum_is_1};
+use crate::reference;
+
+type CausalWeights = fn(&Array2<f32>, usize) -> Array2<f32>;
+
+/// Scaled scores, in which `mask` replaces those whose place `is_hidden` accepts.
+fn masked(
+    scores: &Array2<f32>,
+    d_k: usize,
+    mask: f32,
+    is_hidden: impl Fn(usize, usize) -> bool,
+) -> Array2<f32> {
+    let mut masked = scores / (d_k as f32).sqrt();
+    for ((i, j), score) in masked.indexed_iter_mut() {
+        if is_hidden(i, j) {
+            *score = mask;
+        }
+    }
+    masked
+}
+
+/// Weights of all words, in which those of the future become 0 afterwards.
+fn masked_late(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
+    let mut weights = softmax_rows(scores / (d_k as f32).sqrt());
+    weights
+        .indexed_iter_mut()
+        .filter(|((i, j), _)| j > i)
+        .for_each(|(_, weight)| *weight = 0.0);
+    weights
+}
+
+const HIDDEN: f32 = f32::NEG_INFINITY;
+
+pub(crate) const MISTAKES: &[Mistake<CausalWeights>] = &[
+    ("each word sees one word of the future", |scores, d_k| {
+        softmax_rows(masked(scores, d_k, HIDDEN, |i, j| j > i + 1))
+    }),
+    (
+        "a word doesn't see itself: mask j > i, not j >= i",
+        |scores, d_k| softmax_rows(masked(scores, d_k, HIDDEN, |i, j| j >= i)),
+    ),
+    ("the past is masked, not the future", |scores, d_k| {
+        softmax_rows(masked(scores, d_k, HIDDEN, |i, j| j < i))
+    }),
+    ("nothing is masked", |scores, d_k| {
+        softmax_rows(scores / (d_k as f32).sqrt())
+    }),
+    (
+        "masked scores are 0, which softmax gives a weight; use minus infinity",
+        |scores, d_k| softmax_rows(masked(scores, d_k, 0.0, |i, j| j > i)),
+    ),
+    (
+        "masked scores are -100: other scores can be smaller; use minus infinity",
+        |scores, d_k| softmax_rows(masked(scores, d_k, -100.0, |i, j| j > i)),
+    ),
+    (
+        "masked after softmax: the rows no longer sum to 1",
+        masked_late,
+    ),
+    (
+        "masked after softmax and divided again: a row of tiny weights becomes 0 / 0",
+        |scores, d_k| {
+            let mut weights = masked_late(scores, d_k);
+            for mut row in weights.rows_mut() {
+                let sum = row.sum();
+                row /= sum;
+            }
+            weights
+        },
+    ),
+    (
+        "the scores are not divided by the root of d_k",
+        |scores, _| causal_weights(scores, 1),
+    ),
+    (
+        "the scores are divided by d_k, not by its root",
+        |scores, d_k| causal_weights(scores, d_k * d_k),
+    ),
+    (
+        "the scores are divided by the root of the number of words, not of d_k",
+        |scores, _| causal_weights(scores, scores.nrows()),
+    ),
+    ("softmax is missing", |scores, d_k| {
+        masked(scores, d_k, 0.0, |i, j| j > i)
+    }),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(causal_weights: CausalWeights) -> Report {
+    let mut check = Check::new(causal_weights, MISTAKES);
+    let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(789));
+    let (queries, keys) = (v2.w_query.forward(&inputs()), v2.w_key.forward(&inputs()));
+    check.printed(
+        "the book's scores, In [30]",
+        ("ch03", "In [30]", 0),
+        |yours| yours(&queries.dot(&keys.t()), 2),
+    );
+    let by_rows = |scores: &Array2<f32>, d_k: usize| {
+        let mut weights = reference::wide(scores) / (d_k as f64).sqrt();
+        for (i, mut row) in weights.rows_mut().into_iter().enumerate() {
+            let seen = row.iter().take(i + 1).copied().collect();
+            let softmax = reference::softmax(&seen);
+            (row.iter_mut().enumerate())
+                .for_each(|(j, weight)| *weight = softmax.get(j).copied().unwrap_or(0.0));
+        }
+        weights
+    };
+    let scores = random(4, 4, 7);
+    check.equals(
+        "a second input (seed 7), d_k = 9",
+        by_rows(&scores, 9),
+        |yours| yours(&scores, 9),
+    );
+    let large = scores.mapv(|score| 300.0 * score.signum());
+    check.equals(
+        "scores of 300 and -300, d_k = 1",
+        by_rows(&large, 1),
+        |yours| yours(&large, 1),
+    );
+    let negative = Array2::from_elem((3, 3), -300.0);
+    check.equals("scores of -300, d_k = 1", by_rows(&negative, 1), |yours| {
+        yours(&negative, 1)
+    });
+    check.holds("each row sums to 1", |yours| {
+        yours(&scores, 9)
+            .rows()
+            .into_iter()
+            .try_for_each(|row| sum_is_1(row.sum()))
+    });
+    check.holds("the future doesn't change the past", |yours| {
+        let mut changed = scores.clone();
+        changed.column_mut(3).fill(50.0);
+        let (before, after) = (yours(&scores, 9), yours(&changed, 9));
+        match (0..3).all(|row| before.row(row) == after.row(row)) {
+            true => Ok(()),
+            false => Err("a score of the last word changed the rows before it".to_owned()),
+        }
+    });
+    check.report()
 }

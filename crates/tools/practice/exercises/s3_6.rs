@@ -1,14 +1,19 @@
 //! 3.6 Splitting features among heads
 //!
-//! Multi-head attention computes all heads at once. Before it, the features of each token are
-//! shared out: head 0 gets the first `head_dim` features, head 1 the next, and so on, and the heads
-//! move before the tokens. After it, the heads' features stand side by side again.
-//! `split`: (b, tokens, d_out) to (b, heads, tokens, head_dim). `join`: the way back. In PyTorch
-//! these are `view` and `transpose(1, 2)`; a `view` to the final shape alone would mix tokens and
-//! heads.
+//! Multi-head attention computes the queries of all heads by one product, and likewise keys and
+//! values, so the features of a token contain the heads side by side. Attention itself works on one
+//! head at a time. Write the two steps around it.
 //!
-//! HINT: `Array4::from_shape_fn(shape, |(b, h, t, f)| ...)` needs only the right place in x.
-//! HINT: Feature f of head h is feature `h * head_dim + f` of the token.
+//! `split` divides the features of each token among the heads (head 0 gets the first `head_dim`
+//! features, head 1 the next, and so on) and moves the heads before the tokens. `join` moves them
+//! back. In PyTorch these steps are `view` and `transpose(1, 2)`; a `view` alone would mix tokens
+//! and heads.
+//!
+//! HINT: No number changes, only its place. Where in x is feature f of head h of token t?
+//! HINT: split: out[b, h, t, f] = x[b, t, h * head_dim + f]. join: out[b, t, h * head_dim + f] =
+//!   x[b, h, t, f].
+//! HINT: `Array4::from_shape_fn(shape, |(b, h, t, f)| ...)` makes an array from the number at each
+//!   place. For `join`, `/` and `%` give the head and its feature.
 
 use practice::ndarray::{Array3, Array4};
 
@@ -33,7 +38,116 @@ pub fn join(x: &Array4<f32>) -> Array3<f32> {
     // END
 }
 
-fn main() {
-    practice::heads(split, join).print();
-    // Your experiments go here.
+// CHECKS
+
+use ndarray::Array;
+
+use crate::Report;
+use crate::check::{Check, Mistake};
+
+type Split = fn(&Array3<f32>, usize) -> Array4<f32>;
+type Join = fn(&Array4<f32>) -> Array3<f32>;
+
+/// The same numbers in the same order, in another shape.
+fn viewed<D: ndarray::Dimension, S: ndarray::ShapeArg>(
+    x: &Array<f32, D>,
+    shape: S,
+) -> Array<f32, S::Dim> {
+    let numbers = Array::from_iter(x.iter().copied());
+    numbers
+        .into_shape_with_order(shape)
+        .expect("as many numbers")
+}
+
+pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
+    (
+        "`split` is a view to (b, heads, tokens, head_dim), which mixes tokens and heads",
+        (
+            |x, heads| {
+                let (b, tokens, d_out) = x.dim();
+                viewed(x, (b, heads, tokens, d_out / heads))
+            },
+            join,
+        ),
+    ),
+    (
+        "`split` doesn't exchange heads and tokens",
+        (
+            |x, heads| {
+                let (b, tokens, d_out) = x.dim();
+                viewed(x, (b, tokens, heads, d_out / heads))
+            },
+            join,
+        ),
+    ),
+    (
+        "`split` takes every second feature for a head, not neighbouring features",
+        (
+            |x, heads| {
+                let (b, tokens, d_out) = x.dim();
+                Array4::from_shape_fn((b, heads, tokens, d_out / heads), |(b, h, t, f)| {
+                    x[[b, t, f * heads + h]]
+                })
+            },
+            join,
+        ),
+    ),
+    (
+        "`split` gives each head the first features",
+        (
+            |x, heads| {
+                let (b, tokens, d_out) = x.dim();
+                Array4::from_shape_fn((b, heads, tokens, d_out / heads), |(b, _, t, f)| {
+                    x[[b, t, f]]
+                })
+            },
+            join,
+        ),
+    ),
+    (
+        "`join` is a view to (b, tokens, d_out): the heads were not moved behind the tokens",
+        (split, |x| {
+            let (b, heads, tokens, head_dim) = x.dim();
+            viewed(x, (b, tokens, heads * head_dim))
+        }),
+    ),
+    (
+        "`join` mixes the features of the heads",
+        (split, |x| {
+            let (b, heads, tokens, head_dim) = x.dim();
+            Array3::from_shape_fn((b, tokens, heads * head_dim), |(b, t, f)| {
+                x[[b, f % heads, t, f / heads]]
+            })
+        }),
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(split: Split, join: Join) -> Report {
+    let mut check = Check::new((split, join), MISTAKES);
+    // The number at each place says what the place is: batch, token and feature.
+    let x = Array3::from_shape_fn((2, 3, 6), |(b, t, f)| (100 * b + 10 * t + f) as f32);
+    let two = Array4::from_shape_fn((2, 2, 3, 3), |(b, h, t, f)| {
+        (100 * b + 10 * t + 3 * h + f) as f32
+    });
+    let three = Array4::from_shape_fn((2, 3, 3, 2), |(b, h, t, f)| {
+        (100 * b + 10 * t + 2 * h + f) as f32
+    });
+    check.equals("split (2, 3, 6) into 2 heads", two.clone(), |(split, _)| {
+        split(&x, 2)
+    });
+    check.equals(
+        "split (2, 3, 6) into 3 heads",
+        three.clone(),
+        |(split, _)| split(&x, 3),
+    );
+    check.equals("join 2 heads", x.clone(), |(_, join)| join(&two));
+    check.equals("join 3 heads", x.clone(), |(_, join)| join(&three));
+    check.holds("join inverts split", |(split, join)| {
+        match join(&split(&x, 2)) == x {
+            true => Ok(()),
+            false => Err("another array came back".to_owned()),
+        }
+    });
+    check.report()
 }

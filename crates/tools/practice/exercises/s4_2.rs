@@ -1,12 +1,18 @@
 //! 4.2 Layer normalization
 //!
-//! Normalize each row of x to mean 0 and variance 1: subtract the row's mean, divide by the square
-//! root of its variance plus `eps`. The variance is the mean of the squared distances (divided by
-//! n, not n - 1). Then multiply by `scale` and add `shift`, feature by feature.
+//! Deep networks learn badly if the numbers grow or shrink from layer to layer. Layer normalization
+//! brings the features of each token (a row of x) to a mean of 0 and a variance of 1, no matter what
+//! the other tokens are. Two learned vectors then let the model choose the size of each feature
+//! (`scale`) and its centre (`shift`).
 //!
-//! HINT: Work row by row: `for mut row in out.rows_mut()`.
-//! HINT: `row.mean()` is an Option, because a row could be empty; or use `row.sum() / n`.
-//! HINT: eps belongs inside the root.
+//! As in GPT-2, use the biased variance, and add `eps` to it, so that a row of equal numbers doesn't
+//! cause a division by 0.
+//!
+//! HINT: The biased variance is the mean of the squared distances from the mean, so the sum of the
+//!   squares is divided by n, not by n - 1.
+//! HINT: out = (x - mean) / sqrt(variance + eps) * scale + shift
+//! HINT: Change a copy of x row by row with `for mut row in out.rows_mut()`. The mean of a row is
+//!   `row.sum() / n`.
 
 use practice::ndarray::{Array1, Array2};
 
@@ -29,7 +35,113 @@ pub fn layer_norm(
     // END
 }
 
-fn main() {
-    practice::layer_norm(layer_norm).print();
-    // Your experiments go here.
+// CHECKS
+
+use ndarray::{Axis, array};
+use tensor_ops::{Linear, relu};
+use torch_rng::TorchRng;
+
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::reference::wide;
+
+type LayerNorm = fn(&Array2<f32>, &Array1<f32>, &Array1<f32>, f32) -> Array2<f32>;
+
+/// Each row after `change`, which gets the row, its mean and its biased variance.
+fn by_rows(x: &Array2<f32>, change: impl Fn(f32, f32, f32) -> f32) -> Array2<f32> {
+    let mut out = x.clone();
+    for mut row in out.rows_mut() {
+        let (mean, variance) = (row.mean().unwrap_or_default(), row.var(0.0));
+        row.mapv_inplace(|x| change(x, mean, variance));
+    }
+    out
+}
+
+pub(crate) const MISTAKES: &[Mistake<LayerNorm>] = &[
+    (
+        "the variance is divided by n - 1, not by n",
+        |x, scale, shift, eps| {
+            let n = x.ncols() as f32;
+            let normed = by_rows(x, |x, mean, variance| {
+                (x - mean) / (variance * n / (n - 1.0) + eps).sqrt()
+            });
+            normed * scale + shift
+        },
+    ),
+    (
+        "eps is added to the root, not to the variance",
+        |x, scale, shift, eps| {
+            by_rows(x, |x, mean, variance| (x - mean) / (variance.sqrt() + eps)) * scale + shift
+        },
+    ),
+    (
+        "divided by the variance, not by its root",
+        |x, scale, shift, eps| {
+            by_rows(x, |x, mean, variance| (x - mean) / (variance + eps)) * scale + shift
+        },
+    ),
+    ("the mean is not subtracted", |x, scale, shift, eps| {
+        by_rows(x, |x, _, variance| x / (variance + eps).sqrt()) * scale + shift
+    }),
+    ("scale and shift are missing", |x, _, _, eps| {
+        by_rows(x, |x, mean, variance| (x - mean) / (variance + eps).sqrt())
+    }),
+    (
+        "shift is added before the multiplication by scale",
+        |x, scale, shift, eps| {
+            (by_rows(x, |x, mean, variance| (x - mean) / (variance + eps).sqrt()) + shift) * scale
+        },
+    ),
+    (
+        "each feature is normalized over the rows, not each row over its features",
+        |x, scale, shift, eps| {
+            let x = x.t().to_owned();
+            let normed = by_rows(&x, |x, mean, variance| (x - mean) / (variance + eps).sqrt());
+            normed.t().to_owned() * scale + shift
+        },
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(layer_norm: LayerNorm) -> Report {
+    let mut check = Check::new(layer_norm, MISTAKES);
+    let mut rng = TorchRng::manual_seed(123);
+    let batch = Array2::from_shape_vec((2, 5), rng.randn(10)).expect("ten numbers");
+    let book = relu(&Linear::new(5, 6, true, &mut rng).forward(&batch));
+    let (ones, zeros) = (Array1::ones(6), Array1::zeros(6));
+    check.printed(
+        "the book's variances, In [12]",
+        ("ch04", "In [12]", 1),
+        |yours| yours(&book, &ones, &zeros, 1e-5).var_axis(Axis(1), 0.0),
+    );
+    let x = random(3, 4, 7);
+    let (scale, shift) = (array![1.0, 2.0, 0.5, -1.0], array![0.0, 1.0, -1.0, 3.0]);
+    let mut expected = wide(&x);
+    for mut row in expected.rows_mut() {
+        let mean = row.sum() / 4.0;
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 4.0;
+        row.mapv_inplace(|x| (x - mean) / (variance + 0.1).sqrt());
+    }
+    let expected = expected * wide(&scale) + wide(&shift);
+    check.equals("a second input (seed 7), eps = 0.1", expected, |yours| {
+        yours(&x, &scale, &shift, 0.1)
+    });
+    let (ones, zeros) = (Array1::ones(4), Array1::zeros(4));
+    check.equals(
+        "a row of equal numbers",
+        Array2::<f32>::zeros((1, 4)),
+        |yours| yours(&array![[2.0, 2.0, 2.0, 2.0]], &ones, &zeros, 1e-5),
+    );
+    check.holds("100 times the row: the same result", |yours| {
+        let once = yours(&x, &ones, &zeros, 0.0);
+        let times_100 = yours(&(&x * 100.0), &ones, &zeros, 0.0);
+        match (&once - &times_100)
+            .iter()
+            .all(|difference| difference.abs() < 1e-3)
+        {
+            true => Ok(()),
+            false => Err("the results differ".to_owned()),
+        }
+    });
+    check.report()
 }

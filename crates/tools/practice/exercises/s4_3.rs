@@ -1,9 +1,17 @@
 //! 4.3 GELU
 //!
-//! The activation of GPT-2, in the approximation that the book uses: GELU(x) = 0.5 x (1 +
-//! tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+//! Without a function between them that isn't linear, two linear layers would be no more than one.
+//! GPT-2 uses GELU, a smooth relative of ReLU: for a large x it is nearly x, for a very negative x
+//! nearly 0, and in between it has a gradient nearly everywhere, so that a neuron can still learn
+//! when its input is negative.
 //!
-//! HINT: `x.powi(3)` is x cubed; pi is `std::f32::consts::PI`.
+//! Write GELU for one number, as in listing 4.3 of the book: not the exact form with the error
+//! function, but the approximation with tanh with which GPT-2 was trained.
+//!
+//! HINT: GELU multiplies x by a number that rises smoothly from 0 to 1 as x grows. (1 + tanh(y)) / 2
+//!   is such a number.
+//! HINT: GELU(x) = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+//! HINT: In Rust these are `x.tanh()`, `x.powi(3)`, `x.sqrt()` and `std::f32::consts::PI`.
 
 /// GELU of one number
 pub fn gelu(x: f32) -> f32 {
@@ -13,7 +21,56 @@ pub fn gelu(x: f32) -> f32 {
     // END
 }
 
-fn main() {
-    practice::gelu(gelu).print();
-    // Your experiments go here.
+// CHECKS
+
+use std::f32::consts::PI;
+
+use ndarray::Array1;
+use tensor_ops::gelu_exact;
+
+use crate::Report;
+use crate::check::{Check, Mistake};
+
+type Gelu = fn(f32) -> f32;
+
+pub(crate) const MISTAKES: &[Mistake<Gelu>] = &[
+    (
+        "the exact form with the error function; the book uses the approximation with tanh",
+        |x| gelu_exact(&Array1::from_elem(1, x))[0],
+    ),
+    ("this is ReLU", |x| x.max(0.0)),
+    ("the approximation with a sigmoid, not with tanh", |x| {
+        x / (1.0 + (-1.702 * x).exp())
+    }),
+    ("the term with x cubed is missing", |x| {
+        0.5 * x * (1.0 + ((2.0 / PI).sqrt() * x).tanh())
+    }),
+    ("x is squared, not cubed", |x| {
+        0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x * x)).tanh())
+    }),
+    ("the square root of 2 / pi is missing", |x| {
+        0.5 * x * (1.0 + (2.0 / PI * (x + 0.044715 * x.powi(3))).tanh())
+    }),
+    ("the factor 0.5 is missing", |x| 2.0 * gelu(x)),
+    ("the multiplication by x is missing", |x| {
+        0.5 * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+    }),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(gelu: Gelu) -> Report {
+    let mut check = Check::new(gelu, MISTAKES);
+    let x = Array1::linspace(-3.0f32, 3.0, 13);
+    // The exact form is within 0.0005, so the results are compared with more digits than usual.
+    let expected = x.mapv(f64::from).mapv(|x| {
+        let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+        1000.0 * 0.5 * x * (1.0 + inner.tanh())
+    });
+    check.equals("1000 times GELU of -3 to 3", expected, |gelu| {
+        x.mapv(|x| 1000.0 * gelu(x))
+    });
+    check.equals("GELU of 0", 0.0f32, |gelu| gelu(0.0));
+    check.equals("GELU of 20", 20.0f32, |gelu| gelu(20.0));
+    check.equals("GELU of -20", 0.0f32, |gelu| gelu(-20.0));
+    check.report()
 }

@@ -1,16 +1,24 @@
 //! 4.4 Shortcut connections
 //!
-//! Send x through the layers in order. Where a layer's output has as many numbers as its input, add
-//! the input to it (a shortcut); where it has another number, don't. The result of one layer is the
-//! input of the next.
+//! On the way back through a deep network, the gradients become smaller from layer to layer, so the
+//! first layers hardly learn. A shortcut is a way around a layer: the input of the layer is added
+//! to its output, and the gradient passes through this sum unchanged.
 //!
-//! HINT: Keep the current vector in a `let mut x = x.clone()`.
-//! HINT: `layer(&x)` calls the layer; compare `.len()`.
+//! Send x through the layers, one after the other. Put a shortcut around each layer whose output
+//! has as many numbers as its input; around another layer there can be none.
+//!
+//! HINT: The input of the second layer is the output of the first layer with its shortcut.
+//! HINT: x becomes x + layer(x) if both have the same length, and layer(x) otherwise.
+//! HINT: Begin with `let mut x = x.clone();`. A layer is called as `layer(&x)`, and `.len()` is the
+//!   number of its outputs.
 
 use practice::ndarray::Array1;
 
-/// The vector behind the last layer.
-pub fn forward(x: &Array1<f32>, layers: &[&dyn Fn(&Array1<f32>) -> Array1<f32>]) -> Array1<f32> {
+/// A layer as a function: a vector to a vector, which can have another length.
+type Layer<'a> = &'a dyn Fn(&Array1<f32>) -> Array1<f32>;
+
+/// Returns the vector behind the last layer.
+pub fn forward(x: &Array1<f32>, layers: &[Layer<'_>]) -> Array1<f32> {
     // SOLUTION
     let mut x = x.clone();
     for layer in layers {
@@ -24,7 +32,70 @@ pub fn forward(x: &Array1<f32>, layers: &[&dyn Fn(&Array1<f32>) -> Array1<f32>])
     // END
 }
 
-fn main() {
-    practice::shortcut(forward).print();
-    // Your experiments go here.
+// CHECKS
+
+use ndarray::array;
+
+use crate::Report;
+use crate::check::{Check, Mistake};
+
+type Forward = fn(&Array1<f32>, &[Layer<'_>]) -> Array1<f32>;
+
+pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
+    ("the input of a layer is not added", |x, layers| {
+        layers.iter().fold(x.clone(), |x, layer| layer(&x))
+    }),
+    (
+        "the very first input is added to each layer's output",
+        |first, layers| {
+            let mut x = first.clone();
+            for layer in layers {
+                let output = layer(&x);
+                x = match output.len() == first.len() {
+                    true => first + &output,
+                    false => output,
+                };
+            }
+            x
+        },
+    ),
+    (
+        "the input is added although the sizes differ: the one number was repeated",
+        |x, layers| layers.iter().fold(x.clone(), |x, layer| layer(&x) + x),
+    ),
+    (
+        "the shortcut goes around all layers, not around each",
+        |first, layers| {
+            let x = layers.iter().fold(first.clone(), |x, layer| layer(&x));
+            match x.len() == first.len() {
+                true => x + first,
+                false => x,
+            }
+        },
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(forward: Forward) -> Report {
+    let mut check = Check::new(forward, MISTAKES);
+    let double = |x: &Array1<f32>| x * 2.0;
+    let sum = |x: &Array1<f32>| array![x.sum()];
+    let zero = |x: &Array1<f32>| Array1::zeros(x.len());
+    let x = array![1.0, -2.0, 3.0];
+    // Twice x + 2x, so 9x.
+    check.equals(
+        "two layers that double",
+        array![9.0, -18.0, 27.0],
+        |forward| forward(&x, &[&double, &double]),
+    );
+    check.equals(
+        "and a layer that adds up to one number",
+        array![18.0],
+        |forward| forward(&x, &[&double, &double, &sum]),
+    );
+    check.equals("no layers", x.clone(), |forward| forward(&x, &[]));
+    check.equals("layers that return zeros", x.clone(), |forward| {
+        forward(&x, &[&zero, &zero, &zero])
+    });
+    check.report()
 }

@@ -1,15 +1,21 @@
 //! 4.5 A transformer block
 //!
-//! Put a block together from its parts, which are functions here. First half: normalize x with
-//! `norms[0]`, send it through `attention`, add x. Second half: normalize the sum with `norms[1]`,
-//! send it through `network`, add the sum.
+//! A block has two halves. In the first, attention lets the tokens exchange information; in the
+//! second, a feed-forward network works on each token by itself. GPT-2 normalizes the input of each
+//! part. A shortcut leads around the part and its normalization, so that a block only has to learn
+//! how its input should change.
 //!
-//! HINT: Two shortcuts: the second adds the result of the first half, not the block's input.
-//! HINT: The shortcut goes around the normalization, too: it adds x as it was.
+//! Put a block together. Its parts are functions: `norms[0]` is the normalization for `attention`,
+//! and `norms[1]` for `network`.
+//!
+//! HINT: Which numbers does a shortcut add, those before or those after the normalization? And what
+//!   is the input of the second half?
+//! HINT: x = x + attention(norms[0](x)), and after that x = x + network(norms[1](x)).
+//! HINT: A part is called as `norms[0](&x)`, and `x + &y` adds two arrays.
 
 use practice::ndarray::Array2;
 
-/// A part of a block: rows to rows.
+/// A part of a block: (tokens, features) to (tokens, features)
 type Part<'a> = &'a dyn Fn(&Array2<f32>) -> Array2<f32>;
 
 /// (tokens, features) to (tokens, features)
@@ -26,7 +32,103 @@ pub fn block(
     // END
 }
 
-fn main() {
-    practice::block(block).print();
-    // Your experiments go here.
+// CHECKS
+
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::reference::wide;
+
+type Block = fn(&Array2<f32>, [Part<'_>; 2], Part<'_>, Part<'_>) -> Array2<f32>;
+
+pub(crate) const MISTAKES: &[Mistake<Block>] = &[
+    (
+        "normalized after the parts, as in the first transformers; GPT-2 normalizes before",
+        |x, norms, attention, network| {
+            let x = norms[0](&(x + &attention(x)));
+            norms[1](&(&x + &network(&x)))
+        },
+    ),
+    (
+        "the first shortcut is missing",
+        |x, norms, attention, network| {
+            let x = attention(&norms[0](x));
+            &x + &network(&norms[1](&x))
+        },
+    ),
+    (
+        "the second shortcut is missing",
+        |x, norms, attention, network| network(&norms[1](&(x + &attention(&norms[0](x))))),
+    ),
+    (
+        "both shortcuts are missing",
+        |x, norms, attention, network| network(&norms[1](&attention(&norms[0](x)))),
+    ),
+    (
+        "the second shortcut adds the input of the block, not of the second half",
+        |x, norms, attention, network| x + &network(&norms[1](&(x + &attention(&norms[0](x))))),
+    ),
+    (
+        "the shortcuts add the normalized x, not x as it was",
+        |x, norms, attention, network| {
+            let normed = norms[0](x);
+            let x = &normed + &attention(&normed);
+            let normed = norms[1](&x);
+            &normed + &network(&normed)
+        },
+    ),
+    (
+        "the first shortcut adds the normalized x, not x as it was",
+        |x, norms, attention, network| {
+            let normed = norms[0](x);
+            let x = &normed + &attention(&normed);
+            &x + &network(&norms[1](&x))
+        },
+    ),
+    (
+        "the second shortcut adds the normalized x, not x as it was",
+        |x, norms, attention, network| {
+            let normed = norms[1](&(x + &attention(&norms[0](x))));
+            &normed + &network(&normed)
+        },
+    ),
+    (
+        "the input of attention is not normalized",
+        |x, norms, attention, network| {
+            let x = x + &attention(x);
+            &x + &network(&norms[1](&x))
+        },
+    ),
+    (
+        "the input of the network is not normalized",
+        |x, norms, attention, network| {
+            let x = x + &attention(&norms[0](x));
+            &x + &network(&x)
+        },
+    ),
+    (
+        "both halves get the same input: attention comes first",
+        |x, norms, attention, network| x + &attention(&norms[0](x)) + &network(&norms[1](x)),
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(block: Block) -> Report {
+    let mut check = Check::new(block, MISTAKES);
+    let x = random(2, 3, 7);
+    let norm1 = |x: &Array2<f32>| x + 1.0;
+    let norm2 = |x: &Array2<f32>| x - 0.5;
+    let attention = |x: &Array2<f32>| x * 3.0;
+    let network = |x: &Array2<f32>| x.mapv(|x| x * x);
+    let expected = wide(&x).mapv(|x| {
+        let after = x + 3.0 * (x + 1.0);
+        after + (after - 0.5).powi(2)
+    });
+    check.equals("simple functions as parts", expected, |block| {
+        block(&x, [&norm1, &norm2], &attention, &network)
+    });
+    let zero = |x: &Array2<f32>| Array2::zeros(x.dim());
+    check.equals("parts that return zeros", x.clone(), |block| {
+        block(&x, [&norm1, &norm2], &zero, &zero)
+    });
+    check.report()
 }

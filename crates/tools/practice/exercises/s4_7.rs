@@ -1,22 +1,29 @@
 //! 4.7 Greedy generation
 //!
-//! Append `max_new_tokens` tokens to `ids`, one at a time: give the model the last `context_size`
-//! ids (or all, if there are fewer), take the token with the largest logit, append it. Return all
-//! ids, the prompt's included.
+//! A language model predicts only the next token. To write a text with it, append the predicted
+//! token to the text and predict again.
 //!
-//! HINT: The last n of a slice: `&ids[ids.len().saturating_sub(n)..]`.
-//! HINT: The largest: keep the best place while you walk over `logits.iter().enumerate()`.
+//! Append `max_new_tokens` tokens to `ids` in this way, each time the token with the largest logit.
+//! The model can read no more than `context_size` tokens, so give it the end of a longer text.
+//! Return the whole text, the prompt and the new tokens.
+//!
+//! HINT: Each new token is part of the text from which the next one is predicted.
+//! HINT: Repeat max_new_tokens times: logits = model(the last context_size IDs, or all if there are
+//!   fewer); append the place of the largest logit.
+//! HINT: `&ids[ids.len().saturating_sub(n)..]` is the last n IDs. For the largest logit, keep the
+//!   best place so far while you go through `logits.iter().enumerate()`.
 
 use practice::ndarray::Array1;
 
-/// `model` gives the logits of the next token for some ids.
+/// Returns `ids` and the new tokens. `model` returns the logits of the next token.
 pub fn generate(
     model: &dyn Fn(&[u32]) -> Array1<f32>,
-    mut ids: Vec<u32>,
+    ids: Vec<u32>,
     max_new_tokens: usize,
     context_size: usize,
 ) -> Vec<u32> {
     // SOLUTION
+    let mut ids = ids;
     for _ in 0..max_new_tokens {
         let seen = &ids[ids.len().saturating_sub(context_size)..];
         let logits = model(seen);
@@ -32,7 +39,118 @@ pub fn generate(
     // END
 }
 
-fn main() {
-    practice::greedy(generate).print();
-    // Your experiments go here.
+// CHECKS
+
+use ndarray::array;
+
+use crate::Report;
+use crate::check::{Check, Mistake};
+
+/// A model: IDs to the logits of the next token.
+type Model<'a> = &'a dyn Fn(&[u32]) -> Array1<f32>;
+type Generate = fn(Model<'_>, Vec<u32>, usize, usize) -> Vec<u32>;
+
+fn largest(logits: &Array1<f32>) -> u32 {
+    let mut places: Vec<usize> = (0..logits.len()).collect();
+    places.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    places[0] as u32
+}
+
+/// Appends n tokens that `next` chooses from the text.
+fn continued(mut ids: Vec<u32>, n: usize, next: impl Fn(&[u32]) -> u32) -> Vec<u32> {
+    for _ in 0..n {
+        ids.push(next(&ids));
+    }
+    ids
+}
+
+pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
+    (
+        "the text is not cropped to the context",
+        |model, ids, n, _| continued(ids, n, |ids| largest(&model(ids))),
+    ),
+    (
+        "the first tokens are kept, not the last",
+        |model, ids, n, context| {
+            continued(ids, n, |ids| {
+                largest(&model(&ids[..ids.len().min(context)]))
+            })
+        },
+    ),
+    (
+        "one token too few is given to the model",
+        |model, ids, n, context| {
+            continued(ids, n, |ids| {
+                largest(&model(&ids[ids.len().saturating_sub(context - 1)..]))
+            })
+        },
+    ),
+    (
+        "only the new tokens are returned",
+        |model, ids, n, context| {
+            let prompt = ids.len();
+            generate(model, ids, n, context)[prompt..].to_vec()
+        },
+    ),
+    (
+        "the new tokens are not part of the text that the model reads",
+        |model, ids, n, context| {
+            let next = largest(&model(&ids[ids.len().saturating_sub(context)..]));
+            continued(ids, n, |_| next)
+        },
+    ),
+    (
+        "the token with the smallest logit is chosen",
+        |model, ids, n, context| {
+            continued(ids, n, |ids| {
+                largest(&-model(&ids[ids.len().saturating_sub(context)..]))
+            })
+        },
+    ),
+    (
+        "the largest logit is searched from 0 on, but all logits can be negative",
+        |model, ids, n, context| {
+            continued(ids, n, |ids| {
+                let logits = model(&ids[ids.len().saturating_sub(context)..]);
+                let (mut best, mut most) = (0, 0.0);
+                for (id, &logit) in logits.iter().enumerate() {
+                    if logit > most {
+                        (best, most) = (id as u32, logit);
+                    }
+                }
+                best
+            })
+        },
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(generate: Generate) -> Report {
+    let mut check = Check::new(generate, MISTAKES);
+    // The next token depends on all tokens that the model sees: their sum, modulo 10.
+    let model = |ids: &[u32]| {
+        let next = ids.iter().sum::<u32>() as usize % 10;
+        Array1::from_shape_fn(10, |id| match id {
+            id if id == next => -1.0,
+            id => -2.0 - (id as f32 - 4.5).abs(),
+        })
+    };
+    // 3 + 1 + 4 = 8, 3 + 1 + 4 + 8 = 16, then the last four: 1 + 4 + 8 + 6 = 19, ...
+    let expected = vec![3, 1, 4, 8, 6, 9, 7, 0, 2];
+    check.equals("six tokens, a context of 4", expected, |generate| {
+        generate(&model, vec![3, 1, 4], 6, 4)
+    });
+    check.equals("no new token", vec![7, 7], |generate| {
+        generate(&model, vec![7, 7], 0, 4)
+    });
+    check.holds("the model never gets too many tokens", |generate| {
+        let strict = |ids: &[u32]| {
+            let n = ids.len();
+            assert!(n <= 2, "the model got {n} tokens, but its context is 2");
+            array![0.0, 1.0]
+        };
+        generate(&strict, vec![1, 0, 1], 3, 2);
+        Ok(())
+    });
+    check.report()
 }

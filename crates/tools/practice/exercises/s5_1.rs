@@ -1,37 +1,189 @@
 //! 5.1 Cross-entropy and perplexity
 //!
-//! Measure a model with one number. For each row of logits: softmax, the probability of the target,
-//! its natural logarithm, the sign turned. The cross-entropy is the mean over the rows. The
-//! perplexity is e to that power.
-//! Take the logarithm of softmax in one step, so that large logits don't overflow: ln softmax(x)_t
-//! = x_t - m - ln(sum of exp(x - m)), with m the largest logit.
+//! Training needs one number that says how bad the predictions are. For a position it is the
+//! negative natural logarithm of the probability that the model gives to the target: 0 if the model
+//! is sure and right, and large if the target surprises it. `cross_entropy` returns the mean over
+//! all positions. The probabilities are the softmax of a row of logits; logits of 1000 must give a
+//! finite loss, too.
 //!
-//! HINT: `logits.rows().into_iter().zip(targets)` goes over both together.
-//! HINT: Without the largest logit subtracted, exp(1000) is infinite.
+//! `perplexity` turns a loss into a number that is easier to imagine: the number of tokens among
+//! which a model with this loss might as well guess.
+//!
+//! HINT: No probability has to be computed, because the logarithm of a quotient is a difference of
+//!   logarithms, and the logarithm of an exponential is its exponent.
+//! HINT: The loss of a row x is m + ln(sum over j of exp(x_j - m)) - x_target, where m is its
+//!   largest logit. The perplexity is exp(loss).
+//! HINT: `logits.rows().into_iter().zip(targets)` yields each row with its target.
 
 use practice::ndarray::Array2;
 
-/// (rows, vocabulary) logits and a target for each row to the mean loss
+/// (positions, vocabulary) logits and the target of each position to the mean loss
 pub fn cross_entropy(logits: &Array2<f32>, targets: &[u32]) -> f32 {
     // SOLUTION
     let mut total = 0.0;
     for (row, &target) in logits.rows().into_iter().zip(targets) {
         let largest = row.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
         let sum: f32 = row.iter().map(|x| (x - largest).exp()).sum();
-        total -= row[target as usize] - largest - sum.ln();
+        total += largest + sum.ln() - row[target as usize];
     }
     total / targets.len() as f32
     // END
 }
 
-/// The number of tokens that a model with this loss is unsure among.
+/// Returns the number of tokens among which a model with this loss might as well guess.
 pub fn perplexity(loss: f32) -> f32 {
     // SOLUTION
     loss.exp()
     // END
 }
 
-fn main() {
-    practice::cross_entropy(cross_entropy, perplexity).print();
-    // Your experiments go here.
+// CHECKS
+
+use ndarray::array;
+
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::given::softmax_rows;
+use crate::reference::{self, wide};
+
+type CrossEntropy = fn(&Array2<f32>, &[u32]) -> f32;
+type Perplexity = fn(f32) -> f32;
+
+/// The probability of each target.
+fn of_targets(logits: &Array2<f32>, targets: &[u32]) -> Vec<f32> {
+    let probabilities = softmax_rows(logits.clone());
+    let rows = targets.iter().enumerate();
+    rows.map(|(row, &target)| probabilities[[row, target as usize]])
+        .collect()
+}
+
+fn mean(numbers: impl ExactSizeIterator<Item = f32>) -> f32 {
+    let n = numbers.len() as f32;
+    numbers.sum::<f32>() / n
+}
+
+pub(crate) const MISTAKES: &[Mistake<(CrossEntropy, Perplexity)>] = &[
+    (
+        "the losses are added, not averaged",
+        (
+            |logits, targets| targets.len() as f32 * cross_entropy(logits, targets),
+            perplexity,
+        ),
+    ),
+    (
+        "the sign is missing",
+        (
+            |logits, targets| -cross_entropy(logits, targets),
+            perplexity,
+        ),
+    ),
+    (
+        "the logarithm of the mean, not the mean of the logarithms",
+        (
+            |logits, targets| -mean(of_targets(logits, targets).into_iter()).ln(),
+            perplexity,
+        ),
+    ),
+    (
+        "the logits are taken for logarithms: softmax is missing",
+        (
+            |logits, targets| {
+                let rows = targets.iter().enumerate();
+                -mean(rows.map(|(row, &target)| logits[[row, target as usize]]))
+            },
+            perplexity,
+        ),
+    ),
+    (
+        "the probabilities are averaged; the logarithm is missing",
+        (
+            |logits, targets| -mean(of_targets(logits, targets).into_iter()),
+            perplexity,
+        ),
+    ),
+    (
+        "log2, not the natural logarithm",
+        (
+            |logits, targets| cross_entropy(logits, targets) / std::f32::consts::LN_2,
+            perplexity,
+        ),
+    ),
+    (
+        "log10, not the natural logarithm",
+        (
+            |logits, targets| cross_entropy(logits, targets) / std::f32::consts::LN_10,
+            perplexity,
+        ),
+    ),
+    (
+        "large logits overflow: subtract the largest first",
+        (
+            |logits, targets| {
+                let rows = logits.rows().into_iter().zip(targets);
+                mean(
+                    rows.map(|(row, &target)| row.mapv(f32::exp).sum().ln() - row[target as usize]),
+                )
+            },
+            perplexity,
+        ),
+    ),
+    (
+        "a small probability becomes 0, whose logarithm is infinite",
+        (
+            |logits, targets| -mean(of_targets(logits, targets).into_iter().map(f32::ln)),
+            perplexity,
+        ),
+    ),
+    (
+        "the perplexity is 2 to the power of the loss, but the loss is a natural logarithm",
+        (cross_entropy, f32::exp2),
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(cross_entropy: CrossEntropy, perplexity: Perplexity) -> Report {
+    let mut check = Check::new((cross_entropy, perplexity), MISTAKES);
+    // The probabilities that In [8] prints, as logits among two tokens each.
+    let probabilities = [
+        7.4541e-05f32,
+        3.1061e-05,
+        1.1563e-05,
+        1.0337e-05,
+        5.6776e-05,
+        4.7559e-06,
+    ];
+    let book = Array2::from_shape_fn((6, 2), |(row, column)| match column {
+        0 => probabilities[row].ln(),
+        _ => (1.0 - probabilities[row]).ln(),
+    });
+    check.printed(
+        "the book's predictions, In [11]",
+        ("ch05", "In [11]", 0),
+        |(yours, _)| yours(&book, &[0; 6]),
+    );
+    let (logits, targets) = (random(4, 5, 7), [0, 4, 2, 2]);
+    let softmax = reference::softmax_rows(&wide(&logits));
+    let rows = targets.iter().enumerate();
+    let losses = rows.map(|(row, &target)| -softmax[[row, target as usize]].ln());
+    let loss = losses.sum::<f64>() / 4.0;
+    check.equals("a second input (seed 7)", loss, |(yours, _)| {
+        yours(&logits, &targets)
+    });
+    check.equals(
+        "a guess among 50,257 tokens",
+        50257f64.ln(),
+        |(yours, _)| yours(&Array2::zeros((1, 50257)), &[7]),
+    );
+    check.equals("logits of 1000 and 0, target 0", 0.0, |(yours, _)| {
+        yours(&array![[1000.0, 0.0]], &[0])
+    });
+    check.equals("logits of 1000 and 0, target 1", 1000.0, |(yours, _)| {
+        yours(&array![[1000.0, 0.0]], &[1])
+    });
+    check.equals(
+        "the perplexity of a loss of 2",
+        2f64.exp(),
+        |(_, perplexity)| perplexity(2.0),
+    );
+    check.report()
 }

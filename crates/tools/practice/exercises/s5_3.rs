@@ -1,11 +1,22 @@
 //! 5.3 Temperature and top-k
 //!
-//! Two ways to steer a draw. `with_temperature`: the softmax of the logits divided by the
-//! temperature. `top_k`: keep the k largest logits and set all others to minus infinity; a logit as
-//! large as the k-th stays.
+//! A model that always takes the most probable token writes dull texts that repeat themselves. A
+//! model that draws each token with its probability sometimes draws nonsense. Write two functions
+//! that control the draw.
 //!
-//! HINT: For top_k, sort a copy from the largest on: `sorted.sort_by(|a, b| b.total_cmp(a))`.
-//! HINT: The k-th largest is `sorted[k - 1]`; everything below it becomes `f32::NEG_INFINITY`.
+//! `with_temperature` returns the probabilities of the tokens. A temperature of 1 leaves them as the
+//! model predicts them, a lower temperature makes probable tokens even more probable, and a higher
+//! temperature makes all tokens more equal.
+//!
+//! `top_k` leaves only the k most probable tokens: it returns the logits, changed so that softmax
+//! gives each other token a probability of 0. Tokens whose logit is equal to the k-th largest all
+//! stay.
+//!
+//! HINT: Both functions work on the logits, before softmax. Which logit has a probability of 0?
+//! HINT: with_temperature: softmax(logits / temperature). top_k: minus infinity replaces each logit
+//!   that is smaller than the k-th largest.
+//! HINT: `sorted.sort_by(|a, b| b.total_cmp(a))` sorts a copy in descending order. Then the k-th
+//!   largest logit is `sorted[k - 1]`.
 
 use practice::ndarray::Array1;
 
@@ -19,7 +30,7 @@ pub fn with_temperature(logits: &Array1<f32>, temperature: f32) -> Array1<f32> {
     // END
 }
 
-/// (vocabulary) logits to (vocabulary) logits, of which k are left
+/// (vocabulary) logits to (vocabulary) logits, of which the k largest are left
 pub fn top_k(logits: &Array1<f32>, k: usize) -> Array1<f32> {
     // SOLUTION
     let mut sorted = logits.to_vec();
@@ -29,7 +40,135 @@ pub fn top_k(logits: &Array1<f32>, k: usize) -> Array1<f32> {
     // END
 }
 
-fn main() {
-    practice::decoding(with_temperature, top_k).print();
-    // Your experiments go here.
+// CHECKS
+
+use ndarray::array;
+
+use crate::Report;
+use crate::check::{Check, Mistake, random, sum_is_1};
+use crate::reference::{self, wide};
+
+type WithTemperature = fn(&Array1<f32>, f32) -> Array1<f32>;
+type TopK = fn(&Array1<f32>, usize) -> Array1<f32>;
+
+/// The logits whose rank, from 0 for the largest, `stays` accepts; `other` replaces the rest.
+fn by_rank(logits: &Array1<f32>, other: f32, stays: impl Fn(usize) -> bool) -> Array1<f32> {
+    let mut places: Vec<usize> = (0..logits.len()).collect();
+    places.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    let mut left = Array1::from_elem(logits.len(), other);
+    for (rank, place) in places.into_iter().enumerate() {
+        if stays(rank) {
+            left[place] = logits[place];
+        }
+    }
+    left
+}
+
+const GONE: f32 = f32::NEG_INFINITY;
+
+pub(crate) const MISTAKES: &[Mistake<(WithTemperature, TopK)>] = &[
+    (
+        "multiplied by the temperature, not divided",
+        (
+            |logits, temperature| with_temperature(logits, 1.0 / temperature),
+            top_k,
+        ),
+    ),
+    (
+        "divided by the temperature after softmax",
+        (
+            |logits, temperature| with_temperature(logits, 1.0) / temperature,
+            top_k,
+        ),
+    ),
+    (
+        "softmax is missing",
+        (|logits, temperature| logits / temperature, top_k),
+    ),
+    (
+        "the temperature changes nothing",
+        (|logits, _| with_temperature(logits, 1.0), top_k),
+    ),
+    (
+        "logits divided by a small temperature overflow: subtract the largest",
+        (
+            |logits, temperature| {
+                let exponentials = (logits / temperature).mapv(f32::exp);
+                &exponentials / exponentials.sum()
+            },
+            top_k,
+        ),
+    ),
+    (
+        "the other logits are 0, which softmax gives a probability; use minus infinity",
+        (with_temperature, |logits, k| {
+            by_rank(logits, 0.0, |rank| rank < k)
+        }),
+    ),
+    (
+        "the smallest logits are kept, not the largest",
+        (with_temperature, |logits, k| {
+            by_rank(logits, GONE, |rank| rank >= logits.len() - k)
+        }),
+    ),
+    (
+        "k + 1 logits are kept, not k",
+        (with_temperature, |logits, k| {
+            by_rank(logits, GONE, |rank| rank <= k)
+        }),
+    ),
+    (
+        "k - 1 logits are kept, not k",
+        (with_temperature, |logits, k| {
+            by_rank(logits, GONE, |rank| rank + 1 < k)
+        }),
+    ),
+    (
+        "of several logits equal to the k-th largest, some are removed",
+        (with_temperature, |logits, k| {
+            by_rank(logits, GONE, |rank| rank < k)
+        }),
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(with_temperature: WithTemperature, top_k: TopK) -> Report {
+    let mut check = Check::new((with_temperature, top_k), MISTAKES);
+    #[expect(
+        clippy::approx_constant,
+        reason = "6.28 is a logit of the book's nine words"
+    )]
+    let words = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
+    check.printed(
+        "top 3 of the book's words, In [38]",
+        ("ch05", "In [38]", 0),
+        |(_, top_k)| top_k(&words, 3),
+    );
+    check.printed(
+        "their probabilities, In [39]",
+        ("ch05", "In [39]", 0),
+        |(yours, _)| {
+            let top_3 = words.mapv(|x| if x > 4.0 { x } else { f32::NEG_INFINITY });
+            yours(&top_3, 1.0)
+        },
+    );
+    let logits = random(1, 6, 7).row(0).to_owned();
+    for temperature in [0.5, 2.0, 0.001] {
+        let expected = reference::softmax(&(wide(&logits) / f64::from(temperature)));
+        let label = format!("temperature {temperature} (seed 7)");
+        check.equals(&label, expected, |(yours, _)| yours(&logits, temperature));
+    }
+    check.holds("the probabilities sum to 1", |(yours, _)| {
+        sum_is_1(yours(&logits, 3.0).sum())
+    });
+    let ties = array![1.0, 3.0, 2.0, 2.0, 0.0];
+    check.equals(
+        "top 2 of 1, 3, 2, 2, 0",
+        array![GONE, 3.0, 2.0, 2.0, GONE],
+        |(_, top_k)| top_k(&ties, 2),
+    );
+    check.equals("top 5 of 5 logits", ties.clone(), |(_, top_k)| {
+        top_k(&ties, 5)
+    });
+    check.report()
 }

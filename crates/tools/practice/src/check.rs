@@ -1,207 +1,143 @@
-//! A check of one exercise: the reader's function against printed figures, a second input and
-//! properties; a result that equals a known mistake's is named.
+//! A check of one exercise: each row runs the reader's function on an input, and known mistakes
+//! on the same input.
+//!
+//! A known mistake is a wrong version of the function. If the reader's function fails and gives
+//! the same results as one of the mistakes, the report names the mistake.
 
 use std::fmt;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Mutex;
 
-use ndarray::{Array, Array2, Dimension};
+use atomic_file::write_atomically;
+use ndarray::{Array, Array2};
 use notebooks::{PROGRAMS, allowances, cells};
 use torch_rng::TorchRng;
 
-/// The farthest that two numbers lie apart that count as equal, relative to the larger.
-const TOLERANCE: f64 = 1e-4;
+use crate::answer::{Answer, ToAnswer, usual};
 
-/// A result as numbers with their shape, or as text.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Answer {
-    Numbers(Vec<usize>, Vec<f64>),
-    Text(String),
-}
+/// Name of the environment variable with the path of the file that [`Report::print`] writes.
+/// Without this variable, the report goes to standard output.
+pub const REPORT_FILE: &str = "PRACTICE_REPORT_FILE";
 
-/// A value that a reader's function returns.
-pub(crate) trait ToAnswer {
-    fn answer(&self) -> Answer;
-}
+/// Text of a row whose function is still `todo!()`, and of a report of such rows only.
+const NOT_WRITTEN: &str = "not written yet";
 
-impl<D: Dimension> ToAnswer for Array<f32, D> {
-    fn answer(&self) -> Answer {
-        let numbers = self.iter().map(|&x| f64::from(x)).collect();
-        Answer::Numbers(self.shape().to_vec(), numbers)
-    }
-}
+/// Column in which the text of a row begins, unless a label is longer.
+const TEXT_COLUMN: usize = 34;
 
-impl ToAnswer for Vec<u32> {
-    fn answer(&self) -> Answer {
-        let numbers = self.iter().map(|&x| f64::from(x)).collect();
-        Answer::Numbers(vec![self.len()], numbers)
-    }
-}
-
-impl ToAnswer for f32 {
-    fn answer(&self) -> Answer {
-        Answer::Numbers(Vec::new(), vec![f64::from(*self)])
-    }
-}
-
-impl ToAnswer for &str {
-    fn answer(&self) -> Answer {
-        Answer::Text((*self).to_owned())
-    }
-}
-
-impl ToAnswer for String {
-    fn answer(&self) -> Answer {
-        Answer::Text(self.clone())
-    }
-}
-
-impl<T: ToAnswer> ToAnswer for Result<T, String> {
-    fn answer(&self) -> Answer {
-        match self {
-            Ok(value) => value.answer(),
-            Err(error) => Answer::Text(format!("the error {error:?}")),
-        }
-    }
-}
-
-impl Answer {
-    /// The first difference from the expected numbers, within a tolerance for each, with its place
-    /// and its expected value.
-    fn difference(&self, expected: &Self, tolerance: impl Fn(usize, f64) -> f64) -> Option<String> {
-        match (self, expected) {
-            (Self::Numbers(shape, ours), Self::Numbers(expected_shape, expected)) => {
-                if shape != expected_shape {
-                    return Some(format!(
-                        "the shape is {shape:?} instead of {expected_shape:?}"
-                    ));
-                }
-                let mut pairs = ours.iter().zip(expected).enumerate();
-                let is_off = |place: usize, x: f64, y: f64| {
-                    let is_finite = x.is_finite() && y.is_finite();
-                    x != y
-                        && !(x.is_nan() && y.is_nan())
-                        && !(is_finite && (x - y).abs() <= tolerance(place, y))
-                };
-                let (place, (x, y)) = pairs.find(|(place, (x, y))| is_off(*place, **x, **y))?;
-                let at = place_of(place, shape);
-                Some(format!("{at}{} instead of {}", short(*x), short(*y)))
-            }
-            (ours, expected) if ours == expected => None,
-            (ours, expected) => Some(format!("{ours} instead of {expected}")),
-        }
-    }
-
-    fn equals(&self, other: &Self) -> bool {
-        self.difference(other, usual).is_none()
-    }
-}
-
-/// Checks a sum of probabilities.
-pub(crate) fn sum_is_1(sum: f32) -> Result<(), String> {
-    match (sum - 1.0).abs() < 1e-5 {
-        true => Ok(()),
-        false => Err(format!("a sum is {sum} instead of 1")), // of NaN, too
-    }
-}
-
-/// The farthest that a number may lie from another of the same size.
-fn usual(_place: usize, y: f64) -> f64 {
-    TOLERANCE * y.abs().max(1.0)
-}
-
-impl fmt::Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => write!(f, "{text:?}"),
-            Self::Numbers(_, numbers) => {
-                let shown: Vec<String> = numbers.iter().take(8).map(|&x| short(x)).collect();
-                let more = if numbers.len() > 8 { ", ..." } else { "" };
-                write!(f, "[{}{more}]", shown.join(", "))
-            }
-        }
-    }
-}
-
-/// A number in few digits.
-fn short(x: f64) -> String {
-    let rounded: f64 = format!("{x:.4}").parse().unwrap_or(x);
-    rounded.to_string()
-}
-
-/// The place of a number in an array: `at [1, 2]: `.
-fn place_of(mut place: usize, shape: &[usize]) -> String {
-    if shape.iter().product::<usize>() < 2 {
-        return String::new();
-    }
-    let mut at = Vec::new();
-    for &size in shape.iter().rev() {
-        at.insert(0, place % size);
-        place /= size;
-    }
-    format!("at {at:?}: ")
-}
-
-/// The end of a check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The function is still `todo!()`.
+    /// Every function is still `todo!()`.
     NotWritten,
-    /// So many checks passed, of so many.
+    /// The number of checks that passed, and the number of all checks.
     Checked(usize, usize),
 }
 
-/// The result of a check, line by line.
+impl Outcome {
+    /// Returns the outcome of a printed report, or `None` if the text is not a whole report.
+    pub fn of_report(text: &str) -> Option<Self> {
+        let last = text.lines().last()?;
+        if last == NOT_WRITTEN {
+            return Some(Self::NotWritten);
+        }
+        let (passed, total) = last.strip_suffix(" checks passed")?.split_once(" of ")?;
+        Some(Self::Checked(passed.parse().ok()?, total.parse().ok()?))
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotWritten => f.write_str(NOT_WRITTEN),
+            Self::Checked(passed, total) => write!(f, "{passed} of {total} checks passed"),
+        }
+    }
+}
+
+/// The report of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// A line for each check.
+    /// A line for each check, followed by the mistake that it recognized.
     pub lines: Vec<String>,
-    /// The results so far.
+    /// The result of all checks.
     pub outcome: Outcome,
-    /// Known mistakes that equal the right result or one another: a fault of the exercise.
-    pub unnamed: Vec<String>,
 }
 
 impl Report {
-    /// Prints the lines, and how many checks passed.
+    /// Prints the report, or writes it to the file that [`REPORT_FILE`] names, so that
+    /// `cargo xtask practice` can tell it from other output of the program.
     pub fn print(&self) {
-        self.lines.iter().for_each(|line| println!(" {line}"));
-        match self.outcome {
-            Outcome::NotWritten => println!("not written yet"),
-            Outcome::Checked(passed, total) => println!("{passed} of {total} checks passed"),
+        let Some(path) = std::env::var_os(REPORT_FILE) else {
+            print!("{self}");
+            return;
+        };
+        let text = self.to_string();
+        if let Err(error) = write_atomically(path, |out| out.write_all(text.as_bytes())) {
+            eprintln!("the result can't be stored: {error}");
         }
     }
 
-    /// True if all checks passed.
+    /// Returns true if all checks passed.
     pub fn is_done(&self) -> bool {
         matches!(self.outcome, Outcome::Checked(passed, total) if passed == total)
     }
 }
 
-/// Normal numbers of a seed.
-pub(crate) fn random(rows: usize, columns: usize, seed: u64) -> Array2<f32> {
-    let numbers = TorchRng::manual_seed(seed).randn(rows * columns);
-    Array::from_shape_vec((rows, columns), numbers).expect("as many numbers")
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in &self.lines {
+            writeln!(f, " {line}")?;
+        }
+        writeln!(f, "{}", self.outcome)
+    }
 }
 
-/// A known mistake: its description and its result.
-pub(crate) type Mistake = (&'static str, Answer);
+/// A known mistake: its description, and functions that make it.
+pub(crate) type Mistake<F> = (&'static str, F);
 
-/// A check while it runs.
-#[derive(Default)]
-pub(crate) struct Check {
-    lines: Vec<String>,
-    passed: usize,
-    total: usize,
-    is_unwritten: bool,
-    unnamed: Vec<String>,
+/// The result of one check.
+enum Verdict {
+    Passed(String),
+    Failed(String),
+    NotWritten,
 }
 
-impl Check {
-    /// Compares a result with the `nth` output (from 0) of a notebook's cell.
+/// One check.
+struct Row {
+    label: String,
+    verdict: Verdict,
+    /// True for each known mistake that gives the reader's result.
+    same_as: Vec<bool>,
+    /// True if the result is specific enough to recognize a mistake by this row alone.
+    is_specific: bool,
+}
+
+/// The checks of one exercise, while they run. `F` is the reader's function, or a tuple of the
+/// reader's functions.
+pub(crate) struct Check<F: 'static> {
+    yours: F,
+    mistakes: &'static [Mistake<F>],
+    rows: Vec<Row>,
+}
+
+impl<F: Copy> Check<F> {
+    pub(crate) fn new(yours: F, mistakes: &'static [Mistake<F>]) -> Self {
+        Self {
+            yours,
+            mistakes,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Compares a result with the figures that a notebook prints: the output number `nth` (from 0)
+    /// of a cell.
     pub(crate) fn printed<T: ToAnswer>(
         &mut self,
+        label: &str,
         (notebook, cell, nth): (&str, &str, usize),
-        yours: impl FnOnce() -> T,
+        run: impl Fn(F) -> T,
     ) {
         let name = match nth {
             0 => cell.to_owned(),
@@ -212,121 +148,186 @@ impl Check {
         let printed = cells(&parts).find(|it| it.name == name && it.printed.is_some());
         let printed = printed.and_then(|cell| cell.printed.clone());
         let printed = printed.unwrap_or_else(|| panic!("{notebook} {name} prints nothing"));
-        let Some(ours) = self.call(&name, yours) else {
-            return;
-        };
-        let difference = match &ours {
-            Answer::Text(text) if *text == printed => None,
-            Answer::Text(text) => Some(format!("{text:?} instead of {printed:?}")),
-            Answer::Numbers(shape, _) => {
-                let printed = allowances(&printed);
-                let (values, allowed): (Vec<f64>, Vec<f64>) = printed.into_iter().unzip();
-                let (len, printed) = (shape.iter().product::<usize>(), values.len());
-                let expected = Answer::Numbers(shape.clone(), values);
-                match len == printed {
-                    true => ours.difference(&expected, |place, _| allowed[place]),
-                    false => Some(format!("{len} numbers instead of the {printed} printed")),
-                }
+        let (values, allowed): (Vec<f64>, Vec<f64>) = allowances(&printed).into_iter().unzip();
+        self.row(label, run, true, |ours| {
+            let shape = match ours {
+                Answer::Numbers(shape, _) => shape.clone(),
+                _ => vec![ours.numbers().len()],
+            };
+            let numbers = ours.numbers();
+            if numbers.len() != values.len() {
+                let (n, of) = (numbers.len(), values.len());
+                return Err(format!("{n} numbers instead of {of}"));
             }
-        };
-        self.note(&name, difference.map_or(Ok(printed), Err));
+            let expected = Answer::Numbers(shape.clone(), values.clone());
+            let ours = Answer::Numbers(shape, numbers);
+            match ours.difference(&expected, |index, _| allowed[index]) {
+                Some(difference) => Err(difference),
+                None => Ok(printed.lines().next().unwrap_or_default().to_owned()),
+            }
+        });
     }
 
-    /// Compares a result for another input with the plain form's, and names a known mistake.
-    pub(crate) fn second<T: ToAnswer>(
+    /// Compares a result with the expected result.
+    pub(crate) fn equals<T: ToAnswer>(
         &mut self,
-        name: &str,
-        yours: impl FnOnce() -> T,
-        expected: Answer,
-        mistakes: Vec<Mistake>,
+        label: &str,
+        expected: impl ToAnswer,
+        run: impl Fn(F) -> T,
     ) {
-        for (place, (description, answer)) in mistakes.iter().enumerate() {
-            let mut before = mistakes[..place].iter().map(|(_, answer)| answer);
-            if answer.equals(&expected) || before.any(|other| answer.equals(other)) {
-                self.unnamed.push((*description).to_owned());
+        let expected = expected.answer();
+        self.row(label, run, true, |ours| {
+            match ours.difference(&expected, usual) {
+                Some(difference) => Err(difference),
+                None => Ok(String::new()),
             }
-        }
-        let Some(ours) = self.call(name, yours) else {
-            return;
+        });
+    }
+
+    /// Checks a property that every right function has. `holds` returns an error that describes
+    /// the violation.
+    pub(crate) fn holds(&mut self, label: &str, holds: impl Fn(F) -> Result<(), String>) {
+        let violation = |functions| holds(functions).err().unwrap_or_default();
+        self.row(label, violation, false, |violation| match violation {
+            Answer::Text(text) if !text.is_empty() => Err(text.clone()),
+            _ => Ok(String::new()),
+        });
+    }
+
+    fn row<T: ToAnswer>(
+        &mut self,
+        label: &str,
+        run: impl Fn(F) -> T,
+        is_specific: bool,
+        judge: impl Fn(&Answer) -> Result<String, String>,
+    ) {
+        let result = |functions| quietly(|| run(functions).answer());
+        let ours = result(self.yours);
+        let verdict = match &ours {
+            Ok(answer) => match judge(answer) {
+                Ok(text) => Verdict::Passed(text),
+                Err(difference) => Verdict::Failed(difference),
+            },
+            Err(panic) if panic.message.starts_with("not yet implemented") => Verdict::NotWritten,
+            Err(panic) => Verdict::Failed(panic.to_string()),
         };
-        let difference = ours.difference(&expected, usual);
-        let is_wrong = difference.is_some();
-        self.note(name, difference.map_or(Ok(String::new()), Err));
-        let mistake = mistakes
-            .iter()
-            .find(|(_, answer)| is_wrong && ours.equals(answer));
-        if let Some((description, _)) = mistake {
-            self.lines
-                .push(format!("{:<34}a known mistake: {description}", ""));
-        }
+        let is_same = |&(_, functions): &Mistake<F>| match (&ours, &result(functions)) {
+            (Ok(ours), Ok(answer)) if is_specific => ours.equals(answer),
+            (Ok(ours), Ok(answer)) => judge(ours).is_ok() == judge(answer).is_ok(),
+            (Err(ours), Err(panic)) => ours.message == panic.message,
+            _ => false,
+        };
+        self.rows.push(Row {
+            label: label.to_owned(),
+            verdict,
+            same_as: self.mistakes.iter().map(is_same).collect(),
+            is_specific,
+        });
     }
 
-    /// Checks a property of all results; `holds` returns an error that describes the violation.
-    pub(crate) fn property(&mut self, name: &str, holds: impl FnOnce() -> Result<(), String>) {
-        if self.is_unwritten {
-            return;
-        }
-        let held = quietly(holds).and_then(|held| held);
-        self.note(name, held.map(|()| String::new()));
-    }
-
-    /// The report.
-    pub(crate) fn end(self) -> Report {
-        match self.is_unwritten {
-            true => Report {
+    /// Returns the report.
+    pub(crate) fn report(self) -> Report {
+        let is_passed = |row: &&Row| matches!(row.verdict, Verdict::Passed(_));
+        let is_unwritten = |row: &Row| matches!(row.verdict, Verdict::NotWritten);
+        if self.rows.iter().all(is_unwritten) {
+            return Report {
                 lines: Vec::new(),
                 outcome: Outcome::NotWritten,
-                unnamed: self.unnamed,
-            },
-            false => Report {
-                lines: self.lines,
-                outcome: Outcome::Checked(self.passed, self.total),
-                unnamed: self.unnamed,
-            },
+            };
+        }
+        let widths = self.rows.iter().map(|row| row.label.chars().count() + 2);
+        let width = widths.max().unwrap_or_default().max(TEXT_COLUMN);
+        let mut named = Vec::new();
+        let mut lines = Vec::new();
+        for row in &self.rows {
+            let text = match &row.verdict {
+                Verdict::Passed(printed) => format!("{printed} ok").trim_start().to_owned(),
+                Verdict::Failed(difference) => difference.clone(),
+                Verdict::NotWritten => NOT_WRITTEN.to_owned(),
+            };
+            lines.push(format!("{:<width$}{text}", row.label));
+            let is_failed = matches!(row.verdict, Verdict::Failed(_));
+            if let Some(mistake) = self.mistake_of(row).filter(|_| is_failed)
+                && !named.contains(&mistake)
+            {
+                named.push(mistake);
+                lines.push(format!("{:<width$}a known mistake: {mistake}", ""));
+            }
+        }
+        let passed = self.rows.iter().filter(is_passed).count();
+        Report {
+            lines,
+            outcome: Outcome::Checked(passed, self.rows.len()),
         }
     }
 
-    /// Calls the reader's function; a panic is a result, and `todo!()` ends the check.
-    fn call<T: ToAnswer>(&mut self, name: &str, yours: impl FnOnce() -> T) -> Option<Answer> {
-        if self.is_unwritten {
-            return None;
-        }
-        match quietly(|| yours().answer()) {
-            Ok(answer) => Some(answer),
-            Err(message) if message.starts_with("it panicked: not yet implemented") => {
-                self.is_unwritten = true;
-                None
-            }
-            Err(message) => {
-                self.note(name, Err(message));
-                None
-            }
-        }
-    }
-
-    fn note(&mut self, name: &str, result: Result<String, String>) {
-        self.total += 1;
-        let text = match result {
-            Ok(printed) => {
-                self.passed += 1;
-                let first = printed.lines().next().unwrap_or_default();
-                format!("{} ok", first).trim_start().to_owned()
-            }
-            Err(difference) => difference,
+    /// Returns the mistake that explains a row: the only one that gives the reader's results in
+    /// all rows, or else the only one that gives the reader's result in this row.
+    fn mistake_of(&self, row: &Row) -> Option<&'static str> {
+        let only = |is_it: &dyn Fn(usize) -> bool| {
+            let mut those = (0..self.mistakes.len()).filter(|&place| is_it(place));
+            let first = those.next()?;
+            those.next().is_none().then_some(self.mistakes[first].0)
         };
-        self.lines.push(format!("{name:<32}  {text}"));
+        let everywhere = only(&|place| self.rows.iter().all(|row| row.same_as[place]));
+        everywhere.or_else(|| only(&|place| row.is_specific && row.same_as[place]))
     }
 }
 
-/// Runs something without the message of a panic on the screen: that is the error.
-fn quietly<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+/// Checks that probabilities sum to 1.
+pub(crate) fn sum_is_1(sum: f32) -> Result<(), String> {
+    match (sum - 1.0).abs() < 1e-5 {
+        true => Ok(()),
+        false => Err(format!("the sum is {sum} instead of 1")), // of NaN, too
+    }
+}
+
+/// Draws normal numbers from a seed.
+pub(crate) fn random(rows: usize, columns: usize, seed: u64) -> Array2<f32> {
+    let numbers = TorchRng::manual_seed(seed).randn(rows * columns);
+    Array::from_shape_vec((rows, columns), numbers).expect("rows * columns numbers")
+}
+
+/// A panic of the reader's function.
+struct Panic {
+    message: String,
+    /// The file and the line, if they are the reader's.
+    place: Option<String>,
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "it panicked: {}", self.message)?;
+        match &self.place {
+            Some(place) => write!(f, " ({place})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs a function and returns its panic as an error, without a message on the screen.
+fn quietly<T>(run: impl FnOnce() -> T) -> Result<T, Panic> {
+    static PLACE: Mutex<Option<String>> = Mutex::new(None);
+    let place = || {
+        PLACE
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    };
     let hook = take_hook();
-    set_hook(Box::new(|_| {}));
+    set_hook(Box::new(move |info| {
+        let location = info
+            .location()
+            .map(|at| format!("{}:{}", at.file(), at.line()));
+        *place() = location.filter(|at| at.starts_with("src"));
+    }));
     let result = catch_unwind(AssertUnwindSafe(run));
     set_hook(hook);
     result.map_err(|panic| {
         let message = panic.downcast_ref::<String>().cloned();
         let message = message.or(panic.downcast_ref::<&str>().map(ToString::to_string));
-        format!("it panicked: {}", message.unwrap_or_default())
+        Panic {
+            message: message.unwrap_or_default(),
+            place: place().take(),
+        }
     })
 }

@@ -1,0 +1,229 @@
+//! The result of a reader's function, in a form that can be compared and shown.
+
+use std::fmt;
+
+use ndarray::{Array, Dimension};
+
+/// The largest difference between two numbers that count as equal, relative to the expected number
+/// if that is larger than 1.
+const TOLERANCE: f64 = 1e-4;
+
+/// Number of values that are shown of a longer list.
+const SHOWN: usize = 12;
+
+/// A result to compare.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// The shape of an array, and its numbers in row-major order.
+    Numbers(Vec<usize>, Vec<f64>),
+    /// Token IDs.
+    Ids(Vec<u32>),
+    /// The training windows of a text.
+    Windows(Vec<String>),
+    Text(String),
+}
+
+/// A value that a reader's function returns.
+pub(crate) trait ToAnswer {
+    fn answer(&self) -> Answer;
+}
+
+impl<T: Copy + Into<f64>, D: Dimension> ToAnswer for Array<T, D> {
+    fn answer(&self) -> Answer {
+        let numbers = self.iter().map(|&x| x.into()).collect();
+        Answer::Numbers(self.shape().to_vec(), numbers)
+    }
+}
+
+impl ToAnswer for f32 {
+    fn answer(&self) -> Answer {
+        f64::from(*self).answer()
+    }
+}
+
+impl ToAnswer for f64 {
+    fn answer(&self) -> Answer {
+        Answer::Numbers(Vec::new(), vec![*self])
+    }
+}
+
+impl ToAnswer for Vec<u32> {
+    fn answer(&self) -> Answer {
+        Answer::Ids(self.clone())
+    }
+}
+
+impl ToAnswer for Vec<(Vec<u32>, Vec<u32>)> {
+    fn answer(&self) -> Answer {
+        let window =
+            |(inputs, targets): &(Vec<u32>, Vec<u32>)| format!("{inputs:?} -> {targets:?}");
+        Answer::Windows(self.iter().map(window).collect())
+    }
+}
+
+impl ToAnswer for &str {
+    fn answer(&self) -> Answer {
+        Answer::Text((*self).to_owned())
+    }
+}
+
+impl ToAnswer for String {
+    fn answer(&self) -> Answer {
+        Answer::Text(self.clone())
+    }
+}
+
+impl<T: ToAnswer> ToAnswer for Result<T, String> {
+    fn answer(&self) -> Answer {
+        match self {
+            Ok(value) => value.answer(),
+            Err(error) => Answer::Text(format!("the error {error:?}")),
+        }
+    }
+}
+
+impl Answer {
+    /// Returns the numbers of an array or the IDs of a list, and nothing for a text.
+    pub(crate) fn numbers(&self) -> Vec<f64> {
+        match self {
+            Self::Numbers(_, numbers) => numbers.clone(),
+            Self::Ids(ids) => ids.iter().map(|&id| f64::from(id)).collect(),
+            Self::Windows(_) | Self::Text(_) => Vec::new(),
+        }
+    }
+
+    /// Describes the first difference from the expected answer. `tolerance` returns the largest
+    /// difference allowed for a number, from its index and its expected value.
+    pub(crate) fn difference(
+        &self,
+        expected: &Self,
+        tolerance: impl Fn(usize, f64) -> f64,
+    ) -> Option<String> {
+        match (self, expected) {
+            (Self::Numbers(shape, ours), Self::Numbers(expected_shape, expected)) => {
+                if shape != expected_shape {
+                    return Some(format!(
+                        "the shape is {shape:?} instead of {expected_shape:?}"
+                    ));
+                }
+                let is_off = |index: usize, x: f64, y: f64| {
+                    let is_finite = x.is_finite() && y.is_finite();
+                    x != y
+                        && !(x.is_nan() && y.is_nan())
+                        && !(is_finite && (x - y).abs() <= tolerance(index, y))
+                };
+                let mut pairs = ours.iter().zip(expected).enumerate();
+                let (index, (x, y)) = pairs.find(|(index, (x, y))| is_off(*index, **x, **y))?;
+                Some(format!("{}{}", place_of(index, shape), instead(*x, *y)))
+            }
+            (ours, expected) if ours == expected => None,
+            (Self::Ids(ours), Self::Ids(expected)) if ours.len() != expected.len() => {
+                let (n, of) = (ours.len(), expected.len());
+                Some(format!("{n} IDs instead of {of}: {self}"))
+            }
+            (Self::Ids(ours), Self::Ids(expected)) => {
+                let mut pairs = ours.iter().zip(expected).enumerate();
+                let (index, (x, y)) = pairs.find(|(_, (x, y))| x != y)?;
+                Some(format!("at [{index}]: {x} instead of {y}"))
+            }
+            (Self::Windows(ours), Self::Windows(expected)) if ours.len() != expected.len() => {
+                let (n, of) = (ours.len(), expected.len());
+                Some(format!("{n} windows instead of {of}"))
+            }
+            (Self::Windows(ours), Self::Windows(expected)) => {
+                let mut pairs = ours.iter().zip(expected).enumerate();
+                let (index, (x, y)) = pairs.find(|(_, (x, y))| x != y)?;
+                Some(format!("window {}: {x} instead of {y}", index + 1))
+            }
+            (ours, expected) => Some(format!("{ours} instead of {expected}")),
+        }
+    }
+
+    pub(crate) fn equals(&self, other: &Self) -> bool {
+        self.difference(other, usual).is_none()
+    }
+}
+
+/// Returns the largest difference allowed for a number whose expected value is `y`.
+pub(crate) fn usual(_index: usize, y: f64) -> f64 {
+    TOLERANCE * y.abs().max(1.0)
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let items: Vec<String> = match self {
+            Self::Text(text) => return write!(f, "{text:?}"),
+            Self::Numbers(_, numbers) => numbers.iter().map(|&x| rounded(x, 4)).collect(),
+            Self::Ids(ids) => ids.iter().map(u32::to_string).collect(),
+            Self::Windows(windows) => windows.clone(),
+        };
+        let more = if items.len() > SHOWN { ", ..." } else { "" };
+        let shown = &items[..items.len().min(SHOWN)];
+        write!(f, "[{}{more}]", shown.join(", "))
+    }
+}
+
+/// Returns a number with at most so many decimals.
+fn rounded(x: f64, decimals: usize) -> String {
+    let rounded: f64 = format!("{x:.decimals$}").parse().unwrap_or(x);
+    rounded.to_string()
+}
+
+/// Returns `x instead of y` with as many decimals as it takes to tell them apart.
+fn instead(x: f64, y: f64) -> String {
+    let texts = |decimals| (rounded(x, decimals), rounded(y, decimals));
+    let differ = |(x, y): &(String, String)| x != y;
+    let (x, y) = (4..9).map(texts).find(differ).unwrap_or_else(|| texts(9));
+    format!("{x} instead of {y}")
+}
+
+/// Returns the place of a number in an array, `at [1, 2]: `; nothing for a single number.
+fn place_of(mut index: usize, shape: &[usize]) -> String {
+    if shape.iter().product::<usize>() < 2 {
+        return String::new();
+    }
+    let mut at = Vec::new();
+    for &size in shape.iter().rev() {
+        at.insert(0, index % size);
+        index /= size;
+    }
+    format!("at {at:?}: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn a_difference_says_what_is_wrong_where() {
+        let between = |ours: Answer, expected: Answer| ours.difference(&expected, usual);
+        let numbers = array![[1.0f32, 2.0], [3.0, 4.0]];
+        let mut other = numbers.clone();
+        assert_eq!(between(other.answer(), numbers.answer()), None);
+        other[[1, 0]] = 3.00042;
+        let text = between(other.answer(), numbers.answer()).unwrap();
+        assert_eq!(text, "at [1, 0]: 3.0004 instead of 3");
+        let text = between(array![1.0f32].answer(), numbers.answer()).unwrap();
+        assert_eq!(text, "the shape is [1] instead of [2, 2]");
+        let text = between(1.00002f32.answer(), 1.0f32.answer());
+        assert_eq!(text, None, "within the tolerance");
+        let text = between(f32::NAN.answer(), 1.0f32.answer()).unwrap();
+        assert_eq!(text, "NaN instead of 1");
+        let text = between(vec![5, 6].answer(), vec![5].answer()).unwrap();
+        assert_eq!(text, "2 IDs instead of 1: [5, 6]");
+        let text = between(vec![5, 6].answer(), vec![5, 7].answer()).unwrap();
+        assert_eq!(text, "at [1]: 6 instead of 7");
+        let window = |start: u32| (vec![start], vec![start + 1]);
+        let windows = |n: u32| (0..n).map(window).collect::<Vec<_>>().answer();
+        let text = between(windows(3), windows(4)).unwrap();
+        assert_eq!(text, "3 windows instead of 4");
+        let text = between(vec![window(7)].answer(), windows(1)).unwrap();
+        assert_eq!(text, "window 1: [7] -> [8] instead of [0] -> [1]");
+        let error: Result<Vec<u32>, String> = Err("no".to_owned());
+        let text = between(error.answer(), vec![1].answer()).unwrap();
+        assert_eq!(text, "\"the error \\\"no\\\"\" instead of [1]");
+        assert_eq!(instead(1.000001, 1.000002), "1.000001 instead of 1.000002");
+    }
+}

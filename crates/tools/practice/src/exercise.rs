@@ -1,0 +1,141 @@
+//! An exercise as a value: its file is divided into the reader's first file, the hints and the
+//! solution.
+
+use crate::Report;
+
+/// An exercise of the book: a task, its hints, a solution, known mistakes and checks.
+#[derive(Clone, Copy, Debug)]
+pub struct Exercise {
+    /// The name of its file and its program, `s3_3_1`.
+    pub name: &'static str,
+    /// The functions that the reader writes.
+    pub functions: &'static [&'static str],
+    /// The text of its file.
+    pub(crate) file: &'static str,
+    /// The check of the functions, as a call.
+    pub(crate) call: &'static str,
+    pub(crate) check_solution: fn() -> Report,
+    pub(crate) check_mistakes: fn() -> Vec<(&'static str, Report)>,
+}
+
+/// The lines around the part of a function that a reader writes.
+const SOLUTION: &str = "// SOLUTION";
+const END: &str = "// END";
+
+/// The line after which a file has only mistakes and checks.
+const CHECKS: &str = "\n// CHECKS";
+
+/// The beginning of a hint, and of its further lines.
+const HINT: &str = "//! HINT: ";
+const MORE: &str = "//!   ";
+
+impl Exercise {
+    /// Returns the number that a reader types, `3.3.1`.
+    pub fn number(&self) -> &'static str {
+        self.heading().0
+    }
+
+    /// Returns the title, without the number.
+    pub fn title(&self) -> &'static str {
+        self.heading().1
+    }
+
+    fn heading(&self) -> (&'static str, &'static str) {
+        let first = self.file.lines().next().unwrap_or_default();
+        let heading = first.trim_start_matches("//! ");
+        heading.split_once(' ').unwrap_or((heading, ""))
+    }
+
+    /// Returns the hints, in the order in which they are shown.
+    pub fn hints(&self) -> Vec<String> {
+        let mut hints: Vec<String> = Vec::new();
+        for line in self.file.lines().filter(|line| is_of_hint(line)) {
+            match (line.strip_prefix(HINT), hints.last_mut()) {
+                (Some(hint), _) => hints.push(hint.to_owned()),
+                (None, Some(hint)) => *hint += &format!(" {}", line[MORE.len()..].trim()),
+                (None, None) => {}
+            }
+        }
+        hints
+    }
+
+    /// Returns the call in `main` that checks the functions.
+    pub fn main_call(&self) -> String {
+        format!("practice::{}.print();", self.call)
+    }
+
+    /// Returns the reader's first file: the task, and `todo!()` in place of each solution.
+    pub fn stub(&self) -> String {
+        self.without_hints(|solution| {
+            let indent = solution.len() - solution.trim_start().len();
+            format!("{}todo!()\n", &solution[..indent])
+        })
+    }
+
+    /// Returns the same file with the solution.
+    pub fn solution(&self) -> String {
+        self.without_hints(str::to_owned)
+    }
+
+    /// Returns the task and the functions, in which `part` replaces each solution, and `main`.
+    fn without_hints(&self, part: impl Fn(&str) -> String) -> String {
+        let text = self.file.split(CHECKS).next().unwrap_or_default();
+        let (mut file, mut solution) = (String::new(), None);
+        for line in text.lines().filter(|line| !is_of_hint(line)) {
+            match (line.trim(), &mut solution) {
+                (SOLUTION, _) => solution = Some(String::new()),
+                (END, _) => file += &part(&solution.take().unwrap_or_default()),
+                (_, Some(solution)) => *solution += &format!("{line}\n"),
+                (_, None) => file += &format!("{line}\n"),
+            }
+        }
+        let file = file.replace("//!\n\n", "\n"); // the line between the task and the hints
+        let main = self.main_call();
+        format!("{file}\nfn main() {{\n    {main}\n    // Your experiments go here.\n}}\n")
+    }
+
+    /// Checks the solution.
+    pub fn check_solution(&self) -> Report {
+        (self.check_solution)()
+    }
+
+    /// Checks each known mistake, and returns its name and its report.
+    pub fn check_mistakes(&self) -> Vec<(&'static str, Report)> {
+        (self.check_mistakes)()
+    }
+}
+
+fn is_of_hint(line: &str) -> bool {
+    line.starts_with(HINT) || line.starts_with(MORE)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::EXERCISES;
+
+    #[test]
+    fn each_exercise_has_a_task_hints_a_stub_and_a_solution() {
+        for exercise in EXERCISES {
+            let (name, hints) = (exercise.name, exercise.hints());
+            assert!(hints.len() >= 2, "{name}: the formula is the second hint");
+            let is_sentence = |hint: &String| hint.split(' ').count() > 4;
+            assert!(hints.iter().all(is_sentence), "{name}: {hints:?}");
+            let (stub, solution) = (exercise.stub(), exercise.solution());
+            let solved = stub.matches("todo!()").count();
+            assert_eq!(solved, exercise.functions.len(), "{name}: {stub}");
+            for function in exercise.functions {
+                assert!(stub.contains(&format!("pub fn {function}(")), "{name}");
+            }
+            for file in [&stub, &solution] {
+                assert!(file.contains(&exercise.main_call()), "{file}");
+                let marks = ["HINT", "SOLUTION", "// END", "CHECKS", "\n\n\n"];
+                assert!(marks.iter().all(|mark| !file.contains(mark)), "{file}");
+            }
+            assert!(!solution.contains("todo!()"), "{name}");
+            let task = stub.lines().take_while(|line| line.starts_with("//!"));
+            let words = task.collect::<String>().split(' ').count();
+            assert!(words > 40, "{name}: a task of {words} words");
+            assert!(exercise.title().len() > 3, "{name}: {}", exercise.title());
+        }
+    }
+}
