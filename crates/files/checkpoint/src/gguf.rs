@@ -5,6 +5,7 @@
 //! multiple of 32 bytes.
 //! A matrix is (out, in), as in `nn.Linear`; its sizes are written the other way round.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use atomic_file::create_output;
@@ -13,7 +14,7 @@ use half::f16;
 use tensor_ops::Dtype;
 
 use crate::encoding::encode;
-use crate::error::{CheckpointError, invalid, io};
+use crate::error::{CheckpointError, invalid, io, quoted};
 use crate::generation_config::SamplingDefaults;
 use crate::layout::llama_cpp;
 use crate::save::{config_of, items};
@@ -75,8 +76,10 @@ pub enum GgufTokenKind {
 /// [`write_output`](atomic_file::write_output) does.
 ///
 /// # Errors
-/// If the format is none of float32, float16 and int8 (Q8_0); if llama.cpp would compute something else (another activation than GPT-2's), the tokenizer
-/// doesn't have as many tokens as the model, a weight is not finite in the format, there is a file
+/// If the format is none of float32, float16 and int8 (Q8_0); if llama.cpp would compute something
+/// else (another activation than GPT-2's); if the tokenizer doesn't have as many tokens as the model,
+/// or has texts that llama.cpp doesn't read (two equal tokens, a NUL, two chat templates with the
+/// same name); if a weight is not finite in the format; if there is a file
 /// already, or the operating system refuses.
 pub fn save_gguf(
     model: &GptModel,
@@ -163,12 +166,48 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
         ));
     }
     let of_model = config.vocab_size;
-    match tokens.map(|tokens| tokens.tokens.len()) {
-        Some(size) if size != of_model => Err(format!(
-            "the tokenizer's size is {size}, but the model's {of_model}"
-        )),
-        _ => Ok(()),
+    match tokens {
+        Some(tokens) if tokens.tokens.len() != of_model => {
+            let size = tokens.tokens.len();
+            Err(format!(
+                "the tokenizer's size is {size}, but the model's {of_model}"
+            ))
+        }
+        Some(tokens) => check_texts(tokens),
+        None => Ok(()),
     }
+}
+
+/// Checks that llama.cpp reads the texts as they are: it cuts a text at a NUL, rejects a file with
+/// two keys of the same name, and is aborted by two tokens with the same text.
+fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
+    let texts = tokens.tokens.iter().map(|token| &token.text);
+    let (names, templates): (Vec<&String>, Vec<&String>) = tokens
+        .chat_templates
+        .iter()
+        .map(|(name, template)| (name, template))
+        .unzip();
+    let twice = |kind: &str, text| Err(format!("{kind} {} is there twice", quoted(text)));
+    if let Some(token) = duplicate(texts.clone()) {
+        return twice("the token", token);
+    }
+    if let Some(name) = duplicate(names.iter().copied()) {
+        return twice("the chat template", name);
+    }
+    let mut all = texts.chain(&tokens.merges).chain(names).chain(templates);
+    match all.find(|text| text.contains('\0')) {
+        Some(text) => Err(format!(
+            "a text has a NUL, where llama.cpp cuts it: {}",
+            quoted(text)
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The first text that occurs a second time.
+fn duplicate<'t>(mut texts: impl Iterator<Item = &'t String>) -> Option<&'t String> {
+    let mut seen = HashSet::new();
+    texts.find(|text| !seen.insert(*text))
 }
 
 /// Returns keys and values, then the tensors, padded so that numbers can follow.

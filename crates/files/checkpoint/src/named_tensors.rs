@@ -29,8 +29,8 @@ use crate::writer::{LazyTensor, write};
 /// ```
 ///
 /// # Errors
-/// If the operating system refuses, a name is duplicate or is `__metadata__`, or a number is not
-/// finite.
+/// If the operating system refuses, a name is duplicate or is `__metadata__`, the names and shapes
+/// take more than 2 MiB, or a number is not finite.
 pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,

@@ -1,8 +1,8 @@
 //! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights
 //! make equal bytes.
 //!
-//! Duplicate names are errors, and so are numbers that aren't finite, also after rounding to the
-//! file's format. After an error, the old file stays.
+//! Names that the file can't have are errors, and so are numbers that aren't finite, also after
+//! rounding to the file's format. After an error, the old file stays.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,8 +13,8 @@ use serde_json::json;
 use tensor_ops::Dtype;
 
 use crate::encoding::{FILE_DTYPES, encode, in_file};
-use crate::error::{CheckpointError, in_tensor, io};
-use crate::tensor_file::{not_finite, other_shape};
+use crate::error::{CheckpointError, in_tensor, invalid, io};
+use crate::tensor_file::{MAX_HEADER_BYTES, METADATA, not_finite, other_shape};
 
 /// A tensor to be written, whose numbers are made when its turn comes: in the order of the names.
 pub struct LazyTensor<'a> {
@@ -47,7 +47,20 @@ pub(crate) fn write(
     if let Some(twins) = items.windows(2).find(|pair| pair[0].name == pair[1].name) {
         return Err(in_tensor(path, &twins[0].name, "duplicate tensor name"));
     }
+    if let Some(item) = items.iter().find(|item| item.name == METADATA) {
+        let problem = "a safetensors file has its metadata under this name";
+        return Err(in_tensor(path, &item.name, problem));
+    }
     let header = header(&items, dtype);
+    if header.len() as u64 > MAX_HEADER_BYTES {
+        let bytes = header.len();
+        return Err(invalid(
+            path,
+            format!(
+                "the names and shapes take {bytes} bytes, more than the {MAX_HEADER_BYTES} that are read; write fewer tensors, or shorter names"
+            ),
+        ));
+    }
     replace(path, |out| {
         out.write_all(&(header.len() as u64).to_le_bytes())
             .and_then(|()| out.write_all(header.as_bytes()))
@@ -94,7 +107,7 @@ pub(crate) fn write_numbers(
 /// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
 fn header(items: &[LazyTensor<'_>], dtype: Dtype) -> String {
     // transformers requires the name of the framework.
-    let mut json = json!({"__metadata__": {"format": "pt"}});
+    let mut json = json!({METADATA: {"format": "pt"}});
     let mut begin = 0;
     for LazyTensor { name, shape, .. } in items {
         let dtype = in_file(dtype);

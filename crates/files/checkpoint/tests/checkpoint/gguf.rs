@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use checkpoint::{Dtype, GgufTokens, SpecialTokens, save_gguf};
+use checkpoint::{Dtype, GgufToken, GgufTokenKind, GgufTokens, SpecialTokens, save_gguf};
 use gpt::{Activation, GptConfig, GptModel};
 use half::f16;
 use tensor_ops::Parameters;
@@ -220,4 +220,57 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
         assert!(message.contains(part), "{message}");
         assert!(!path.exists());
     }
+}
+
+/// What xllamacpp 2026.10.11549 (llama.cpp) does with such files: it aborts on two equal tokens
+/// (`GGML_ASSERT(id_to_token.size() == token_to_id.size())`), and cuts the token `<|a\0b|>` to
+/// `<|a` and the template `a\0{{ messages }}` to `a`. `gguf_init_from_file` rejects a second key of
+/// the same name.
+#[test]
+fn texts_that_llama_cpp_doesnt_read_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let good = |count: usize| GgufTokens {
+        tokens: (0..count)
+            .map(|id| GgufToken {
+                text: format!("<{id}>"),
+                kind: GgufTokenKind::Normal,
+            })
+            .collect(),
+        chat_templates: vec![("default".to_owned(), "d".to_owned())],
+        ..GgufTokens::default()
+    };
+    type Break = fn(&mut GgufTokens);
+    let breaks: [(Break, &str); 5] = [
+        (
+            |all| all.tokens[5].text = "<6>".to_owned(),
+            "the token \"<6>\" is there twice",
+        ),
+        (
+            |all| all.tokens[5].text = "<|a\0b|>".to_owned(),
+            "a NUL, where llama.cpp cuts it: \"<|a\\0b|>\"",
+        ),
+        (
+            |all| all.chat_templates[0].1 = "a\0{{ messages }}".to_owned(),
+            "a NUL",
+        ),
+        (|all| all.chat_templates[0].0 = "\0".to_owned(), "a NUL"),
+        (
+            |all| all.chat_templates.push(all.chat_templates[0].clone()),
+            "the chat template \"default\" is there twice",
+        ),
+    ];
+    let model = small_model(SMALL);
+    let save = |tokens: &GgufTokens| {
+        let special = SpecialTokens::default();
+        save_gguf(&model, &path, Dtype::Float32, Some(tokens), &special)
+    };
+    for (break_it, problem) in breaks {
+        let mut tokens = good(SMALL.vocab_size);
+        break_it(&mut tokens);
+        let error = save(&tokens).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+        assert!(!path.exists());
+    }
+    save(&good(SMALL.vocab_size)).unwrap();
 }

@@ -120,14 +120,39 @@ fn equal_tensors_make_equal_bytes_in_any_order() {
 }
 
 #[test]
-fn a_name_that_is_there_twice_is_not_written() {
+fn names_that_a_file_cant_have_are_not_written_and_all_others_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tensors");
     let zero = array![0.0f32].into_dyn();
-    let twins = ["a", "a"].map(|name| (name.to_owned(), zero.view()));
-    let error = save_tensors(&path, twins).unwrap_err().to_string();
-    assert!(error.contains("\"a\": duplicate tensor name"), "{error}");
-    assert!(!path.exists());
+    let save = |names: &[&str]| {
+        let named = names.iter().map(|&name| (name.to_owned(), zero.view()));
+        save_tensors(&path, named)
+    };
+    let long = "x".repeat(2 << 20);
+    for (names, problem) in [
+        (&["a", "a"][..], "\"a\": duplicate tensor name"),
+        (
+            &["a", "__metadata__"],
+            "\"__metadata__\": a safetensors file",
+        ),
+        (&[&long], "the names and shapes take"),
+    ] {
+        let error = save(names).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+        assert!(!path.exists());
+    }
+    let names = [
+        "",
+        "\0",
+        "\"a\"",
+        "a\nb",
+        "__metadata__.x",
+        "metadata",
+        "\u{1f980}",
+    ];
+    save(&names).unwrap();
+    let loaded = tensors_of(&path);
+    assert!(names.iter().all(|name| loaded[*name] == zero));
 }
 
 #[test]
