@@ -15,6 +15,7 @@ use anyhow::{Result, bail};
 use atomic_file::{FileError, require_new_output};
 use console::style;
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
 /// Writes lines for people to standard output, immediately; control characters in foreign text are
 /// escaped.
@@ -36,12 +37,47 @@ pub(crate) fn print_text(text: &str) -> io::Result<()> {
     }
 }
 
-/// One JSON object on one line. Numbers that JSON lacks (NaN, infinity) become `null`.
+/// Prints a JSON object as [`json_line`] makes it.
 ///
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
-    Ok(print_text(&(serde_json::to_string(value)? + "\n"))?)
+    Ok(print_text(&json_line(value)?)?)
+}
+
+/// Returns a JSON object on one line. Numbers that JSON lacks (NaN, infinity) become `null`, and
+/// whole numbers beyond 2^53, which jq and JavaScript would round, become strings.
+///
+/// # Errors
+/// If the value isn't representable in JSON.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
+    let mut line = Vec::new();
+    value.serialize(&mut Serializer::with_formatter(&mut line, ExactNumbers))?;
+    line.push(b'\n');
+    Ok(String::from_utf8(line)?)
+}
+
+/// JSON without spaces, in which all numbers are exact in an f64.
+struct ExactNumbers;
+
+impl ExactNumbers {
+    fn write(out: &mut (impl Write + ?Sized), number: impl Display, size: u64) -> io::Result<()> {
+        const MAX: u64 = 1 << f64::MANTISSA_DIGITS;
+        match size > MAX {
+            true => write!(out, "\"{number}\""),
+            false => write!(out, "{number}"),
+        }
+    }
+}
+
+impl Formatter for ExactNumbers {
+    fn write_u64<W: Write + ?Sized>(&mut self, out: &mut W, number: u64) -> io::Result<()> {
+        Self::write(out, number, number)
+    }
+
+    fn write_i64<W: Write + ?Sized>(&mut self, out: &mut W, number: i64) -> io::Result<()> {
+        Self::write(out, number, number.unsigned_abs())
+    }
 }
 
 /// The error of standard output, if its reader hasn't closed it.
@@ -148,6 +184,23 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Node.js 20 and jq 1.6 read `{"seed":9007199254740993}` as 9007199254740992.
+    #[test]
+    fn whole_numbers_that_f64_rounds_are_strings() {
+        let numbers = (
+            1u64 << 53,
+            -(1i64 << 53),
+            (1u64 << 53) + 1,
+            u64::MAX,
+            i64::MIN,
+        );
+        let expected = r#"[9007199254740992,-9007199254740992,"9007199254740993","18446744073709551615","-9223372036854775808"]"#;
+        assert_eq!(json_line(&numbers).unwrap().trim_end(), expected);
+        let floats = serde_json::json!({"a": [1e300, 0.5, -3], "b": null});
+        let same = serde_json::to_string(&floats).unwrap();
+        assert_eq!(json_line(&floats).unwrap().trim_end(), same);
+    }
 
     #[test]
     fn what_steers_a_terminal_is_escaped_and_nothing_else() {

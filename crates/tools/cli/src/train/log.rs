@@ -15,7 +15,7 @@ use atomic_file::{append, is_file, read_small_file, write_atomically};
 use serde::{Deserialize, Serialize};
 use train::{Evaluation, StepReport};
 
-use crate::terminal::output::note;
+use crate::terminal::output::{json_line, note};
 
 /// The log's name in a run's folder.
 pub(crate) const LOG: &str = "log.jsonl";
@@ -107,9 +107,7 @@ impl Log {
 
     /// Adds a line, at once.
     pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        self.append(&text)?;
+        self.append(json_line(line)?.as_bytes())?;
         match line {
             Line::Saved { .. } if !self.behind.is_empty() => self.cut(),
             _ => Ok(()),

@@ -79,6 +79,8 @@ fn json_is_one_object_with_the_new_ids_alone() {
     let random = trained().json("generate --tokens 1,2,3 --temp 1 -n 5");
     let again = format!("--tokens 1,2,3 --temp 1 -n 5 --seed {}", random["seed"]);
     assert_eq!(drawn(&again), random["tokens"]);
+    let large = trained().json("generate --tokens 1,2,3 -n 1 --seed -1");
+    assert_eq!(large["seed"], "18446744073709551615");
 }
 
 #[test]
