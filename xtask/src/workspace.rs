@@ -104,8 +104,16 @@ pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
 ///
 /// # Errors
 /// It can't be written, for example because it was closed ([`is_closed_output`]).
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
-    Ok(io::stdout().write_all(text.as_ref())?)
+pub(crate) fn print(text: &str) -> Result<()> {
+    print_bytes(text.as_bytes())
+}
+
+/// Writes bytes to standard output, as [`print`] does.
+///
+/// # Errors
+/// As there.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
+    Ok(io::stdout().write_all(bytes)?)
 }
 
 /// Returns true for the error of printing to a program that has closed its input (`| head`), which

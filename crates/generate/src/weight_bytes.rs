@@ -35,7 +35,8 @@ pub fn weight_bytes(dtype: Dtype, config: &GptConfig) -> usize {
     .fold(others, usize::saturating_add)
 }
 
-/// Returns the bytes of weights that one step reads: every weight of the blocks and of the head, once.
+/// Returns the bytes of weights that one step reads: every weight of the blocks and of the head,
+/// once.
 pub fn step_bytes(dtype: Dtype, config: &GptConfig) -> usize {
     let head = bytes_of(dtype, (config.vocab_size, config.emb_dim));
     bytes_of_blocks(dtype, config).saturating_add(head)

@@ -103,7 +103,8 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
     let asked = &model(64, Dtype::Float32);
     let expected = TASKS.map(|(_, task)| task(asked));
     let in_bf16 = TASKS.map(|(_, task)| task(&model(64, Dtype::BFloat16)));
-    // A leak would be seen: the passes in bf16 have other bits. Decoders have a format of their own.
+    // A leak would be seen: the passes in bf16 have other bits. Decoders have a format of their
+    // own.
     assert!(expected[0] != in_bf16[0] && expected[2] != in_bf16[2]);
     let (trained, ids) = (&model(256, Dtype::BFloat16), &ids(2, 256));
     for threads in [2, 3, 4, 8] {

@@ -52,8 +52,8 @@ impl GptModel {
         })
     }
 
-    /// Sets the format of the operands of all linear layers' products and of the head's, forward and
-    /// backward, as PyTorch's `torch.autocast("cpu", dtype=...)` does. The default is float32.
+    /// Sets the format of the operands of all linear layers' products and of the head's, forward
+    /// and backward, as PyTorch's `torch.autocast("cpu", dtype=...)` does. The default is float32.
     ///
     /// Weights, gradients, sums, attention, normalization, GELU and losses are f32 in any case. In
     /// bfloat16 a model trains faster on a processor with bf16 instructions

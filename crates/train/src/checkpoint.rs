@@ -6,8 +6,8 @@
 //! tokenizer.json, ...                   the tokenizer
 //! optimizer.safetensors                 the moments, as m.<name> and v.<name>
 //! state.json                            settings, counters, random state, place in the data
-//! manifest.json                         run, step, validation loss, and the length and hash of each
-//!                                       other file; written last
+//! manifest.json                         run, step, validation loss, and the length and hash of
+//!                                       each other file; written last
 //! ```
 //!
 //! transformers and llama.cpp's converter load the folder and ignore the last three files.
@@ -69,8 +69,8 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainErro
     Ok(read_json::<TrainState>(&folder.join(STATE))?.settings)
 }
 
-/// Checks that the tokenizer in a checkpoint is the one that was saved with it; weights aren't read.
-/// A folder that isn't a checkpoint passes.
+/// Checks that the tokenizer in a checkpoint is the one that was saved with it; weights aren't
+/// read. A folder that isn't a checkpoint passes.
 ///
 /// # Errors
 /// Names the file that was changed.

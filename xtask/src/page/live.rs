@@ -2,7 +2,7 @@
 //! pages, because a page that is opened as a file may load only scripts; and the story's model, in
 //! another file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};

@@ -97,7 +97,7 @@ fn print_line(folder: &Folder, exercise: &Exercise, progress: &Progress) -> Resu
         false => "",
     };
     let (number, title) = (exercise.number(), exercise.title());
-    print(format!(" {number:<6} {title:<48} {status}{changed}\n"))
+    print(&format!(" {number:<6} {title:<48} {status}{changed}\n"))
 }
 
 /// Prints the number of exercises that are done, and returns whether all are.
@@ -105,7 +105,7 @@ fn print_done(folder: &Folder) -> Result<bool> {
     let state = folder.state()?;
     let done = EXERCISES.iter().filter(|exercise| state.is_done(exercise));
     let (done, all) = (done.count(), EXERCISES.len());
-    print(format!("{done} of {all} done\n"))?;
+    print(&format!("{done} of {all} done\n"))?;
     Ok(done == all)
 }
 
@@ -116,7 +116,7 @@ fn list(folder: &Folder) -> Result<()> {
     }
     print_done(folder)?;
     match state.next() {
-        Some(next) => print(format!(
+        Some(next) => print(&format!(
             "to check: cargo xtask practice {}\n",
             next.number()
         )),
@@ -213,14 +213,14 @@ fn check(folder: &Folder, exercise: &Exercise) -> Result<bool> {
     };
     print(&verdict.report)?;
     match &verdict.failure {
-        Some((failure, advice)) if !advice.is_empty() => print(format!("{failure}: {advice}\n"))?,
-        Some((failure, _)) => print(format!("{failure}\n"))?,
+        Some((failure, advice)) if !advice.is_empty() => print(&format!("{failure}: {advice}\n"))?,
+        Some((failure, _)) => print(&format!("{failure}\n"))?,
         None => {}
     }
     let is_done = store(folder, exercise, verdict)?.is_done();
     if is_done {
         let number = exercise.number();
-        print(format!(
+        print(&format!(
             "done; a solution beside yours: cargo xtask practice {number} --diff\n"
         ))?;
     }
@@ -235,7 +235,7 @@ fn hint(folder: &Folder, exercise: &Exercise) -> Result<()> {
         next
     })?;
     let (number, of, hint) = (next + 1, hints.len(), &hints[next]);
-    print(format!("hint {number} of {of}: {hint}\n"))
+    print(&format!("hint {number} of {of}: {hint}\n"))
 }
 
 fn diff(folder: &Folder, exercise: &Exercise) -> Result<()> {
@@ -251,12 +251,12 @@ fn diff(folder: &Folder, exercise: &Exercise) -> Result<()> {
         .status();
     match diff {
         Ok(_) => Ok(()),
-        Err(_) => print(exercise.solution()), // without git
+        Err(_) => print(&exercise.solution()), // without git
     }
 }
 
 fn reset(folder: &Folder, exercise: &Exercise) -> Result<()> {
-    print(format!(
+    print(&format!(
         "begin {} again? A copy of your file is kept. [y/N] ",
         exercise.number()
     ))?;
@@ -267,7 +267,7 @@ fn reset(folder: &Folder, exercise: &Exercise) -> Result<()> {
         return print("nothing was changed\n");
     }
     let copy = folder.reset(exercise)?;
-    print(format!("your file is {}\n", copy.display()))
+    print(&format!("your file is {}\n", copy.display()))
 }
 
 /// Checks an exercise each time its file changes, and then the next.
@@ -281,7 +281,7 @@ fn watch(folder: &Folder, first: Option<&'static Exercise>) -> Result<()> {
         if last != changed {
             changed = last;
             let shown = folder.shown(now);
-            print(format!("\n{} {} ({shown})\n", now.number(), now.title()))?;
+            print(&format!("\n{} {} ({shown})\n", now.number(), now.title()))?;
             if check(folder, now)? {
                 (exercise, changed) = (folder.state()?.next(), SystemTime::UNIX_EPOCH);
                 continue;

@@ -14,7 +14,7 @@ use atomic_file::read_small_file;
 use practice::REPORT_FILE;
 use serde::Deserialize;
 
-use crate::workspace::{cargo, print, root};
+use crate::workspace::{cargo, print, print_bytes, root};
 
 /// Number of bytes of a program's output that are shown.
 const SHOWN: usize = 16 << 10;
@@ -194,7 +194,7 @@ impl Output {
                 if let Some(last) = shown.last() {
                     self.ends_with_newline = *last == b'\n';
                 }
-                print(shown)?;
+                print_bytes(shown)?;
                 Ok(true)
             }
             Err(RecvTimeoutError::Timeout) => Ok(true),
@@ -211,7 +211,7 @@ impl Output {
             print("\n")?;
         }
         match self.is_cut {
-            true => print(format!(
+            true => print(&format!(
                 "... (only the first {} KiB are shown)\n",
                 SHOWN >> 10
             )),

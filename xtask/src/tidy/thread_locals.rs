@@ -34,7 +34,7 @@ const ALLOWED: [(&str, &str, &str); 6] = [
     ),
     (
         "amx.rs",
-        "TILES",
+        "STATE",
         "the registers of an emulated processor, in a test",
     ),
 ];

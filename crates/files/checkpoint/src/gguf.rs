@@ -77,9 +77,9 @@ pub enum GgufTokenKind {
 ///
 /// # Errors
 /// If the format is none of float32, float16 and int8 (Q8_0); if llama.cpp would compute something
-/// else (another activation than GPT-2's); if the tokenizer doesn't have as many tokens as the model,
-/// or has texts that llama.cpp doesn't read (two equal tokens, a NUL, two chat templates with the
-/// same name); if a weight is not finite in the format; if there is a file
+/// else (another activation than GPT-2's); if the tokenizer doesn't have as many tokens as the
+/// model, or has texts that llama.cpp doesn't read (two equal tokens, a NUL, two chat templates
+/// with the same name); if a weight is not finite in the format; if there is a file
 /// already, or the operating system refuses.
 pub fn save_gguf(
     model: &GptModel,

@@ -62,9 +62,9 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 ///
 /// `tokens` are the ids at the beginning, end and padding of texts: for GPT-2,
 /// `SpecialTokens::between(50256)`. A model without biases on query, key and value gets biases of
-/// zero, because GPT-2 always has them, and the key `"qkv_bias": false`, with which it is read again
-/// without them. A separate head is written as `lm_head.weight`. Weights are rounded to the nearest
-/// number of `dtype`; in f32 the same model is read again, bit for bit.
+/// zero, because GPT-2 always has them, and the key `"qkv_bias": false`, with which it is read
+/// again without them. A separate head is written as `lm_head.weight`. Weights are rounded to the
+/// nearest number of `dtype`; in f32 the same model is read again, bit for bit.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};

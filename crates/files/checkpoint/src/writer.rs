@@ -71,8 +71,8 @@ pub(crate) fn write(
     })
 }
 
-/// Writes a tensor's numbers, a part at a time. `encode` makes the bytes of a part; its error is the
-/// index of a number that the format can't hold.
+/// Writes a tensor's numbers, a part at a time. `encode` makes the bytes of a part; its error is
+/// the index of a number that the format can't hold.
 pub(crate) fn write_numbers(
     out: &mut dyn Write,
     path: &Path,

@@ -46,7 +46,7 @@ fn loading_takes_the_model_and_refusing_takes_next_to_nothing() {
         for precision in [Dtype::Float32, Dtype::BFloat16, Dtype::Float16] {
             save_hugging_face(
                 &model,
-                path(&format!("{precision:?}")),
+                path(precision.name()),
                 precision,
                 &SpecialTokens::default(),
             )
@@ -54,7 +54,7 @@ fn loading_takes_the_model_and_refusing_takes_next_to_nothing() {
         }
     }
     let model_bytes = 4 * config.size().unwrap().total();
-    for name in ["book", "F32", "Bf16", "F16"] {
+    for name in ["book", "float32", "bfloat16", "float16"] {
         let (model, peak) = peak_of(|| load_model(path(name)));
         assert!(peak >= model_bytes, "{name}: {peak} bytes hold no model");
         assert!(

@@ -9,8 +9,8 @@
 //! the marks `, . ? ! " ( ) '`.
 //!
 //! HINT: Looking up a word can fail. What should the result of `encode` be if one lookup fails?
-//! HINT: ids[i] = vocabulary[words[i]]. For the text, join the tokens with " ", and then replace
-//!   " ," with ",", " ." with ".", and so on.
+//! HINT: ids[i] = vocabulary[words[i]]. For the text, join the tokens with " ", and then replace "
+//!   ," with ",", " ." with ".", and so on.
 //! HINT: `map.get(word)` returns an Option, and `.ok_or_else(|| format!(...))` turns it into a
 //!   Result. An iterator of Results collects into one Result with `.collect()`.
 

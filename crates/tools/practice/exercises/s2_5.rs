@@ -8,8 +8,8 @@
 //! well, so `a a a` contains the pair (a, a) once.
 //!
 //! HINT: At which ID do you continue after a merge, and at which after an ID that stays?
-//! HINT: At place i: if ids[i] is pair.0 and ids[i + 1] is pair.1, write new_id and continue at
-//!   i + 2. Otherwise write ids[i] and continue at i + 1.
+//! HINT: At place i: if ids[i] is pair.0 and ids[i + 1] is pair.1, write new_id and continue at i +
+//!   2. Otherwise write ids[i] and continue at i + 1.
 //! HINT: The last ID has no neighbour: `ids.get(i + 1)` returns an Option, which can be compared
 //!   with `Some(&pair.1)`.
 

@@ -9,8 +9,8 @@
 //! too few inputs or targets. A text can be too short for even one window.
 //!
 //! HINT: How many IDs of the text does one example need, inputs and targets together?
-//! HINT: The example that begins at s has the inputs ids[s..s + max_length] and the targets
-//!   ids[s + 1..s + 1 + max_length], with s = 0, stride, 2 stride, ...
+//! HINT: The example that begins at s has the inputs ids[s..s + max_length] and the targets ids[s +
+//!   1..s + 1 + max_length], with s = 0, stride, 2 stride, ...
 //! HINT: `ids.get(start..end)` is None if the text ends before `end`. A subtraction such as
 //!   `ids.len() - max_length` panics if its result would be negative.
 

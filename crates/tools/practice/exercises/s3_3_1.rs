@@ -4,12 +4,13 @@
 //! is positive, all weights sum to 1, and a larger score gets a larger weight. Softmax does this
 //! with exponentials.
 //!
-//! The scores of a trained model can be large, and e to the power of 1000 is infinite in `f32`. Your
-//! function must return the right weights for such scores, too.
+//! The scores of a trained model can be large, and e to the power of 1000 is infinite in `f32`.
+//! Your function must return the right weights for such scores, too.
 //!
 //! HINT: If the same number is subtracted from all scores, the weights stay the same. Which number
 //!   makes it impossible that an exponential overflows?
-//! HINT: weight_i = exp(score_i - m) / sum over j of exp(score_j - m), where m is the largest score.
+//! HINT: weight_i = exp(score_i - m) / sum over j of exp(score_j - m), where m is the largest
+//!   score.
 //! HINT: `scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x))` is the largest score, and
 //!   `scores.mapv(f32::exp)` applies a function to each score.
 

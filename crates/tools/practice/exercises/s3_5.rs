@@ -8,8 +8,8 @@
 //!
 //! HINT: It is easier to hide the future before softmax than after it. Which score gets a weight of
 //!   0, however small the other scores are?
-//! HINT: The weights are the softmax of each row of the masked scores. The masked score in row i and
-//!   column j is minus infinity if j > i, and score_ij / sqrt(d_k) otherwise.
+//! HINT: The weights are the softmax of each row of the masked scores. The masked score in row i
+//!   and column j is minus infinity if j > i, and score_ij / sqrt(d_k) otherwise.
 //! HINT: `scores.indexed_iter_mut()` yields each number with its place, `((i, j), score)`, and
 //!   `f32::NEG_INFINITY` is minus infinity.
 

@@ -1,12 +1,12 @@
 //! 4.2 Layer normalization
 //!
 //! Deep networks learn badly if the numbers grow or shrink from layer to layer. Layer normalization
-//! brings the features of each token (a row of x) to a mean of 0 and a variance of 1, no matter what
-//! the other tokens are. Two learned vectors then let the model choose the size of each feature
-//! (`scale`) and its centre (`shift`).
+//! brings the features of each token (a row of x) to a mean of 0 and a variance of 1, no matter
+//! what the other tokens are. Two learned vectors then let the model choose the size of each
+//! feature (`scale`) and its centre (`shift`).
 //!
-//! As in GPT-2, use the biased variance, and add `eps` to it, so that a row of equal numbers doesn't
-//! cause a division by 0.
+//! As in GPT-2, use the biased variance, and add `eps` to it, so that a row of equal numbers
+//! doesn't cause a division by 0.
 //!
 //! HINT: The biased variance is the mean of the squared distances from the mean, so the sum of the
 //!   squares is divided by n, not by n - 1.

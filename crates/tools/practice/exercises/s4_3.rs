@@ -8,8 +8,8 @@
 //! Write GELU for one number, as in listing 4.3 of the book: not the exact form with the error
 //! function, but the approximation with tanh with which GPT-2 was trained.
 //!
-//! HINT: GELU multiplies x by a number that rises smoothly from 0 to 1 as x grows. (1 + tanh(y)) / 2
-//!   is such a number.
+//! HINT: GELU multiplies x by a number that rises smoothly from 0 to 1 as x grows. (1 + tanh(y)) /
+//!   2 is such a number.
 //! HINT: GELU(x) = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 //! HINT: In Rust these are `x.tanh()`, `x.powi(3)`, `x.sqrt()` and `std::f32::consts::PI`.
 

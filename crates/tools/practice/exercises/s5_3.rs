@@ -4,9 +4,9 @@
 //! model that draws each token with its probability sometimes draws nonsense. Write two functions
 //! that control the draw.
 //!
-//! `with_temperature` returns the probabilities of the tokens. A temperature of 1 leaves them as the
-//! model predicts them, a lower temperature makes probable tokens even more probable, and a higher
-//! temperature makes all tokens more equal.
+//! `with_temperature` returns the probabilities of the tokens. A temperature of 1 leaves them as
+//! the model predicts them, a lower temperature makes probable tokens even more probable, and a
+//! higher temperature makes all tokens more equal.
 //!
 //! `top_k` leaves only the k most probable tokens: it returns the logits, changed so that softmax
 //! gives each other token a probability of 0. Tokens whose logit is equal to the k-th largest all

@@ -1,6 +1,6 @@
-//! The dense product, with operands in float32 or bfloat16 and sums in f32: `c = a b + beta c` on strided matrices: packed panels, as in Goto and van
-//! de Geijn's "Anatomy of High-Performance Matrix Multiplication", in tiles that rayon's pool
-//! shares out.
+//! The dense product, with operands in float32 or bfloat16 and sums in f32: `c = a b + beta c` on
+//! strided matrices: packed panels, as in Goto and van de Geijn's "Anatomy of High-Performance
+//! Matrix Multiplication", in tiles that rayon's pool shares out.
 //!
 //! An element's sum runs along the inner dimension in blocks of 384, so its bits depend on its row
 //! of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.

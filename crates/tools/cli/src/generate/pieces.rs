@@ -21,7 +21,8 @@ pub(crate) struct Pieces<'v> {
     decoder: Option<StreamingDecoder<'v, ModelTokenizer>>,
     stops: StopStrings,
     shows_special: bool,
-    /// Lengths of the parts of the text that haven't come out of `stops`, and whether each is shown.
+    /// Lengths of the parts of the text that haven't come out of `stops`, and whether each is
+    /// shown.
     parts: VecDeque<(usize, bool)>,
     pub(crate) text: String,
 }

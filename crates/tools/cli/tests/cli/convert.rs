@@ -11,7 +11,7 @@ fn a_new_or_empty_folder_is_filled_and_no_other() {
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
     let output = folder.ok("convert run above/model").stdout;
     assert!(
-        output.contains("above/model: Hugging Face's layout, f32, without a tokenizer"),
+        output.contains("above/model: Hugging Face's layout, float32, without a tokenizer"),
         "{output}"
     );
     fs::create_dir(folder.join("empty")).unwrap();
@@ -34,9 +34,9 @@ fn a_new_or_empty_folder_is_filled_and_no_other() {
 fn a_gguf_file_is_known_by_its_ending() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
-    let output = folder.ok("convert run m.gguf -p f16").stdout;
+    let output = folder.ok("convert run m.gguf --dtype float16").stdout;
     assert!(
-        output.contains("m.gguf: GGUF, f16, without a tokenizer"),
+        output.contains("m.gguf: GGUF, float16, without a tokenizer"),
         "{output}"
     );
     assert!(
