@@ -7,36 +7,28 @@
 #![no_main]
 #![allow(dead_code, unexpected_cfgs)] // parts of these modules that only `gpt` uses, and its features
 
-#[path = "../../crates/tools/cli/src/failure.rs"]
-mod failure;
-#[path = "../../crates/tools/cli/src/hints.rs"]
-mod hints;
-#[path = "../../crates/tools/cli/src/ids.rs"]
-mod ids;
-#[path = "../../crates/tools/cli/src/memory.rs"]
-mod memory;
-#[path = "../../crates/tools/cli/src/numbers.rs"]
-mod numbers;
-#[path = "../../crates/tools/cli/src/output.rs"]
-mod output;
-#[path = "../../crates/tools/cli/src/presets.rs"]
-mod presets;
-#[path = "../../crates/tools/cli/src/runs.rs"]
-mod runs;
-#[path = "../../crates/tools/cli/src/text_settings.rs"]
-mod text_settings;
-#[path = "../../crates/tools/cli/src/threads.rs"]
-mod threads;
-#[path = "../../crates/tools/cli/src/vocabulary.rs"]
-mod vocabulary;
+#[path = "../../crates/tools/cli/src/terminal"]
+mod terminal {
+    pub(crate) mod command;
+    pub(crate) mod failure;
+    pub(crate) mod memory;
+    pub(crate) mod numbers;
+    pub(crate) mod output;
+    pub(crate) mod shell;
+}
+
+#[path = "../../crates/tools/cli/src/model"]
+mod model {
+    pub(crate) mod ids;
+}
 
 #[path = "../../crates/tools/cli/src/train"]
 mod train {
-    mod choice;
-    mod data;
+    pub(crate) mod arguments;
+    pub(crate) mod choice;
     pub(crate) mod log;
     pub(crate) mod options;
-    mod tokenizer;
+    pub(crate) mod runs;
 }
 
 use std::fs;
@@ -45,9 +37,10 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
+use crate::train::arguments;
 use crate::train::log::{self, Log};
-use crate::train::options::{ParsedOptions, TrainOptions};
-use runs::LOG;
+use crate::train::options::TrainOptions;
+use crate::train::runs::LOG;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
@@ -57,7 +50,7 @@ fuzz_target!(|bytes: &[u8]| {
     let path = folder.join("options.toml");
     fs::write(&path, toml).expect("written");
     let read = || -> anyhow::Result<TrainOptions> {
-        TrainOptions::new(&ParsedOptions::read(&path)?.table()?, None)
+        arguments::read(&[&arguments::of_file(&path)?])
     };
     match read() {
         Err(error) => drop(format!("{error:#}")),
