@@ -1,21 +1,33 @@
-//! Box-Muller over blocks of 16: eight radii from the first half, eight angles from the second.
+//! The Box-Muller transform, which turns uniform samples into normal ones, as PyTorch's
+//! `normal_fill` applies it to blocks of 16 (`aten/src/ATen/native/cpu/DistributionTemplates.h`).
 //!
-//! `u1 = 1 - d[j]`, `u2 = d[j + 8]`, `radius = sqrt(-2 ln u1)`, `theta = 2 pi u2`,
-//! `d[j] = radius cos theta * std + mean`, `d[j + 8] = radius sin theta * std + mean`.
+//! The first half of a block holds the samples that become radii, and the second half holds the
+//! samples that become angles. For a block `d` and each `j` in `0..8`:
 //!
-//! Roundings to f32 match PyTorch's scalar code; `ln`, `sin` and `cos` are series in f64, which
-//! round to the nearest f32 nearly always and can be vectorised. They are valid only for the
-//! arguments that occur here, (0, 1] and [0, 2 pi].
+//! ```text
+//! radius   = sqrt(-2 ln(1 - d[j]))
+//! theta    = 2 pi d[j + 8]
+//! d[j]     = radius cos(theta) * std + mean
+//! d[j + 8] = radius sin(theta) * std + mean
+//! ```
+//!
+//! Intermediate results are rounded to `f32` at the same places as in PyTorch's scalar code. The
+//! functions `ln` and `sin_cos` below are evaluated in `f64` and then rounded, so they almost
+//! always give the nearest `f32`. They exist because calls into the math library can't be
+//! vectorized. They only support the arguments that occur here: (0, 1] for the logarithm and [0, 2
+//! pi] for the angle.
 
 use std::f64::consts::{FRAC_PI_2, LN_2, PI};
 
 pub(crate) const BLOCK: usize = 16;
 const HALF: usize = BLOCK / 2;
 
-/// Turns numbers in [0, 1) into normals, a block at a time; a last, shorter block is unchanged.
+/// Replaces each full block of 16 uniform samples in [0, 1) by normal samples with the given mean
+/// and standard deviation. If `data.len()` isn't a multiple of 16, the remaining samples are left
+/// unchanged.
 pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     let (mean, std) = (f64::from(mean), f64::from(std));
-    // One rounding for the product and the sum, like PyTorch's fused instruction.
+    // The product and the sum are rounded together once because PyTorch uses a fused multiply-add.
     let scaled = |normal: f32| (f64::from(normal) * std + mean) as f32;
     for block in data.chunks_exact_mut(BLOCK) {
         let (first, second) = block.split_at_mut(HALF);
@@ -24,7 +36,7 @@ pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
             *radius = (-2.0 * ln(f64::from(1.0 - u)) as f32).sqrt();
         }
         for j in 0..HALF {
-            // PyTorch multiplies in f64 here and rounds the angle to f32.
+            // PyTorch also computes the product in `f64` and rounds the angle to `f32`.
             let theta = (2.0 * PI * f64::from(second[j])) as f32;
             let (sin, cos) = sin_cos(f64::from(theta));
             first[j] = scaled(radius[j] * cos as f32);
@@ -33,27 +45,33 @@ pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     }
 }
 
-/// Adding this to a small number rounds it to an integer, which is then in the low bits.
-const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
+/// 1.5 * 2^52. Adding this number to an `f64` of small magnitude rounds the latter to the nearest
+/// integer, which can then be read from the low bits of the sum.
+const ROUNDING_OFFSET: f64 = 6_755_399_441_055_744.0;
 
-/// ln x for a positive normal x: `x = 2^k m`, m in [1/sqrt 2, sqrt 2),
-/// `ln m = 2 atanh((m - 1) / (m + 1))`.
+/// Returns the natural logarithm of a positive, normal `x`.
+///
+/// The argument is split into `2^k * m` with `m` in [1/sqrt 2, sqrt 2). Then `ln x = k ln 2 + ln
+/// m`, where `ln m = 2 atanh(s)` with `s = (m - 1) / (m + 1)` is computed from the power series of
+/// `atanh`.
 #[inline(always)]
 fn ln(x: f64) -> f64 {
     const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_667f_3bcd;
     const MANTISSA: u64 = (1 << 52) - 1;
     const BIAS: u64 = 1024;
     const TWO_52: f64 = (1u64 << 52) as f64;
-    // Biased, so that a logical shift will do (SSE2 has no arithmetic one of 64 bits).
+    // The exponent is biased to make it positive because SSE2 has no arithmetic right shift for
+    // 64-bit integers, only a logical one.
     let offset = x
         .to_bits()
         .wrapping_sub(SQRT_HALF_BITS)
         .wrapping_add(BIAS << 52);
-    // An integer below 2^52 put into the mantissa of 2^52 becomes an f64 without a conversion.
+    // Converts the exponent to `f64` without a conversion instruction. If an integer below 2^52 is
+    // stored in the mantissa of 2^52, the result is 2^52 plus that integer.
     let k = f64::from_bits(offset >> 52 | TWO_52.to_bits()) - (TWO_52 + BIAS as f64);
     let m = f64::from_bits((offset & MANTISSA) + SQRT_HALF_BITS);
     let s = (m - 1.0) / (m + 1.0);
-    let z = s * s; // at most 0.0295
+    let z = s * s; // `z` is at most 0.0295, so seven terms of the series suffice.
     let series = 2.0 / 3.0
         + z * (2.0 / 5.0
             + z * (2.0 / 7.0
@@ -61,12 +79,16 @@ fn ln(x: f64) -> f64 {
     k * LN_2 + (2.0 * s + s * z * series)
 }
 
-/// sin and cos of t in [0, 2 pi]: the Taylor series around the nearest multiple of pi/2.
+/// Returns the sine and cosine of an angle `t` in [0, 2 pi].
+///
+/// Both are computed from the Taylor series at 0 of the distance `r` between `t` and the nearest
+/// multiple of pi/2. The quadrant then determines which series is the sine and which is the cosine,
+/// and their signs.
 #[inline(always)]
 fn sin_cos(t: f64) -> (f64, f64) {
-    let rounded = t * (1.0 / FRAC_PI_2) + ROUND;
+    let rounded = t * (1.0 / FRAC_PI_2) + ROUNDING_OFFSET;
     let quadrant = rounded.to_bits();
-    let r = t - (rounded - ROUND) * FRAC_PI_2; // at most pi/4
+    let r = t - (rounded - ROUNDING_OFFSET) * FRAC_PI_2; // The absolute value of `r` is at most pi/4.
     let z = r * r;
     let sin = r + r
         * z
@@ -79,7 +101,8 @@ fn sin_cos(t: f64) -> (f64, f64) {
                 + z * (-1.0 / 720.0
                     + z * (1.0 / 40_320.0
                         + z * (-1.0 / 3_628_800.0 + z * (1.0 / 479_001_600.0))))));
-    // Odd quadrants swap the two; the sign bit follows the second bit of the quadrant.
+    // In odd quadrants, sine and cosine trade places. Bit 1 of the quadrant is the sign of the
+    // sine.
     let odd = 0u64.wrapping_sub(quadrant & 1);
     let (sin, cos) = (sin.to_bits(), cos.to_bits());
     let swap = (sin ^ cos) & odd;
@@ -95,19 +118,20 @@ fn sin_cos(t: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// The number of f32 between two of the same sign.
+    /// Returns how many representable `f32` values `a` and `b` are apart. Both must have the same
+    /// sign.
     fn ulps(a: f32, b: f32) -> u32 {
         a.to_bits().abs_diff(b.to_bits())
     }
 
-    /// The share of the 2^24 arguments on which `ours` rounds to another f32 than `theirs`; none is
-    /// 2 away.
-    fn share_off(
+    /// Returns the fraction of the 2^24 possible arguments for which `ours` and `theirs` round to
+    /// distinct `f32` values. Panics if they ever differ by more than one unit in the last place.
+    fn fraction_differing(
         argument: impl Fn(u32) -> f64,
         ours: impl Fn(f64) -> f64,
         theirs: impl Fn(f64) -> f64,
     ) -> f64 {
-        let mut off = 0u32;
+        let mut differing = 0u32;
         for k in 0..1 << 24 {
             let x = argument(k);
             let (ours, theirs) = (ours(x) as f32, theirs(x) as f32);
@@ -115,23 +139,23 @@ mod tests {
                 ulps(ours, theirs) <= 1,
                 "at {x}: expected {theirs}, got {ours}"
             );
-            off += u32::from(ours != theirs);
+            differing += u32::from(ours != theirs);
         }
-        f64::from(off) / f64::from(1 << 24)
+        f64::from(differing) / f64::from(1 << 24)
     }
 
     #[test]
     fn the_logarithm_of_every_uniform_rounds_as_that_of_libm() {
         let u1 = |k: u32| f64::from(k + 1) / f64::from(1 << 24);
-        assert!(share_off(u1, ln, f64::ln) < 1e-4);
+        assert!(fraction_differing(u1, ln, f64::ln) < 1e-4);
         assert_eq!(ln(1.0), 0.0);
     }
 
     #[test]
     fn sine_and_cosine_of_every_angle_round_as_those_of_libm() {
         let theta = |k: u32| f64::from((2.0 * PI * f64::from(k) / f64::from(1 << 24)) as f32);
-        assert!(share_off(theta, |t| sin_cos(t).0, f64::sin) < 1e-4);
-        assert!(share_off(theta, |t| sin_cos(t).1, f64::cos) < 1e-4);
+        assert!(fraction_differing(theta, |t| sin_cos(t).0, f64::sin) < 1e-4);
+        assert!(fraction_differing(theta, |t| sin_cos(t).1, f64::cos) < 1e-4);
     }
 
     #[test]

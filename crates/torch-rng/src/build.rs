@@ -1,22 +1,24 @@
-//! The build of PyTorch that is imitated: the one place where the same seed gives other numbers.
+//! The builds of PyTorch that this crate can reproduce.
 //!
-//! Only dropout and multinomial differ; everything else is the same in both.
+//! Builds of PyTorch differ in dropout and multinomial sampling only: with the same seed, all other
+//! operations give the same numbers in every build.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::UnknownBuild;
 
-/// A build of PyTorch, as far as its random numbers go.
+/// A build of PyTorch whose random numbers are reproduced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Build {
-    /// PyTorch without Intel's MKL generators (macOS, ARM, later x86 releases): the build of the
-    /// book's printed outputs.
+    /// A build that doesn't use the generators of Intel's Math Kernel Library (MKL): the builds for
+    /// macOS and ARM, and newer builds for x86 such as 2.15. The outputs printed in the book come
+    /// from such a build.
     #[default]
     Portable,
-    /// The x86 Linux and Windows wheels of PyTorch 2.4, whose dropout and multinomial draw from
-    /// MKL's MCG31m1.
+    /// A build that draws dropout masks and multinomial samples from MKL's MCG31m1 generator: the
+    /// x86 wheels of PyTorch 2.4 for Linux and Windows.
     Mkl,
 }
 
@@ -32,7 +34,11 @@ impl fmt::Display for Build {
 impl FromStr for Build {
     type Err = UnknownBuild;
 
-    /// Reads what [`Display`](fmt::Display) writes: `portable` or `mkl`.
+    /// Parses the name that [`Display`](fmt::Display) writes, which is `portable` or `mkl`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that contains `name` if it is neither of the two.
     fn from_str(name: &str) -> Result<Self, UnknownBuild> {
         match name {
             "portable" => Ok(Build::Portable),
@@ -57,7 +63,7 @@ mod tests {
         let error = "cuda".parse::<Build>().expect_err("no such build");
         assert_eq!(
             error.to_string(),
-            "unknown build \"cuda\" (known: portable, mkl)"
+            "the build \"cuda\" doesn't exist; it must be portable or mkl"
         );
     }
 }

@@ -1,9 +1,14 @@
-//! The elements that `nn.Dropout(p)` keeps.
+//! Dropout masks, as `nn.Dropout(p)` draws them in training mode.
 //!
-//! Portable: element i is kept when `u < 1 - p`, u of 53 bits, two draws an element.
-//! MKL: one draw seeds MCG31m1 for the whole tensor; element i is kept when
-//! `x_i / (2^31 - 1) < 1 - p`,
-//! both sides rounded to f32.
+//! PyTorch fills a tensor with Bernoulli samples of probability `1 - p` and keeps the elements
+//! whose sample is 1 (`aten/src/ATen/native/Dropout.cpp`). How a sample is drawn depends on the
+//! build:
+//!
+//! - [`Build::Portable`] takes two 32-bit draws per element, makes a number `u` with 53 random bits
+//!   of them, and keeps the element if `u < 1 - p`.
+//! - [`Build::Mkl`] takes one draw per tensor, which seeds an MCG31m1 generator. The element `i` is
+//!   kept if `x[i] / (2^31 - 1) < 1 - p`, where `x` is that generator's sequence and both sides are
+//!   rounded to `f32`.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -13,29 +18,34 @@ use crate::mt19937::{Mt19937, temper};
 use crate::torch_rng::{BatchPart, low_53_bits};
 use crate::{Build, KeepMask, TorchRng};
 
-/// Words of a mask (64 elements each) that one task fills.
+/// Number of 64-bit words of a mask that are filled by one parallel task.
 const TASK_WORDS: usize = 1 << 10;
 
 impl TorchRng {
-    /// The mask that `nn.Dropout(p)` in training mode draws for a tensor of `n` elements.
+    /// Draws the mask of `nn.Dropout(p)` in training mode for a tensor of `n` elements, in
+    /// row-major order.
     ///
-    /// Every element draws, those included that the caller masks anyway.
-    /// As in PyTorch, nothing is drawn when p is 0 (all are kept), when p is 1 (none is), or when n
-    /// is 0.
+    /// Every element takes part, even if the caller ignores it later, as in causal attention. As in
+    /// PyTorch, nothing is drawn if `p` is 0 (all elements are kept), if `p` is 1 (no element is
+    /// kept), or if `n` is 0.
+    ///
+    /// After [`for_part_of_batch`](Self::for_part_of_batch), `n` is the number of elements that
+    /// belong to this part of the batch, and the draws for the rest of the batch are skipped.
     ///
     /// # Panics
     ///
-    /// If `p` is not in [0, 1].
+    /// If `p` isn't in [0, 1], or if this generator draws for a part of a batch and `n` isn't a
+    /// multiple of the number of sequences in that part.
     pub fn keep_mask(&mut self, n: usize, p: f64) -> KeepMask {
         assert!(
             (0.0..=1.0).contains(&p),
-            "keep_mask: the dropout probability {p} is not in [0, 1]"
+            "keep_mask: the dropout probability is {p}, but it must be in [0, 1]"
         );
         if p == 0.0 || p == 1.0 || n == 0 {
             return KeepMask::constant(n, p < 1.0);
         }
         let keep = 1.0 - p;
-        let [before, after] = self.others_of(n);
+        let [before, after] = self.elements_of_other_parts(n);
         match self.build {
             Build::Portable => {
                 self.engine.skip(2 * before);
@@ -50,7 +60,8 @@ impl TorchRng {
         }
     }
 
-    /// The same mask in the plain form: an element is kept if `u < 1 - p`, one `u` after the other.
+    /// Draws the same mask as [`keep_mask`](Self::keep_mask), one element at a time. This is the
+    /// definition of the mask in its shortest form, for readers and for tests. It is slow.
     ///
     /// ```
     /// use torch_rng::TorchRng;
@@ -63,14 +74,16 @@ impl TorchRng {
     ///
     /// # Panics
     ///
-    /// As [`keep_mask`](Self::keep_mask).
+    /// Under the same conditions as [`keep_mask`](Self::keep_mask).
     pub fn keep_mask_plain(&mut self, n: usize, p: f64) -> Vec<bool> {
         if p == 0.0 || p == 1.0 || n == 0 {
-            return self.keep_mask(n, p).iter().collect(); // draws nothing
+            return self.keep_mask(n, p).iter().collect(); // Nothing is drawn in these cases.
         }
-        // The elements of the whole batch draw, and this part of it is returned.
-        let [before, after] = self.others_of(n).map(|elements| elements as usize);
-        let own = before..before + n;
+        // Draws for the elements of the whole batch. Only our part of them is returned.
+        let [before, after] = self
+            .elements_of_other_parts(n)
+            .map(|elements| elements as usize);
+        let part = before..before + n;
         let n = before + n + after;
         let kept: Vec<bool> = match self.build {
             Build::Portable => (0..n).map(|_| self.next_f64() < 1.0 - p).collect(),
@@ -81,37 +94,50 @@ impl TorchRng {
                     .collect()
             }
         };
-        kept[own].to_vec()
+        kept[part].to_vec()
     }
 
-    /// The generator after [`keep_mask`](Self::keep_mask) of the same arguments, without the mask:
-    /// in training on several machines each draws its own.
+    /// Advances the generator as [`keep_mask`](Self::keep_mask) does for the same arguments,
+    /// without computing the mask. Data-parallel training uses this on every machine for the masks
+    /// that another machine draws.
+    ///
+    /// # Panics
+    ///
+    /// If this generator draws for a part of a batch and `n` isn't a multiple of the number of
+    /// sequences in that part.
     pub fn skip_mask(&mut self, n: usize, p: f64) {
         if p == 0.0 || p == 1.0 || n == 0 {
             return;
         }
-        let [before, after] = self.others_of(n);
+        let [before, after] = self.elements_of_other_parts(n);
         self.engine.skip(match self.build {
             Build::Portable => 2 * (before + n as u64 + after),
             Build::Mkl => 1,
         });
     }
 
-    /// Elements of a tensor before and after those `n` that belong to our part of the batch.
-    fn others_of(&self, n: usize) -> [u64; 2] {
-        let Some(BatchPart { before, own, after }) = self.part else {
+    /// Returns how many elements of the batch's tensor precede and follow the `n` elements of our
+    /// part. Both are 0 if the generator draws for the whole batch.
+    fn elements_of_other_parts(&self, n: usize) -> [u64; 2] {
+        let Some(BatchPart {
+            before,
+            count,
+            after,
+        }) = self.part
+        else {
             return [0; 2];
         };
         assert!(
-            n.is_multiple_of(own),
-            "keep_mask: {n} elements of {own} sequences"
+            n.is_multiple_of(count),
+            "keep_mask: the number of elements, {n}, isn't a multiple of the number of sequences, {count}"
         );
-        [before, after].map(|sequences| sequences as u64 * (n / own) as u64)
+        [before, after].map(|sequences| sequences as u64 * (n / count) as u64)
     }
 }
 
 fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
-    // k 2^-53 < keep exactly when k < ceil(keep 2^53): the comparison needs no floating point.
+    // For an integer `k`, `k * 2^-53 < keep` holds exactly if `k < ceil(keep * 2^53)`. The draws
+    // can therefore be compared as integers.
     let bound = (keep * (1u64 << 53) as f64).ceil() as u64;
     let mut words = vec![0; n.div_ceil(64)];
     let mut kept = [0u8; 64 * 64];
@@ -125,20 +151,22 @@ fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
             if pairs.is_empty() {
                 now[0] = u8::from(low_53_bits(engine.next_u64()) < bound);
             } else {
-                are_below(bound, pairs, now);
+                compare_with_bound(bound, pairs, now);
             }
         }
         for (word, kept) in words.iter_mut().zip(kept.as_chunks::<64>().0) {
-            *word = bits(kept);
+            *word = pack_bits(kept);
         }
     }
     KeepMask::new(words, n)
 }
 
-/// 1 for each draw of two words whose 53 bits are below `bound`, otherwise 0.
+/// Sets `out[i]` to 1 if the 53-bit number made of `pairs[i]` is below `bound`, and to 0 otherwise.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
-fn are_below(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
-    // The first word has the high bits, and decides all but one pair in two million.
+fn compare_with_bound(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
+    // The first word of a pair holds the upper 21 of the 53 bits. It decides the comparison unless
+    // these bits equal those of `bound`, which happens for about one pair in two million. Only then
+    // are the second words needed.
     let high_bits = (bound >> 32) as u32;
     let mut undecided = 0;
     for (out, [first, _]) in out.iter_mut().zip(pairs) {
@@ -155,9 +183,9 @@ fn are_below(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
     }
 }
 
-/// Byte i becomes bit i; each is 0 or 1.
+/// Packs 64 bytes, each of which is 0 or 1, into a word: byte `i` becomes bit `i`.
 #[inline(always)]
-fn bits(bytes: &[u8; 64]) -> u64 {
+fn pack_bits(bytes: &[u8; 64]) -> u64 {
     let mut word = 0u64;
     for (i, eight) in bytes.as_chunks::<8>().0.iter().enumerate() {
         let bits = u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
@@ -184,7 +212,8 @@ fn mkl_mask(start: Mcg31m1, n: usize, keep: f64) -> KeepMask {
     KeepMask::new(words, n)
 }
 
-/// The smallest x that is not kept: below it is kept, from it on dropped.
+/// Returns the smallest element of the MCG31m1 sequence that is dropped. Smaller elements are kept,
+/// and larger ones are dropped.
 fn mkl_bound(keep: f64) -> u64 {
     let (mut low, mut high) = (0, MODULUS);
     while low < high {
@@ -213,7 +242,7 @@ mod tests {
         for draw in draws.clone() {
             for bound in [draw, draw + 1] {
                 let mut below = [0; 70];
-                are_below(bound, &pairs, &mut below);
+                compare_with_bound(bound, &pairs, &mut below);
                 let expected = draws.clone().map(|draw| u8::from(draw < bound));
                 assert!(below.into_iter().eq(expected), "{bound}");
             }
@@ -244,23 +273,26 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_batch_draw_the_batchs_mask() {
+    fn parts_of_a_batch_draw_the_same_mask_as_the_whole_batch() {
         for build in [Build::Portable, Build::Mkl] {
             let batch = 7;
             let mut whole = TorchRng::manual_seed(5).with_build(build);
-            let mut parts =
-                [0..1, 1..4, 4..7].map(|own| (own.clone(), whole.for_part_of_batch(own, batch)));
+            let mut parts = [0..1, 1..4, 4..7]
+                .map(|sequences| (sequences.clone(), whole.for_part_of_batch(sequences, batch)));
             let mut skipping = whole.for_part_of_batch(2..5, batch);
             for elements in [1, 63, 1000] {
                 let mask = whole.keep_mask(batch * elements, 0.3);
-                for (own, rng) in &mut parts {
+                for (sequences, rng) in &mut parts {
                     let mut plain = rng.clone();
-                    let kept = rng.keep_mask(own.len() * elements, 0.3);
-                    let by_plain = plain.keep_mask_plain(own.len() * elements, 0.3);
-                    assert!(kept.iter().eq(by_plain), "{own:?}, {build}");
-                    assert_eq!(*rng, plain, "{own:?}, {build}");
-                    let expected = mask.iter().skip(own.start * elements).take(kept.len());
-                    assert!(kept.iter().eq(expected), "{own:?}, {build}");
+                    let kept = rng.keep_mask(sequences.len() * elements, 0.3);
+                    let by_plain = plain.keep_mask_plain(sequences.len() * elements, 0.3);
+                    assert!(kept.iter().eq(by_plain), "{sequences:?}, {build}");
+                    assert_eq!(*rng, plain, "{sequences:?}, {build}");
+                    let expected = mask
+                        .iter()
+                        .skip(sequences.start * elements)
+                        .take(kept.len());
+                    assert!(kept.iter().eq(expected), "{sequences:?}, {build}");
                 }
                 skipping.skip_mask(3 * elements, 0.3);
             }
@@ -334,7 +366,8 @@ mod tests {
 
     #[test]
     fn the_mkl_build_compares_single_precision() {
-        // Elements that PyTorch 2.4.1 drops at p = 0.1, though their quotients are below 0.9.
+        // PyTorch 2.4.1 drops these elements for p = 0.1. Their exact quotients are below 0.9, but
+        // the quotients rounded to `f32` aren't.
         let bound = mkl_bound(0.9);
         for x in [
             1_932_735_222,
@@ -348,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the dropout probability NaN is not in [0, 1]")]
+    #[should_panic(expected = "the dropout probability is NaN, but it must be in [0, 1]")]
     fn a_probability_outside_of_zero_to_one_panics() {
         TorchRng::manual_seed(0).keep_mask(1, f64::NAN);
     }

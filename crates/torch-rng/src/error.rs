@@ -1,83 +1,90 @@
-//! The errors of input from outside: a saved state, probabilities, a build's name.
+//! Errors for values that come from outside: saved states, probabilities and names of builds.
 
 use thiserror::Error;
 
-/// Why a saved generator state is refused.
+/// The reason why a saved generator state was rejected.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The bytes are cut short or have something appended.
-    #[error("a generator state has {expected} bytes, got {got}")]
+    /// The state has the wrong length, so it was truncated or has extra bytes.
+    #[error("a generator state has {expected} bytes, but {got} bytes were given")]
     Length {
-        /// Bytes of a state.
+        /// Length of a state in bytes.
         expected: usize,
-        /// Bytes handed in.
+        /// Number of bytes that were given.
         got: usize,
     },
-    /// The number of the build is none that exists.
-    #[error("generator state names build {got}, known are 0 (portable) and 1 (mkl)")]
+    /// The state names a build that doesn't exist.
+    #[error(
+        "the generator state is damaged: its build is {got}, but only 0 (portable) and 1 (mkl) exist"
+    )]
     Build {
-        /// The number found.
+        /// Number of the build, as found in the state.
         got: u8,
     },
-    /// The engine's position lies outside its block.
-    #[error("generator state is at word {got} of a block of 624")]
+    /// The position in the engine's block of words is greater than 624.
+    #[error("the generator state is damaged: its position is {got}, but it can be at most 624")]
     Position {
-        /// The position found.
+        /// Position found in the state.
         got: usize,
     },
-    /// The pending normal is a value no draw can leave behind.
-    #[error("generator state holds a pending normal of {got}, which no draw can leave")]
+    /// The pending normal sample is NaN or too large to have been drawn.
+    #[error(
+        "the generator state is damaged: its pending normal sample is {got}, which can't be drawn"
+    )]
     PendingNormal {
-        /// The value found.
+        /// Value found in the state.
         got: f64,
     },
-    /// The flag in front of the pending normal is neither 0 nor 1, or 0 in front of a value.
-    #[error("generator state has flag {got} in front of its pending normal")]
+    /// The flag that says whether a normal sample is pending is neither 0 nor 1, or it is 0
+    /// although a sample follows.
+    #[error("the generator state is damaged: the flag of its pending normal sample is {got}")]
     PendingFlag {
-        /// The flag found.
+        /// Flag found in the state.
         got: u8,
     },
-    /// All 19,937 bits are zero: such an engine would return zeros for ever.
-    #[error("generator state is all zeros, which no seed leads to")]
+    /// All 19,937 bits that the engine uses are zero. Such an engine would return zeros forever.
+    #[error("the generator state is damaged: all of its words are 0, which no seed leads to")]
     ZeroWords,
 }
 
-/// Why no category can be drawn from a list of probabilities.
+/// The reason why no category can be sampled from a list of probabilities.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ProbabilityError {
-    /// There is nothing to draw from.
-    #[error("no category to draw from")]
+    /// There are no categories.
+    #[error("there are no categories to sample from")]
     Empty,
-    /// A probability is negative, infinite or not a number.
-    #[error("probability {index} is {value}, expected a finite number of at least 0")]
+    /// A probability is negative, infinite or NaN.
+    #[error("the probability at index {index} is {value}, but it must be finite and at least 0")]
     Value {
-        /// Its place.
+        /// Index of the probability in the list.
         index: usize,
-        /// Its value.
+        /// Value of the probability.
         value: f32,
     },
-    /// Every probability of a row is zero.
-    #[error("all probabilities of row {row} are zero")]
+    /// All probabilities in a row are zero.
+    #[error("all probabilities in row {row} are 0, so no category can be sampled")]
     AllZero {
-        /// The row; 0 where there is only one.
+        /// Index of the row, which is 0 for a list with one row.
         row: usize,
     },
-    /// The list isn't a whole number of rows.
-    #[error("{len} probabilities aren't a whole number of rows of {n_categories}")]
+    /// The number of probabilities isn't a multiple of the number of categories.
+    #[error(
+        "the number of probabilities is {len}, which isn't a multiple of {n_categories} categories"
+    )]
     Ragged {
-        /// Probabilities handed in.
+        /// Number of probabilities that were given.
         len: usize,
-        /// Categories per row.
+        /// Number of categories, which is the length of a row.
         n_categories: usize,
     },
 }
 
-/// An unknown name of a [`Build`](crate::Build).
+/// The error for a name that isn't the name of a [`Build`](crate::Build).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown build {name:?} (known: portable, mkl)")]
+#[error("the build {name:?} doesn't exist; it must be portable or mkl")]
 pub struct UnknownBuild {
-    /// The name handed in.
+    /// Name that was given.
     pub name: String,
 }

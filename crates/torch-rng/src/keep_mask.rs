@@ -1,8 +1,8 @@
-//! Which elements dropout keeps, a bit each.
-//!
-//! It holds no scale: the caller multiplies what is kept by 1 / (1 - p).
+//! A dropout mask, stored as one bit per element.
 
-/// A list of kept (true) and dropped (false) elements, in row-major order.
+/// A list of booleans that says which elements of a tensor dropout keeps, in row-major order.
+///
+/// The mask doesn't scale anything: the caller must multiply the kept elements by `1 / (1 - p)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeepMask {
     words: Vec<u64>,
@@ -10,7 +10,8 @@ pub struct KeepMask {
 }
 
 impl KeepMask {
-    /// A mask of `len` elements out of words whose bits beyond `len` may hold anything.
+    /// Creates a mask of `len` elements from words of 64 bits. The bits after the last element are
+    /// ignored, so they may have any value.
     pub(crate) fn new(mut words: Vec<u64>, len: usize) -> Self {
         debug_assert_eq!(words.len(), len.div_ceil(64));
         if let (Some(last), false) = (words.last_mut(), len.is_multiple_of(64)) {
@@ -19,37 +20,42 @@ impl KeepMask {
         Self { words, len }
     }
 
-    /// A mask that keeps all `len` elements, or none.
+    /// Creates a mask that keeps all `len` elements if `keep` is true, or none of them otherwise.
     pub(crate) fn constant(len: usize, keep: bool) -> Self {
         Self::new(vec![if keep { u64::MAX } else { 0 }; len.div_ceil(64)], len)
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if there are no elements.
+    /// Returns true if the mask has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// True if element `i` is kept.
+    /// Returns true if element `i` is kept.
     ///
     /// # Panics
     ///
-    /// If `i` is not below [`len`](Self::len).
+    /// If `i` isn't less than [`len`](Self::len).
     pub fn get(&self, i: usize) -> bool {
-        assert!(i < self.len, "keep mask: element {i} of {}", self.len);
+        assert!(
+            i < self.len,
+            "keep mask: the index is {i}, but the mask has {} elements",
+            self.len
+        );
         self.words[i / 64] >> (i % 64) & 1 == 1
     }
 
-    /// The bits: element i is bit `i % 64` of word `i / 64`; bits beyond the last element are 0.
+    /// Returns the bits of the mask. Element `i` is bit `i % 64` of word `i / 64`, counted from the
+    /// least significant bit. The bits after the last element are 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The elements in order.
+    /// Iterates over the elements in order. An item is true if its element is kept.
     pub fn iter(&self) -> impl Iterator<Item = bool> + '_ {
         (0..self.len).map(|i| self.words[i / 64] >> (i % 64) & 1 == 1)
     }
@@ -70,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "keep mask: element 3 of 3")]
+    #[should_panic(expected = "keep mask: the index is 3, but the mask has 3 elements")]
     fn reading_beyond_the_end_panics() {
         KeepMask::constant(3, true).get(3);
     }

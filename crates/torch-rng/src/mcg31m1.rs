@@ -1,12 +1,17 @@
-//! MCG31m1, the multiplicative congruential generator of Intel's MKL:
-//! `x' = 1132489760 x mod (2^31 - 1)`.
+//! MCG31m1, a multiplicative congruential generator of Intel's Math Kernel Library (MKL):
 //!
-//! Each element of the sequence can be reached directly, so a tensor can be filled in parallel.
+//! ```text
+//! x[i + 1] = 1132489760 * x[i] mod (2^31 - 1)
+//! ```
+//!
+//! Since `x[i + n] = 1132489760^n * x[i]`, any element can be computed without the elements before
+//! it. This makes it possible to fill a tensor in parallel.
 
 pub(crate) const MODULUS: u64 = (1 << 31) - 1;
 const MULTIPLIER: u64 = 1_132_489_760;
 
-/// The state is the next element of the sequence, between 1 and MODULUS - 1.
+/// A generator. Its state is the next element of the sequence, which is between 1 and `MODULUS -
+/// 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mcg31m1(u64);
 
@@ -15,25 +20,27 @@ impl Mcg31m1 {
         Self((u64::from(seed) % MODULUS).max(1))
     }
 
-    /// The generator `n` steps further on.
+    /// Returns this generator advanced by `n` elements.
     pub(crate) fn skipped(self, n: u64) -> Self {
-        Self(times(self.0, power(n)))
+        Self(multiply_mod(self.0, multiplier_power(n)))
     }
 
-    /// The seed itself comes first.
+    /// Returns the next element. The first one is the seed itself, reduced modulo [`MODULUS`].
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         let current = self.0;
-        self.0 = times(current, MULTIPLIER);
+        self.0 = multiply_mod(current, MULTIPLIER);
         current
     }
 
-    /// The next 64 elements as bits, element i at bit i: is it below `bound`?
+    /// Compares the next 64 elements with `bound`. Bit `i` of the result is 1 if element `i` is
+    /// below `bound`.
     #[inline]
     pub(crate) fn next_64_below(&mut self, bound: u64) -> u64 {
-        // Eight interleaved sequences, because one alone would wait for each multiplication.
+        // The elements of one sequence depend on each other, so each multiplication would have to
+        // wait for the one before it. Eight interleaved sequences allow them to overlap.
         const LANES: usize = 8;
-        const STRIDE: u64 = power(LANES as u64);
+        const STRIDE: u64 = multiplier_power(LANES as u64);
         let mut lanes = [0; LANES];
         for lane in &mut lanes {
             *lane = self.next();
@@ -42,7 +49,7 @@ impl Mcg31m1 {
         for step in 0..64 / LANES {
             for (i, lane) in lanes.iter_mut().enumerate() {
                 word |= u64::from(*lane < bound) << (step * LANES + i);
-                *lane = times(*lane, STRIDE);
+                *lane = multiply_mod(*lane, STRIDE);
             }
         }
         self.0 = lanes[0];
@@ -50,29 +57,30 @@ impl Mcg31m1 {
     }
 }
 
-/// An element as a number in (0, 1], in the single precision in which MKL's generators work.
+/// Converts an element to a number in (0, 1], rounded to `f32` as MKL's generators do.
 #[inline]
 pub(crate) fn unit_f32(x: u64) -> f32 {
     (x as f64 / MODULUS as f64) as f32
 }
 
-/// MULTIPLIER^n mod MODULUS.
-const fn power(mut n: u64) -> u64 {
+/// Returns `MULTIPLIER^n mod MODULUS`.
+const fn multiplier_power(mut n: u64) -> u64 {
     let (mut base, mut result) = (MULTIPLIER, 1);
     while n > 0 {
         if n & 1 == 1 {
-            result = times(result, base);
+            result = multiply_mod(result, base);
         }
-        base = times(base, base);
+        base = multiply_mod(base, base);
         n >>= 1;
     }
     result
 }
 
-/// a b mod MODULUS, for a and b below it.
+/// Returns `a * b mod MODULUS` for `a` and `b` below `MODULUS`.
 #[inline(always)]
-const fn times(a: u64, b: u64) -> u64 {
-    // 2^31 = 1 modulo 2^31 - 1, so the high part of the product is added to the low one.
+const fn multiply_mod(a: u64, b: u64) -> u64 {
+    // The modulus is 2^31 - 1, so 2^31 is congruent to 1. The upper part of the product can
+    // therefore be added to the lower part.
     let product = a * b;
     let folded = (product & MODULUS) + (product >> 31);
     if folded >= MODULUS {
@@ -98,7 +106,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_product_is_that_of_wide_arithmetic(a in 1..MODULUS, b in 1..MODULUS) {
-            prop_assert_eq!(times(a, b), (u128::from(a) * u128::from(b) % u128::from(MODULUS)) as u64);
+            prop_assert_eq!(multiply_mod(a, b), (u128::from(a) * u128::from(b) % u128::from(MODULUS)) as u64);
         }
 
         #[test]

@@ -1,23 +1,30 @@
-//! MT19937 (Matsumoto and Nishimura, 1998), made a block of 624 words at a time.
+//! The Mersenne Twister MT19937 of Matsumoto and Nishimura (1998), the engine of PyTorch's CPU
+//! generator (`aten/src/ATen/core/MT19937RNGEngine.h`).
 //!
-//! `x[k+624] = x[k+397] ^ twist(x[k] high bit | x[k+1] low bits)`, then each word is tempered.
-//! Seeding from a key array isn't supported, as in PyTorch.
+//! The engine computes 624 words of its recurrence at a time:
+//!
+//! ```text
+//! x[k + 624] = x[k + 397] ^ twist(highest bit of x[k], lower 31 bits of x[k + 1])
+//! ```
+//!
+//! A word is tempered when it is drawn. As in PyTorch, the seed is a single 32-bit number. Seeding
+//! from an array isn't supported.
 
 use std::fmt;
 
 use multiversion::multiversion;
 
-/// Words of state, made together.
+/// Number of words in a block, which is also the size of the state.
 pub(crate) const WORDS: usize = 624;
-const SHIFT: usize = 397;
-const MATRIX: u32 = 0x9908_b0df;
+const MIDDLE: usize = 397;
+const TWIST_MATRIX: u32 = 0x9908_b0df;
 const HIGH_BIT: u32 = 0x8000_0000;
 
 #[derive(Clone)]
 pub(crate) struct Mt19937 {
-    /// The recurrence's last 624 words, tempered as they are handed out.
+    /// Last 624 words of the recurrence, which are not tempered yet.
     words: [u32; WORDS],
-    /// The next word to hand out; WORDS when the next draw makes a new block.
+    /// Index of the next word to draw. If it is [`WORDS`], the next draw computes a new block.
     position: usize,
 }
 
@@ -31,8 +38,8 @@ impl Mt19937 {
         Self::from_parts(words, WORDS)
     }
 
-    /// The engine that [`words`](Self::words) and [`position`](Self::position) describe; position
-    /// <= WORDS.
+    /// Creates an engine from the values of [`words`](Self::words) and
+    /// [`position`](Self::position). The position must not be greater than [`WORDS`].
     pub(crate) fn from_parts(words: [u32; WORDS], position: usize) -> Self {
         Self { words, position }
     }
@@ -50,15 +57,15 @@ impl Mt19937 {
         temper(self.take(1)[0])
     }
 
-    /// Two draws, the first one the high word.
+    /// Returns a 64-bit number made of two draws. The first draw is the upper half.
     #[inline]
     pub(crate) fn next_u64(&mut self) -> u64 {
         let high = u64::from(self.next_u32());
         high << 32 | u64::from(self.next_u32())
     }
 
-    /// The next untempered draws: the rest of the block, at most `at_most`; at least one unless
-    /// `at_most` is 0.
+    /// Draws up to `at_most` words and returns them without tempering. The result is shorter than
+    /// `at_most` if the current block ends earlier, but it isn't empty unless `at_most` is 0.
     #[inline]
     pub(crate) fn take(&mut self, at_most: usize) -> &[u32] {
         if self.position == WORDS && at_most > 0 {
@@ -69,8 +76,9 @@ impl Mt19937 {
         &self.words[start..self.position]
     }
 
-    /// The form of [`take`](Self::take) for draws of two words: none where the block holds but one
-    /// more.
+    /// Draws up to `at_most` pairs of words, like [`take`](Self::take). Returns no pairs if only
+    /// one word is left in the block. The caller must then draw the two words of the pair one at a
+    /// time.
     #[inline]
     pub(crate) fn take_pairs(&mut self, at_most: usize) -> &[[u32; 2]] {
         let held = match (WORDS - self.position) / 2 {
@@ -80,7 +88,7 @@ impl Mt19937 {
         self.take(2 * at_most.min(held)).as_chunks().0
     }
 
-    /// `out[i] = map(draw)`, in order.
+    /// Fills `out` with one draw per element, each passed through `map`.
     #[inline]
     pub(crate) fn fill<T>(&mut self, mut out: &mut [T], map: impl Fn(u32) -> T) {
         while !out.is_empty() {
@@ -93,7 +101,7 @@ impl Mt19937 {
         }
     }
 
-    /// Skips `n` words.
+    /// Advances the engine by `n` draws.
     pub(crate) fn skip(&mut self, mut n: u64) {
         while n > (WORDS - self.position) as u64 {
             n -= (WORDS - self.position) as u64;
@@ -109,23 +117,24 @@ impl Mt19937 {
     }
 }
 
-/// The recurrence's next 624 words.
+/// Replaces a block by the next 624 words of the recurrence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn next_words(words: &mut [u32; WORDS]) {
-    const FIRST: usize = WORDS - SHIFT;
-    // In place: each word is made of old ones that are not overwritten yet, or of one that is 227
-    // words behind, further than a register reaches.
+    const FIRST: usize = WORDS - MIDDLE;
+    // Each new word depends on old words that haven't been overwritten yet, or on a new word 227
+    // places earlier. This distance is larger than the width of a vector register, so the loops can
+    // be vectorized although they work in place.
     for i in 0..FIRST {
-        words[i] = words[i + SHIFT] ^ twist(words[i], words[i + 1]);
+        words[i] = words[i + MIDDLE] ^ twist(words[i], words[i + 1]);
     }
     for i in FIRST..WORDS - 1 {
         words[i] = words[i - FIRST] ^ twist(words[i], words[i + 1]);
     }
-    // The last word wraps around to the first new one.
-    words[WORDS - 1] = words[SHIFT - 1] ^ twist(words[WORDS - 1], words[0]);
+    // The last word of the block depends on the first word of the new block.
+    words[WORDS - 1] = words[MIDDLE - 1] ^ twist(words[WORDS - 1], words[0]);
 }
 
-/// Two engines are equal when all their future draws are.
+/// Two engines are equal if all of their future draws are equal.
 impl PartialEq for Mt19937 {
     fn eq(&self, other: &Self) -> bool {
         self.position == other.position && self.words == other.words
@@ -143,11 +152,12 @@ impl fmt::Debug for Mt19937 {
 #[inline(always)]
 fn twist(word: u32, next: u32) -> u32 {
     let y = (word & HIGH_BIT) | (next & !HIGH_BIT);
-    // The mask is all ones where y is odd: a branch would keep the loop from being vectorised.
-    (y >> 1) ^ (MATRIX & 0u32.wrapping_sub(y & 1))
+    // This mask has all bits set if `y` is odd, and none otherwise. A branch would prevent
+    // vectorization.
+    (y >> 1) ^ (TWIST_MATRIX & 0u32.wrapping_sub(y & 1))
 }
 
-/// The output of a word of the recurrence.
+/// Turns a word of the recurrence into the number that is returned to the user.
 #[inline(always)]
 pub(crate) fn temper(mut y: u32) -> u32 {
     y ^= y >> 11;

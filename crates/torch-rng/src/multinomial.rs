@@ -1,15 +1,29 @@
-//! One category drawn in proportion to its probability: `torch.multinomial(p, num_samples=1)`.
+//! Sampling of categories, as `torch.multinomial(p, num_samples=1)` does it
+//! (`aten/src/ATen/native/Distributions.cpp`).
 //!
-//! An exponential race, not a walk along the cumulative probabilities: with `e_i` exponential, the
-//! result is `argmax p_i / e_i`. Portable: `e_i = -ln(1 - u)`, u of 53 bits. MKL: `e_i = -ln(u)`, u
-//! the f32 nearest to `x_i / (2^31 - 1)`, x of MCG31m1. Every category draws, including those of
-//! probability 0. Only one sample per row is supported.
+//! PyTorch doesn't walk along the cumulative probabilities. It draws a number `e[i]` from the
+//! exponential distribution for each category and returns the category with the largest `p[i] /
+//! e[i]`. This is sometimes called an exponential race: `e[i] / p[i]` is the time at which an event
+//! of rate `p[i]` first happens, and each event is the first one with a probability proportional to
+//! its rate.
+//!
+//! How `e[i]` is drawn depends on the build:
+//!
+//! - [`Build::Portable`] computes `-ln(1 - u)` from a number `u` with 53 random bits, which takes
+//!   two draws per category.
+//! - [`Build::Mkl`] takes one draw per call, which seeds an MCG31m1 generator, and computes
+//!   `-ln(u)`, where `u` is `x[i] / (2^31 - 1)` rounded to `f32`.
+//!
+//! Categories of probability 0 take part in the draws, too, but they can't win. More than one
+//! sample per row isn't supported.
 
 use crate::mcg31m1::{Mcg31m1, unit_f32};
 use crate::{Build, ProbabilityError, TorchRng};
 
 impl TorchRng {
-    /// `torch.multinomial(probabilities, num_samples=1)` for a list; the sum need not be 1.
+    /// Samples a category in proportion to its probability and returns its index, like
+    /// `torch.multinomial(probabilities, num_samples=1)` for a one-dimensional tensor. The
+    /// probabilities don't have to add up to 1.
     ///
     /// ```
     /// use torch_rng::TorchRng;
@@ -26,26 +40,29 @@ impl TorchRng {
             .unwrap_or_else(|error| panic!("multinomial: {error}"))
     }
 
-    /// The same as [`multinomial`](Self::multinomial) for probabilities that may be wrong; an error
-    /// draws nothing.
+    /// Samples a category like [`multinomial`](Self::multinomial), but returns an error instead of
+    /// panicking.
     ///
     /// # Errors
     ///
-    /// If there are none, one is negative, infinite or not a number, or all are 0.
+    /// Returns an error if the list is empty, if a probability is negative, infinite or NaN, or if
+    /// all probabilities are 0. In these cases, nothing is drawn.
     pub fn try_multinomial(&mut self, probabilities: &[f32]) -> Result<usize, ProbabilityError> {
         let rows = self.multinomial_rows(probabilities, probabilities.len())?;
         Ok(rows[0])
     }
 
-    /// `torch.multinomial(probabilities, num_samples=1)` for a tensor (n_rows, n_categories),
-    /// row-major: one category per row.
+    /// Samples one category per row, like `torch.multinomial(probabilities, num_samples=1)` for a
+    /// tensor of shape (rows, `n_categories`). The probabilities are in row-major order.
     ///
-    /// Rows draw one after the other; with MKL one sequence runs through all of them.
+    /// The rows are sampled in order. With [`Build::Mkl`], a single MCG31m1 sequence is used for
+    /// all rows of a call.
     ///
     /// # Errors
     ///
-    /// As [`try_multinomial`](Self::try_multinomial), or if the length isn't a multiple of
-    /// `n_categories`.
+    /// Returns an error if `n_categories` is 0 or the number of probabilities isn't a multiple of
+    /// it, and under the conditions of [`try_multinomial`](Self::try_multinomial). In these cases,
+    /// nothing is drawn.
     pub fn multinomial_rows(
         &mut self,
         probabilities: &[f32],
@@ -54,26 +71,33 @@ impl TorchRng {
         check(probabilities, n_categories)?;
         let rows = probabilities.chunks_exact(n_categories);
         Ok(match self.build {
-            // -log1p(-u), as PyTorch writes it, keeps the bits of a small u.
+            // `ln_1p` keeps the precision of a small `u`. PyTorch also calls `log1p`.
             Build::Portable => rows
-                .map(|row| race(row, || self.next_f64(), |u| -(-u).ln_1p()))
+                .map(|row| exponential_race(row, || self.next_f64(), |u| -(-u).ln_1p()))
                 .collect(),
             Build::Mkl => {
                 let mut generator = Mcg31m1::new(self.engine.next_u32());
-                rows.map(|row| race(row, || generator.next(), |x| -f64::from(unit_f32(x)).ln()))
-                    .collect()
+                rows.map(|row| {
+                    exponential_race(row, || generator.next(), |x| -f64::from(unit_f32(x)).ln())
+                })
+                .collect()
             }
         })
     }
 }
 
-/// The category of the largest `p / exponential(draw)`, the first of equals. At least one p is
-/// above 0.
-fn race<T>(row: &[f32], mut draw: impl FnMut() -> T, exponential: impl Fn(T) -> f64) -> usize {
+/// Returns the category with the largest `p / exponential(draw)`, or the first one of several. At
+/// least one probability must be greater than 0.
+fn exponential_race<T>(
+    row: &[f32],
+    mut draw: impl FnMut() -> T,
+    exponential: impl Fn(T) -> f64,
+) -> usize {
     let (mut winner, mut best) = (0, 0.0);
     for (category, &p) in row.iter().enumerate() {
         let draw = draw();
-        // After top-k nearly all are 0 and cannot win: their logarithm would be wasted.
+        // After top-k filtering, nearly all probabilities are 0. Skipping their logarithms saves
+        // most of the time.
         if p > 0.0 {
             let score = p / exponential(draw) as f32;
             if score > best {
@@ -115,35 +139,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities_that_make_no_sense_are_named_and_draw_nothing() {
+    fn invalid_probabilities_are_rejected_and_nothing_is_drawn() {
         let fresh = TorchRng::manual_seed(1);
         let mut rng = fresh.clone();
         for (p, n, message) in [
-            (&[][..], 0, "no category to draw from"),
+            (&[][..], 0, "there are no categories to sample from"),
             (
                 &[0.5; 5],
                 2,
-                "5 probabilities aren't a whole number of rows of 2",
+                "the number of probabilities is 5, which isn't a multiple of 2 categories",
             ),
             (
                 &[0.5, -0.5],
                 2,
-                "probability 1 is -0.5, expected a finite number of at least 0",
+                "the probability at index 1 is -0.5, but it must be finite and at least 0",
             ),
             (
                 &[0.5, f32::NAN],
                 2,
-                "probability 1 is NaN, expected a finite number of at least 0",
+                "the probability at index 1 is NaN, but it must be finite and at least 0",
             ),
             (
                 &[f32::INFINITY],
                 1,
-                "probability 0 is inf, expected a finite number of at least 0",
+                "the probability at index 0 is inf, but it must be finite and at least 0",
             ),
             (
                 &[0.5, 0.5, 0.0, 0.0],
                 2,
-                "all probabilities of row 1 are zero",
+                "all probabilities in row 1 are 0, so no category can be sampled",
             ),
         ] {
             let error = rng.multinomial_rows(p, n).expect_err("wrong probabilities");

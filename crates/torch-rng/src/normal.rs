@@ -1,9 +1,17 @@
-//! Normal numbers: `torch.randn`, `Tensor.normal_(mean, std)`, the weight of `nn.Embedding`.
+//! Samples from the normal distribution: `torch.randn`, `Tensor.normal_(mean, std)`, and the
+//! initial weight of `nn.Embedding`.
 //!
-//! PyTorch has two algorithms, and the size of the tensor chooses. Fewer than 16: Box-Muller in
-//! f64, one pair at a time, the second value of a pair kept for the next call. From 16 on: uniforms
-//! everywhere, then Box-Muller over blocks of 16 (see `box_muller`); if the size isn't a multiple
-//! of 16, the last 16 elements are drawn once more.
+//! PyTorch has two algorithms and chooses between them by the size of the tensor
+//! (`aten/src/ATen/native/cpu/DistributionTemplates.h`):
+//!
+//! - A tensor of fewer than 16 elements is filled one element at a time. The Box-Muller transform
+//!   gives two samples at once, so the second sample is saved and returned by the next such call.
+//!   It is called the pending normal in this crate.
+//! - A larger tensor is filled with uniform samples, which are then transformed in blocks of 16
+//!   (see `box_muller.rs`). If the size isn't a multiple of 16, the last 16 elements are drawn
+//!   again and transformed as another block.
+//!
+//! As a consequence, drawing 20 samples isn't the same as drawing 10 samples twice.
 
 use std::f64::consts::PI;
 
@@ -11,15 +19,17 @@ use crate::TorchRng;
 use crate::box_muller::{BLOCK, transform};
 use crate::uniform::fill_unit;
 
-/// Elements a task transforms while the next ones are drawn: 256 KiB, which a core's cache holds.
-const TASK: usize = 1 << 16;
+/// Number of elements that one parallel task transforms while the next elements are drawn. They
+/// take up 256 KiB, which fits in the L2 cache of a core.
+const TASK_LEN: usize = 1 << 16;
 
 impl TorchRng {
-    /// `tensor.normal_(mean, std)` over the elements in row-major order.
+    /// Fills `out` with normal samples, like `tensor.normal_(mean, std)` for a tensor whose
+    /// elements are stored in row-major order.
     ///
-    /// Large tensors are transformed on all threads of rayon's pool; the numbers do not depend on
-    /// how many there are.
-    /// PyTorch's vectorised x86 code differs from this in the last bit or two (about 1e-6 at most).
+    /// A large slice is transformed by all threads of the current rayon pool. The result doesn't
+    /// depend on the number of threads. PyTorch's vectorized code for x86 rounds differently, which
+    /// changes the last bit or two. The difference is about 1e-6 at most.
     pub fn fill_normal(&mut self, out: &mut [f32], mean: f32, std: f32) {
         if out.len() < BLOCK {
             for slot in out {
@@ -36,7 +46,7 @@ impl TorchRng {
         }
     }
 
-    /// `torch.randn(n)`: n numbers of mean 0 and standard deviation 1.
+    /// Returns `n` samples with mean 0 and standard deviation 1, like `torch.randn(n)`.
     pub fn randn(&mut self, n: usize) -> Vec<f32> {
         let mut out = vec![0.0; n];
         self.fill_normal(&mut out, 0.0, 1.0);
@@ -44,23 +54,25 @@ impl TorchRng {
     }
 
     fn fill_blocks(&mut self, out: &mut [f32], mean: f32, std: f32) {
-        if out.len() <= TASK {
+        if out.len() <= TASK_LEN {
             fill_unit(&mut self.engine, out);
             transform(out, mean, std);
             return;
         }
-        // The draws are one sequence, their transformation is not: it follows behind on the other
-        // threads.
+        // The uniform samples must be drawn in order, but they can be transformed in any order. The
+        // draws stay on this thread while other threads transform the elements that have already
+        // been drawn.
         let engine = &mut self.engine;
         rayon::scope(|scope| {
-            for task in out.chunks_mut(TASK) {
+            for task in out.chunks_mut(TASK_LEN) {
                 fill_unit(engine, task);
                 scope.spawn(move |_| transform(task, mean, std));
             }
         });
     }
 
-    /// One standard normal; every second call draws nothing.
+    /// Returns one sample of the standard normal distribution. Every second call returns the
+    /// pending normal and draws nothing.
     fn next_normal(&mut self) -> f64 {
         if let Some(pending) = self.pending_normal.take() {
             return pending;
@@ -78,7 +90,7 @@ mod tests {
 
     #[test]
     fn tasks_and_threads_do_not_change_a_bit() {
-        let n = 3 * TASK + 5;
+        let n = 3 * TASK_LEN + 5;
         let mut one_piece = TorchRng::manual_seed(4);
         let mut expected = vec![0.0; n];
         fill_unit(&mut one_piece.engine, &mut expected);

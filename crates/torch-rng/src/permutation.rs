@@ -1,19 +1,21 @@
-//! Orders: `torch.randperm(n)`, and the one in which a `DataLoader` visits its data.
+//! Random orders: `torch.randperm(n)` (`aten/src/ATen/native/TensorFactories.cpp`), and the order
+//! in which a `DataLoader` visits its items (`torch/utils/data/dataloader.py` and `sampler.py`).
 //!
-//! `for i in 0..n-1: swap(a[i], a[i + draw mod (n - i)])`.
-//! From 2^32 / 20 elements on, PyTorch (2.15, not yet 2.4) takes 64-bit draws and inserts from the
-//! front instead.
+//! A permutation is drawn by the Fisher-Yates shuffle, which swaps element `i` with element `i +
+//! draw mod (n - i)` for `i` in `0..n - 1`. From 2^32 / 20 elements on, PyTorch 2.15 takes 64-bit
+//! draws and runs a different variant of the shuffle, which this crate reproduces. PyTorch 2.4
+//! doesn't have that variant.
 
 use crate::TorchRng;
 
-/// The size from which 32 bits would be too biased for PyTorch.
-const WIDE: usize = (u32::MAX / 20) as usize;
+/// Length from which PyTorch considers 32-bit draws too biased.
+const MIN_WIDE_LEN: usize = (u32::MAX / 20) as usize;
 
 impl TorchRng {
-    /// `torch.randperm(n)`: the numbers 0 to n - 1 in random order, from n - 1 draws (2 n from
-    /// 214,748,364 elements on).
+    /// Returns the numbers `0..n` in random order, like `torch.randperm(n)`. This takes `n - 1`
+    /// draws, or `2 * n` draws if `n` is at least 214,748,364.
     pub fn randperm(&mut self, n: usize) -> Vec<usize> {
-        if n >= WIDE {
+        if n >= MIN_WIDE_LEN {
             return self.randperm_wide(n);
         }
         let mut order: Vec<usize> = (0..n).collect();
@@ -24,18 +26,18 @@ impl TorchRng {
         order
     }
 
-    /// The order in which `DataLoader(.., shuffle, num_workers=0)` visits `n` items, as iterating
-    /// over it draws it.
+    /// Returns the order in which `DataLoader(dataset, shuffle=shuffle, num_workers=0)` visits `n`
+    /// items, and takes the draws that one pass over the loader takes.
     ///
-    /// Shuffled: a base seed for workers that do not exist (two draws), then the seed of a new
-    /// generator (two more) whose [`randperm`](Self::randperm) is the order.
-    /// In order: the base seed is drawn all the same.
+    /// A pass begins with two draws for the base seed of the worker processes, even if there are
+    /// none. If `shuffle` is true, two more draws seed another generator, whose
+    /// [`randperm`](Self::randperm) is the order. Otherwise, the order is `0..n`.
     pub fn data_loader_order(&mut self, n: usize, shuffle: bool) -> Vec<usize> {
         let _base_seed = self.engine.next_u64();
         if !shuffle {
             return (0..n).collect();
         }
-        // PyTorch clears the seed's top bit, which a generator does not look at anyway.
+        // PyTorch clears the highest bit of this seed, but only the low 32 bits of a seed are used.
         let seed = self.engine.next_u64();
         Self::manual_seed(seed).randperm(n)
     }

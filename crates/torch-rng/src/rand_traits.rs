@@ -1,7 +1,8 @@
-//! The traits of `rand`, so that its distributions and shuffles can draw from PyTorch's stream.
+//! Implementations of the traits of the `rand` crate. With them, the distributions and shuffles of
+//! `rand` can draw from PyTorch's stream.
 //!
-//! `next_u64` takes the first draw as the high word, like PyTorch's `random64`. Not for secrets:
-//! 624 draws reveal the whole state.
+//! The first draw of `next_u64` is the upper half of the result, like in PyTorch's `random64`. The
+//! generator isn't cryptographically secure because 624 draws reveal its whole state.
 
 use std::convert::Infallible;
 
@@ -22,7 +23,8 @@ impl TryRng for TorchRng {
         Ok(self.engine.next_u64())
     }
 
-    /// Draws in little-endian order; the last one may be used in part.
+    /// Fills `dst` with draws in little-endian byte order. If the length isn't a multiple of 4, the
+    /// remaining bytes of the last draw are discarded.
     fn try_fill_bytes(&mut self, dst: &mut [u8]) -> Result<(), Infallible> {
         for bytes in dst.chunks_mut(4) {
             bytes.copy_from_slice(&self.engine.next_u32().to_le_bytes()[..bytes.len()]);
@@ -32,15 +34,15 @@ impl TryRng for TorchRng {
 }
 
 impl SeedableRng for TorchRng {
-    /// The seed of [`manual_seed`](TorchRng::manual_seed), little-endian.
+    /// The seed of [`manual_seed`](TorchRng::manual_seed) in little-endian byte order.
     type Seed = [u8; 8];
 
     fn from_seed(seed: [u8; 8]) -> Self {
         Self::manual_seed(u64::from_le_bytes(seed))
     }
 
-    /// The same as [`manual_seed`](TorchRng::manual_seed): the seed is not stretched, as other
-    /// generators do.
+    /// Does the same as [`manual_seed`](TorchRng::manual_seed). The seed isn't expanded to more
+    /// bits first, which the default implementation would do.
     fn seed_from_u64(seed: u64) -> Self {
         Self::manual_seed(seed)
     }

@@ -1,4 +1,5 @@
-//! A generator's state in a text format such as JSON: the bytes of the state as hexadecimal digits.
+//! Implementations of the traits of `serde`. A generator or its state is written as a string of
+//! hexadecimal digits, which are the bytes of [`RngState::to_bytes`].
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};
@@ -18,9 +19,10 @@ impl<'de> Deserialize<'de> for RngState {
         let digits = String::deserialize(deserializer)?;
         let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
         let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-        let bytes = bytes.ok_or_else(|| D::Error::custom("a random state isn't hexadecimal"))?;
-        Self::from_bytes(&bytes)
-            .map_err(|error| D::Error::custom(format!("a random state is damaged: {error}")))
+        let bytes = bytes.ok_or_else(|| {
+            D::Error::custom("the generator state isn't a string of hexadecimal digit pairs")
+        })?;
+        Self::from_bytes(&bytes).map_err(D::Error::custom)
     }
 }
 

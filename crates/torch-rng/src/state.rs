@@ -1,9 +1,19 @@
-//! The whole state of a generator, to be saved and taken up again: the next draw is the one that
-//! would have come.
+//! Saving and restoring the state of a generator. A restored generator continues with the draw that
+//! the saved one would have made next.
 //!
-//! As bytes: position (u32); build, whether a normal is pending, 0, 0; the pending normal (f64);
-//! 624 words (u32). Little-endian.
-//! It is not the layout of `torch.get_rng_state()`, and has no checksum: that is the file's.
+//! A state is stored as 2,512 bytes. Numbers are in little-endian byte order:
+//!
+//! | offset | size | content |
+//! |---|---|---|
+//! | 0 | 4 | position in the block of words (`u32`) |
+//! | 4 | 1 | build: 0 is portable, 1 is MKL |
+//! | 5 | 1 | 1 if a normal sample is pending, otherwise 0 |
+//! | 6 | 2 | zeros, which aren't checked |
+//! | 8 | 8 | pending normal sample (`f64`), or 0 |
+//! | 16 | 2,496 | 624 words (`u32`) |
+//!
+//! This isn't the layout of `torch.get_rng_state()`. There is no checksum, so the file that
+//! contains the state should have one.
 
 use std::fmt;
 
@@ -13,21 +23,22 @@ use crate::{Build, StateError, TorchRng};
 const HEADER: usize = 16;
 const BYTES: usize = HEADER + 4 * WORDS;
 
-/// A generator at one moment.
+/// The state of a generator at some point in its sequence of draws.
 #[derive(Clone, PartialEq)]
 pub struct RngState {
-    /// The last 624 words of the recurrence, before tempering.
+    /// Last 624 words of the recurrence, before tempering.
     pub words: [u32; WORDS],
-    /// The next of the words to be drawn; 624 when all are used up.
+    /// Index of the next word to draw. It is 624 if all words have been drawn.
     pub position: usize,
-    /// The second value of a Box-Muller pair, due at the next draw of fewer than 16 normals.
+    /// Second sample of a Box-Muller pair, which the next call that draws fewer than 16 normal
+    /// samples returns first.
     pub pending_normal: Option<f64>,
-    /// The build that is imitated.
+    /// Build whose random numbers are reproduced.
     pub build: Build,
 }
 
 impl TorchRng {
-    /// A copy of the state.
+    /// Returns a copy of the state.
     pub fn state(&self) -> RngState {
         RngState {
             words: *self.engine.words(),
@@ -37,7 +48,7 @@ impl TorchRng {
         }
     }
 
-    /// The generator that continues from `state`.
+    /// Creates a generator that continues from `state`.
     ///
     /// ```
     /// use torch_rng::{RngState, TorchRng};
@@ -52,7 +63,7 @@ impl TorchRng {
     ///
     /// # Errors
     ///
-    /// If no sequence of draws leads to such a state.
+    /// Returns an error if no sequence of draws leads to this state.
     pub fn from_state(state: &RngState) -> Result<Self, StateError> {
         state.check()?;
         let engine = Mt19937::from_parts(state.words, state.position);
@@ -66,7 +77,7 @@ impl TorchRng {
 }
 
 impl RngState {
-    /// The state as 2,512 bytes.
+    /// Converts the state to 2,512 bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let build = match self.build {
             Build::Portable => 0,
@@ -80,11 +91,12 @@ impl RngState {
         bytes
     }
 
-    /// The state that [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads a state that [`to_bytes`](Self::to_bytes) wrote.
     ///
     /// # Errors
     ///
-    /// If the bytes are of another length, or no sequence of draws leads to such a state.
+    /// Returns an error if the number of bytes is wrong or if no sequence of draws leads to the
+    /// state.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         if bytes.len() != BYTES {
             return Err(StateError::Length {
@@ -122,11 +134,11 @@ impl RngState {
         if self.position > WORDS {
             return Err(StateError::Position { got: self.position });
         }
-        // Of the first word only the highest bit takes part in the recurrence.
+        // The recurrence uses only the highest bit of the first word.
         if self.words[0] >> 31 == 0 && self.words[1..].iter().all(|&word| word == 0) {
             return Err(StateError::ZeroWords);
         }
-        // The largest radius is sqrt(-2 ln 2^-53) = 8.57.
+        // The largest possible radius is sqrt(-2 ln 2^-53), about 8.57.
         match self.pending_normal {
             Some(got) if got.is_nan() || got.abs() > 8.6 => Err(StateError::PendingNormal { got }),
             _ => Ok(()),
@@ -144,7 +156,7 @@ impl fmt::Debug for RngState {
     }
 }
 
-/// N bytes from `start`, where the length has been checked.
+/// Returns the `N` bytes from `start`. The caller must have checked the length.
 fn array<const N: usize>(bytes: &[u8], start: usize) -> [u8; N] {
     *bytes[start..]
         .first_chunk()
@@ -161,7 +173,8 @@ mod tests {
         rng.state().to_bytes()
     }
 
-    /// Why `saved` with one byte replaced is refused.
+    /// Returns the message of the error for the saved state with the byte at index `at` replaced by
+    /// `byte`.
     fn forged(at: usize, byte: u8) -> String {
         let mut bytes = saved();
         bytes[at] = byte;
@@ -171,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_length_is_refused() {
+    fn any_other_length_is_rejected() {
         let mut bytes = saved();
         bytes.push(0);
         for got in (0..BYTES).chain([BYTES + 1]) {
@@ -182,36 +195,36 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_cannot_be_are_named() {
+    fn impossible_contents_are_rejected_with_the_reason() {
         for (at, byte, message) in [
             (
                 4,
                 7,
-                "generator state names build 7, known are 0 (portable) and 1 (mkl)",
+                "the generator state is damaged: its build is 7, but only 0 (portable) and 1 (mkl) exist",
             ),
             (
                 5,
                 3,
-                "generator state has flag 3 in front of its pending normal",
+                "the generator state is damaged: the flag of its pending normal sample is 3",
             ),
             (
                 5,
                 0,
-                "generator state has flag 0 in front of its pending normal",
+                "the generator state is damaged: the flag of its pending normal sample is 0",
             ),
             (
                 1,
                 0xff,
-                "generator state is at word 65288 of a block of 624",
+                "the generator state is damaged: its position is 65288, but it can be at most 624",
             ),
         ] {
             assert_eq!(forged(at, byte), message);
         }
-        assert!(forged(15, 0x7f).ends_with("which no draw can leave"));
+        assert!(forged(15, 0x7f).ends_with("which can't be drawn"));
     }
 
     #[test]
-    fn a_state_made_by_hand_is_checked_too() {
+    fn a_state_that_was_built_by_hand_is_checked() {
         let good = TorchRng::manual_seed(1).state();
         let refused =
             |state: RngState| TorchRng::from_state(&state).expect_err("an impossible state");

@@ -1,15 +1,17 @@
-//! The generator: an MT19937 engine, the normal it may hold back, and the build it imitates.
+//! The generator itself. It consists of an MT19937 engine, the pending normal sample, and the build
+//! that is reproduced.
 //!
-//! The draws are in the files named after them: uniform, normal, dropout, multinomial, permutation.
+//! The methods that draw numbers are in the modules `uniform`, `normal`, `dropout`, `multinomial`
+//! and `permutation`.
 
 use std::ops::Range;
 
 use crate::Build;
 use crate::mt19937::Mt19937;
 
-/// PyTorch's CPU generator.
+/// A random number generator that returns the same numbers as PyTorch's CPU generator.
 ///
-/// Two generators are equal when all their future draws are.
+/// Two generators are equal if all of their future draws are equal.
 ///
 /// ```
 /// use torch_rng::TorchRng;
@@ -22,26 +24,27 @@ use crate::mt19937::Mt19937;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TorchRng {
     pub(crate) engine: Mt19937,
-    /// The second value of the last scalar Box-Muller pair, due at the next draw of fewer than 16
-    /// normals.
+    /// Second sample of the last Box-Muller pair, which the next call that draws fewer than 16
+    /// normal samples returns first.
     pub(crate) pending_normal: Option<f64>,
     pub(crate) build: Build,
-    /// The sequences whose masks are drawn; `None` for all of the batch.
+    /// Part of the batch for which dropout masks are drawn, or `None` for the whole batch.
     pub(crate) part: Option<BatchPart>,
 }
 
-/// Sequences of a batch: those whose masks are drawn, and how many come before and after.
+/// Numbers of sequences in a part of a batch, and before and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchPart {
     pub(crate) before: usize,
-    pub(crate) own: usize,
+    pub(crate) count: usize,
     pub(crate) after: usize,
 }
 
 impl TorchRng {
-    /// `torch.manual_seed(seed)`: a new generator of the portable build.
+    /// Creates a generator with a seed, like `torch.manual_seed(seed)`. It reproduces
+    /// [`Build::Portable`].
     ///
-    /// As in PyTorch, only the low 32 bits of the seed count.
+    /// As in PyTorch, only the low 32 bits of the seed matter.
     pub fn manual_seed(seed: u64) -> Self {
         let engine = Mt19937::new(seed as u32);
         Self {
@@ -52,59 +55,64 @@ impl TorchRng {
         }
     }
 
-    /// This generator for some sequences of a batch, so that several can compute a batch together:
-    /// [`keep_mask`](Self::keep_mask) gives these sequences' part of the batch's mask, and skips
-    /// the draws of the others.
+    /// Returns a copy of this generator that draws dropout masks for the sequences `sequences` of a
+    /// batch of `batch` sequences. Several machines can then compute a batch together with the
+    /// masks that a single machine would draw: [`keep_mask`](Self::keep_mask) returns the rows of
+    /// the mask for these sequences and skips the draws for all others.
     ///
-    /// The full range is the default. All other draws are unchanged, and [`state`](Self::state)
-    /// does not keep the part.
+    /// All other draws are the same as before. The part isn't stored in the [`state`](Self::state).
+    /// To draw for the whole batch again, pass the full range.
     ///
     /// # Panics
-    /// If there are no such sequences.
+    ///
+    /// If `sequences` is empty or isn't a part of `0..batch`.
     #[must_use]
-    pub fn for_part_of_batch(&self, own: Range<usize>, batch: usize) -> Self {
+    pub fn for_part_of_batch(&self, sequences: Range<usize>, batch: usize) -> Self {
         assert!(
-            own.start < own.end && own.end <= batch,
-            "for_part_of_batch: sequences {own:?} of a batch of {batch}"
+            sequences.start < sequences.end && sequences.end <= batch,
+            "for_part_of_batch: the range {sequences:?} is empty or isn't a part of 0..{batch}"
         );
         let part = BatchPart {
-            before: own.start,
-            own: own.len(),
-            after: batch - own.end,
+            before: sequences.start,
+            count: sequences.len(),
+            after: batch - sequences.end,
         };
         Self {
-            part: (part.own < batch).then_some(part),
+            part: (part.count < batch).then_some(part),
             ..self.clone()
         }
     }
 
-    /// The same generator imitating `build` from here on.
+    /// Returns this generator with another build. Its future draws are those of `build`.
     #[must_use]
     pub fn with_build(self, build: Build) -> Self {
         Self { build, ..self }
     }
 
-    /// The build that is imitated.
+    /// Returns the build whose random numbers are reproduced.
     pub fn build(&self) -> Build {
         self.build
     }
 
-    /// `torch.manual_seed(seed)` in the middle of a run: resets everything except the build.
+    /// Restarts the generator with a seed, like a call of `torch.manual_seed(seed)` in the middle
+    /// of a program. The pending normal sample and the part of a batch are discarded. The build
+    /// stays the same.
     pub fn reseed(&mut self, seed: u64) {
         *self = Self::manual_seed(seed).with_build(self.build);
     }
 
-    /// A number in [0, 1) of 53 random bits, from two draws.
+    /// Returns a number in [0, 1) with 53 random bits, which takes two draws.
     #[inline]
     pub(crate) fn next_f64(&mut self) -> f64 {
         low_53_bits(self.engine.next_u64()) as f64 * TWO_POW_MINUS_53
     }
 }
 
-/// 2^-53.
+/// 2^-53, the distance between two neighboring results of [`TorchRng::next_f64`].
 pub(crate) const TWO_POW_MINUS_53: f64 = 1.0 / (1u64 << 53) as f64;
 
-/// PyTorch makes an f64 of the low 53 bits (not the high ones, as others do).
+/// Returns the low 53 bits of a draw, from which PyTorch makes an `f64`. Most other libraries use
+/// the high bits.
 #[inline]
 pub(crate) fn low_53_bits(draw: u64) -> u64 {
     draw & ((1 << 53) - 1)

@@ -1,44 +1,54 @@
-//! Uniform numbers: `torch.rand`, `Tensor.uniform_(low, high)`, `torch.randint`.
+//! Samples from uniform distributions: `torch.rand`, `Tensor.uniform_(low, high)` and
+//! `torch.randint` (`aten/src/ATen/core/TransformationHelper.h`).
 //!
-//! f32: `u = (draw mod 2^24) / 2^24`, then `u * (high - low) + low` rounded once; one draw an
-//! element.
-//! Integers: `draw mod (high - low) + low`, with PyTorch's slight bias.
+//! A real number is made from one draw. It is `u * (high - low) + low`, rounded once to `f32`,
+//! where `u` is the draw modulo 2^24, divided by 2^24. An integer is `draw mod (high - low) + low`.
+//! This is slightly biased towards small numbers if the width of the range isn't a power of two, as
+//! it is in PyTorch.
 
 use crate::TorchRng;
 use crate::mt19937::Mt19937;
 
 impl TorchRng {
-    /// `tensor.uniform_(low, high)` over the elements in row-major order: uniform in [low, high),
-    /// one draw each.
+    /// Fills `out` with samples between `low` and `high`, like `tensor.uniform_(low, high)` for a
+    /// tensor whose elements are stored in row-major order. Each element takes one draw.
     ///
-    /// `nn.Linear(in, out)` fills its weight (out, in), then its bias (out), with bounds of
-    /// ±1/sqrt(in).
+    /// A sample can be equal to `high` because the result is rounded to `f32`, as in PyTorch.
+    ///
+    /// `nn.Linear(n_in, n_out)` fills its weight of shape (`n_out`, `n_in`) in this way, and then
+    /// its bias. The bounds of both are ±1/sqrt(`n_in`).
     pub fn fill_uniform(&mut self, out: &mut [f32], low: f32, high: f32) {
         let (width, low) = (f64::from(high - low), f64::from(low));
-        // PyTorch's compilers fuse the product and the sum into one rounding, on AVX2 and on ARM;
-        // in f64 neither rounds, for bounds of one magnitude, and this needs no such instruction.
+        // On AVX2 and ARM, PyTorch is compiled to a fused multiply-add, which rounds only once.
+        // This code gives the same result without that instruction: the product and the sum are
+        // exact in `f64` if the bounds have about the same magnitude, so only the conversion to
+        // `f32` rounds.
         self.engine
             .fill(out, |draw| (f64::from(unit(draw)) * width + low) as f32);
     }
 
-    /// `torch.rand(n)`: n numbers uniform in [0, 1).
+    /// Returns `n` samples in [0, 1), like `torch.rand(n)`.
     pub fn rand(&mut self, n: usize) -> Vec<f32> {
         let mut out = vec![0.0; n];
         fill_unit(&mut self.engine, &mut out);
         out
     }
 
-    /// `torch.randint(low, high, ())`: an integer in `low..high`.
+    /// Returns an integer in `low..high`, like `torch.randint(low, high, ())`.
     ///
-    /// One draw if the range is narrower than 2^32, otherwise two, like PyTorch 2.4; later releases
-    /// take two from 2^28 on.
+    /// This takes one draw if the range contains fewer than 2^32 integers and two draws otherwise,
+    /// as in PyTorch 2.4. Later releases take two draws from 2^28 integers on.
     ///
     /// # Panics
     ///
     /// If `low >= high`.
     pub fn randint(&mut self, low: i64, high: i64) -> i64 {
-        assert!(low < high, "randint: the range {low}..{high} is empty");
-        // The width of any range of i64 fits in a u64, and so the sum wraps back into the range.
+        assert!(
+            low < high,
+            "randint: the range {low}..{high} is empty, so there is nothing to draw from"
+        );
+        // The width of every range of `i64` fits in a `u64`. If the sum below wraps, it wraps to
+        // the correct value, which is in the range.
         let width = high.wrapping_sub(low) as u64;
         let draw = if width < 1 << 32 {
             u64::from(self.engine.next_u32())
@@ -49,15 +59,15 @@ impl TorchRng {
     }
 }
 
-/// Fills with numbers in [0, 1).
+/// Fills `out` with samples in [0, 1).
 pub(crate) fn fill_unit(engine: &mut Mt19937, out: &mut [f32]) {
     engine.fill(out, unit);
 }
 
-/// The low 24 bits as a number in [0, 1): every value is exact in f32.
+/// Converts the low 24 bits of a draw to a number in [0, 1). The conversion is exact.
 #[inline(always)]
 pub(crate) fn unit(draw: u32) -> f32 {
-    // Through i32, for which SSE2 has a conversion.
+    // The cast goes through `i32` because SSE2 can convert only signed integers.
     (draw & 0x00ff_ffff) as i32 as f32 * (1.0 / (1 << 24) as f32)
 }
 

@@ -1,4 +1,4 @@
-//! Properties that hold for every seed, size and split.
+//! Properties that hold for every seed and size, no matter how the draws are divided among calls.
 
 use proptest::prelude::*;
 use rand::Rng;
@@ -8,7 +8,7 @@ fn builds() -> impl Strategy<Value = Build> {
     prop_oneof![Just(Build::Portable), Just(Build::Mkl)]
 }
 
-/// A generator somewhere in the middle of its life.
+/// Generators that have already drawn some numbers, in any build.
 fn generators() -> impl Strategy<Value = TorchRng> {
     (any::<u64>(), 0usize..1_500, 0usize..4, builds()).prop_map(|(seed, drawn, normals, build)| {
         let mut rng = TorchRng::manual_seed(seed).with_build(build);
@@ -51,7 +51,7 @@ proptest! {
         let (mut long, mut short) = (rng.clone(), rng);
         let (long_mask, short_mask) = (long.keep_mask(n + m, p), short.keep_mask(n, p));
         prop_assert!(long_mask.iter().take(n).eq(short_mask.iter()));
-        // Both took one draw.
+        // Each call seeds MCG31m1 with one draw, whatever the length of the mask.
         prop_assert_eq!(long, short);
     }
 

@@ -1,14 +1,15 @@
-//! Comparison with PyTorch itself: `fixtures/pytorch.py` wrote the values, in the releases in the
-//! files' names.
+//! Compares this crate with PyTorch. The expected values are in the files in `fixtures/`, which
+//! `fixtures/pytorch.py` wrote with the release in the file's name.
 //!
-//! TORCH_RNG_FIXTURE may name another file that the script wrote, with more cases.
+//! To compare with more values or another release, run that script and set `TORCH_RNG_FIXTURE` to
+//! the path of its output.
 
 use std::str::FromStr;
 
 use torch_rng::{Build, TorchRng};
 
-/// PyTorch's vectorised logarithm, sine and cosine on x86 differ from correctly rounded ones by so
-/// much.
+/// Largest accepted difference between our normal samples and PyTorch's. PyTorch's vectorized
+/// logarithm, sine and cosine for x86 don't always round to the nearest number.
 const NORMAL_TOLERANCE: f32 = 3e-6;
 
 #[test]
@@ -34,7 +35,9 @@ fn every_draw_equals_that_of_a_file_named_by_the_environment() {
     }
 }
 
-/// Replays each line; consecutive lines of one operation that share a generator name the same seed.
+/// Repeats every line of a fixture and compares the values. Consecutive lines with the same seed
+/// and operation `randn` or `loader` continue with the same generator, and so does a line with the
+/// seed `-`. Returns the build in the fixture's first line.
 fn check(fixture: &str) -> Build {
     let mut lines = fixture.lines();
     let build = parse(
@@ -84,7 +87,7 @@ fn check(fixture: &str) -> Build {
     build
 }
 
-/// One call of an operation, its values as the script writes them.
+/// Performs one operation and returns the drawn values as the script formats them.
 fn draw(rng: &mut TorchRng, operation: &str, arguments: &[&str], listed: usize) -> Vec<String> {
     let n = || parse::<usize>(arguments[0]);
     match operation {
@@ -134,7 +137,7 @@ fn draw(rng: &mut TorchRng, operation: &str, arguments: &[&str], listed: usize) 
     }
 }
 
-/// The script's weights.
+/// Returns the same weights as the function `weights` in `pytorch.py`.
 fn weights(n: usize, case: usize) -> Vec<f32> {
     (0..n)
         .map(|i| ((i * 7 + case) % 11) as f32 + if i.is_multiple_of(3) { 1.0 } else { 0.0 })
