@@ -1,24 +1,25 @@
-//! Bars beside each other: probabilities of tokens at several temperatures, before and after top-k
-//! (book section 5.3).
+//! Draws bar charts, such as the probabilities of tokens at several temperatures or before and
+//! after top-k filtering (section 5.3 of the book).
 
 use kuva::prelude::{BarPlot, Layout, LegendPosition, Plot};
 use kuva::render::render::{Scene, render_multiple};
 
 use crate::Bars;
-use crate::described::COLOURS;
+use crate::described::COLORS;
 
-/// The frame, and the bars of each label beside each other.
+/// Returns the scene of a bar chart. The bars of a label stand next to each other, one for each
+/// group.
 pub(crate) fn scene(bars: &Bars) -> Scene {
     let mut plot = BarPlot::new();
     for (index, label) in bars.labels.iter().enumerate() {
-        let values = bars.groups.iter().zip(COLOURS);
+        let values = bars.groups.iter().zip(COLORS);
         plot = plot.with_group(
             *label,
-            values.map(|((_, values), colour)| (values[index], colour)),
+            values.map(|((_, values), color)| (values[index], color)),
         );
     }
     let names: Vec<&str> = bars.groups.iter().map(|(name, _)| *name).collect();
-    // A legend is refused without bars.
+    // kuva panics if a plot has a legend but no bars.
     if !bars.labels.is_empty() && !names.is_empty() {
         plot = plot.with_legend(names);
     }
@@ -57,7 +58,7 @@ mod tests {
         let svg = picture(vec![0.16, 0.08]).svg();
         let heights: Vec<f64> = svg
             .split("<rect")
-            .filter(|rect| rect.contains(COLOURS[0]) || rect.contains(COLOURS[1]))
+            .filter(|rect| rect.contains(COLORS[0]) || rect.contains(COLORS[1]))
             .filter_map(|rect| {
                 rect.split(" height=\"")
                     .nth(1)?
@@ -67,7 +68,7 @@ mod tests {
                     .ok()
             })
             .collect();
-        // Two bars a label; the legend has a patch for each group, too.
+        // The rectangles are the two bars of each label and one patch of the legend for each group.
         assert!(
             heights[1] > heights[0] && heights[0] > heights[2],
             "{heights:?}"
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn without_labels_or_groups_there_is_a_frame() {
+    fn without_labels_or_groups_only_the_axes_are_drawn() {
         let group = ("temperature 1", vec![]);
         for (labels, groups) in [
             (&[][..], &[][..]),
@@ -95,8 +96,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "values for 2 labels")]
-    fn each_group_has_a_value_a_label() {
+    #[should_panic(expected = "but there are 2 labels")]
+    fn each_group_has_one_value_per_label() {
         let _ = picture(vec![0.16]);
     }
 }

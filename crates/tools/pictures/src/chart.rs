@@ -1,5 +1,5 @@
-//! Lines over a number: activation functions, gradients by layer, losses over steps (book sections
-//! 4.3, 4.4 and 5.2).
+//! Draws line charts, such as activation functions, gradients by layer, and losses by step
+//! (sections 4.3, 4.4 and 5.2 of the book).
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use kuva::prelude::{Layout, LegendPosition, LinePlot, Plot, TickFormat};
 use kuva::render::render::{Scene, render_multiple};
 
 use crate::Chart;
-use crate::described::COLOURS;
+use crate::described::COLORS;
 
-/// The frame, the lines and their legend.
+/// Returns the scene of a line chart with its axes, lines and legend.
 pub(crate) fn scene(
     chart: &Chart,
     x_tick: Option<impl Fn(f64) -> String + Send + Sync + 'static>,
 ) -> Scene {
     let mut plots: Vec<Plot> = Vec::new();
-    let mut colours = COLOURS.iter().cycle();
+    let mut colors = COLORS.iter().cycle();
     for line in chart.lines.iter().filter(|line| !line.points.is_empty()) {
-        let (colour, stroke) = if line.faint {
+        let (color, stroke) = if line.faint {
             ("#c3c9d4", 1.0)
         } else {
-            (*colours.next().expect("a cycle has no end"), 2.5)
+            (*colors.next().expect("a cycle has no end"), 2.5)
         };
         let plot = LinePlot::new()
             .with_data(line.points.iter().copied())
-            .with_color(colour)
+            .with_color(color)
             .with_stroke_width(stroke)
             .with_legend(line.name.as_str());
         let plot = if line.dashed {
@@ -55,7 +55,7 @@ mod tests {
     use crate::{Chart, Line, chart};
 
     #[test]
-    fn titles_units_and_names_stand_in_the_picture() {
+    fn the_picture_contains_titles_units_and_names() {
         let lines = vec![
             Line {
                 name: "training".to_owned(),
@@ -70,7 +70,7 @@ mod tests {
         let losses = Chart {
             title: "Loss",
             x: "step (tokens seen)",
-            y: "cross-entropy (nats a token)",
+            y: "cross-entropy (nats per token)",
             lines,
             log_y: false,
         };
@@ -82,7 +82,7 @@ mod tests {
         for text in [
             "Loss",
             "step (tokens seen)",
-            "cross-entropy (nats a token)",
+            "cross-entropy (nats per token)",
             "training",
             "512K",
         ] {

@@ -1,13 +1,16 @@
-//! The contents of each kind of picture; without the feature `draw` a picture is only its title.
+//! The functions that create pictures, and the types that describe their content. If the feature
+//! `draw` is disabled, these functions return pictures that only have a title.
 
 use ndarray::ArrayRef2;
 
 use crate::Picture;
 
-/// The colours of lines and bars, in order, distinguishable also for colour-blind readers.
-pub(crate) const COLOURS: [&str; 5] = ["#2563a8", "#d1571b", "#3a8f5c", "#8c5aa8", "#7a7a7a"];
+/// Colors of lines and bars, in the order in which they are used. They can also be told apart by
+/// readers who are color-blind.
+pub(crate) const COLORS: [&str; 5] = ["#2563a8", "#d1571b", "#3a8f5c", "#8c5aa8", "#7a7a7a"];
 
-/// A picture with the scene that a module draws, if drawing is compiled in.
+/// Creates a picture from a title and the scene that the named module draws. The scene is omitted
+/// if the feature `draw` is disabled.
 macro_rules! picture {
     ($title:expr, $module:ident($($argument:expr),*)) => {{
         #[cfg(feature = "draw")]
@@ -21,70 +24,75 @@ macro_rules! picture {
     }};
 }
 
-/// The texts of a heat map.
+/// The title and labels of a heat map.
 #[derive(Clone, Copy, Debug)]
 pub struct HeatMap<'a> {
-    /// Above it.
+    /// Title, which is drawn above the grid.
     pub title: &'a str,
-    /// Of each row, from the top.
+    /// Labels of the rows, from top to bottom.
     pub rows: &'a [&'a str],
-    /// The name of the rows: `query`.
+    /// Name of the vertical axis, such as `query`.
     pub row_axis: &'a str,
-    /// Of each column.
+    /// Labels of the columns, from left to right.
     pub columns: &'a [&'a str],
-    /// The name of the columns: `key`.
+    /// Name of the horizontal axis, such as `key`.
     pub column_axis: &'a str,
-    /// The name of a value, with its unit: `attention weight (rows sum to 1)`.
+    /// What the values are, including their unit, such as `attention weight (rows sum to 1)`.
     pub unit: &'a str,
 }
 
-/// Draws values (rows, columns): white is 0 or the smallest, blue the largest; values that aren't
-/// finite are grey.
+/// Draws a matrix of shape (rows, columns) as a grid of colored cells. The color scale starts with
+/// white at the smallest value, or at 0 if no value is negative, and ends with blue at the largest
+/// value. Cells whose value is infinite or NaN are gray.
+///
+/// If the matrix has at most 16 rows and columns, each cell also shows its value as a number.
 ///
 /// # Panics
-/// If there is not one label for each row and column.
+///
+/// If the numbers of labels differ from the numbers of rows and columns.
 pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
     let (rows, columns) = values.dim();
     assert!(
         labels.rows.len() == rows && labels.columns.len() == columns,
-        "heat_map: {rows} rows and {columns} columns, but {} and {} labels",
+        "heat_map: the matrix has {rows} rows and {columns} columns, but there are {} row labels and {} column labels",
         labels.rows.len(),
         labels.columns.len()
     );
     picture!(labels.title, heat_map(values, labels))
 }
 
-/// The contents of a chart.
+/// The content of a line chart.
 #[derive(Clone, Debug, Default)]
 pub struct Chart<'a> {
-    /// Above it.
+    /// Title, which is drawn above the chart.
     pub title: &'a str,
-    /// The horizontal axis, with its unit.
+    /// Name of the horizontal axis, including its unit.
     pub x: &'a str,
-    /// The vertical axis, with its unit.
+    /// Name of the vertical axis, including its unit.
     pub y: &'a str,
-    /// Each with a place in the legend.
+    /// Lines of the chart. Each line that has points appears in the legend.
     pub lines: Vec<Line>,
-    /// Whether a step upwards is a factor of ten; every y is positive then.
+    /// Whether the vertical axis is logarithmic. If it is, all y coordinates must be positive.
     pub log_y: bool,
 }
 
 /// A line of a chart.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// In the legend.
+    /// Name of the line in the legend.
     pub name: String,
-    /// (x, y), from left to right.
+    /// Points (x, y) of the line, from left to right.
     pub points: Vec<(f64, f64)>,
-    /// Thin and grey: the data that the other lines summarise.
+    /// Whether the line is thin and gray, as is suitable for raw data that another line summarizes.
     pub faint: bool,
-    /// Broken into dashes.
+    /// Whether the line is dashed.
     pub dashed: bool,
 }
 
-/// Draws a chart; `x_tick` writes a number below the axis, if it is more than the number.
+/// Draws a line chart. `x_tick` converts the numbers below the horizontal axis to text. Pass
+/// [`PLAIN`] to show the numbers themselves.
 ///
-/// Lines without points are left out.
+/// Lines without points are omitted.
 pub fn chart(
     chart: &Chart,
     x_tick: Option<impl Fn(f64) -> String + Send + Sync + 'static>,
@@ -92,52 +100,56 @@ pub fn chart(
     picture!(chart.title, chart(chart, x_tick))
 }
 
-/// As a chart's `x_tick`: the numbers as they are.
+/// The value of `x_tick` that makes [`chart`] show the numbers of the horizontal axis unchanged.
 pub const PLAIN: Option<fn(f64) -> String> = None;
 
-/// The contents of a bar chart.
+/// The content of a bar chart.
 #[derive(Clone, Debug)]
 pub struct Bars<'a> {
-    /// Above it.
+    /// Title, which is drawn above the chart.
     pub title: &'a str,
-    /// The name of the labels.
+    /// Name of the horizontal axis.
     pub x: &'a str,
-    /// The vertical axis, with its unit.
+    /// Name of the vertical axis, including its unit.
     pub y: &'a str,
-    /// Below each group of bars.
+    /// Labels on the horizontal axis. There is one bar per group above each label.
     pub labels: &'a [&'a str],
-    /// A name for the legend, and a value a label.
+    /// Groups of bars. Each group has a name, which appears in the legend, and one value per label.
     pub groups: &'a [(&'a str, Vec<f64>)],
 }
 
-/// Draws at most five bars a label; without labels or groups there is only the frame.
+/// Draws a bar chart. Without labels or groups, only the title and the axes are drawn.
 ///
 /// # Panics
-/// If a group has not one value a label, or there are more than five groups.
+///
+/// If the number of values in a group differs from the number of labels, or if there are more than
+/// five groups.
 pub fn bars(bars: &Bars) -> Picture {
     let counts: Vec<usize> = bars.groups.iter().map(|(_, values)| values.len()).collect();
     let labels = bars.labels.len();
     assert!(
-        counts.len() <= COLOURS.len() && counts.iter().all(|&count| count == labels),
-        "bars: {} groups (at most {}) of {counts:?} values for {labels} labels",
+        counts.len() <= COLORS.len() && counts.iter().all(|&count| count == labels),
+        "bars: {} groups (at most {} are possible) have {counts:?} values, but there are {labels} labels",
         counts.len(),
-        COLOURS.len()
+        COLORS.len()
     );
     picture!(bars.title, bars(bars))
 }
 
-/// Draws the tokens, and below them each window's inputs (blue) and targets (orange) under the
-/// tokens they are.
+/// Draws how a data loader divides a text into windows. The first row shows the tokens. Below it,
+/// each window has a row of inputs (blue) and a row of targets (orange), aligned with the tokens
+/// above.
 ///
-/// A window is the place of its first input; inputs are `max_length` tokens, targets the same one
-/// further.
+/// `starts` contains the index of the first input of each window. A window has `max_length` inputs.
+/// Its targets are the same tokens shifted by one.
 ///
 /// # Panics
-/// If a window does not lie within the tokens.
+///
+/// If a window or its targets extend beyond the last token.
 pub fn windows(title: &str, tokens: &[&str], starts: &[usize], max_length: usize) -> Picture {
     assert!(
         starts.iter().all(|start| start + max_length < tokens.len()),
-        "windows: {starts:?} of {max_length} and their targets do not lie within {} tokens",
+        "windows: the windows of length {max_length} at {starts:?} and their targets don't fit in {} tokens",
         tokens.len()
     );
     picture!(title, windows(title, tokens, starts, max_length))

@@ -1,33 +1,34 @@
-//! A grid of values with a token on each row and column: attention weights, masks (book sections
-//! 3.3 to 3.6).
+//! Draws heat maps: matrices whose rows and columns belong to tokens, such as attention weights and
+//! masks (sections 3.3 to 3.6 of the book).
 //!
-//! Rows run from top to bottom as in the printed matrix; kuva's own heat map runs upwards and
-//! writes black on dark cells.
+//! kuva has a heat map, too, but its first row is at the bottom, unlike in a printed matrix, and
+//! its numbers are black even on dark cells.
 
 use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
 use ndarray::ArrayRef2;
 
 use crate::HeatMap;
-use crate::scene::{FONT, INK, caption, heading, rect, text, width};
+use crate::scene::{FONT_SIZE, TEXT_COLOR, caption, heading, rect, text, width};
 
-const CELL: f64 = 46.0;
-/// Cells of larger grids are smaller, and bare.
-const SMALL_CELL: f64 = 14.0;
-const MAX_LABELLED: usize = 16;
+const CELL_SIZE: f64 = 46.0;
+/// Size of a cell in a grid with more than `MAX_LARGE_CELLS` rows or columns. Such cells are too
+/// small for numbers.
+const SMALL_CELL_SIZE: f64 = 14.0;
+const MAX_LARGE_CELLS: usize = 16;
 
-/// The grid, its labels and its scale.
+/// Returns the scene of a heat map with its labels and its color scale.
 pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
     let (rows, columns) = values.dim();
-    let cell = if rows.max(columns) <= MAX_LABELLED {
-        CELL
+    let cell = if rows.max(columns) <= MAX_LARGE_CELLS {
+        CELL_SIZE
     } else {
-        SMALL_CELL
+        SMALL_CELL_SIZE
     };
     let longest = |labels: &[&str]| {
         labels
             .iter()
-            .map(|label| width(label, FONT))
+            .map(|label| width(label, FONT_SIZE))
             .fold(0.0, f64::max)
     };
     let slanted = longest(labels.columns) > cell;
@@ -44,7 +45,7 @@ pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
     };
     let grid = (columns as f64 * cell, rows as f64 * cell);
     let total = (left + grid.0 + aside).max(width(labels.title, 15) + 20.0);
-    let total = total.max(left + width(labels.unit, FONT) + 170.0);
+    let total = total.max(left + width(labels.unit, FONT_SIZE) + 170.0);
     let mut scene = Scene::new(total, above + grid.1 + 58.0);
 
     heading(&mut scene, labels.title);
@@ -59,10 +60,10 @@ pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
         &mut scene,
         (16.0, middle.1),
         labels.row_axis,
-        FONT,
+        FONT_SIZE,
         TextAnchor::Middle,
         Some(-90.0),
-        INK,
+        TEXT_COLOR,
     );
     for (column, label) in labels.columns.iter().enumerate() {
         let x = left + (column as f64 + 0.5) * cell;
@@ -75,10 +76,10 @@ pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
             &mut scene,
             (x, above - 8.0),
             label,
-            FONT,
+            FONT_SIZE,
             anchor,
             rotate,
-            INK,
+            TEXT_COLOR,
         );
     }
     for (row, label) in labels.rows.iter().enumerate() {
@@ -89,7 +90,7 @@ pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     let least = finite().fold(0.0, f32::min);
     let largest = finite().fold(least, f32::max);
-    let share = |value: f32| {
+    let fraction = |value: f32| {
         if largest > least {
             (value - least) / (largest - least)
         } else {
@@ -103,25 +104,25 @@ pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
             labels.rows[row], labels.columns[column]
         );
         let (fill, ink) = if value.is_finite() {
-            let share = share(value);
+            let fraction = fraction(value);
             (
-                shade(share),
-                if share > 0.55 {
+                cell_color(fraction),
+                if fraction > 0.55 {
                     Color::Rgb(255, 255, 255)
                 } else {
-                    INK
+                    TEXT_COLOR
                 },
             )
         } else {
-            (Color::Rgb(0xe4, 0xe4, 0xe4), INK)
+            (Color::Rgb(0xe4, 0xe4, 0xe4), TEXT_COLOR)
         };
         rect(&mut scene, corner, (cell, cell), fill, Some(about));
-        if cell == CELL {
+        if cell == CELL_SIZE {
             let place = (corner.0 + cell / 2.0, corner.1 + cell / 2.0 + 4.0);
             text(
                 &mut scene,
                 place,
-                &figure(value),
+                &cell_text(value),
                 12,
                 TextAnchor::Middle,
                 None,
@@ -129,7 +130,7 @@ pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
             );
         }
     }
-    scale(
+    color_scale(
         &mut scene,
         (left, above + grid.1 + 16.0),
         (least, largest),
@@ -138,8 +139,9 @@ pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
     scene
 }
 
-/// At most five characters.
-fn figure(value: f32) -> String {
+/// Formats a value in the width of a cell. Numbers between -10 and 100 take at most five
+/// characters.
+fn cell_text(value: f32) -> String {
     if !value.is_finite() {
         value.to_string().replace("inf", "∞")
     } else if value.fract() == 0.0 {
@@ -149,9 +151,9 @@ fn figure(value: f32) -> String {
     }
 }
 
-/// From white to blue; `share` is within [0, 1].
-fn shade(share: f32) -> Color {
-    let between = |from: f32, to: f32| (from + (to - from) * share).round() as u8;
+/// Returns a color between white, for `fraction` 0, and blue, for `fraction` 1.
+fn cell_color(fraction: f32) -> Color {
+    let between = |from: f32, to: f32| (from + (to - from) * fraction).round() as u8;
     Color::Rgb(
         between(255.0, 8.0),
         between(255.0, 64.0),
@@ -159,8 +161,8 @@ fn shade(share: f32) -> Color {
     )
 }
 
-/// The meaning of the colours.
-fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), unit: &str) {
+/// Draws the color scale below the grid, with the values at its ends and their unit.
+fn color_scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), unit: &str) {
     const STEPS: usize = 24;
     let end = |value: f32| {
         if value.fract() == 0.0 {
@@ -169,7 +171,7 @@ fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), un
             format!("{value:.4}")
         }
     };
-    let from = x + width(&end(least), FONT) + 6.0;
+    let from = x + width(&end(least), FONT_SIZE) + 6.0;
     caption(scene, (x, y + 10.0), &end(least), TextAnchor::Start);
     for step in 0..STEPS {
         scene.add(Primitive::Rect {
@@ -177,7 +179,7 @@ fn scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), un
             y,
             width: 4.5,
             height: 12.0,
-            fill: shade(step as f32 / (STEPS - 1) as f32),
+            fill: cell_color(step as f32 / (STEPS - 1) as f32),
             stroke: None,
             stroke_width: None,
             opacity: None,
@@ -204,7 +206,7 @@ mod tests {
     };
 
     #[test]
-    fn the_first_row_is_on_top_and_figures_are_readable_on_dark_cells() {
+    fn the_first_row_is_at_the_top_and_numbers_are_readable_on_dark_cells() {
         let picture = heat_map(&array![[1.0, 0.0], [0.25, f32::NEG_INFINITY]], LABELS);
         let svg = picture.svg();
         let y_of = |about: &str| -> f64 {
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_in_labels_are_symbols_as_xml_has_no_place_for_them() {
+    fn control_characters_in_labels_become_symbols_because_xml_forbids_them() {
         let labels = HeatMap {
             title: "\0title",
             rows: &["\u{1}x", "\u{ffff}"],
@@ -238,8 +240,10 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "3 rows and 1 columns, but 2 and 2 labels")]
-    fn labels_are_one_a_row() {
+    #[should_panic(
+        expected = "3 rows and 1 columns, but there are 2 row labels and 2 column labels"
+    )]
+    fn each_row_needs_a_label() {
         let _ = heat_map(&array![[1.0], [0.0], [0.5]], LABELS);
     }
 }

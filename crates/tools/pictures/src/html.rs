@@ -1,12 +1,14 @@
-//! The frame of a self-contained page: no network, light and dark, a phone or paper.
+//! Functions that assemble a web page from pictures and text. A page is a single file that needs no
+//! network. It supports light and dark color schemes, small screens and printing.
 
-/// The script of the view of a model at work on a text: `showModel(root, source, text)`.
+/// The script that shows a model at work on a text. It defines the function `showModel(root,
+/// source, text)`.
 pub const VIEW_SCRIPT: &str = include_str!("view.js");
 
-/// The view's style.
+/// The style sheet for the elements that [`VIEW_SCRIPT`] creates.
 pub const VIEW_STYLE: &str = include_str!("view.css");
 
-/// `text` between tags or in an attribute.
+/// Escapes `text` for use between tags or in a double-quoted attribute.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -21,7 +23,8 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A whole page: `body` is its main part; `style` is added to the common style.
+/// Returns a complete HTML page. `title` is plain text, `style` is CSS that is appended to the
+/// style sheet of all pages, and `body` is the HTML of the page's `<main>` element.
 pub fn page(title: &str, style: &str, body: &str) -> String {
     let style = include_str!("page.css").to_owned() + style;
     let values = [
@@ -32,29 +35,35 @@ pub fn page(title: &str, style: &str, body: &str) -> String {
     filled(include_str!("page.html"), &values)
 }
 
-/// A page's text with values replacing their names, `{title}`, in the order of the names.
+/// Replaces placeholders such as `{title}` in `text` by values. The placeholders must occur in the
+/// order of `values`. Each is replaced once, and the inserted values aren't searched for
+/// placeholders.
 ///
 /// # Panics
-/// If it has not these names in this order.
+///
+/// If a placeholder is missing or isn't in this order.
 pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     let (mut filled, mut rest) = (String::new(), text);
     for (name, value) in values {
         let parts = rest.split_once(&format!("{{{name}}}"));
-        let (before, behind) = parts.unwrap_or_else(|| panic!("the page has no {{{name}}}"));
+        let (before, after) = parts.unwrap_or_else(|| {
+            panic!("the text has no placeholder {{{name}}}, or not in this order")
+        });
         filled += before;
         filled += value;
-        rest = behind;
+        rest = after;
     }
     filled + rest
 }
 
-/// A picture in the page: its title.
+/// Returns the HTML for a picture. Without the feature `draw`, this is a paragraph with the title.
 #[cfg(not(feature = "draw"))]
 pub fn figure(picture: &crate::Picture) -> String {
     format!("<p>{}</p>\n", escape(picture.title()))
 }
 
-/// A picture in the page, as wide as there is room; its title is read out.
+/// Returns the HTML for a picture, which is scaled to the width of the page. Screen readers read
+/// the title.
 #[cfg(feature = "draw")]
 pub fn figure(picture: &crate::Picture) -> String {
     let title = escape(picture.title());
@@ -62,7 +71,7 @@ pub fn figure(picture: &crate::Picture) -> String {
     let (size, rest) = svg
         .strip_prefix("<svg ")
         .and_then(|svg| svg.split_once('>'))
-        .expect("an SVG begins with its tag");
+        .expect("an SVG begins with the tag <svg>");
     let sizes: Vec<&str> = ["width", "height"]
         .iter()
         .filter_map(|name| size.split(&format!(" {name}=\"")).nth(1)?.split('"').next())
@@ -78,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_whole_and_names_nothing_outside() {
+    fn a_page_is_complete_and_refers_to_nothing_outside() {
         let page = page(
             "a < b",
             "",

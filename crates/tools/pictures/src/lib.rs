@@ -16,7 +16,8 @@ mod scene;
 #[cfg(feature = "draw")]
 mod windows;
 
-// The crate whose types appear in this crate's public API: dependents need no matching versions.
+// Public functions have arguments of this crate's types. Dependents that use the re-export always
+// have the matching version.
 pub use ndarray;
 
 pub use described::{Bars, Chart, HeatMap, Line, PLAIN, bars, chart, heat_map, windows};

@@ -1,9 +1,9 @@
-//! A finished picture: its title, and the scene if drawing is compiled in.
+//! A picture that has been drawn. Its scene exists only if the feature `draw` is enabled.
 
 #[cfg(feature = "draw")]
 use kuva::render::render::{Primitive, Scene};
 
-/// The result of a drawing function.
+/// A picture, as the drawing functions of this crate return it.
 #[derive(Debug)]
 pub struct Picture {
     title: String,
@@ -14,30 +14,30 @@ pub struct Picture {
 impl Picture {
     pub(crate) fn new(title: &str, #[cfg(feature = "draw")] scene: Scene) -> Self {
         Self {
-            title: visible(title),
+            title: replace_forbidden_characters(title),
             #[cfg(feature = "draw")]
-            scene: with_visible_texts(scene),
+            scene: with_allowed_characters(scene),
         }
     }
 
-    /// A description in words, for readers who can't see it.
+    /// Returns the title, which also describes the picture to readers who can't see it.
     pub fn title(&self) -> &str {
         &self.title
     }
 }
 
-/// The scene, its texts without what XML has no place for.
+/// Replaces the characters that XML doesn't allow in all texts of a scene.
 #[cfg(feature = "draw")]
-fn with_visible_texts(mut scene: Scene) -> Scene {
+fn with_allowed_characters(mut scene: Scene) -> Scene {
     for element in &mut scene.elements {
         match element {
             Primitive::Text { content: text, .. }
             | Primitive::GroupStart {
                 title: Some(text), ..
-            } => *text = visible(text),
+            } => *text = replace_forbidden_characters(text),
             Primitive::RichText { spans, .. } => {
                 for span in spans {
-                    span.text = visible(&span.text);
+                    span.text = replace_forbidden_characters(&span.text);
                 }
             }
             _ => {}
@@ -46,8 +46,10 @@ fn with_visible_texts(mut scene: Scene) -> Scene {
     scene
 }
 
-/// Replaces characters that XML doesn't allow, such as tokens of single bytes, with their symbols.
-fn visible(text: &str) -> String {
+/// Replaces control characters and other characters that XML doesn't allow. A control character
+/// becomes its symbol, such as `␀` for a zero byte. Such characters occur in tokens that consist of
+/// a single byte.
+fn replace_forbidden_characters(text: &str) -> String {
     let symbol = |character: char| match character {
         '\t' | '\n' | '\r' => character,
         '\0'..' ' => char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{fffd}'),

@@ -1,17 +1,21 @@
-//! A matrix product in a page, whose numbers show their sums; it takes no script.
+//! Shows a matrix product on a page. Readers can choose an element of the result to see how it is
+//! computed. This works without a script.
 
 use ndarray::ArrayRef2;
 
 use crate::html::escape;
 
-/// Rows and columns that are shown at most, and terms of a sum; `page.css` has a rule for each.
-const MAX: usize = 8;
+/// Largest number of rows and columns that are shown, and of products in a sum. `page.css` contains
+/// a rule for each of them.
+const MAX_SHOWN: usize = 8;
 
-/// The product of `a` (rows, inner) and `b` (inner, columns) in HTML. The number that a reader
-/// chooses in the result marks its row and its column, and shows their sum.
+/// Returns the HTML that shows the product of `a`, of shape (rows, inner), and `b`, of shape
+/// (inner, columns). When a reader chooses an element of the result, the page highlights its row of
+/// `a` and its column of `b`, and shows the sum of their products.
 ///
 /// # Panics
-/// If the shapes don't fit.
+///
+/// If the number of columns of `a` isn't the number of rows of `b`.
 pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
     let (title, result) = (escape(title), a.dot(b));
     let numbers = |matrix: &ArrayRef2<f32>, class: &str| {
@@ -19,9 +23,9 @@ pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
     };
     let choice = |(row, column): (usize, usize)| {
         let total = format!("{:.4}", result[(row, column)]);
-        let factors = a.row(row).into_iter().zip(b.column(column)).take(MAX);
+        let factors = a.row(row).into_iter().zip(b.column(column)).take(MAX_SHOWN);
         let mut terms: Vec<String> = factors.map(|(a, b)| format!("{a:.4} · {b:.4}")).collect();
-        if a.ncols() > MAX {
+        if a.ncols() > MAX_SHOWN {
             terms.push("…".to_owned());
         }
         let (at, sum) = (
@@ -39,7 +43,7 @@ pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
         )
     };
     format!(
-        "<figure class=\"product\" tabindex=\"0\"><figcaption>{title}. Choose a number of the result to see its sum.</figcaption>\
+        "<figure class=\"product\" tabindex=\"0\"><figcaption>{title}. Choose an element of the result to see how it is computed.</figcaption>\
          <div>{} @ {} = {}</div></figure>\n",
         numbers(a, "a"),
         numbers(b, "b"),
@@ -47,7 +51,8 @@ pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
     )
 }
 
-/// The first rows and columns; further ones are dots.
+/// Returns an HTML table of the first rows and columns of a matrix. If there are more, a last cell
+/// with an ellipsis stands for them.
 fn table(
     class: &str,
     (rows, columns): (usize, usize),
@@ -55,16 +60,16 @@ fn table(
 ) -> String {
     let more = "<td>…</td>";
     let mut table = format!("<table class=\"{class}\">");
-    for row in 0..rows.min(MAX) {
+    for row in 0..rows.min(MAX_SHOWN) {
         table += "<tr>";
-        for column in 0..columns.min(MAX) {
+        for column in 0..columns.min(MAX_SHOWN) {
             let cell = cell((row, column));
             table += &format!("<td class=\"r{row} c{column}\">{cell}</td>");
         }
-        table += if columns > MAX { more } else { "" };
+        table += if columns > MAX_SHOWN { more } else { "" };
         table += "</tr>";
     }
-    if rows > MAX {
+    if rows > MAX_SHOWN {
         table += &format!("<tr>{more}</tr>");
     }
     table + "</table>"
@@ -75,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chosen_number_of_a_product_has_its_sum() {
+    fn a_chosen_element_of_a_product_shows_its_sum() {
         let product = product(
             "x < y",
             &ndarray::array![[1.0, 2.0], [3.0, 4.0]],

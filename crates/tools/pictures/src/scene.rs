@@ -1,4 +1,4 @@
-//! Texts and rectangles of a scene, and the scene as SVG.
+//! Functions that add text and rectangles to a scene, and the conversion of a scene to SVG.
 
 use kuva::backend::svg::SvgBackend;
 use kuva::render::color::Color;
@@ -7,37 +7,47 @@ use kuva::render::render::{Primitive, Scene, TextAnchor};
 use crate::Picture;
 
 impl Picture {
-    /// As SVG, with width and height.
+    /// Returns the picture as an `<svg>` element with a width and a height in pixels.
     pub fn svg(&self) -> String {
         SvgBackend::new().render_scene(&self.scene)
     }
 }
 
-/// The dark text on all pictures.
-pub(crate) const INK: Color = Color::Rgb(0x22, 0x22, 0x22);
+/// Color of the text on light backgrounds.
+pub(crate) const TEXT_COLOR: Color = Color::Rgb(0x22, 0x22, 0x22);
 
-/// The size of most texts.
-pub(crate) const FONT: u32 = 12;
+/// Font size of labels and captions, in pixels.
+pub(crate) const FONT_SIZE: u32 = 12;
 
-/// The width of a character relative to the font's size: an average of a sans serif.
-const CHARACTER: f64 = 0.62;
+/// Average width of a character, as a fraction of the font size. This is typical of a sans-serif
+/// font.
+const CHARACTER_WIDTH: f64 = 0.62;
 
-/// About how wide a text is.
+/// Returns an estimate of the width of a text in pixels.
 pub(crate) fn width(text: &str, size: u32) -> f64 {
-    text.chars().count() as f64 * f64::from(size) * CHARACTER
+    text.chars().count() as f64 * f64::from(size) * CHARACTER_WIDTH
 }
 
-/// The title, above the picture.
+/// Adds the title at the top of the picture.
 pub(crate) fn heading(scene: &mut Scene, title: &str) {
-    text(scene, (10.0, 24.0), title, 15, TextAnchor::Start, None, INK);
+    text(
+        scene,
+        (10.0, 24.0),
+        title,
+        15,
+        TextAnchor::Start,
+        None,
+        TEXT_COLOR,
+    );
 }
 
-/// A dark text of the usual size.
+/// Adds dark text in the font size of labels.
 pub(crate) fn caption(scene: &mut Scene, place: (f64, f64), content: &str, anchor: TextAnchor) {
-    text(scene, place, content, FONT, anchor, None, INK);
+    text(scene, place, content, FONT_SIZE, anchor, None, TEXT_COLOR);
 }
 
-/// A text; `rotate` in degrees around its place.
+/// Adds text. If `rotate` is given, the text is rotated around its position by that angle in
+/// degrees.
 pub(crate) fn text(
     scene: &mut Scene,
     (x, y): (f64, f64),
@@ -59,7 +69,7 @@ pub(crate) fn text(
     });
 }
 
-/// A rectangle, with a tooltip.
+/// Adds a rectangle. If `about` is given, it is shown when the reader points at the rectangle.
 pub(crate) fn rect(
     scene: &mut Scene,
     (x, y): (f64, f64),

@@ -1,30 +1,33 @@
-/** An element with these properties, and what stands in it. */
+/** Creates an element with the given properties and children. */
 function make(name, properties = {}, ...inside) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...inside);
   return made;
 }
 
-// A model at work on a text: tokens by their loss, candidates, what each block would say, and all
-// heads. `look(text)` and `block(layer, text)` give what model.rs says of them, stored or computed;
-// with `write(text, how)`, which begins what follows a text, and `next()`, which adds a token to it
-// and gives all of it, there are fields for both.
+// Shows a model at work on a text: the loss of each token, the most probable next tokens, what the
+// model would predict after each block, and the attention weights of all heads.
+//
+// `look(text)` and `block(layer, text)` return the data that `crates/tools/live/src/model.rs`
+// describes, either stored in the page or computed on demand. If `write(text, how)` is given, the
+// page has fields to enter a text and to continue it: `write` starts a continuation, and each call
+// of `next()` adds a token and returns the whole continuation so far.
 function showModel(root, { look, block, write, next: writeNext }, text) {
   const labelled = (label, field) => make('label', {}, `${label} `, field);
   const choice = (id, options) =>
     make('select', { id }, ...options.map((option) => make('option', { textContent: option })));
   const number = (value, max) => make('input', { type: 'number', min: 0, max, value });
-  // Blanks at the ends and line ends, made visible.
+  // Replaces line breaks, tabs, and leading and trailing spaces by visible symbols.
   const visible = (text) => text
     .replace(/^ +| +$/g, (blanks) => '␣'.repeat(blanks.length)).replace(/\n/g, '⏎').replace(/\t/g, '⇥');
 
-  let data, names, shown, place, query, key; // of the text that is looked at
+  let data, names, shown, place, query, key; // All of these belong to the current text.
   const about = make('p'), tokens = make('p', { className: 'tokens' });
   const next = make('div', { id: 'next', ariaLive: 'polite', tabIndex: 0 });
   const heads = make('div', { id: 'heads', className: 'map' });
   const weight = make('p', { id: 'weight', role: 'status' });
   const all = make('table'), canvas = make('canvas', { id: 'map', tabIndex: 0, role: 'img',
-    ariaLabel: 'Attention weights: rows are queries, columns keys; the arrow keys go from cell to cell' });
+    ariaLabel: 'Attention weights. Rows are queries and columns are keys. Use the arrow keys to move between cells.' });
   const map = make('div', { className: 'map' }, canvas);
   const temperature = choice('temperature', []), layer = choice('layer', []), head = choice('head', []);
   const top = choice('top-k', ['off', 1, 2, 3, 5, 10]);
@@ -32,26 +35,27 @@ function showModel(root, { look, block, write, next: writeNext }, text) {
   const field = make('textarea', { value: text ?? '', spellcheck: false });
   const seed = number(123, 2 ** 53 - 1), count = number(20, 500), status = make('p', { role: 'status' });
   const greedy = make('input', { type: 'checkbox', checked: true });
-  const go = make('button', { type: 'button', className: 'write', textContent: 'Write on' });
-  const written = make('p', { className: 'written', hidden: true }); // the new text marked
-  const form = make('div', {}, labelled('Text', field), labelled('tokens', count),
-    labelled('always the most probable', greedy), labelled('otherwise drawn from seed', seed), go, status, written);
+  const go = make('button', { type: 'button', className: 'write', textContent: 'Continue' });
+  const written = make('p', { className: 'written', hidden: true }); // with the new part marked
+  const form = make('div', {}, labelled('Text', field), labelled('number of new tokens', count),
+    labelled('always take the most probable token', greedy), labelled('otherwise sample with seed', seed), go, status, written);
   root.classList.add('view');
   root.append(...write ? [form] : [], about,
-    make('p', { className: 'dim', textContent: `The stronger a token's colour, the larger its loss \
-(cross-entropy, in nats): the less the model expected it. Point at a token, or go to it with the tab \
-key, for what was expected after it, and what each block would have predicted there.` }),
+    make('p', { className: 'dim', textContent: `The stronger a token's color, the larger its loss \
+(cross-entropy in nats), which means that the model found it less probable. Point at a token, or move \
+to it with the Tab key, to see which tokens the model expects after it, and what it would predict \
+after each block.` }),
     tokens, make('div', { className: 'columns' },
       make('div', {}, labelled('temperature', temperature), labelled('top-k', top), next),
       make('div', {}, make('h3', { textContent: 'Attention' }),
-        make('p', { className: 'dim', textContent: 'All heads at a glance, a row a layer; one of them is below.' }),
+        make('p', { className: 'dim', textContent: 'An overview of all heads, with one row per layer. The selected head is shown below.' }),
         heads, labelled('layer', layer), labelled('head', head), weight, map,
-        make('p', { className: 'dim', textContent: `Rows are queries, columns keys; a row's largest \
-weight has the strongest colour. Each row sums to 1. The token that is pointed at has its row framed.` }))),
+        make('p', { className: 'dim', textContent: `Rows are queries and columns are keys. Each row \
+sums to 1, and its largest weight has the strongest color. The frame marks the row of the selected token.` }))),
     make('details', { open: !write }, make('summary', { textContent: 'All tokens' }),
       make('div', { className: 'map' }, all)));
 
-  // A head's weights in ten thousandths, up to the diagonal.
+  // Returns a weight of a head in units of 1/10,000. Only the weights up to the diagonal are stored.
   const at = (bytes, q, k) => {
     const start = q * (q + 1) + 2 * k;
     return k > q ? 0 : bytes.charCodeAt(start) | bytes.charCodeAt(start + 1) << 8;
@@ -61,7 +65,7 @@ weight has the strongest colour. Each row sums to 1. The token that is pointed a
     for (let k = 0; k <= q; k++) most = Math.max(most, at(bytes, q, k));
     return most;
   };
-  // A pixel for each weight, of a long text for some of them.
+  // Draws one pixel per weight. If the text has more than `size` tokens, some weights are skipped.
   const picture = (bytes, size) => {
     const made = make('canvas', { width: size, height: size }), pixels = new ImageData(size, size);
     const of = (place) => Math.floor(place * names.length / size);
@@ -73,7 +77,7 @@ weight has the strongest colour. Each row sums to 1. The token that is pointed a
     made.getContext('2d').putImageData(pixels, 0, 0);
     return made;
   };
-  let cell, margin; // in the page's pixels
+  let cell, margin; // in CSS pixels
   const draw = () => {
     const n = names.length, paint = canvas.getContext('2d');
     if (shown.layer !== layer.value) shown = { layer: layer.value, heads: block(+layer.value, text).heads };
@@ -83,12 +87,12 @@ weight has the strongest colour. Each row sums to 1. The token that is pointed a
     }
     const room = Math.min(640, map.clientWidth || 640), cellIn = (room) => Math.min(28, Math.floor(room / n));
     paint.font = '12px sans-serif';
-    // Room for the tokens on both axes, where they can be read.
+    // The tokens are drawn along both axes, unless the cells are too small to read them.
     margin = 8 + Math.ceil(Math.max(...names.map((name) => paint.measureText(name).width)));
     if (cellIn(room - margin) < 14) margin = 0;
     cell = Math.max(2, cellIn(room - margin));
     const size = margin + n * cell;
-    const sharp = devicePixelRatio || 1; // the screen's pixels for each of them
+    const sharp = devicePixelRatio || 1; // device pixels per CSS pixel
     canvas.width = canvas.height = Math.round(size * sharp);
     canvas.style.width = canvas.style.height = `${size}px`;
     paint.scale(sharp, sharp);
@@ -127,7 +131,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     for (const cells of rows) made.insertRow().append(...cells.map((cell) => make('td', {}, cell)));
     return made;
   };
-  // Candidates with their probabilities, of the k likeliest if only they can be drawn.
+  // Returns the candidates for the next token and their probabilities after temperature and top-k.
   const expected = ({ next, scales }) => {
     const kept = top.selectedIndex ? next.slice(0, +top.value) : next;
     const shares = kept.map(([, logit]) => Math.exp(logit / temperature.value - scales[temperature.selectedIndex]));
@@ -146,12 +150,12 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     next.replaceChildren(
       table(`expected after “${names[place]}”`,
         expected(data.tokens[place]).map(([name, share]) => [name, share.toFixed(4), bar(share)])),
-      table('what the model would say if it ended with a block',
+      table('predictions if the model ended after a block',
         data.predictions.map((predictions, layer) => [`after block ${layer}`, line(predictions[place])])));
   };
   const list = () => {
     const cells = (kind, texts) => make('tr', {}, ...texts.map((text) => make(kind, {}, text)));
-    all.replaceChildren(cells('th', ['place', 'token', 'id', 'loss', 'next, with its probability']),
+    all.replaceChildren(cells('th', ['position', 'token', 'ID', 'loss', 'next tokens and their probabilities']),
       ...data.tokens.map((token, place) =>
         cells('td', [place, names[place], token.id, token.loss?.toFixed(4) ?? '', line(expected(token))])));
   };
@@ -170,10 +174,10 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     const n = data.tokens.length;
     names = data.tokens.map(({ text }) => visible(text));
     about.textContent = `Model ${data.name}, ${n} tokens` +
-      (data.left_out ? `, the last of the text: ${data.left_out} before them have no room in its context.` : '.');
+      (data.left_out ? `. The ${data.left_out} tokens before them are ignored because they don't fit in the model's context.` : '.');
     tokens.replaceChildren(...data.tokens.map(({ loss }, place) => {
       const button = make('button', { type: 'button', textContent: names[place],
-        title: loss === null ? 'the first' : `loss ${loss.toFixed(4)}` });
+        title: loss === null ? 'the first token has no loss' : `loss ${loss.toFixed(4)}` });
       button.style.background = `rgba(209,87,27,${Math.min(1, (loss ?? 0) / 10)})`;
       for (const event of ['click', 'focus', 'pointerenter']) button.addEventListener(event, () => {
         expect(place);
@@ -189,7 +193,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     refresh(layer, up(data.layers));
     refresh(head, up(data.heads));
     data.predictions = [];
-    // One block after the other: a long text's weights are many.
+    // Blocks are requested one at a time because the weights for a long text take up much memory.
     heads.replaceChildren(...up(data.layers).map((layer) => {
       const { heads, predictions } = block(layer, text);
       data.predictions.push(predictions);
@@ -215,7 +219,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     try {
       status.textContent = what() ?? '';
     } catch (error) {
-      status.textContent = `That can't be computed: ${error.message}`;
+      status.textContent = `The model can't process this text: ${error.message}`;
     }
   };
   const change = () => {
@@ -223,12 +227,12 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     show();
   };
   field.addEventListener('change', trying(change));
-  // A token after the other, so that the page lives meanwhile: for as long as a glance takes, then on.
+  // Tokens are generated for 50 ms at a time, so that the page can respond to the reader in between.
   let writing;
   const stop = () => {
     clearTimeout(writing?.timer);
     writing = undefined;
-    go.textContent = 'Write on';
+    go.textContent = 'Continue';
   };
   const goOn = trying(() => {
     const { before, start } = writing, until = performance.now() + 50;
@@ -249,27 +253,27 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
       field.scrollTop = field.scrollHeight;
       change();
     } else writing.timer = setTimeout(goOn);
-    return `${part.count} tokens, ${each.toFixed(1)} ms each`;
+    return `${part.count} tokens, ${each.toFixed(1)} ms per token`;
   });
   go.addEventListener('click', trying(() => {
     if (writing) {
       field.value = written.textContent;
       stop();
       change();
-      return 'stopped';
+      return 'Stopped.';
     }
     write(field.value, { count: +count.value, temperature: greedy.checked ? 0 : +temperature.value,
       top_k: +top.value || 0, seed: +seed.value });
     writing = { before: field.value, start: performance.now() };
-    written.replaceChildren(field.value); // what stands there if it is stopped at once
+    written.replaceChildren(field.value); // the text to keep if the reader stops immediately
     go.textContent = 'Stop';
     writing.timer = setTimeout(goOn);
-    return 'writing …';
+    return 'Generating …';
   }));
   for (const select of [temperature, top]) select.addEventListener('change', again);
   for (const select of [layer, head]) select.addEventListener('change', draw);
   for (const event of ['pointerdown', 'pointermove']) canvas.addEventListener(event, ({ clientX, clientY }) => {
-    const box = canvas.getBoundingClientRect(), at = (place) => Math.floor((place - margin - 1) / cell); // a line's width
+    const box = canvas.getBoundingClientRect(), at = (place) => Math.floor((place - margin - 1) / cell); // 1 is the width of the border
     move(at(clientY - box.top), at(clientX - box.left));
   });
   canvas.addEventListener('keydown', (event) => {

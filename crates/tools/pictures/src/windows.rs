@@ -1,21 +1,22 @@
-//! Tokens in a row and the windows that a data loader cuts from them (book section 2.6).
+//! Draws the tokens of a text and the windows that a data loader divides it into (section 2.6 of
+//! the book).
 
 use kuva::render::color::Color;
 use kuva::render::render::{Scene, TextAnchor};
 
-use crate::scene::{FONT, caption, heading, rect, width};
+use crate::scene::{FONT_SIZE, caption, heading, rect, width};
 
-const ROW: f64 = 34.0;
+const ROW_HEIGHT: f64 = 34.0;
 
-/// The tokens in a row, and two rows for each window.
+/// Returns the scene, which has one row for all tokens and two rows for each window.
 pub(crate) fn scene(title: &str, tokens: &[&str], starts: &[usize], max_length: usize) -> Scene {
-    let sizes = tokens.iter().map(|token| width(token, FONT) + 14.0);
+    let sizes = tokens.iter().map(|token| width(token, FONT_SIZE) + 14.0);
     let mut edges = vec![110.0];
     for size in sizes {
         edges.push(edges[edges.len() - 1] + size);
     }
     let right = edges[edges.len() - 1];
-    let height = 44.0 + ROW + starts.len() as f64 * (2.0 * ROW + 12.0) + 10.0;
+    let height = 44.0 + ROW_HEIGHT + starts.len() as f64 * (2.0 * ROW_HEIGHT + 12.0) + 10.0;
     let mut scene = Scene::new((right + 10.0).max(width(title, 15) + 20.0), height);
     heading(&mut scene, title);
     let mut y = 44.0;
@@ -26,7 +27,7 @@ pub(crate) fn scene(title: &str, tokens: &[&str], starts: &[usize], max_length: 
             rect(
                 scene,
                 (edges[place], y),
-                (size, ROW - 4.0),
+                (size, ROW_HEIGHT - 4.0),
                 fill.clone(),
                 None,
             );
@@ -42,7 +43,7 @@ pub(crate) fn scene(title: &str, tokens: &[&str], starts: &[usize], max_length: 
         tokens.len(),
         Color::Rgb(0xf3, 0xf3, 0xf3),
     );
-    y += ROW + 8.0;
+    y += ROW_HEIGHT + 8.0;
     for (window, &start) in starts.iter().enumerate() {
         let end = start + max_length;
         let name = format!("{}. inputs", window + 1);
@@ -56,13 +57,13 @@ pub(crate) fn scene(title: &str, tokens: &[&str], starts: &[usize], max_length: 
         );
         row(
             &mut scene,
-            y + ROW,
+            y + ROW_HEIGHT,
             "    targets",
             start + 1,
             end + 1,
             Color::Rgb(0xfb, 0xdd, 0xc8),
         );
-        y += 2.0 * ROW + 12.0;
+        y += 2.0 * ROW_HEIGHT + 12.0;
     }
     scene
 }
@@ -72,16 +73,17 @@ mod tests {
     use crate::windows;
 
     #[test]
-    fn targets_are_the_inputs_one_further() {
+    fn targets_are_the_inputs_shifted_by_one() {
         let tokens = ["I", " HAD", " always", " thought", " Jack"];
         let svg = windows("Windows of 3", &tokens, &[0, 1], 3).svg();
         let texts = |token: &str| svg.matches(&format!(">{token}</text>")).count();
-        // In the row of tokens, then as inputs and as targets of both windows.
+        // A token appears once in the first row, and once for each window that has it as an input
+        // or as a target.
         assert_eq!([texts("I"), texts(" HAD"), texts(" Jack")], [2, 4, 2]);
     }
 
     #[test]
-    #[should_panic(expected = "do not lie within 3 tokens")]
+    #[should_panic(expected = "don't fit in 3 tokens")]
     fn a_window_needs_a_target_for_its_last_input() {
         let _ = windows("", &["a", "b", "c"], &[0], 3);
     }
