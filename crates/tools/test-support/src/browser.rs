@@ -1,4 +1,7 @@
-//! A page in headless Chromium: its document after its scripts have run, and its console.
+//! Opens web pages in headless Chromium, so that tests can look at a page after its scripts have
+//! run.
+//!
+//! If Chromium isn't installed, the functions return `None` and write a line to standard error.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -6,21 +9,25 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A page that was opened.
+/// What a page contains after its scripts have run.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// The document as HTML, scripts run.
+    /// HTML of the document.
     pub dom: String,
-    /// The console's lines: script errors, messages of the page, and `missing NAME` for each
-    /// missing resource.
+    /// Lines of the browser's console: script errors, messages that the page logs, and a line with
+    /// `missing URL` for each resource that couldn't be loaded.
     pub console: Vec<String>,
 }
 
-/// Like [`open`], on a phone: 390 pixels wide, which is narrower than a window may be. So the page
-/// is put into a frame, and the document is taken from it after its timers.
+/// Opens a page as it would appear on a phone with a screen 390 pixels wide, and otherwise does the
+/// same as [`open`].
+///
+/// Chromium's windows can't be that narrow. Therefore, the page is shown in an `<iframe>` of that
+/// width, and the document inside is returned after 15 seconds of virtual time.
 ///
 /// # Panics
-/// As [`open`].
+///
+/// Under the same conditions as [`open`].
 pub fn open_narrow(page: &Path) -> Option<Opened> {
     let source = std::fs::read_to_string(page).expect("the page exists");
     let source = source.replace('&', "&amp;").replace('"', "&quot;");
@@ -35,14 +42,15 @@ pub fn open_narrow(page: &Path) -> Option<Opened> {
     open(&path)
 }
 
-/// Opens a file in a window 1280 pixels wide and skips twenty seconds of its timers; `None`, and a
-/// line on standard error, without Chromium.
+/// Opens an HTML file in a window that is 1280 pixels wide. Time is virtual: timers run without
+/// waiting until 20 seconds have passed on the page's clock.
 ///
 /// # Panics
-/// If the browser fails.
+///
+/// If the file can't be read or if the browser fails.
 pub fn open(page: &Path) -> Option<Opened> {
     let profile = tempfile::tempdir().expect("a temporary folder");
-    // Chromium's console is silent about files that are missing.
+    // Chromium doesn't report missing files on the console, so the page does it.
     let source = std::fs::read_to_string(page).expect("the page exists");
     let source = source.replacen(
         "<head>",
@@ -58,7 +66,7 @@ pub fn open(page: &Path) -> Option<Opened> {
         "--dump-dom",
         "--virtual-time-budget=20000",
     ];
-    let output = start(&page, profile.path(), &flags)?.wait_with_output();
+    let output = start_browser(&page, profile.path(), &flags)?.wait_with_output();
     let output = output.expect("the browser ends");
     assert!(output.status.success(), "{}", output.status);
     let log = String::from_utf8_lossy(&output.stderr);
@@ -72,14 +80,17 @@ pub fn open(page: &Path) -> Option<Opened> {
     })
 }
 
-/// Opens a file, runs a script in it, and returns the text that the script passes to `report`;
-/// `None`, and a line on standard error, without Chromium.
+/// Opens an HTML file, runs a script in it, and returns the text that the script passes to the
+/// function `report`. An uncaught error on the page is reported as text that begins with `error: `.
 ///
-/// Unlike [`open`], this waits for real time to pass, so that a worker can compute.
-/// `until(condition)` waits for a condition. An error in the page is reported as the text.
+/// The script is the body of an asynchronous function. It can call `await until(condition)` to wait
+/// until a function returns true.
+///
+/// Unlike with [`open`], time is real. This allows web workers to compute.
 ///
 /// # Panics
-/// If nothing is reported within two minutes.
+///
+/// If the file can't be read, or if nothing is reported within two minutes.
 pub fn ask(page: &Path, script: &str) -> Option<String> {
     let server = TcpListener::bind("127.0.0.1:0").expect("a local port");
     let port = server.local_addr().expect("it is bound").port();
@@ -96,7 +107,7 @@ pub fn ask(page: &Path, script: &str) -> Option<String> {
     let script = format!("<script>(async () => {{ {script} }})()</script>");
     std::fs::write(&asking, source + &script).expect("a temporary file");
     let profile = tempfile::tempdir().expect("a temporary folder");
-    let mut browser = start(&asking, profile.path(), &["--remote-debugging-port=0"])?;
+    let mut browser = start_browser(&asking, profile.path(), &["--remote-debugging-port=0"])?;
     server.set_nonblocking(true).expect("a local port");
     let begun = Instant::now();
     let mut connection = loop {
@@ -104,7 +115,7 @@ pub fn ask(page: &Path, script: &str) -> Option<String> {
             Ok((connection, _)) => break connection,
             Err(_) if begun.elapsed() > Duration::from_secs(120) => {
                 let _ = browser.kill();
-                panic!("nothing was reported in two minutes");
+                panic!("the page reported nothing within two minutes");
             }
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
@@ -118,11 +129,11 @@ pub fn ask(page: &Path, script: &str) -> Option<String> {
     let _ = browser.kill();
     let _ = browser.wait();
     let text = line.split(' ').nth(1).expect("a path");
-    Some(decoded(&text[1..]))
+    Some(decode_uri_component(&text[1..]))
 }
 
-/// The text that `encodeURIComponent` encoded.
-fn decoded(text: &str) -> String {
+/// Decodes a text that `encodeURIComponent` has encoded.
+fn decode_uri_component(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
@@ -133,15 +144,16 @@ fn decoded(text: &str) -> String {
     String::from_utf8(bytes).expect("it was a text")
 }
 
-/// Starts a headless Chromium with a page; `None`, and a line on standard error, without one.
-fn start(page: &Path, profile: &Path, flags: &[&str]) -> Option<Child> {
+/// Starts headless Chromium with a page and returns the process. Returns `None` if no browser can
+/// be started.
+fn start_browser(page: &Path, profile: &Path, flags: &[&str]) -> Option<Child> {
     for browser in ["chromium", "chromium-browser", "google-chrome"] {
         let child = Command::new(browser)
             .args("--headless --no-sandbox --disable-gpu --no-first-run --disable-sync".split(' '))
             .args([
                 "--disable-background-networking",
                 "--disable-component-update",
-                "--disable-dev-shm-usage", // which is small in containers
+                "--disable-dev-shm-usage", // Containers often have a small /dev/shm.
                 "--window-size=1280,844",
             ])
             .args(flags)
@@ -154,10 +166,11 @@ fn start(page: &Path, profile: &Path, flags: &[&str]) -> Option<Child> {
             return Some(child);
         }
     }
-    // Past the capture of the tests' output.
+    // `eprintln!` would be captured by the test harness, so nobody would see that the test was
+    // skipped.
     let _ = writeln!(
         std::io::stderr(),
-        "skipped: no Chromium to open {} in",
+        "skipped: {} can't be opened because Chromium isn't installed",
         page.display()
     );
     None

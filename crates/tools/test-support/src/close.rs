@@ -1,17 +1,19 @@
-//! Element-wise closeness, `|got - expected| <= absolute + relative * |expected|`: the rule of
-//! PyTorch's `torch.allclose`.
-//! A NaN is close to nothing, an infinity only to itself.
-//! It does NOT broadcast:
-//! both shapes must be the same.
+//! Assertions that two arrays are equal up to a tolerance.
+//!
+//! A number is close to the expected one if `|got - expected| <= absolute + relative * |expected|`.
+//! This is the rule of PyTorch's `torch.allclose`. NaN isn't close to any number, and an infinity
+//! is close only to itself. Arrays aren't broadcast, so their shapes must be equal.
 
 use ndarray::{ArrayRef, Dimension};
 
-/// The distance that a number may have from the expected one; an `f64` is an absolute tolerance.
+/// The largest difference from the expected number that a test accepts. An `f64` converts to an
+/// absolute tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Allowed for numbers of any size.
+    /// Part of the tolerance that is the same for all numbers.
     pub absolute: f64,
-    /// Allowed as a share of `|expected|`.
+    /// Part of the tolerance that is proportional to the expected number, as a fraction of its
+    /// absolute value.
     pub relative: f64,
 }
 
@@ -25,21 +27,21 @@ impl From<f64> for Tolerance {
 }
 
 impl Tolerance {
-    /// The largest difference allowed at this expected value.
+    /// Returns the largest difference that is accepted for an expected number.
     fn allowed(self, expected: f64) -> f64 {
         self.absolute + self.relative * expected.abs()
     }
 
-    /// True if `got` is close enough to `expected`.
+    /// Returns true if `got` is close to `expected`.
     fn accepts(self, got: f64, expected: f64) -> bool {
-        // Equality first: the difference of two equal infinities is NaN.
+        // Infinities must be compared first because the difference of two equal infinities is NaN.
         got == expected
             || (expected.is_finite() && (got - expected).abs() <= self.allowed(expected))
     }
 }
 
-/// Asserts that two arrays of any, equal, shape hold close numbers (`f32` or `f64`, in any
-/// mixture).
+/// Asserts that two arrays have the same shape and that their elements are close. Each array can
+/// contain `f32` or `f64`, and can have any number of dimensions.
 ///
 /// ```
 /// use ndarray::array;
@@ -51,8 +53,8 @@ impl Tolerance {
 ///
 /// # Panics
 ///
-/// If the shapes differ, or a number is not close; the message has the element furthest beyond its
-/// tolerance: its index, the expected and the actual number, the difference.
+/// If the shapes differ or an element isn't close. The message shows the element that exceeds its
+/// tolerance the most, with its index, the two numbers and their difference.
 #[track_caller]
 pub fn assert_close<A, B, D1, D2>(
     actual: &ArrayRef<A, D1>,
@@ -67,11 +69,12 @@ pub fn assert_close<A, B, D1, D2>(
     assert_close_named("array", actual, expected, tolerance);
 }
 
-/// [`assert_close`] with a name for the message, for tests that compare several arrays.
+/// Does the same as [`assert_close`], but begins the message with `name`. This is useful in a test
+/// that compares several arrays.
 ///
 /// # Panics
 ///
-/// As [`assert_close`].
+/// Under the same conditions as [`assert_close`].
 #[track_caller]
 pub fn assert_close_named<A, B, D1, D2>(
     name: &str,
@@ -86,19 +89,19 @@ pub fn assert_close_named<A, B, D1, D2>(
 {
     assert!(
         actual.shape() == expected.shape(),
-        "{name}: expected shape {:?}, got {:?}",
+        "{name}: the expected shape is {:?}, but the actual shape is {:?}",
         expected.shape(),
         actual.shape(),
     );
     let tolerance = tolerance.into();
-    let mut far = 0;
-    let mut worst: Option<(usize, f64, f64, f64)> = None; // position, got, expected, excess
+    let mut outside = 0;
+    let mut worst: Option<(usize, f64, f64, f64)> = None; // The position, both numbers, and by how much they exceed the tolerance.
     for (position, (&got, &want)) in actual.iter().zip(expected).enumerate() {
         let (got, want): (f64, f64) = (got.into(), want.into());
         if tolerance.accepts(got, want) {
             continue;
         }
-        far += 1;
+        outside += 1;
         let excess = (got - want).abs() - tolerance.allowed(want);
         let excess = if excess.is_nan() {
             f64::INFINITY
@@ -111,7 +114,7 @@ pub fn assert_close_named<A, B, D1, D2>(
     }
     if let Some((position, got, want, _)) = worst {
         panic!(
-            "{name}: {far} of {} numbers are too far from the expected ones\n  \
+            "{name}: {outside} of {} numbers differ too much from the expected numbers\n  \
              worst at index {:?}: expected {want}, got {got}, difference {:e}, allowed {:e}",
             actual.len(),
             index_at(actual, position),
@@ -121,7 +124,7 @@ pub fn assert_close_named<A, B, D1, D2>(
     }
 }
 
-/// The index, row-major, of the element at `position`.
+/// Converts a position in row-major order to an index with one number per dimension.
 pub(crate) fn index_at<A, D: Dimension>(array: &ArrayRef<A, D>, position: usize) -> Vec<usize> {
     let elements = array.view().into_dyn();
     let mut elements = elements.indexed_iter();
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     #[should_panic(
-        expected = "logits: 2 of 4 numbers are too far from the expected ones\n  \
+        expected = "logits: 2 of 4 numbers differ too much from the expected numbers\n  \
         worst at index [1, 0]: expected 3, got 3.5, difference 5e-1, allowed 1e-1"
     )]
     fn the_message_names_the_worst_element() {
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "array: expected shape [1, 2], got [2]")]
+    #[should_panic(expected = "array: the expected shape is [1, 2], but the actual shape is [2]")]
     fn shapes_must_agree() {
         assert_close(&array![1.0, 2.0], &array![[1.0, 2.0]], 1.0);
     }

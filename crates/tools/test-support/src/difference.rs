@@ -1,42 +1,46 @@
-//! The derivative of a function of one `f32`, by central differences `(f(x + h) - f(x - h)) / 2h`
-//! at steps h, h/2, h/4, ... extrapolated to h = 0 (Ridders' method).
-//! It is NOT exact near a kink (ReLU at 0):
-//! keep inputs away from it, or read the uncertainty.
+//! Numerical derivatives of functions of one `f32`, computed by Ridders' method.
 //!
-//! Why not one step?
-//! A large step has a truncation error, of order h^2, and a small one drowns in the rounding of f
-//! (about 1e-7 of it, divided by h).
-//! With one step of 1e-3, as is usual in f64, an operation computed in f32 gets two or three
-//! correct digits.
-//! Extrapolation removes the h^2, h^4, ... terms, so the steps can stay large, where rounding does
-//! no harm: five or six correct digits are usual.
+//! The method evaluates central differences `(f(x + h) - f(x - h)) / 2h` for the steps h, h/2, h/4
+//! and so on, and extrapolates them to h = 0.
+//!
+//! A single step isn't accurate enough for functions computed in `f32`. The central difference has
+//! a truncation error proportional to h^2, so h must be small. But the rounding error of `f`, which
+//! is about 1e-7 of its value, is divided by h, so h must be large. With the step 1e-3, which is
+//! common for `f64`, only two or three digits are correct. Extrapolation eliminates the errors of
+//! order h^2, h^4 and so on. The steps can then be so large that rounding doesn't matter, and five
+//! or six digits are usually correct.
+//!
+//! The result is wrong near a kink, such as that of ReLU at 0. Choose inputs that aren't close to
+//! one, or check the uncertainty.
 
-/// Steps tried: h, h/2, ... h/2^(LEVELS - 1).
-const LEVELS: usize = 5;
+/// Number of steps that are tried: h, h/2 and so on, up to h/2^(NUM_STEPS - 1).
+const NUM_STEPS: usize = 5;
 
-/// A derivative and how far it can be trusted.
+/// An estimate of a derivative and of its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Derivative {
-    /// The best estimate.
+    /// Best estimate of the derivative, or NaN if the function isn't finite at one of the points.
     pub(crate) value: f64,
-    /// An estimate of its error, from how well neighbouring extrapolations agree and from the
-    /// rounding of an `f32` computation.
-    /// Large beside a kink.
+    /// Estimated error of `value`. It is computed from the difference between neighboring
+    /// extrapolations and from the rounding error of `f32`. It is large near a kink.
     pub(crate) uncertainty: f64,
-    /// The largest `|f|` seen.
+    /// Largest absolute value of the function at the points where it was evaluated.
     pub(crate) magnitude: f64,
 }
 
-/// The derivative of `f` at `x`; `step` is the largest distance from `x` at which `f` is asked (2 x
-/// 5 calls).
-/// If `f` gives a number that is not finite, so is the result.
+/// Estimates the derivative of `f` at `x`. The function is evaluated at ten points, which are at
+/// most `step` away from `x`.
+///
+/// If `f` returns an infinity or NaN at one of them, the estimate is NaN and its uncertainty is
+/// infinite.
 pub(crate) fn central_difference(x: f32, step: f64, mut f: impl FnMut(f32) -> f64) -> Derivative {
     let mut magnitude = 0.0_f64;
     let mut previous: Vec<f64> = Vec::new();
-    let mut best = (f64::NAN, f64::INFINITY); // value, uncertainty
-    for level in 0..LEVELS {
+    let mut best = (f64::NAN, f64::INFINITY); // The best value so far and its uncertainty.
+    for level in 0..NUM_STEPS {
         let h = step / f64::from(1_u32 << level);
-        // The arguments are f32: divide by the distance between them as rounded, not by 2h.
+        // `x + h` and `x - h` are rounded to `f32`, so the difference quotient must use the
+        // distance between the rounded points instead of 2h.
         let (right, left) = ((f64::from(x) + h) as f32, (f64::from(x) - h) as f32);
         let (f_right, f_left) = (f(right), f(left));
         if !(f_right.is_finite() && f_left.is_finite()) {
@@ -49,7 +53,8 @@ pub(crate) fn central_difference(x: f32, step: f64, mut f: impl FnMut(f32) -> f6
         magnitude = magnitude.max(f_right.abs()).max(f_left.abs());
         let rounding = f64::from(f32::EPSILON) * magnitude / h;
 
-        // Row `level` of the extrapolation table; column k has no error terms below h^(2k + 2).
+        // This is a row of the extrapolation table. In column k, the terms up to h^(2k) of the
+        // error have been eliminated.
         let mut row = vec![(f_right - f_left) / (f64::from(right) - f64::from(left))];
         let mut power = 1.0;
         for (k, &above) in previous.iter().enumerate() {

@@ -1,35 +1,50 @@
-//! Gradient checking: a hand-written gradient against central differences of the objective, element
-//! by element;
-//! `error_i = |analytic_i - numeric_i| / max(|analytic_i|, |numeric_i|, gradient_scale)`.
-//! It does NOT run the backward pass: hand it the gradient.
+//! Gradient checking: comparing a gradient that was derived by hand with numerical derivatives, one
+//! element at a time.
+//!
+//! The error of an element is
+//!
+//! ```text
+//! |analytic - numeric| / max(|analytic|, |numeric|, gradient_scale)
+//! ```
+//!
+//! where `gradient_scale` is explained below. The functions in this module don't run the backward
+//! pass. The caller passes its result.
 //!
 //! # The objective
 //!
-//! An operation has many outputs, a gradient check needs one number: `objective = sum(out *
-//! weights)` with fixed random weights ([`projection_weights`](crate::projection_weights)), summed
-//! in f64 ([`project`](crate::project)). Its gradient is the result of `backward` for `d_out =
-//! weights`. Random weights matter: with all ones, softmax (rows sum to 1) and LayerNorm (rows sum
-//! to 0) have a gradient of zero and a wrong backward pass looks right.
+//! A gradient check needs a function with a single output, but most operations have many.
+//! Therefore, we check `objective = sum(out * weights)`, where the weights are fixed random numbers
+//! ([`projection_weights`](crate::projection_weights)) and the sum is computed in `f64`
+//! ([`project`](crate::project)). The gradient of this objective is what the backward pass returns
+//! for `d_out = weights`.
+//!
+//! The weights must be random. If all of them were 1, the objective would be constant for softmax,
+//! whose rows sum to 1, and for LayerNorm, whose rows sum to 0. The numerical derivatives would be
+//! zero, and so would the result of many wrong backward passes.
 //!
 //! # The tolerance
 //!
-//! The operation itself runs in f32, so its outputs carry rounding errors near 1e-7 of their size,
-//! and a difference quotient divides them by the step.
-//! Three habits keep the noise near 1e-5 of the gradient:
-//! the step follows the size of the parameters (an eighth of their root mean square: at scale 0.1
-//! LayerNorm bends ten times as fast as at scale 1), extrapolation allows such large steps
-//! ([`central_difference`]), and an element is measured against the root mean square of the whole
-//! gradient, not against itself alone: an element that happens to be 1e-6 among ones has no correct
-//! digits to compare.
+//! An operation in `f32` has rounding errors of about 1e-7 of its output. A difference quotient
+//! divides these errors by the step. Three choices reduce the resulting noise to about 1e-5 of the
+//! gradient:
 //!
-//! Some gradients are zero by their nature (a bias of the keys shifts all scores of a row alike),
-//! and then there is only noise.
-//! So `gradient_scale` is never under the size at which the noise,
-//! `4 * f32::EPSILON * max|objective| / step`, is exactly the tolerance.
+//! - The step is proportional to the size of the parameters, because the scale at which a function
+//!   curves often is, too. For example, LayerNorm curves ten times as fast for inputs of size 0.1
+//!   as for inputs of size 1. The default is one eighth of the root mean square of the parameters.
+//! - Extrapolation permits steps as large as this one (see `difference.rs`).
+//! - The error of an element is relative to the root mean square of the whole gradient. If one
+//!   element happens to be 1e-6 and the others are about 1, the small one has no correct digits
+//!   that could be compared.
 //!
-//! The default tolerance of 1e-3 leaves a margin of some 10 to 100 over the noise, while the
-//! mistakes that happen (a lost factor, a missing term, a wrong sign, a transposed matrix) are
-//! errors of 0.01 and up.
+//! Some gradients are zero in theory. For example, a bias of the keys shifts all attention scores
+//! in a row by the same amount, which doesn't change their softmax. The numerical derivatives are
+//! pure noise in this case. Therefore, `gradient_scale` is never smaller than the value for which
+//! noise of the size `4 * f32::EPSILON * max|objective| / step` results in an error equal to the
+//! tolerance.
+//!
+//! The default tolerance is 1e-3, which is 10 to 100 times the noise. The errors that actual
+//! mistakes cause, such as a missing factor or term, a wrong sign or a transposed matrix, are 0.01
+//! or larger.
 
 use std::fmt;
 
@@ -38,16 +53,16 @@ use ndarray::{Array, ArrayRef, Dimension};
 use crate::close::index_at;
 use crate::difference::central_difference;
 
-/// Settings of a check; `..Default::default()` for the rest.
+/// Settings of a gradient check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GradientCheck {
-    /// The largest relative error that passes.
+    /// Largest relative error that is accepted.
     pub tolerance: f64,
-    /// The largest step; `None` takes an eighth of the parameters' root mean square (1/8 if all are
-    /// 0).
+    /// Largest step. If it is `None`, one eighth of the root mean square of the parameters is used,
+    /// rounded to a power of two. If all parameters are 0, the step is 1/8.
     pub step: Option<f64>,
-    /// Elements to check, spread evenly over the parameters: each costs ten evaluations of the
-    /// objective.
+    /// Largest number of elements to check. If there are more, a sample that is spread evenly over
+    /// them is checked. Each element takes ten evaluations of the objective.
     pub max_elements: usize,
 }
 
@@ -61,16 +76,18 @@ impl Default for GradientCheck {
     }
 }
 
-/// The result of a check. Printed with `{}` it is one line of a table.
+/// The result of a gradient check. Its `Display` implementation writes it as one line of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradientReport {
-    /// The number of elements that were compared.
+    /// Number of elements that were compared.
     pub checked: usize,
-    /// The largest relative error; infinite if a number is not finite, 0 for no elements.
+    /// Largest relative error of an element. It is infinite if a number isn't finite, and 0 if
+    /// there are no elements.
     pub max_rel_error: f64,
-    /// The index of the element that has it; `None` for no elements.
+    /// Index of the element with the largest error, or `None` if there are no elements.
     pub worst: Option<Vec<usize>>,
-    /// The name of the check, the gradient's size, and the worst element's two gradients.
+    /// The line for the table, which contains the name of the check, the scale of the gradient, and
+    /// both derivatives of the worst element.
     line: String,
 }
 
@@ -81,9 +98,9 @@ impl fmt::Display for GradientReport {
 }
 
 impl GradientCheck {
-    /// Compares `analytic` with the differences of `objective` at `parameters`; does not panic on a
-    /// wrong gradient.
-    /// The objective sees the parameters with one element moved.
+    /// Compares the gradient `analytic` with numerical derivatives of `objective` at `parameters`.
+    /// The objective is called with copies of the parameters in which one element has been changed.
+    /// A wrong gradient doesn't cause a panic.
     ///
     /// # Panics
     ///
@@ -99,28 +116,29 @@ impl GradientCheck {
         let shape = parameters.shape();
         assert!(
             shape == analytic.shape(),
-            "{name}: parameters of shape {shape:?}, gradient of shape {:?}",
+            "{name}: the parameters have shape {shape:?}, but the gradient has shape {:?}",
             analytic.shape(),
         );
-        let mut moved = Array::zeros(parameters.raw_dim()); // row-major, for any strides
-        moved.assign(parameters);
+        let mut changed = Array::zeros(parameters.raw_dim()); // This copy is in row-major order, whatever the layout of `parameters`.
+        changed.assign(parameters);
         let analytic: Vec<f32> = analytic.iter().copied().collect();
         let step = self.step.unwrap_or_else(|| default_step(parameters));
         let mut magnitude = 0.0_f64;
-        let mut elements = Vec::new(); // (position, analytic, derivative)
-        for position in spread(parameters.len(), self.max_elements) {
-            let set = |moved: &mut Array<f32, D>, value| {
-                let elements = moved.as_slice_mut().expect("row-major");
+        let mut elements = Vec::new(); // The position, the analytic derivative and the numerical derivative of each element.
+        for position in spread_positions(parameters.len(), self.max_elements) {
+            let set = |changed: &mut Array<f32, D>, value| {
+                let elements = changed.as_slice_mut().expect("row-major");
                 std::mem::replace(&mut elements[position], value)
             };
-            let x = set(&mut moved, 0.0);
-            // An outlier needs a step that its own precision can resolve.
+            let x = set(&mut changed, 0.0);
+            // An element that is much larger than the others needs a larger step because its own
+            // rounding error is larger.
             let step = step.max(f64::from(x.abs()) / 512.0);
             let derivative = central_difference(x, step, |value| {
-                set(&mut moved, value);
-                objective(&moved)
+                set(&mut changed, value);
+                objective(&changed)
             });
-            set(&mut moved, x);
+            set(&mut changed, x);
             magnitude = magnitude.max(derivative.magnitude);
             elements.push((position, f64::from(analytic[position]), derivative));
         }
@@ -135,7 +153,7 @@ impl GradientCheck {
             let difference = (analytic - numeric.value).abs();
             let scale = gradient_scale.max(analytic.abs()).max(numeric.value.abs());
             let error = match difference {
-                0.0 => 0.0, // also where the scale is 0
+                0.0 => 0.0, // This arm also avoids dividing 0 by 0.
                 _ if difference.is_finite() => difference / scale,
                 _ => f64::INFINITY,
             };
@@ -152,7 +170,7 @@ impl GradientCheck {
             let index = index_at(parameters, position);
             let (value, uncertainty) = (numeric.value, numeric.uncertainty);
             line += &format!("  worst at {index:?}: analytic {analytic:.6e}, ");
-            // Beside a kink the uncertainty is larger than the difference.
+            // Near a kink, the uncertainty is larger than the difference.
             line += &format!("numeric {value:.6e} +- {uncertainty:.0e}");
             index
         });
@@ -164,13 +182,13 @@ impl GradientCheck {
         }
     }
 
-    /// Takes the [`measure`](Self::measure), prints it as a line of a table, and fails if the
+    /// Compares the gradient like [`measure`](Self::measure), prints the report, and panics if the
     /// gradient is wrong.
     ///
     /// # Panics
     ///
-    /// If the shapes differ, or if an element is wrong by more than the tolerance; the message is
-    /// the report.
+    /// If the shapes differ, or if the error of an element is larger than the tolerance. The
+    /// message contains the report.
     #[track_caller]
     pub fn check<D: Dimension>(
         &self,
@@ -182,12 +200,12 @@ impl GradientCheck {
         let report = self.measure(name, parameters, analytic, objective);
         println!("{report}");
         let passed = report.max_rel_error <= self.tolerance;
-        assert!(passed, "wrong gradient: {report}");
+        assert!(passed, "the gradient is wrong: {report}");
         report
     }
 }
 
-/// [`GradientCheck::check`] with the default settings.
+/// Checks a gradient with the default settings of [`GradientCheck`].
 ///
 /// ```
 /// use ndarray::array;
@@ -203,7 +221,7 @@ impl GradientCheck {
 ///
 /// # Panics
 ///
-/// As [`GradientCheck::check`].
+/// Under the same conditions as [`GradientCheck::check`].
 #[track_caller]
 pub fn check_gradient<D: Dimension>(
     name: &str,
@@ -214,8 +232,8 @@ pub fn check_gradient<D: Dimension>(
     GradientCheck::default().check(name, parameters, analytic, objective)
 }
 
-/// An eighth of the parameters' root mean square, rounded to a power of two so that `x + h` rounds
-/// less.
+/// Returns one eighth of the root mean square of the parameters, rounded to a power of two. Powers
+/// of two make the rounding error of `x + h` smaller.
 fn default_step<D: Dimension>(parameters: &ArrayRef<f32, D>) -> f64 {
     let size = root_mean_square(parameters.iter().map(|&x| f64::from(x)));
     let size = if size > 0.0 && size.is_finite() {
@@ -235,8 +253,8 @@ fn root_mean_square(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// At most `max` positions, spread evenly over `0..n`.
-fn spread(n: usize, max: usize) -> impl Iterator<Item = usize> {
+/// Returns at most `max` positions that are spread evenly over `0..n`.
+fn spread_positions(n: usize, max: usize) -> impl Iterator<Item = usize> {
     let count = n.min(max);
     (0..count).map(move |i| (i as u128 * n as u128 / count as u128) as usize)
 }

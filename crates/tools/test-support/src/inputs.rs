@@ -1,22 +1,24 @@
-//! Test inputs that are the same in every run and on every machine: a 64-bit linear congruential
-//! generator, `state = state * a + c`, of which the high bits are used.
-//! NOT for anything but tests: the numbers of the model come from `torch-rng`.
+//! Inputs for tests. They are the same in every run and on every machine.
+//!
+//! The numbers come from a 64-bit linear congruential generator, whose high bits are used. This is
+//! good enough for tests. The random numbers of a model must come from `torch-rng`.
 
 use ndarray::{Array, ArrayRef, Dimension, ShapeBuilder};
 
-/// The input scales at which every backward pass is checked: the flat part of an activation, the
-/// bend, and the saturated ends.
+/// The scales of the inputs for which backward passes are checked. For an activation function, they
+/// cover the nearly linear part around 0, the bend, and the saturated ends.
 pub const INPUT_SCALES: [f32; 3] = [0.1, 1.0, 3.0];
 
-/// A linear congruential generator (Knuth's MMIX constants).
+/// A linear congruential generator with the constants of Knuth's MMIX.
 struct Lcg {
     state: u64,
 }
 
 impl Lcg {
-    /// A generator; different seeds give unrelated numbers.
+    /// Creates a generator. Even similar seeds lead to unrelated sequences.
     fn new(seed: u64) -> Self {
-        // Nearby seeds differ in the low bits only, which reach the high bits after some steps.
+        // Similar seeds differ in the low bits only. It takes a few steps until the high bits
+        // differ, too.
         let mut lcg = Self {
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
         };
@@ -26,7 +28,7 @@ impl Lcg {
         lcg
     }
 
-    /// The next 32 bits.
+    /// Returns the next 32 bits.
     fn next_u32(&mut self) -> u32 {
         self.state = self
             .state
@@ -35,16 +37,17 @@ impl Lcg {
         (self.state >> 32) as u32
     }
 
-    /// The next number, uniform in `-scale..scale` and never exactly 0.
+    /// Returns the next number, which is uniform between `-scale` and `scale`, and never 0.
     fn uniform(&mut self, scale: f32) -> f32 {
-        // An odd multiple of 2^-24: exact in f32, symmetric, neither 0 nor +-1.
+        // An odd multiple of 2^-24 is exact in `f32`. It is never 0, 1 or -1, and the numbers are
+        // symmetric around 0.
         let odd = i64::from(self.next_u32() >> 8) * 2 + 1 - (1 << 24);
         odd as f32 / (1 << 24) as f32 * scale
     }
 }
 
-/// An array of numbers uniform in `-scale..scale`, none exactly 0; the same for the same shape and
-/// seed.
+/// Returns an array of numbers that are uniform between `-scale` and `scale`, and never 0. The same
+/// shape and seed always give the same array.
 ///
 /// ```
 /// let x = test_support::test_array((2, 3), 0.5, 1); // (batch, emb_dim)
@@ -56,12 +59,12 @@ pub fn test_array<Sh: ShapeBuilder>(shape: Sh, scale: f32, seed: u64) -> Array<f
     Array::from_shape_simple_fn(shape, || lcg.uniform(scale))
 }
 
-/// [`test_array`] with every number at least `margin` from 0, for functions with a kink there
-/// (ReLU).
+/// Returns an array like [`test_array`], except that the absolute value of each number is at least
+/// `margin`. Use it for functions with a kink at 0, such as ReLU.
 ///
 /// # Panics
 ///
-/// If `margin` is not less than `scale`.
+/// If `margin` isn't less than `scale`.
 pub fn away_from_zero<Sh: ShapeBuilder>(
     shape: Sh,
     scale: f32,
@@ -70,18 +73,19 @@ pub fn away_from_zero<Sh: ShapeBuilder>(
 ) -> Array<f32, Sh::Dim> {
     assert!(
         margin < scale,
-        "away_from_zero: margin {margin}, scale {scale}"
+        "away_from_zero: the margin is {margin}, but it must be less than the scale {scale}"
     );
     let spread = scale - margin;
     test_array(shape, spread, seed).mapv(|x| x + margin.copysign(x))
 }
 
-/// Weights in -1..1 for [`project`], which are also the `d_out` to hand to the backward pass.
+/// Returns weights between -1 and 1 for [`project`]. They are also the `d_out` for the backward
+/// pass.
 pub fn projection_weights<Sh: ShapeBuilder>(shape: Sh, seed: u64) -> Array<f32, Sh::Dim> {
     test_array(shape, 1.0, seed ^ 0x70726f6a)
 }
 
-/// `sum(out * weights)` in f64: the scalar objective of a gradient check.
+/// Returns `sum(out * weights)`, computed in `f64`. This is the objective of a gradient check.
 ///
 /// # Panics
 ///
@@ -90,7 +94,7 @@ pub fn projection_weights<Sh: ShapeBuilder>(shape: Sh, seed: u64) -> Array<f32, 
 pub fn project<D: Dimension>(out: &ArrayRef<f32, D>, weights: &ArrayRef<f32, D>) -> f64 {
     assert!(
         out.shape() == weights.shape(),
-        "project: output of shape {:?}, weights of shape {:?}",
+        "project: the output has shape {:?}, but the weights have shape {:?}",
         out.shape(),
         weights.shape(),
     );

@@ -1,5 +1,5 @@
-//! proptest strategies: small matrices of finite numbers, and texts.
-//! They do NOT make NaN or infinities: tests of those write them down.
+//! Strategies for proptest that generate matrices and texts. The matrices never contain NaN or
+//! infinities, so tests that need them must add them.
 
 use std::ops::Range;
 
@@ -8,8 +8,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// For tests in a `tests/` folder: `cases` cases, and failing ones kept in a `.txt` beside the
-/// test, to be committed.
+/// Returns the configuration for property tests in a `tests/` folder. A test runs `cases` times, or
+/// as often as the environment variable `PROPTEST_CASES` says. The seeds of failures are saved next
+/// to the test in a file with the extension `.regressions`, which should be committed.
 pub fn proptest_config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases: std::env::var("PROPTEST_CASES")
@@ -21,7 +22,7 @@ pub fn proptest_config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Matrices, `(rows, columns)`, of numbers in `-scale..=scale`.
+/// Generates matrices of shape (rows, columns) whose elements are in `-scale..=scale`.
 pub fn array2(rows: Range<usize>, columns: Range<usize>, scale: f32) -> BoxedStrategy<Array2<f32>> {
     (rows, columns)
         .prop_flat_map(move |(r, c)| {
@@ -32,7 +33,9 @@ pub fn array2(rows: Range<usize>, columns: Range<usize>, scale: f32) -> BoxedStr
         .boxed()
 }
 
-/// Any characters, and texts full of the classes that tokenizers' patterns distinguish.
+/// Generates texts: any characters, printable characters, and texts that mix the classes of
+/// characters that tokenizers distinguish, such as blanks, digits, contractions and
+/// `<|endoftext|>`.
 pub fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         vec(any::<char>(), 0..60).prop_map(String::from_iter),

@@ -1,5 +1,5 @@
-//! The gradient check itself, on softmax written here in f32: right gradients pass at every scale,
-//! the mistakes that happen are caught.
+//! Tests of the gradient check with a softmax in `f32`. Correct gradients must pass for all input
+//! scales, and typical mistakes must be detected.
 
 use ndarray::{Array1, Array2, Axis, array};
 use test_support::{
@@ -24,13 +24,13 @@ fn softmax_backward(x: &Array2<f32>, d_out: &Array2<f32>) -> Array2<f32> {
 }
 
 #[test]
-fn a_right_gradient_passes_with_a_margin_and_a_lost_term_is_caught_at_every_scale() {
+fn a_correct_gradient_passes_with_a_margin_and_a_missing_term_is_detected_at_every_scale() {
     for scale in INPUT_SCALES {
         let x = test_array((6, 16), scale, 1);
         let weights = projection_weights((6, 16), 1);
         let objective = |x: &Array2<f32>| project(&softmax(x), &weights);
         let d_x = softmax_backward(&x, &weights);
-        // For any layout of the array.
+        // The transposed array checks that the layout in memory doesn't matter.
         let transposed = |x: &Array2<f32>| objective(&x.t().to_owned());
         let report = check_gradient("softmax", &x.t(), &d_x.t(), transposed);
         assert!(report.max_rel_error < 1e-4, "{report}");
@@ -41,7 +41,7 @@ fn a_right_gradient_passes_with_a_margin_and_a_lost_term_is_caught_at_every_scal
 }
 
 #[test]
-fn one_wrong_element_in_a_hundred_is_caught_and_named() {
+fn one_wrong_element_in_a_hundred_is_detected_and_reported() {
     let x = test_array((10, 10), 1.0, 3);
     let weights = projection_weights((10, 10), 3);
     let mut d_x = softmax_backward(&x, &weights);
@@ -54,7 +54,7 @@ fn one_wrong_element_in_a_hundred_is_caught_and_named() {
 
 #[test]
 fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
-    // A shift of a whole row changes no softmax.
+    // Adding the same number to all elements of a row doesn't change its softmax.
     let x = test_array((4, 8), 1.0, 4);
     let weights = projection_weights((4, 8), 4);
     for seed in 0..20 {
@@ -69,8 +69,9 @@ fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
 }
 
 #[test]
-fn a_missing_gradient_is_caught_however_small_the_loss_makes_it() {
-    // A mean over many elements: gradients near 1e-4.
+fn a_missing_gradient_is_detected_even_if_the_derivatives_are_small() {
+    // Since the objective is a mean over many elements, each derivative is only about 0.002 at
+    // most.
     let x = test_array(1000, 1.0, 5);
     let objective = |x: &Array1<f32>| x.iter().map(|&x| f64::from(x * x)).sum::<f64>() / 1000.0;
     let report =
@@ -94,13 +95,13 @@ fn a_sample_of_a_large_model_is_spread_over_it() {
 }
 
 #[test]
-#[should_panic(expected = "wrong gradient: nan")]
+#[should_panic(expected = "the gradient is wrong: nan")]
 fn a_gradient_that_is_not_a_number_fails() {
     check_gradient("nan", &array![1.0], &array![f32::NAN], |x| f64::from(x[0]));
 }
 
 #[test]
-#[should_panic(expected = "wrong gradient: log")]
+#[should_panic(expected = "the gradient is wrong: log")]
 fn an_objective_that_is_not_finite_fails() {
     check_gradient("log", &array![0.0, 1.0], &array![1.0, 1.0], |x| {
         x.iter().map(|&x| f64::from(x).ln()).sum()
