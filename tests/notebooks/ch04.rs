@@ -329,7 +329,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     // to each of them, and the second layer computes {emb_dim} features again. Each of the {hidden}
     // is large if the token's vector fits a certain pattern, and then adds something to the result.
     // So the network can react to many patterns, and its result has the shape of its input.
-    let ffn = FeedForward::new(config, &mut rng);
+    let ffn = FeedForward::new(config, &mut rng)?;
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
     let out = ffn.forward(&x);

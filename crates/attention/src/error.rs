@@ -28,6 +28,14 @@ pub enum AttentionError {
     /// A dropout rate outside [0, 1].
     #[error("dropout must be from 0 to 1, but is {0}")]
     Dropout(f64),
+    /// A public field that was replaced by a layer of another shape or format.
+    #[error("{name}: {problem}")]
+    Field {
+        /// The field.
+        name: &'static str,
+        /// The value found and the value expected.
+        problem: String,
+    },
     /// More tokens than the mask and the position embeddings were made for.
     #[error("the input has {num_tokens} tokens, but the context length is {context_length}")]
     TooLong {

@@ -59,16 +59,42 @@ impl MultiHeadAttention {
         }
     }
 
-    /// The configuration it was built from.
-    pub fn config(&self) -> &AttentionConfig {
-        &self.config
+    /// Returns the configuration it was built from.
+    pub fn config(&self) -> AttentionConfig {
+        self.config
+    }
+
+    /// Checks that the four layers have the shapes of the [`config`](Self::config). The forward
+    /// passes call this first, so that a replaced layer is either used or named in an error.
+    ///
+    /// # Errors
+    /// [`AttentionError::Field`] names the first layer that doesn't fit.
+    pub fn check(&self) -> Result<(), AttentionError> {
+        let AttentionConfig {
+            d_in,
+            d_out,
+            qkv_bias,
+            ..
+        } = self.config;
+        for (name, layer, d_in, bias) in [
+            ("w_query", &self.w_query, d_in, qkv_bias),
+            ("w_key", &self.w_key, d_in, qkv_bias),
+            ("w_value", &self.w_value, d_in, qkv_bias),
+            ("out_proj", &self.out_proj, d_out, true),
+        ] {
+            if let Some(problem) = layer.mismatch(d_in, d_out, bias) {
+                return Err(AttentionError::Field { name, problem });
+            }
+        }
+        Ok(())
     }
 
     /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them, as in
     /// evaluation: [`forward_plain`](Self::forward_plain), fast.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
+    /// If there are more tokens than the context length, not `d_in` features, or a layer was
+    /// replaced by one of another shape.
     ///
     /// # Panics
     /// If the input has one dimension.
@@ -76,6 +102,7 @@ impl MultiHeadAttention {
         &self,
         x: &ArrayRef<f32, D>,
     ) -> Result<Array<f32, D>, AttentionError> {
+        self.check()?;
         self.config.check_input(x.shape())?;
         let (leading, sequence) = x.shape().split_at(x.ndim() - 2);
         // (batch, num_tokens, d_in)
@@ -95,7 +122,8 @@ impl MultiHeadAttention {
     /// diagonal.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
+    /// If there are more tokens than the context length, not `d_in` features, or a layer was
+    /// replaced by one of another shape.
     pub fn attention_weights(&self, x: &ArrayRef3<f32>) -> Result<Array4<f32>, AttentionError> {
         Ok(self.forward_plain(x, None)?.1)
     }
@@ -104,12 +132,14 @@ impl MultiHeadAttention {
     /// [`backward`](Self::backward) needs.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
+    /// If there are more tokens than the context length, not `d_in` features, or a layer was
+    /// replaced by one of another shape.
     pub fn forward_train(
         &self,
         x: Array3<f32>,
         rng: &mut TorchRng,
     ) -> Result<(Array3<f32>, MultiHeadAttentionCache), AttentionError> {
+        self.check()?;
         self.config.check_input(x.shape())?;
         let (batch, num_tokens, _) = x.dim();
         let num_heads = self.config.num_heads;

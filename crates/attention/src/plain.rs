@@ -75,6 +75,7 @@ impl MultiHeadAttention {
         x: &ArrayRef3<f32>,
         training: Option<&mut TorchRng>,
     ) -> Result<(Array3<f32>, Array4<f32>), AttentionError> {
+        self.check()?;
         self.config.check_input(x.shape())?;
         let (b, num_tokens, _d_in) = x.dim();
         let (num_heads, d_out) = (self.config.num_heads, self.config.d_out);

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?)?;
     let mut exact = Vec::new();
     for &precision in Dtype::ALL {
-        let mut decoder = Decoder::new(DecoderWeights::new(&model, precision));
+        let mut decoder = Decoder::new(DecoderWeights::new(&model, precision)?);
         let (mut loss, mut choices) = (0.0, Vec::new());
         for window in ids.chunks(model.config().context_length) {
             decoder.start(&window[..1])?;

@@ -73,6 +73,7 @@ impl<W: AsWeights> Batch<W> {
     /// If the state belongs to a model of another configuration, or its context size is 0 or larger
     /// than the model's.
     pub fn add(&mut self, state: DecoderState) -> Result<Slot, GenerateError> {
+        self.weights.as_weights().check()?;
         let state = state.bind(&self.weights.as_weights().config())?;
         let slot = Slot(self.joined);
         self.joined += 1;

@@ -163,10 +163,8 @@ impl<W: AsWeights> Decoder<W> {
     /// tokens are pending, the logits are unchanged.
     ///
     /// # Errors
-    /// If the text is empty.
-    ///
-    /// # Panics
-    /// If a layer of the model was replaced by a layer of another shape.
+    /// If the text is empty, or a public field of the model doesn't fit the others
+    /// ([`GptModel::check`](gpt::GptModel::check)).
     pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
         self.state.advance(self.weights.as_weights(), None)?;
         Ok(self.logits())
@@ -204,9 +202,6 @@ impl<W: AsWeights> Decoder<W> {
     /// ```
     ///
     /// # Errors
-    /// As [`advance`](Self::advance).
-    ///
-    /// # Panics
     /// As [`advance`](Self::advance).
     pub fn advance_with(
         &mut self,

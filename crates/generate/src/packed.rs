@@ -71,30 +71,14 @@ pub(crate) struct PackedWeights {
 }
 
 impl PackedWeights {
-    /// Rounds the weights of a model.
-    ///
-    /// # Panics
-    /// If a layer was replaced by a layer of another shape than the configuration gives.
-    pub(crate) fn new(model: &GptModel, config: GptConfig, dtype: Dtype) -> Self {
+    /// Rounds the weights of a model whose fields have been checked.
+    pub(crate) fn new(model: &GptModel, dtype: Dtype) -> Self {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
-        for (name, shape) in config.parameters() {
-            let found = parameters[&name].shape();
-            assert!(
-                found == shape,
-                "DecoderWeights: {name} has shape {found:?}, but the configuration gives {shape:?}"
-            );
-        }
-        let Ok(mut weights) = Self::read(config, dtype, |name, rows, out| {
+        let Ok(weights) = Self::read(model.config(), dtype, |name, rows, out| {
             let rows = parameters[name].slice_axis(Axis(0), rows.into());
             out.iter_mut().zip(rows).for_each(|(out, x)| *out = *x);
             Ok::<_, Infallible>(())
         });
-        for (weights, block) in weights.blocks.iter_mut().zip(&model.trf_blocks) {
-            weights.activation = block.ff.activation;
-            weights.norm1.eps = block.norm1.eps;
-            weights.norm2.eps = block.norm2.eps;
-        }
-        weights.final_norm.eps = model.final_norm.eps;
         weights
     }
 

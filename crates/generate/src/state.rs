@@ -192,6 +192,7 @@ impl DecoderState {
         if self.tokens.is_empty() {
             return Err(GenerateError::EmptyPrompt);
         }
+        weights.check()?;
         if self.pending() > 0 {
             take_in(weights, &mut [self.next(usize::MAX)], hook);
         }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gpt::{GptConfig, GptModel, Parameters};
+use gpt::{GptConfig, GptError, GptModel, Parameters};
 use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 use crate::layers::{BlockRef, Matrix, Projection};
@@ -30,7 +30,7 @@ use crate::{Dtype, GenerateError};
 ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
 /// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
-/// let int8 = DecoderWeights::new(&model, Dtype::Int8);
+/// let int8 = DecoderWeights::new(&model, Dtype::Int8)?;
 /// let exact = DecoderWeights::from(model); // moves the model and copies nothing
 ///
 /// let mut decoders: Vec<Decoder> = [int8.clone(), int8, exact].map(Decoder::new).into();
@@ -55,14 +55,15 @@ impl DecoderWeights {
     ///
     /// In f32, `DecoderWeights::from` takes a [`GptModel`] or an `Arc<GptModel>` without a copy.
     ///
-    /// # Panics
-    /// If a layer was replaced by a layer of another shape than the model's configuration gives.
-    pub fn new(model: &GptModel, dtype: Dtype) -> Self {
+    /// # Errors
+    /// If a public field of the model doesn't fit the others ([`GptModel::check`]).
+    pub fn new(model: &GptModel, dtype: Dtype) -> Result<Self, GptError> {
+        model.check()?;
         if dtype == Dtype::Float32 {
-            return model.clone().into();
+            return Ok(model.clone().into());
         }
-        let packed = PackedWeights::new(model, model.as_weights().config(), dtype);
-        Self(Form::Packed(Arc::new(packed)))
+        let packed = PackedWeights::new(model, dtype);
+        Ok(Self(Form::Packed(Arc::new(packed))))
     }
 
     /// Reads the weights of a model with the configuration `config`.
@@ -191,13 +192,16 @@ impl<'w> WeightsRef<'w> {
     /// Returns the configuration of the model.
     pub fn config(self) -> GptConfig {
         match self.0 {
-            // The owner of a model may have removed its head or some of its blocks.
-            FormRef::Model(model) => GptConfig {
-                tied: model.out_head.is_none(),
-                n_layers: model.trf_blocks.len(),
-                ..*model.config()
-            },
+            FormRef::Model(model) => model.config(),
             FormRef::Packed(packed) => packed.config,
+        }
+    }
+
+    /// Checks that the public fields of a model fit together; rounded copies always do.
+    pub(crate) fn check(self) -> Result<(), GptError> {
+        match self.0 {
+            FormRef::Model(model) => model.check(),
+            FormRef::Packed(_) => Ok(()),
         }
     }
 

@@ -57,7 +57,7 @@ fn decode(model: &GptModel) -> Vec<u32> {
 
 /// The bits of the loss and of a gradient of a training step.
 fn step(model: &GptModel) -> Vec<u32> {
-    let mut grads = GptModel::zeros(*model.config()).unwrap();
+    let mut grads = GptModel::zeros(model.config()).unwrap();
     let mut rng = TorchRng::manual_seed(3);
     let ids = ids(2, 40);
     let loss = model.loss_and_grads(&ids, &ids, 1.0, &mut rng, &mut grads);
@@ -115,7 +115,7 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
                 scope.spawn(move || {
                     let mut parts = BatchParts::new(trained);
                     let mut rng = TorchRng::manual_seed(9);
-                    let mut grads = GptModel::zeros(*trained.config()).unwrap();
+                    let mut grads = GptModel::zeros(trained.config()).unwrap();
                     while !stop.load(Ordering::Relaxed) {
                         let (rng, grads) = (&mut rng, &mut grads);
                         let loss = pool.install(|| match in_parts {

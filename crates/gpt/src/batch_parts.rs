@@ -9,10 +9,11 @@
 
 use ndarray::{ArrayRef2, Axis};
 use rayon::prelude::*;
-use tensor_ops::Parameters;
 use tensor_ops::engine::{awake, for_each, move_into_sum};
+use tensor_ops::{Parameters, counted_targets};
 use torch_rng::TorchRng;
 
+use crate::model::counted;
 use crate::parameter_shapes::check_same;
 use crate::{GptError, GptModel};
 
@@ -54,7 +55,7 @@ impl BatchParts {
     /// For steps of `model`; the batches of one of more than two million weights stay whole.
     pub fn new(model: &GptModel) -> Self {
         let parts = Self::most(model.num_parameters());
-        let zeros = || GptModel::zeros(*model.config()).expect("the configuration of a model");
+        let zeros = || GptModel::zeros(model.config()).expect("the configuration of a model");
         Self {
             grads: (1..parts).map(|_| zeros()).collect(),
             begun: false,
@@ -98,6 +99,7 @@ impl BatchParts {
         }
         model.check_gradients(op, grads);
         model.check_batch(in_idx, targets)?; // once for all parts: an error names the batch's row
+        let of_batch = counted(targets)?;
         if std::mem::replace(&mut self.begun, true) {
             self.grads.iter_mut().for_each(Parameters::fill_zero);
         }
@@ -111,7 +113,7 @@ impl BatchParts {
             let passes: Vec<(f64, TorchRng)> = (parts.into_par_iter().with_max_len(1).enumerate())
                 .map(|(i, ((in_idx, targets), grads))| {
                     let own = i * sequences..batch.min((i + 1) * sequences);
-                    let share = own.len() as f64 / batch as f64;
+                    let share = counted_targets(targets) as f64 / of_batch as f64;
                     let weight = (f64::from(weight) * share) as f32;
                     let mut rng = draws.for_part_of_batch(own, batch);
                     let loss =

@@ -73,10 +73,45 @@ pub enum GptError {
         /// (batch, num_tokens)
         targets: (usize, usize),
     },
+    /// A public field of a model that was replaced by a value that doesn't fit the others.
+    #[error("{name}: {problem}; {fix}")]
+    Field {
+        /// The field, such as `trf_blocks[0].ff.expand`.
+        name: String,
+        /// The value found and the value expected.
+        problem: String,
+        /// What the caller can do.
+        fix: &'static str,
+    },
+    /// Targets of which none counts, so that there is no mean loss.
+    #[error("all {targets} targets are IGNORE_INDEX, but a loss needs one that counts")]
+    NoTargets {
+        /// Number of targets.
+        targets: usize,
+    },
     /// A list of layer sizes that makes no network.
     #[error("a network needs at least two layer sizes, each at least 1, but the sizes are {0:?}")]
     LayerSizes(Vec<usize>),
     /// The attention module refused its part.
     #[error(transparent)]
-    Attention(#[from] AttentionError),
+    Attention(AttentionError),
+}
+
+impl GptError {
+    pub(crate) fn field(name: &str, problem: String) -> Self {
+        Self::Field {
+            name: name.to_owned(),
+            problem,
+            fix: "make a model with the configuration that you want",
+        }
+    }
+}
+
+impl From<AttentionError> for GptError {
+    fn from(error: AttentionError) -> Self {
+        match error {
+            AttentionError::Field { name, problem } => Self::field(&format!("att.{name}"), problem),
+            other => Self::Attention(other),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use ndarray::{Array3, ArrayRef3, Ix3};
 use tensor_ops::engine::Pooled;
 use tensor_ops::{Dtype, Linear, parameters};
 
-use crate::{FeedForward, GptConfig};
+use crate::{FeedForward, GptConfig, GptError};
 
 /// Kept by [`FeedForward::forward_train`] for [`FeedForward::backward`].
 #[derive(Clone, Debug)]
@@ -23,12 +23,16 @@ pub struct FeedForwardCache {
 
 impl FeedForward {
     /// All zeros: a gradient to be accumulated into.
-    pub fn zeros(cfg: GptConfig) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If the configuration is not valid.
+    pub fn zeros(cfg: GptConfig) -> Result<Self, GptError> {
+        cfg.validate()?;
+        Ok(Self {
             expand: Linear::zeros(cfg.emb_dim, cfg.feed_forward_dim(), true),
             activation: cfg.activation,
             contract: Linear::zeros(cfg.feed_forward_dim(), cfg.emb_dim, true),
-        }
+        })
     }
 
     /// Sets the format of the operands of both layers' products.

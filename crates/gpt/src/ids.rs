@@ -1,7 +1,7 @@
 //! Validates token ids and turns them into token plus position embeddings (book section 2.8).
 
 use ndarray::{Array3, ArrayRef2, Axis};
-use tensor_ops::Embedding;
+use tensor_ops::{Embedding, IGNORE_INDEX};
 
 use crate::GptError;
 
@@ -44,9 +44,21 @@ pub(crate) fn check_ids(
 }
 
 /// Checks that each of the ids (batch, num_tokens) is in the vocabulary.
-pub(crate) fn check_vocabulary_of(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
+fn check_vocabulary_of(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
     let mut rows = ids.outer_iter().enumerate();
     rows.try_for_each(|(row, ids)| check_vocabulary(vocab_size, row, 0, ids.iter().copied()))
+}
+
+/// Checks that each of the targets (batch, num_tokens) is in the vocabulary or is
+/// [`IGNORE_INDEX`].
+pub(crate) fn check_targets(targets: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
+    let mut rows = targets.outer_iter().enumerate();
+    rows.try_for_each(|(row, targets)| {
+        let counted = targets
+            .iter()
+            .map(|&id| if id == IGNORE_INDEX { 0 } else { id });
+        check_vocabulary(vocab_size, row, 0, counted)
+    })
 }
 
 /// Checks that the ids of sequence `row`, from its token `first` on, are in the vocabulary.

@@ -4,14 +4,16 @@
 //! Its struct, and listing 4.7 as the book has it, are in `plain.rs`; training is in
 //! `model_train.rs`.
 
-use ndarray::{Array2, Array3, Array4, ArrayRef2, ArrayRef3, ArrayView2, s};
+use ndarray::{
+    Array, Array2, Array3, Array4, ArrayRef, ArrayRef2, ArrayRef3, ArrayView2, Dimension, s,
+};
 use tensor_ops::engine::{Pooled, awake};
 use tensor_ops::{
-    Dropout, Dtype, Embedding, Linear, OPERAND_DTYPES, UnsupportedDtype, cross_entropy_rows,
-    matmul_in, parameters,
+    Dropout, Dtype, Embedding, Linear, OPERAND_DTYPES, UnsupportedDtype, counted_targets,
+    cross_entropy_rows, matmul_in, parameters,
 };
 
-use crate::ids::{check_ids, check_vocabulary_of, embed};
+use crate::ids::{check_ids, check_targets, embed};
 use crate::{GptConfig, GptError, GptModel, TransformerBlock};
 
 /// Rows of logits that exist at once where a loss is computed: 206 MB at GPT-2's vocabulary.
@@ -79,20 +81,54 @@ impl GptModel {
         own.unwrap_or(self.tied_head_dtype)
     }
 
-    /// The configuration it was built from.
-    pub fn config(&self) -> &GptConfig {
-        &self.config
+    /// Returns the model's configuration.
+    ///
+    /// `tied` and `n_layers` follow the fields: a head or blocks may be added or removed. The other
+    /// values are those that the model was built from, and [`check`](Self::check) compares the
+    /// fields with them.
+    pub fn config(&self) -> GptConfig {
+        GptConfig {
+            tied: self.out_head.is_none(),
+            n_layers: self.trf_blocks.len(),
+            ..self.config
+        }
     }
 
     /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size), as in evaluation:
     /// [`forward_plain`](Self::forward_plain), fast.
     ///
     /// # Errors
-    /// If the text is empty, a token is not in the vocabulary, or the text exceeds the context
-    /// length.
+    /// If the text is empty, a token is not in the vocabulary, the text exceeds the context length,
+    /// or a public field doesn't fit the model ([`check`](Self::check)).
     pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let hidden = Pooled::from(self.forward_hidden(in_idx)?);
         Ok(self.logits(&hidden))
+    }
+
+    /// Returns the sum of the token and position embeddings, the input of the first block: token
+    /// ids (batch, num_tokens) -> (batch, num_tokens, emb_dim). Nothing is dropped.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn embed(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
+        self.check()?;
+        embed(in_idx, &self.tok_emb, &self.pos_emb)
+    }
+
+    /// Returns the residual stream: the embeddings, and then the output of each block, `n_layers` +
+    /// 1 arrays (batch, num_tokens, emb_dim).
+    ///
+    /// These are the `hidden_states` of transformers, except that the last one isn't normed:
+    /// [`forward_hidden`](Self::forward_hidden) is its `final_norm`.
+    ///
+    /// # Errors
+    /// As [`forward`](Self::forward).
+    pub fn hidden_states(&self, in_idx: &ArrayRef2<u32>) -> Result<Vec<Array3<f32>>, GptError> {
+        let mut states = vec![self.embed(in_idx)?];
+        for block in &self.trf_blocks {
+            states.push(block.forward(&states[states.len() - 1])?);
+        }
+        Ok(states)
     }
 
     /// The model without its head: token ids (batch, num_tokens) -> the normed output of the last
@@ -101,7 +137,7 @@ impl GptModel {
     /// # Errors
     /// As [`forward`](Self::forward).
     pub fn forward_hidden(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        let mut x = Pooled::from(embed(in_idx, &self.tok_emb, &self.pos_emb)?);
+        let mut x = Pooled::from(self.embed(in_idx)?);
         awake(|| {
             for block in &self.trf_blocks {
                 x = block.forward(&x)?.into();
@@ -110,17 +146,37 @@ impl GptModel {
         })
     }
 
-    /// The head alone: (batch, num_tokens, emb_dim) -> (batch, num_tokens, vocab_size).
+    /// The head alone: (..., emb_dim) -> (..., vocab_size), for all positions or for some.
+    ///
+    /// ```
+    /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
+    /// use ndarray::{array, s};
+    ///
+    /// let cfg = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
+    /// };
+    /// let model = GptModel::new(cfg, &mut TorchRng::manual_seed(123))?;
+    /// let hidden = model.forward_hidden(&array![[1, 2, 3], [4, 5, 6]])?;
+    /// let of_last = model.logits(&hidden.slice(s![.., -1, ..])); // (batch, vocab_size)
+    /// assert_eq!(of_last.shape(), [2, 50]);
+    /// # Ok::<(), gpt::GptError>(())
+    /// ```
     ///
     /// # Panics
     /// If the last dimension is not `emb_dim`.
-    pub fn logits(&self, hidden: &ArrayRef3<f32>) -> Array3<f32> {
-        let (batch, num_tokens, _) = hidden.dim();
-        let hidden = hidden.as_standard_layout();
-        let logits = matmul_in(self.head_dtype(), &rows(&hidden), &self.head_weight().t());
-        let shape = (batch, num_tokens, logits.ncols());
+    pub fn logits<D: Dimension>(&self, hidden: &ArrayRef<f32, D>) -> Array<f32, D> {
+        if let Some(out_head) = &self.out_head {
+            return out_head.forward(hidden);
+        }
+        let features = self.tok_emb.weight.ncols();
+        let rows = hidden.to_shape((hidden.len() / features, features));
+        let rows = rows.expect("the last dimension is emb_dim");
+        let logits = matmul_in(self.tied_head_dtype, &rows, &self.tok_emb.weight.t());
+        let mut shape = hidden.raw_dim();
+        shape[hidden.ndim() - 1] = logits.ncols();
         let logits = logits.into_shape_with_order(shape);
-        logits.expect("batch * num_tokens rows")
+        logits.expect("as many rows as the input")
     }
 
     /// The head's weight (vocab_size, emb_dim): its own, or the token embeddings.
@@ -163,7 +219,7 @@ impl GptModel {
         &'m self,
         in_idx: &ArrayRef2<u32>,
     ) -> Result<impl Iterator<Item = Result<BlockTrace, GptError>> + use<'m>, GptError> {
-        let mut x = embed(in_idx, &self.tok_emb, &self.pos_emb)?;
+        let mut x = self.embed(in_idx)?;
         Ok(self.trf_blocks.iter().map(move |block| {
             let attention = block.att.attention_weights(&block.norm1.forward(&x))?;
             x = block.forward(&x)?;
@@ -179,22 +235,23 @@ impl GptModel {
     /// The mean cross-entropy of predicting `targets` (batch, num_tokens) from `in_idx` (book
     /// section
     /// 5.1.2): [`forward`](Self::forward) and `tensor_ops::cross_entropy` without all logits in
-    /// memory.
+    /// memory. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) don't count.
     ///
     /// # Errors
-    /// As [`token_losses`](Self::token_losses).
+    /// Those of [`token_losses`](Self::token_losses); if no target counts.
     pub fn loss(&self, in_idx: &ArrayRef2<u32>, targets: &ArrayRef2<u32>) -> Result<f32, GptError> {
         let losses = self.token_losses(in_idx, targets)?;
         let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
-        Ok((total / losses.len() as f64) as f32)
+        Ok((total / counted(targets)? as f64) as f32)
     }
 
     /// The cross-entropy of each of `targets` (batch, num_tokens), row after row, predicted from
-    /// `in_idx`; [`LOGIT_ROWS`] rows of logits exist at a time.
+    /// `in_idx`; 0 where the target is [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX). At most 1024
+    /// rows of logits exist at a time.
     ///
     /// # Errors
-    /// If an input or target id is out of range, the text is empty or exceeds the context length,
-    /// or the numbers of inputs and targets differ.
+    /// Those of [`forward`](Self::forward); if a target is neither in the vocabulary nor
+    /// `IGNORE_INDEX`, or the numbers of inputs and targets differ.
     pub fn token_losses(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -221,14 +278,28 @@ impl GptModel {
         in_idx: &ArrayRef2<u32>,
         targets: &ArrayRef2<u32>,
     ) -> Result<(), GptError> {
+        self.check()?;
         if in_idx.dim() != targets.dim() {
             return Err(GptError::Targets {
                 inputs: in_idx.dim(),
                 targets: targets.dim(),
             });
         }
-        check_vocabulary_of(targets, self.config.vocab_size)?;
+        check_targets(targets, self.config.vocab_size)?;
         check_ids(in_idx, &self.tok_emb, &self.pos_emb)
+    }
+}
+
+/// Returns the number of targets that count.
+///
+/// # Errors
+/// If none does.
+pub(crate) fn counted(targets: &ArrayRef2<u32>) -> Result<usize, GptError> {
+    match counted_targets(targets) {
+        0 => Err(GptError::NoTargets {
+            targets: targets.len(),
+        }),
+        n => Ok(n),
     }
 }
 

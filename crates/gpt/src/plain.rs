@@ -54,9 +54,10 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 /// ```
 /// use gpt::{FeedForward, GptConfig, torch_rng::TorchRng};
 /// let config = GptConfig { emb_dim: 12, ..GptConfig::GPT2_124M };
-/// let ffn = FeedForward::new(config, &mut TorchRng::manual_seed(123));
+/// let ffn = FeedForward::new(config, &mut TorchRng::manual_seed(123))?;
 /// let x = ndarray::Array3::ones((2, 3, 12)); // (batch, num_tokens, emb_dim)
 /// assert!((ffn.forward(&x) - ffn.forward_plain(&x)).iter().all(|d| d.abs() < 1e-5));
+/// # Ok::<(), gpt::GptError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedForward {
@@ -70,13 +71,17 @@ pub struct FeedForward {
 
 impl FeedForward {
     /// Draws the two layers, in order.
-    pub fn new(cfg: GptConfig, rng: &mut TorchRng) -> Self {
+    ///
+    /// # Errors
+    /// If the configuration is not valid.
+    pub fn new(cfg: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
+        cfg.validate()?;
         let hidden_dim = cfg.feed_forward_dim(); // 4 * emb_dim
-        Self {
+        Ok(Self {
             expand: Linear::new(cfg.emb_dim, hidden_dim, true, rng),
             activation: cfg.activation,
             contract: Linear::new(hidden_dim, cfg.emb_dim, true, rng),
-        }
+        })
     }
 
     /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim)
@@ -128,7 +133,7 @@ impl TransformerBlock {
         cfg.validate()?;
         Ok(Self {
             att: MultiHeadAttention::new(cfg.attention(), rng)?,
-            ff: FeedForward::new(cfg, rng),
+            ff: FeedForward::new(cfg, rng)?,
             norm1: cfg.norm(),
             norm2: cfg.norm(),
             drop_shortcut: Dropout {
@@ -227,13 +232,13 @@ impl GptModel {
     /// is in training and drops, without it is in evaluation.
     ///
     /// # Errors
-    /// If the text is empty, a token is not in the vocabulary, or the text exceeds the context
-    /// length.
+    /// As [`forward`](Self::forward).
     pub fn forward_plain(
         &self,
         in_idx: &ArrayRef2<u32>,
         mut training: Option<&mut TorchRng>,
     ) -> Result<Array3<f32>, GptError> {
+        self.check()?;
         check_ids(in_idx, &self.tok_emb, &self.pos_emb)?;
         let (_batch_size, seq_len) = in_idx.dim();
         let tok_embeds = self.tok_emb.forward(in_idx); // (batch, seq_len, emb_dim)

@@ -32,7 +32,7 @@ impl TransformerBlock {
         cfg.validate()?;
         Ok(Self {
             att: MultiHeadAttention::zeros(cfg.attention())?,
-            ff: FeedForward::zeros(cfg),
+            ff: FeedForward::zeros(cfg)?,
             norm1: cfg.zero_norm(),
             norm2: cfg.zero_norm(),
             drop_shortcut: Dropout {

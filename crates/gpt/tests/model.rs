@@ -270,10 +270,11 @@ fn gradients_of_logits_in_another_order_are_refused() {
         let expected = format!("{shape:?}, but the forward pass's logits (2, 6, 17)");
         assert!(message.contains(&expected), "{message}");
     }
-    let ff = FeedForward::new(SMALL, &mut rng);
+    let ff = FeedForward::new(SMALL, &mut rng).unwrap();
     let (_, cache) = ff.forward_train(Array3::ones((2, 6, 8)));
     let turned = Array3::ones((6, 2, 8));
-    let message = panic_of(|| drop(ff.backward(cache, &turned, &mut FeedForward::zeros(SMALL))));
+    let mut grads = FeedForward::zeros(SMALL).unwrap();
+    let message = panic_of(|| drop(ff.backward(cache, &turned, &mut grads)));
     assert!(
         message.contains("[2, 6, 32], but d_out [6, 2, 8]"),
         "{message}"

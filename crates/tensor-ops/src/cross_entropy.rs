@@ -16,11 +16,9 @@ pub const IGNORE_INDEX: u32 = -100i32 as u32;
 
 /// Returns the number of targets that count, which is the divisor of the mean loss.
 #[must_use]
-pub fn counted_targets(targets: &[u32]) -> usize {
-    targets
-        .iter()
-        .filter(|&&target| target != IGNORE_INDEX)
-        .count()
+pub fn counted_targets<'t>(targets: impl IntoIterator<Item = &'t u32>) -> usize {
+    let targets = targets.into_iter();
+    targets.filter(|&&target| target != IGNORE_INDEX).count()
 }
 
 /// Returns the mean loss of `logits` (rows, vocab_size) against one target id per row.

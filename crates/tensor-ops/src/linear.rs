@@ -3,7 +3,7 @@
 //! It keeps no copy of its input: `backward` takes the input that `forward` had, so that layers
 //! that share one input (query, key and value) share its memory.
 
-use kernels::Dtype;
+use kernels::{Dtype, OPERAND_DTYPES};
 use ndarray::{Array, Array1, Array2, ArrayRef, Dimension};
 use torch_rng::TorchRng;
 
@@ -58,6 +58,42 @@ impl Linear {
     /// The size of the last dimension of the output.
     pub fn out_features(&self) -> usize {
         self.weight.nrows()
+    }
+
+    /// Compares the fields with those of a layer of this shape. Returns a description of the first
+    /// one that differs, or `None` if all of them fit.
+    ///
+    /// A module with public layers calls this on entry, because a layer may have been replaced.
+    ///
+    /// ```
+    /// let mut layer = tensor_ops::Linear::zeros(3, 2, false);
+    /// assert_eq!(layer.mismatch(3, 2, false), None);
+    /// layer.bias = Some([0.5, 0.5].into_iter().collect());
+    /// assert_eq!(
+    ///     layer.mismatch(3, 2, false).as_deref(),
+    ///     Some("bias has 2 elements, but there should be none"),
+    /// );
+    /// ```
+    #[must_use]
+    pub fn mismatch(&self, in_features: usize, out_features: usize, bias: bool) -> Option<String> {
+        let (found, expected) = (self.weight.dim(), (out_features, in_features));
+        if found != expected {
+            return Some(format!(
+                "weight has shape {found:?} instead of {expected:?}"
+            ));
+        }
+        let n = out_features;
+        match self.bias.as_ref().map(Array1::len) {
+            Some(found) if !bias => Some(format!(
+                "bias has {found} elements, but there should be none"
+            )),
+            Some(found) if found != n => Some(format!("bias has {found} elements instead of {n}")),
+            None if bias => Some(format!("bias is missing, but should have {n} elements")),
+            _ => {
+                let error = self.dtype.one_of(OPERAND_DTYPES).err()?;
+                Some(format!("dtype: {error}"))
+            }
+        }
     }
 
     /// (..., in_features) -> (..., out_features)

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("expected FOLDER FILE NEW_FOLDER".into());
     };
     let mut model = load_model(from)?;
-    let config = *model.config();
+    let config = model.config();
     let length = config.context_length.min(128);
     let windows = DataLoaderConfig {
         batch_size: 2,

@@ -5,6 +5,7 @@
 //! batches, of which the last may be smaller.
 
 use dataloader::DataLoader;
+use tensor_ops::counted_targets;
 use torch_rng::TorchRng;
 
 use crate::ranks::{OneProcess, any, of_all_batches};
@@ -96,7 +97,7 @@ impl Trainer {
                 true => f64::from(calc_loss_batch(&batch, &self.model)?),
                 false => 0.0,
             });
-            tokens.push(batch.input_ids.len() as f64);
+            tokens.push(counted_targets(&batch.target_ids) as f64);
         }
         let losses = of_all_batches(ranks, &losses);
         let total: f64 = losses.iter().zip(&tokens).map(|(loss, n)| loss * n).sum();

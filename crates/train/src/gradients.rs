@@ -33,7 +33,7 @@ impl StepGradients {
     pub(crate) fn new(model: &GptModel) -> Result<Self, GptError> {
         Ok(Self {
             parts: BatchParts::new(model),
-            sum: Sum::Whole(Box::new(GptModel::zeros(*model.config())?)),
+            sum: Sum::Whole(Box::new(GptModel::zeros(model.config())?)),
             batch: None,
         })
     }
@@ -93,5 +93,5 @@ impl StepGradients {
 }
 
 fn zeros(model: &GptModel) -> GptModel {
-    GptModel::zeros(*model.config()).expect("the configuration of a model")
+    GptModel::zeros(model.config()).expect("the configuration of a model")
 }

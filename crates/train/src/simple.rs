@@ -97,7 +97,7 @@ pub fn train_model_simple(
     mut on_event: impl FnMut(Event<'_>),
 ) -> Result<TrainingHistory, TrainError> {
     let mut history = TrainingHistory::default();
-    let mut grads = GptModel::zeros(*model.config())?;
+    let mut grads = GptModel::zeros(model.config())?;
     let (mut tokens_seen, mut step) = (0, 0u64);
 
     for epoch in 0..training.num_epochs {

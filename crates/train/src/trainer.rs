@@ -101,7 +101,7 @@ impl Trainer {
         val_loader: Option<DataLoader>,
         rng: TorchRng,
     ) -> Result<Self, TrainError> {
-        let settings = Settings::new(config, *model.config(), &train_loader, val_loader.as_ref())?;
+        let settings = Settings::new(config, model.config(), &train_loader, val_loader.as_ref())?;
         model.set_dtype(config.dtype)?;
         Ok(Self {
             state: TrainState {

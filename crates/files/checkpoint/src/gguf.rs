@@ -17,7 +17,7 @@ use crate::encoding::encode;
 use crate::error::{CheckpointError, invalid, io, quoted};
 use crate::generation_config::SamplingDefaults;
 use crate::layout::llama_cpp;
-use crate::save::{config_of, items};
+use crate::save::items;
 use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write_numbers};
 
@@ -90,7 +90,7 @@ pub fn save_gguf(
 ) -> Result<(), CheckpointError> {
     let path = path.as_ref();
     dtype.one_of(GGUF_DTYPES)?;
-    let config = config_of(model);
+    let config = model.config();
     check(&config, tokens).map_err(|problem| invalid(path, problem))?;
     let items = items(model, path, llama_cpp(config))?;
     let header = header(&config, dtype, &items, tokens, special);

@@ -8,12 +8,12 @@ use std::io::Write;
 use std::path::Path;
 
 use atomic_file::{create_folder, write_atomically};
-use gpt::{GptConfig, GptModel};
+use gpt::GptModel;
 use ndarray::{Array2, ArrayD, ArrayViewD, Axis, CowArray, concatenate};
 use tensor_ops::{Dtype, Parameters};
 
 use crate::config;
-use crate::error::{CheckpointError, UNEXPECTED, in_tensor};
+use crate::error::{CheckpointError, invalid};
 use crate::layout::{FileTensor, Layout};
 use crate::model_files::{CONFIG, WEIGHTS};
 use crate::special_tokens::SpecialTokens;
@@ -36,15 +36,15 @@ use crate::writer::{LazyTensor, write};
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let folder = std::env::temp_dir().join(format!("save-book-{}", std::process::id()));
 /// save_book(&model, &folder)?;
-/// assert_eq!(load_model(&folder)?.config(), &config);
+/// assert_eq!(load_model(&folder)?.config(), config);
 /// # std::fs::remove_dir_all(&folder)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
-/// If a parameter doesn't have the shape that the model's configuration asks for, as where a public
-/// field was replaced, or a weight is not finite: then the folder's files stay as they were. If the
-/// operating system refuses.
+/// If a public field of the model doesn't fit the configuration that is written
+/// ([`GptModel::check`] and [`GptModel::check_drop_rates`]), or a weight is not finite: then the
+/// folder's files stay as they were. If the operating system refuses.
 pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     let mut tensors = tensors(model, folder, Layout::Book)?;
@@ -53,7 +53,7 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
         folder,
         tensors,
         Dtype::Float32,
-        &config::book(&config_of(model)),
+        &config::book(&model.config()),
     )
 }
 
@@ -94,7 +94,7 @@ pub fn save_hugging_face(
 ) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     let tensors = tensors(model, folder, Layout::HuggingFace)?;
-    let config = config::hugging_face(&config_of(model), dtype, tokens);
+    let config = config::hugging_face(&model.config(), dtype, tokens);
     write_folder(folder, tensors, dtype, &config)?;
     tokens.save(folder)
 }
@@ -105,7 +105,7 @@ fn tensors<'m>(
     folder: &Path,
     layout: Layout,
 ) -> Result<Vec<LazyTensor<'m>>, CheckpointError> {
-    let tensors = layout.tensors(&config_of(model));
+    let tensors = layout.tensors(&model.config());
     items(model, &folder.join(WEIGHTS), tensors)
 }
 
@@ -122,18 +122,9 @@ fn write_folder(
     Ok(())
 }
 
-/// Returns the model's configuration, tied if it has no separate head; the caller may replace its
-/// fields.
-pub(crate) fn config_of(model: &GptModel) -> GptConfig {
-    GptConfig {
-        tied: model.out_head.is_none(),
-        ..*model.config()
-    }
-}
-
 /// Returns the tensors that a `state_dict` of the book's `GPTModel` has besides the parameters.
 fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
-    let config = config_of(model);
+    let config = model.config();
     let n = config.context_length;
     let mask = |block| LazyTensor {
         name: format!("trf_blocks.{block}.att.mask"),
@@ -154,12 +145,14 @@ fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
 /// Returns a model's numbers as the tensors of a file.
 ///
 /// # Errors
-/// If the model has a parameter that its configuration has not.
+/// If a public field of the model doesn't fit the configuration that is written.
 pub(crate) fn items<'m>(
     model: &'m GptModel,
     file: &Path,
     tensors: impl Iterator<Item = FileTensor>,
 ) -> Result<Vec<LazyTensor<'m>>, CheckpointError> {
+    let checked = model.check().and_then(|()| model.check_drop_rates());
+    checked.map_err(|error| invalid(file, error.to_string()))?;
     let mut parameters: HashMap<String, ArrayViewD<'_, f32>> =
         model.named_parameters().into_iter().collect();
     let item = |tensor: FileTensor| {
@@ -167,11 +160,7 @@ pub(crate) fn items<'m>(
         let parts = parts.map(|name| parameters.remove(name)).collect();
         item(tensor, parts)
     };
-    let items = tensors.map(item).collect();
-    match parameters.keys().min() {
-        Some(name) => Err(in_tensor(file, name, UNEXPECTED)),
-        None => Ok(items),
-    }
+    Ok(tensors.map(item).collect())
 }
 
 /// A tensor of the file; a part that the model doesn't have is a bias of zero.

@@ -2,8 +2,9 @@
 
 use crate::common::{scripted, take_in};
 use generate::{
-    BookSampling, Decoder, DecoderConfig, GenerateError, GenerateOptions, Sampling, StopStrings,
-    TokenStream, generate, generate_text_simple, softmax_with_temperature,
+    Batch, BookSampling, Decoder, DecoderConfig, DecoderState, DecoderWeights, Dtype,
+    GenerateError, GenerateOptions, Sampling, StopStrings, TokenStream, generate,
+    generate_text_simple, softmax_with_temperature,
 };
 use ndarray::{Array1, Array2, array};
 use torch_rng::TorchRng;
@@ -163,4 +164,21 @@ fn what_does_not_fit_the_decoder_is_refused() {
     }
     let error = StopStrings::new(["a".into(), String::new()]).unwrap_err();
     assert_eq!(error.to_string(), "a stop string is empty");
+}
+
+#[test]
+fn a_model_with_a_replaced_field_is_refused_by_name() {
+    let mut model = scripted(&[1; 7]);
+    model.out_head.as_mut().unwrap().bias = Some(Array1::ones(50257));
+    let mut decoder = Decoder::new(&model);
+    decoder.start(&[1, 2]).unwrap();
+    let mut batch = Batch::new(&model);
+    for error in [
+        decoder.advance().unwrap_err(),
+        batch.add(DecoderState::default()).unwrap_err(),
+        DecoderWeights::new(&model, Dtype::Int8).unwrap_err().into(),
+    ] {
+        let expected = "out_head: bias has 50257 elements, but there should be none";
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
 }

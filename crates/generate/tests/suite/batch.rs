@@ -149,10 +149,10 @@ proptest! {
     fn texts_that_join_and_leave_have_the_bits_that_each_has_alone(
         model in models(), visits in visits(), threads in 1..=8usize,
     ) {
-        let visits: Vec<Visit> = visits.into_iter().map(|visit| visit.to(model.config())).collect();
+        let visits: Vec<Visit> = visits.into_iter().map(|visit| visit.to(&model.config())).collect();
         let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         for precision in FORMATS {
-            let weights = DecoderWeights::new(&model, precision);
+            let weights = DecoderWeights::new(&model, precision).unwrap();
             let outcomes = pool.install(|| together(&weights, &visits));
             for (visit, outcome) in visits.iter().zip(outcomes) {
                 prop_assert_eq!(outcome, alone(&weights, visit), "{} {:?}", precision, visit);
@@ -168,7 +168,7 @@ proptest! {
         let most = ids.len().min(model.config().context_length);
         let ids: Vec<u32> = ids[..most].iter().map(|id| id % vocab_size).collect();
         for precision in FORMATS {
-            let weights = DecoderWeights::new(&model, precision);
+            let weights = DecoderWeights::new(&model, precision).unwrap();
             let mut whole = Decoder::new(&weights);
             whole.start(&ids).unwrap();
             whole.advance().unwrap();
@@ -211,7 +211,7 @@ fn a_long_prompt_is_spread_over_steps_in_which_other_texts_go_on() {
         ..gpt::GptConfig::GPT2_124M
     };
     let model = GptModel::new(config, &mut TorchRng::manual_seed(1)).unwrap();
-    let weights = DecoderWeights::new(&model, Dtype::Int8);
+    let weights = DecoderWeights::new(&model, Dtype::Int8).unwrap();
     let long: Vec<u32> = (0..600).map(|i| i % 40).collect();
     let mut batch = Batch::new(&weights);
     let [short, slot] = [0, 1].map(|_| batch.add(DecoderState::default()).unwrap());

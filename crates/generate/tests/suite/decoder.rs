@@ -191,7 +191,7 @@ proptest! {
             (Dtype::Int8, 0.15),
             (Dtype::Int4, 0.5),
         ] {
-            let mut decoder = Decoder::new(DecoderWeights::new(&model, precision));
+            let mut decoder = Decoder::new(DecoderWeights::new(&model, precision).unwrap());
             take_in(&mut decoder, &prompt);
             let expected = uncached(&model, &prompt);
             let size = expected.iter().fold(1.0f32, |a, b| a.max(b.abs()));
@@ -207,13 +207,13 @@ proptest! {
     fn weights_that_are_read_give_the_bits_of_those_of_a_model((model, prompt) in models_and_prompts()) {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
         for &precision in Dtype::ALL {
-            let read = DecoderWeights::read(model.config(), precision, |name, rows, out| {
+            let read = DecoderWeights::read(&model.config(), precision, |name, rows, out| {
                 let rows = parameters[name].slice_axis(Axis(0), rows.into());
                 rows.iter().zip(out).for_each(|(x, out)| *out = *x);
                 Ok::<_, GenerateError>(())
             })
             .unwrap();
-            let [mut read, mut copied] = [read, DecoderWeights::new(&model, precision)].map(Decoder::new);
+            let [mut read, mut copied] = [read, DecoderWeights::new(&model, precision).unwrap()].map(Decoder::new);
             take_in(&mut read, &prompt);
             take_in(&mut copied, &prompt);
             prop_assert_eq!(read.logits(), copied.logits(), "{}", precision);
@@ -264,7 +264,7 @@ fn one_decoder_alternates_between_texts_and_every_owner_of_a_model_gives_the_sam
     let other = GptModel::zeros(gpt::GptConfig {
         n_heads: 2,
         emb_dim: 4,
-        ..*owner.model.config()
+        ..owner.model.config()
     });
     let refused = Decoder::with_state(other.unwrap(), states[0].clone());
     assert_eq!(refused.unwrap_err(), GenerateError::OtherModel);
@@ -274,7 +274,7 @@ fn one_decoder_alternates_between_texts_and_every_owner_of_a_model_gives_the_sam
 fn debug_shows_no_weights_and_no_text_in_any_precision() {
     let model = scripted(&[1; 63]);
     for &precision in Dtype::ALL {
-        let weights = DecoderWeights::new(&model, precision);
+        let weights = DecoderWeights::new(&model, precision).unwrap();
         let mut decoder = Decoder::new(weights.clone());
         decoder.start(&[1, 2, 3]).unwrap();
         let shown = format!("{decoder:?} {weights:?}");

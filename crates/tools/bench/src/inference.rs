@@ -113,7 +113,7 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
     }
     let prompt: Vec<u32> = ids(1, 1024).into_iter().collect();
     for &dtype in Dtype::ALL {
-        let mut decoder = Decoder::new(DecoderWeights::new(model, dtype));
+        let mut decoder = Decoder::new(DecoderWeights::new(model, dtype)?);
         let ours = Ours {
             work: work.clone(),
             precision: dtype.short_name(),
@@ -140,14 +140,14 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
     let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
     let mut decoders = Vec::new();
     for &dtype in Dtype::ALL {
-        decoders.push((dtype, Decoder::new(DecoderWeights::new(model, dtype))));
+        decoders.push((dtype, Decoder::new(DecoderWeights::new(model, dtype)?)));
     }
     let ours = decoders.iter_mut().map(|(dtype, decoder)| Ours {
         work: work.clone(),
         precision: dtype.short_name(),
         // Each token reads every weight once, the prompt's tokens together.
         floor: Some(Floor::Reading(
-            (step_bytes(*dtype, model.config()) * new_tokens) as f64,
+            (step_bytes(*dtype, &model.config()) * new_tokens) as f64,
         )),
         step: Box::new(|| decode(decoder, &prompt, new_tokens)),
         peers,

@@ -40,7 +40,7 @@ pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
 
 /// The phases of a step of GPT-2 on 4 sequences of 256 tokens, and a whole one of a small model.
 fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Result<()> {
-    let config = *model.config();
+    let config = model.config();
     let mut grads = GptModel::zeros(config)?;
     let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?;
     let x = Array3::from_elem((4, 256, config.emb_dim), 0.1);
@@ -97,7 +97,7 @@ fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Resu
 fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     let prompt: Vec<u32> = ids(1, 144).into_iter().collect();
     for &dtype in Dtype::ALL {
-        let mut decoder = Decoder::new(DecoderWeights::new(model, dtype));
+        let mut decoder = Decoder::new(DecoderWeights::new(model, dtype)?);
         decoder.start(&prompt)?;
         table.phase(&format!("token, {dtype}: all of it"), || {
             decoder.push(&[11]).expect("a token of the vocabulary");

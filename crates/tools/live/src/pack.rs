@@ -49,7 +49,7 @@ pub fn pack(
     let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
     // Tokenizers that the page can't build are rejected here.
     PageTokenizer::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
-    let config: &GptConfig = model.config();
+    let config: GptConfig = model.config();
     let header = json!({
         "name": name, "config": config, "tokens": words.0, "merges": words.1,
         "bos": bos, "eos": eos,

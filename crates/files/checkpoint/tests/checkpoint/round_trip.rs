@@ -8,7 +8,7 @@ use checkpoint::{
     save_tensors,
 };
 use gpt::{Activation, DropRates, GptConfig, GptModel};
-use ndarray::{array, s};
+use ndarray::{Array1, array, s};
 use proptest::prelude::*;
 use tensor_ops::{LayerNorm, Parameters};
 
@@ -228,13 +228,19 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
     let mut classes = small_model(UNTIED);
     let head = classes.out_head.as_mut().unwrap();
     head.weight = head.weight.slice(s![..2, ..]).to_owned();
+    let mut biased = small_model(UNTIED);
+    biased.out_head.as_mut().unwrap().bias = Some(Array1::ones(11));
+    let mut dropping = small_model(SMALL);
+    dropping.trf_blocks[1].drop_shortcut.p = 0.5;
     let gguf = folder.path().join("model.gguf");
     for (model, part) in [
         (not_finite, "element 3 is NaN"),
         (
             classes,
-            "the shape is [2, 8], but the configuration asks for [11, 8]",
+            "out_head: weight has shape (2, 8) instead of (11, 8)",
         ),
+        (biased, "out_head: bias has 11 elements"),
+        (dropping, "trf_blocks[1].drop_shortcut.p: 0.5 instead of 0"),
     ] {
         for error in [
             save_book(&model, folder.path()),

@@ -97,7 +97,7 @@ fn an_untied_model_has_its_own_head() {
 
 #[test]
 fn any_shape_hidden_size_and_epsilon_is_honoured() {
-    let config = *computes_the_same("odd").config();
+    let config = computes_the_same("odd").config();
     assert_eq!(config.hidden_dim, Some(29));
     assert_eq!(config.norm_eps, 1e-3);
     assert_eq!(
@@ -164,6 +164,6 @@ fn a_path_may_be_the_folder_its_weights_or_its_configuration() {
     for file in ["model.safetensors", "config.json"] {
         let path = fixture("tied").join(file);
         assert_eq!(load_model(&path).unwrap(), by_folder);
-        assert_eq!(load_config(&path).unwrap(), *by_folder.config());
+        assert_eq!(load_config(&path).unwrap(), by_folder.config());
     }
 }

@@ -1,0 +1,170 @@
+//! Checks that the public fields of a model fit its configuration, so that none is ignored.
+//!
+//! Any field can be replaced. A forward pass, a decoder and a file need all of them to fit
+//! together, so they call [`GptModel::check`] first. It compares about a dozen sizes per block,
+//! which takes no time beside one token.
+
+use std::fmt::Debug;
+
+use attention::AttentionConfig;
+use tensor_ops::{LayerNorm, Linear, Parameters};
+
+use crate::config::check_sizes;
+use crate::parameter_shapes::check_same;
+use crate::{DropRates, FeedForward, GptConfig, GptError, GptModel, TransformerBlock};
+
+impl GptModel {
+    /// Checks that each public field has the sizes and settings of the [`config`](Self::config).
+    ///
+    /// `forward`, `loss`, their training forms, decoders and the functions that save a model call
+    /// this first, so a replaced field is either used or named in an error. Dropout rates aren't
+    /// compared, because each pass uses those of the fields;
+    /// [`check_drop_rates`](Self::check_drop_rates) does so before a model is saved.
+    ///
+    /// ```
+    /// use gpt::{GptConfig, GptModel, tensor_ops::Linear, torch_rng::TorchRng};
+    /// let config = GptConfig {
+    ///     vocab_size: 50, context_length: 8, emb_dim: 8,
+    ///     n_heads: 2, n_layers: 3, ..GptConfig::GPT2_124M
+    /// };
+    /// let mut rng = TorchRng::manual_seed(123);
+    /// let mut model = GptModel::new(config, &mut rng)?;
+    /// model.trf_blocks.pop(); // a model of two blocks
+    /// model.out_head = None; // the token embedding is the head
+    /// model.check()?;
+    ///
+    /// model.out_head = Some(Linear::new(8, 2, true, &mut rng)); // two classes
+    /// let error = model.check().unwrap_err().to_string();
+    /// assert!(error.starts_with("out_head: weight has shape (2, 8) instead of (50, 8)"));
+    /// # Ok::<(), gpt::GptError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`GptError::Field`] names the first field that doesn't fit, and what it should be.
+    pub fn check(&self) -> Result<(), GptError> {
+        let config = self.config();
+        let (vocab_size, emb_dim) = (config.vocab_size, config.emb_dim);
+        check_sizes(&[("trf_blocks", self.trf_blocks.len())])?;
+        let tables = [
+            ("tok_emb.weight", &self.tok_emb.weight, vocab_size),
+            (
+                "pos_emb.weight",
+                &self.pos_emb.weight,
+                config.context_length,
+            ),
+        ];
+        for (name, table, rows) in tables {
+            same(name, table.dim(), (rows, emb_dim))?;
+        }
+        for (i, block) in self.trf_blocks.iter().enumerate() {
+            let within = |error| match error {
+                GptError::Field { name, problem, fix } => GptError::Field {
+                    name: format!("trf_blocks[{i}].{name}"),
+                    problem,
+                    fix,
+                },
+                other => other,
+            };
+            block.check(&config).map_err(within)?;
+        }
+        norm("final_norm", &self.final_norm, &config)?;
+        if let Some(out_head) = &self.out_head
+            && let Some(problem) = out_head.mismatch(emb_dim, vocab_size, false)
+        {
+            return Err(GptError::Field {
+                name: "out_head".to_owned(),
+                problem,
+                fix: "apply another head to the result of `forward_hidden_train`",
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks that the dropout rates of all layers are those of the configuration, because a file
+    /// has only the latter.
+    ///
+    /// # Errors
+    /// [`GptError::Field`] names the first rate that differs.
+    pub fn check_drop_rates(&self) -> Result<(), GptError> {
+        let DropRates {
+            emb,
+            attention,
+            shortcut,
+        } = self.config().drop_rates;
+        same("drop_emb.p", self.drop_emb.p, emb)?;
+        for (i, block) in self.trf_blocks.iter().enumerate() {
+            let name = |field| format!("trf_blocks[{i}].{field}.p");
+            same(&name("att.dropout"), block.att.dropout.p, attention)?;
+            same(&name("drop_shortcut"), block.drop_shortcut.p, shortcut)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that gradients fit this model, because a loop over both would be cut short.
+    ///
+    /// # Panics
+    /// If they don't; the message begins with `op`.
+    pub(crate) fn check_gradients(&self, op: &str, grads: &GptModel) {
+        let sizes = |config: GptConfig| GptConfig {
+            drop_rates: DropRates::all(0.0),
+            ..config
+        };
+        // Allocating all names would slow the steps of small models.
+        if sizes(self.config()) != sizes(grads.config()) {
+            check_same(op, &self.named_parameters(), &grads.named_parameters());
+        }
+        if let Err(error) = grads.check() {
+            panic!("{op}: gradients: {error}");
+        }
+    }
+}
+
+impl TransformerBlock {
+    fn check(&self, config: &GptConfig) -> Result<(), GptError> {
+        let attention = AttentionConfig {
+            dropout: self.att.config().dropout,
+            ..config.attention()
+        };
+        same("att.config()", self.att.config(), attention)?;
+        self.att.check()?;
+        self.ff.check(config)?;
+        norm("norm1", &self.norm1, config)?;
+        norm("norm2", &self.norm2, config)
+    }
+}
+
+impl FeedForward {
+    fn check(&self, config: &GptConfig) -> Result<(), GptError> {
+        let (emb_dim, hidden_dim) = (config.emb_dim, config.feed_forward_dim());
+        linear("ff.expand", &self.expand, emb_dim, hidden_dim)?;
+        same("ff.activation", self.activation, config.activation)?;
+        linear("ff.contract", &self.contract, hidden_dim, emb_dim)
+    }
+}
+
+fn linear(name: &str, layer: &Linear, inputs: usize, outputs: usize) -> Result<(), GptError> {
+    match layer.mismatch(inputs, outputs, true) {
+        Some(problem) => Err(GptError::field(name, problem)),
+        None => Ok(()),
+    }
+}
+
+fn norm(name: &str, norm: &LayerNorm, config: &GptConfig) -> Result<(), GptError> {
+    let fields = |scale, shift, eps| (("scale", scale), ("shift", shift), ("eps", eps));
+    let found = fields(norm.scale.len(), norm.shift.len(), norm.eps);
+    same(
+        name,
+        found,
+        fields(config.emb_dim, config.emb_dim, config.norm_eps),
+    )
+}
+
+fn same<T: PartialEq + Debug>(name: &str, found: T, expected: T) -> Result<(), GptError> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(GptError::field(
+            name,
+            format!("{found:?} instead of {expected:?}"),
+        )),
+    }
+}
