@@ -89,13 +89,13 @@ impl Sampling {
             ),
             (
                 "top_p",
-                "above 0 and at most 1",
+                "a number above 0 and at most 1",
                 self.top_p,
                 self.top_p > 0.0 && self.top_p <= 1.0,
             ),
             (
                 "min_p",
-                "from 0 to 1",
+                "a number from 0 to 1",
                 self.min_p,
                 (0.0..=1.0).contains(&self.min_p),
             ),

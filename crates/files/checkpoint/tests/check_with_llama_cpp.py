@@ -62,7 +62,7 @@ def main(gpt):
         continued = json.loads(run("generate", "-m", "run", "--json", *greedy, PROMPT))["tokens"]
         for precision in ["f32", "f16", "q8_0"]:
             path = folder / f"{precision}.gguf"
-            run("convert", "run", path, "--to", "gguf", "--precision", precision)
+            run("convert", "run", path, "--layout", "gguf", "--dtype", precision)
             found = by_llama_cpp(path)
             assert found == (ids, continued), (precision, found, ids, continued)
             print(f"{precision}: {len(ids)} ids of the prompt and {COUNT} after it are equal")

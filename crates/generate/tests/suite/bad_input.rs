@@ -35,7 +35,7 @@ fn settings_outside_their_range_are_named_with_their_value() {
         (
             |s, x| s.top_p = x,
             &[0.0, -1.0, 1.5, nan],
-            "top_p must be above 0 and at most 1",
+            "top_p must be a number above 0 and at most 1",
         ),
     ];
     for (set, values, expected) in settings {

@@ -32,7 +32,7 @@ pub(crate) struct ConvertArgs {
     #[arg(value_name = "TO")]
     to: PathBuf,
     /// The layout to write [default: hugging-face, or gguf by TO's ending]
-    #[arg(long, value_enum, visible_alias = "to")]
+    #[arg(long, value_enum)]
     layout: Option<Layout>,
     /// Number format of the weights: float32, float16, bfloat16 (not in GGUF) or int8 (GGUF's Q8_0)
     #[arg(long, value_name = "TYPE", default_value_t)]

@@ -30,17 +30,11 @@ pub(crate) struct EvalArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// Text (UTF-8) or token ids (.bin as nanoGPT or llm.c write it, .npy); - is standard input
-    #[arg(value_name = "FILE", required_unless_present_any = ["data", "tokens"], conflicts_with_all = ["data", "tokens"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["file", "tokens"], conflicts_with_all = ["file", "tokens"])]
     text: Option<PathBuf>,
     /// The same as the argument
-    #[arg(
-        long,
-        short = 'f',
-        value_name = "FILE",
-        visible_alias = "file",
-        conflicts_with = "tokens"
-    )]
-    data: Option<PathBuf>,
+    #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "tokens")]
+    file: Option<PathBuf>,
     /// Ids instead of a text
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
@@ -80,7 +74,7 @@ struct Report {
 
 pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     args.threads.apply()?;
-    let data = args.text.as_ref().or(args.data.as_ref());
+    let data = args.text.as_ref().or(args.file.as_ref());
     let input = match (&args.tokens, data) {
         (Some(TokenList(ids)), _) => Input::Ids(Corpus::from_ids(ids.as_slice())),
         (None, Some(path)) => read_input(path)?,

@@ -19,22 +19,13 @@ pub(crate) struct InfoArgs {
     /// A model folder (config.json is enough), or a run [default: the newest run in runs/]
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// The same as the argument
-    #[arg(
-        short = 'm',
-        long = "model",
-        value_name = "DIR",
-        conflicts_with = "model",
-        id = "model-flag"
-    )]
-    model_flag: Option<PathBuf>,
     /// A model by name instead of a folder
-    #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true, conflicts_with_all = ["model", "model-flag"])]
+    #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true, conflicts_with = "model")]
     preset: Option<Preset>,
 }
 
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
-    let asked = args.model.as_deref().or(args.model_flag.as_deref());
+    let asked = args.model.as_deref();
     if let Some(preset) = args.preset {
         return show(preset.name(), &preset.model);
     }

@@ -319,7 +319,7 @@ def in_the_books_layout(scratch):
     }.items():
         folder = scratch / "book"
         shutil.rmtree(folder, ignore_errors=True)
-        gpt("convert", written, folder, "--to", "book")
+        gpt("convert", written, folder, "--layout", "book")
         edit_tensors(folder, edit)
         ours, theirs = (gpt("inspect", "--json", "-m", model, "--tokens", ids) for model in (folder, written))
         assert json.loads(ours)["tokens"] == json.loads(theirs)["tokens"], name

@@ -28,7 +28,6 @@ const BETWEEN_SAMPLES: &str = "---------------\n";
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let GenerateArgs { input, output, .. } = args;
     output.threads.apply()?;
-    args.check()?;
     // An interactive session reads its turns from standard input.
     let prompt = match input.interactive && !input.text.is_present() {
         true => None,
@@ -53,7 +52,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         return take_turns(args, session, &found, ids);
     }
     let ids = ids.unwrap_or_default();
-    for sample in 0..args.length.num_samples {
+    for sample in 0..args.length.num_samples.0 {
         session.begin(&ids)?;
         if output.json {
             print_json(&session.continue_text(&mut |_| Ok(()))?)?;

@@ -10,8 +10,7 @@ use torch_rng::Build;
 use crate::model::ids::{Input, TextArgs};
 use crate::model::vocabulary::Vocabulary;
 use crate::model::{FoundModel, ModelArgs};
-use crate::terminal::failure::misused;
-use crate::terminal::numbers::{at_least_1, seed};
+use crate::terminal::numbers::{AtLeast1, Count, sampling, seed};
 use crate::terminal::threads::ThreadArgs;
 
 /// Examples under the help.
@@ -52,10 +51,10 @@ pub(crate) struct InputArgs {
 pub(crate) struct LengthArgs {
     /// The maximum number of tokens to generate [default: the model's, otherwise 100]
     #[arg(short = 'n', long, value_name = "N", visible_alias = "n-predict")]
-    max_new_tokens: Option<usize>,
+    max_new_tokens: Option<Count>,
     /// The number of texts, each from the prompt
-    #[arg(long, value_name = "N", value_parser = at_least_1, default_value = "1", conflicts_with = "interactive")]
-    pub(crate) num_samples: usize,
+    #[arg(long, value_name = "N", default_value_t = AtLeast1(1), conflicts_with = "interactive")]
+    pub(crate) num_samples: AtLeast1,
     /// End before this text (may be given several times) [default: the model's, if it has some]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
@@ -64,7 +63,7 @@ pub(crate) struct LengthArgs {
     pub(crate) ignore_eos: bool,
     /// The maximum context in tokens [default: its context length]
     #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
-    pub(crate) context_size: Option<usize>,
+    context_size: Option<AtLeast1>,
     /// When the context is full: crop it from the front, as in the book, or stop [default: crop,
     /// but reject a longer prompt]
     #[arg(long, value_enum, value_name = "HOW")]
@@ -75,32 +74,27 @@ pub(crate) struct LengthArgs {
 pub(crate) struct SamplingArgs {
     /// Below 1 makes rare tokens rarer; 0 always takes the most probable token [default: the
     /// model's, otherwise 0.8]
-    #[arg(long, value_name = "X", visible_alias = "temp")]
+    #[arg(long, value_name = "X", visible_alias = "temp", value_parser = sampling(|s, x| s.temperature = x))]
     temperature: Option<f32>,
     /// Draw among the N most probable tokens; 0: among all [default: 40, or 0 if --temp, --top-p or
     /// --min-p is not at its default]
     #[arg(long, value_name = "N")]
-    top_k: Option<usize>,
+    top_k: Option<Count>,
     /// Draw among the most probable tokens that together have this probability [default: 1]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = sampling(|s, x| s.top_p = x))]
     top_p: Option<f32>,
     /// Draw among the tokens with at least P times the highest probability [default: 0]
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = sampling(|s, x| s.min_p = x))]
     min_p: Option<f32>,
     /// Make tokens that are already in the text less likely; 1: no penalty [default: 1]
-    #[arg(long, value_name = "X", visible_alias = "repetition-penalty")]
+    #[arg(long, value_name = "X", visible_alias = "repetition-penalty", value_parser = sampling(|s, x| s.repetition_penalty = x))]
     repeat_penalty: Option<f32>,
     /// The seed of random numbers; negative values as in PyTorch [default: a new seed each time,
     /// which is printed]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
     /// The PyTorch build whose random numbers are used: portable or mkl
-    #[arg(
-        long,
-        value_name = "BUILD",
-        default_value_t,
-        visible_alias = "dropout-build"
-    )]
+    #[arg(long, value_name = "BUILD", default_value_t)]
     pub(crate) build: Build,
 }
 
@@ -152,18 +146,6 @@ pub(crate) enum WhenFull {
 }
 
 impl GenerateArgs {
-    /// Checks what needs no model.
-    pub(crate) fn check(&self) -> Result<()> {
-        if let Err(error) = self
-            .sampling
-            .of(&SamplingDefaults::default(), usize::MAX)
-            .check()
-        {
-            return misused(error.to_string());
-        }
-        Ok(())
-    }
-
     /// The settings for a model. Notes those of its folder that aren't supported.
     ///
     /// # Errors
@@ -184,7 +166,7 @@ impl GenerateArgs {
                 .sampling
                 .checked(&folder.sampling, found.config().vocab_size)?,
             length: match (
-                length.max_new_tokens.or(folder.max_new_tokens),
+                length.max_new_tokens.map(|n| n.0).or(folder.max_new_tokens),
                 folder.max_length,
             ) {
                 (Some(tokens), _) => MaxTokens::New(tokens),
@@ -202,7 +184,7 @@ impl GenerateArgs {
     pub(crate) fn prompt(&self, found: &FoundModel, input: Input) -> Result<Vec<u32>> {
         let room = match (self.length.past_context, self.length.context_size) {
             (Some(WhenFull::Crop), _) => usize::MAX,
-            (_, Some(tokens)) => tokens,
+            (_, Some(AtLeast1(tokens))) => tokens,
             (_, None) => found.config().context_length,
         };
         let help = "; with --past-context crop the model sees its end";
@@ -212,7 +194,7 @@ impl GenerateArgs {
     /// The settings of the decoder.
     pub(crate) fn decoder(&self) -> DecoderConfig {
         DecoderConfig {
-            context_size: self.length.context_size,
+            context_size: self.length.context_size.map(|n| n.0),
             past_context: match self.length.past_context {
                 Some(WhenFull::Stop) => PastContext::Stop,
                 Some(WhenFull::Crop) | None => PastContext::Crop,
@@ -260,7 +242,7 @@ impl SamplingArgs {
         let min_p = self.min_p.or(folder.min_p).unwrap_or(0.0);
         let folders_top_k = folder.top_k.map(|k| usize::try_from(k).unwrap_or(0));
         let narrows = temperature != TEMPERATURE || top_p != 1.0 || min_p != 0.0;
-        let top_k = self.top_k.or(folders_top_k);
+        let top_k = self.top_k.map(|n| n.0).or(folders_top_k);
         let top_k = top_k.unwrap_or(if narrows { 0 } else { TOP_K });
         Sampling {
             temperature,

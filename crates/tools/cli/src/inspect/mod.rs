@@ -15,6 +15,7 @@ use crate::model::ModelArgs;
 use crate::model::ids::TextArgs;
 use crate::terminal::failure::misused;
 use crate::terminal::memory::check;
+use crate::terminal::numbers::AtLeast1;
 use crate::terminal::output::{check_new, note, print, print_json};
 use crate::terminal::threads::ThreadArgs;
 
@@ -25,8 +26,8 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     text: TextArgs,
     /// The number of candidates to show
-    #[arg(long, value_name = "N", default_value_t = Inspection::TOP)]
-    top: usize,
+    #[arg(long, value_name = "N", default_value_t = AtLeast1(Inspection::TOP))]
+    top: AtLeast1,
     /// Write a page with each token's loss and candidates, and all layers and heads
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -57,11 +58,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     }
     let model = found.load()?;
     let config = model.config();
-    check(&config.inspection_memory(ids.len(), Inspection::ROWS, args.top)?)?;
+    check(&config.inspection_memory(ids.len(), Inspection::ROWS, args.top.0)?)?;
     let name_of = |id| found.vocabulary.text_of(&[id]);
     let mut scales = live::LogSumExps::default();
     let add = |logits: &_| scales.add(logits);
-    let inspection = Inspection::of(&model, &name_of, &ids, args.top, add)?;
+    let inspection = Inspection::of(&model, &name_of, &ids, args.top.0, add)?;
     if args.json {
         return print_json(&Report {
             tokens: &inspection.tokens,

@@ -39,7 +39,10 @@ impl std::str::FromStr for TokenList {
         let ids = list.split(|c: char| c == ',' || c.is_whitespace());
         let ids = ids.filter(|id| !id.is_empty()).map(|id| {
             id.parse().map_err(|_| {
-                format!("{id:?} isn't a token id; use whole numbers separated by commas")
+                format!(
+                    "{id:?} isn't a token id; use whole numbers from 0 to {}, separated by commas",
+                    u32::MAX
+                )
             })
         });
         Ok(Self(ids.collect::<Result<_, String>>()?))
@@ -98,8 +101,12 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     let text = text_of(bytes, path)?;
     // The search for one character is several times as fast, and most texts don't have it.
     if text.contains('\r') && text.contains("\r\n") {
+        let fix = match cfg!(windows) {
+            true => "an editor can save it with LF alone",
+            false => "tr -d '\\r' leaves LF alone",
+        };
         note(&format!(
-            "{name}: its lines end in CR and LF, which are tokens too; tr -d '\\r' leaves LF alone"
+            "{name}: its lines end in CR and LF, and both are tokens; {fix}"
         ));
     }
     Ok(text)

@@ -45,7 +45,7 @@ const OTHERS: [(&str, &str); 8] = [
     ),
     ("--start", "--prompt"),
     ("--compile", "nothing: this program is compiled already"),
-    ("--dtype", "--precision"),
+    ("--precision", "--dtype"),
 ];
 
 /// Guesses the meaning of another program's option, or of an unexpected word.

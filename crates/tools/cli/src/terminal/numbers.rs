@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use generate::{GenerateError, Sampling};
 use tensor_ops::{Dtype, UnsupportedDtype};
 
 use serde::Serialize;
@@ -37,17 +38,17 @@ macro_rules! ranges {
 
 ranges! {
     /// A count that may be nothing.
-    Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0";
+    Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0 and below 2^63";
     /// A count.
-    AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1";
+    AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1 and below 2^63";
     /// Threads, no more than any machine has use for.
     Threads(usize) of i64: |n| (1..=1024).contains(n), "a whole number from 1 to 1024";
     /// A rate or a limit.
     NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
     /// A probability that is not certain.
-    Below1(f64) of f64: |x| (0.0..1.0).contains(x), "at least 0 and below 1";
+    Below1(f64) of f64: |x| (0.0..1.0).contains(x), "a number of at least 0 and below 1";
     /// A part of a whole that is not empty.
-    Part(f64) of f64: |&x| x > 0.0 && x <= 1.0, "over 0 and at most 1";
+    Part(f64) of f64: |&x| x > 0.0 && x <= 1.0, "a number above 0 and at most 1";
 }
 
 /// Returns a parser of number formats that takes only the supported ones.
@@ -66,9 +67,22 @@ pub(crate) fn dtype_among(
     }
 }
 
-/// A count as clap reads it.
-pub(crate) fn at_least_1(text: &str) -> Result<usize, &'static str> {
-    text.parse().map(|AtLeast1(count)| count)
+/// Returns a parser of a sampling setting, whose range is that of [`Sampling::check`]; `set` sets it.
+pub(crate) fn sampling(
+    set: fn(&mut Sampling, f32),
+) -> impl Fn(&str) -> Result<f32, String> + Clone {
+    move |text| {
+        let number = text.parse().unwrap_or(f32::NAN); // outside every range
+        let mut sampling = Sampling::GREEDY;
+        set(&mut sampling, number);
+        sampling
+            .check()
+            .map(|()| number)
+            .map_err(|error| match error {
+                GenerateError::Setting { expected, .. } => format!("expected {expected}"),
+                error => error.to_string(),
+            })
+    }
 }
 
 /// A seed as PyTorch takes it: below 0, it counts down from 2^64.
@@ -123,9 +137,15 @@ mod tests {
 
     #[test]
     fn numbers_outside_their_range_are_refused() {
-        assert_eq!(at_least_1("7"), Ok(7));
-        for text in ["0", "-1", "1.5", "18446744073709551616"] {
-            assert!(at_least_1(text).is_err(), "{text}");
+        assert_eq!("7".parse(), Ok(AtLeast1(7)));
+        for text in ["0", "-1", "1.5", "9223372036854775808"] {
+            assert!(text.parse::<AtLeast1>().is_err(), "{text}");
+        }
+        let top_p = sampling(|s, x| s.top_p = x);
+        assert_eq!(top_p("0.5"), Ok(0.5));
+        for text in ["0", "1.5", "nan", "x", ""] {
+            let expected = "expected a number above 0 and at most 1";
+            assert_eq!(top_p(text), Err(expected.to_owned()), "{text}");
         }
         assert_eq!(seed("-1"), Ok(u64::MAX));
         assert_eq!(signed_seed("18446744073709551615"), Ok(-1));

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use train::presets::{PRESETS, Preset, PresetTokenizer};
 
 use crate::terminal::command::in_home;
+use crate::terminal::numbers::AtLeast1;
 
 /// A tokenizer by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,11 +36,13 @@ impl FromStr for TokenizerChoice {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let size = text.strip_prefix("bpe:").and_then(|size| size.parse().ok());
-        Ok(match (text, size) {
-            ("gpt2", _) => Self::Gpt2,
-            ("chars" | "char", _) => Self::Chars,
-            (_, Some(size)) => Self::Bpe(size),
+        if let Some(size) = text.strip_prefix("bpe:") {
+            let AtLeast1(size) = size.parse()?;
+            return Ok(Self::Bpe(size));
+        }
+        Ok(match text {
+            "gpt2" => Self::Gpt2,
+            "chars" | "char" => Self::Chars,
             _ => Self::Folder(in_home(Path::new(text))?),
         })
     }

@@ -285,9 +285,12 @@ impl DataFolder {
         let name = folder.display();
         if training.is_empty() {
             bail!(
-                "{name}: no train.bin, train.npy or .txt file; it contains {}; to train on other files, join them: cat {}/* > all.txt",
+                "{name}: no train.bin, train.npy or .txt file; it contains {}; to train on other files, join them{}",
                 listed(&[&skipped[..], validation.as_slice()].concat()),
-                shell_quoted(folder)
+                match cfg!(windows) {
+                    true => " to one .txt file".to_owned(),
+                    false => format!(": cat {}/* > all.txt", shell_quoted(folder)),
+                }
             );
         }
         if let Some(validation) = &validation

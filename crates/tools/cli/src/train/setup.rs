@@ -54,10 +54,10 @@ pub(crate) struct Setup {
     pub(crate) data: String,
     pub(crate) train: DataLoader,
     pub(crate) validation: Option<DataLoader>,
-    /// The ids at the beginning of samples, and their form for `gpt generate`; without ids there
-    /// are no samples.
+    /// The ids at the beginning of samples; without ids there are no samples.
     pub(crate) begin: Vec<u32>,
-    pub(crate) prompt: String,
+    /// The arguments of `gpt generate` for this beginning, if it can be quoted for a shell.
+    pub(crate) prompt: Option<String>,
 }
 
 impl Setup {
@@ -136,6 +136,12 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
                 min_lr: min_lr.unwrap_or(schedule.min_lr), // refused later if it differs
                 ..schedule
             },
+            None if min_lr.is_some_and(|least| least > learning_rate) => {
+                return misused(format!(
+                    "--min-lr must be at most --learning-rate {learning_rate}, got {}",
+                    min_lr.unwrap_or_default()
+                ));
+            }
             None => Schedule {
                 warmup_steps: warmup as u64,
                 total_steps: max_steps as u64,
@@ -194,22 +200,22 @@ fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLo
     }
 }
 
-/// The ids at the beginning of samples, and their form for `gpt generate`: the requested prompt, or
-/// the beginning of the data.
+/// The ids at the beginning of samples, and the arguments of `gpt generate` for them: the requested
+/// prompt, or the beginning of the data.
 fn prompt(
     options: &TrainOptions,
     vocabulary: &Vocabulary,
     data: &Corpus,
     context_length: usize,
-) -> Result<(Vec<u32>, String)> {
+) -> Result<(Vec<u32>, Option<String>)> {
     // The command shown at the end fits the context.
     let most = (context_length / 2).max(1);
     let Ok(tokenizer) = vocabulary.tokenizer() else {
         let mut ids = beginning(data, None)?;
         ids.truncate(most);
         let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-        let prompt = format!("--tokens {}", words.join(","));
-        return Ok((ids, prompt));
+        let ids_of_prompt = quoted(&words.join(",")); // PowerShell reads bare commas as a list
+        return Ok((ids, ids_of_prompt.map(|ids| format!("--tokens {ids}"))));
     };
     let before = tokenizer.ids_before();
     let story = options.data.is_none().then_some(STORY_PROMPT);
@@ -234,7 +240,8 @@ fn prompt(
     } else {
         ""
     };
-    Ok((ids, format!("{flag}{}{crop}", quoted(&text))))
+    let prompt = quoted(&text).map(|text| format!("{flag}{text}{crop}"));
+    Ok((ids, prompt))
 }
 
 /// The first tokens of the data, to the end of a line or of a word after some bytes; the first few

@@ -160,11 +160,18 @@ pub(crate) fn sum_up(
     let model = latest_checkpoint(path)?;
     // JSON's escapes are Python's, too.
     let model = serde_json::to_string(&model.to_string_lossy())?;
-    let (folder, prompt) = (path.display(), &setup.prompt);
+    let folder = path.display();
+    let write = match &setup.prompt {
+        Some(prompt) => format!("{gpt} generate {prompt} --model {run}"),
+        None => format!(
+            "{gpt} generate -i --model {run}\n\
+            note    -i asks for the text, because the prompt of the samples can't be quoted for the shell"
+        ),
+    };
     Ok(format!(
         "\n{done}\n{best}folder  {folder}: {SVG}, {LOG}\n\
         python  AutoModelForCausalLM.from_pretrained({model})\n\
-        write   {gpt} generate {prompt} --model {run}"
+        write   {write}"
     ))
 }
 

@@ -20,7 +20,7 @@ fn a_new_or_empty_folder_is_filled_and_no_other() {
     let before = folder.tensors("run");
     for (to, reason) in [
         ("run", "the folder contains"),
-        ("empty/config.json --to gguf", "already exists"),
+        ("empty/config.json --layout gguf", "already exists"),
     ] {
         folder.refused(&format!("convert empty {to}"), &[reason]);
     }
@@ -44,5 +44,5 @@ fn a_gguf_file_is_known_by_its_ending() {
             .unwrap()
             .starts_with(b"GGUF")
     );
-    folder.misused("convert run m.gguf --to book", &["m.gguf", "--layout"]);
+    folder.misused("convert run m.gguf --layout book", &["m.gguf", "--layout"]);
 }

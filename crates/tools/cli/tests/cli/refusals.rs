@@ -35,6 +35,8 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
     let table = "
 2 train --learning-rate NaN -> --learning-rate; NaN
 2 train --dropout-build cuda -> --dropout-build; cuda
+2 train --min-lr 0.1 --lr 0.01 -> --min-lr; 0.1; --learning-rate; 0.01
+2 train --tokenizer bpe:-1 -> --tokenizer; bpe:-1; at least 1
 2 train --max-length 9999 -> --max-length; 9999
 2 train --max-steps 3 --epochs 1 -> --max-steps; --epochs
 1 train --n-layers 0 -> --n-layers; 0
@@ -69,7 +71,18 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 #[test]
 fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
     let table = "
-2 generate Once --temp -1 -> temperature; -1
+2 generate Once --temp -1 -> --temperature; -1; a finite number of at least 0
+2 generate Once --temp nan -> --temperature; nan
+2 generate Once --top-p 0 -> --top-p; '0'; above 0 and at most 1
+2 generate Once --min-p 1.5 -> --min-p; 1.5; from 0 to 1
+2 generate Once --repeat-penalty 0 -> --repeat-penalty; '0'; above 0
+2 generate Once -n -1 -> --max-new-tokens; -1; at least 0
+2 generate Once -n 9223372036854775808 -> --max-new-tokens; below 2^63
+2 generate Once --top-k -5 -> --top-k; -5; at least 0
+2 generate Once -c 0 -> --context-size; at least 1
+2 generate Once --num-samples 0 -> --num-samples; at least 1
+2 inspect Once --top 0 -> --top; at least 1
+2 eval --tokens -1 -> --tokens; -1; from 0 to 4294967295
 2 generate Once --dtype f64 -> --dtype; f64
 2 generate Once --stop= -> --stop; value
 1 generate Once -c 17 -> 17; 16
@@ -79,7 +92,7 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 1 inspect -f long.bin -> 1500000000; 16
 1 inspect --tokens LONG -> 17; 16
 1 eval --tokens 1 -> 2 tokens
-1 eval --data missing.txt -> missing.txt
+1 eval -f missing.txt -> missing.txt
 2 eval -> FILE
 ";
     // More ids than are read.
@@ -102,9 +115,26 @@ fn models_that_are_none_are_refused() {
 1 generate Once -m runs -> runs; contains runs; runs/0001
 1 generate Once -m data.bin -> data.bin; folder; file
 1 inspect --tokens 1 -m model -> model.safetensors; 3 bytes
-2 convert runs/0001 other --to book --dtype f16 -> --dtype
+2 convert runs/0001 other --layout book --dtype f16 -> --dtype
 ";
     all_refused(&folder, table);
+}
+
+#[test]
+fn hints_say_cargo_gpt_only_if_cargo_run_started_the_program() {
+    let folder = folder();
+    // `cargo watch` has CARGO in its environment.
+    for (variables, program) in [
+        (&[("CARGO", "cargo")][..], "`gpt train`"),
+        (
+            &[("CARGO", "cargo"), ("CARGO_PKG_NAME", "cli")],
+            "`cargo gpt train`",
+        ),
+    ] {
+        let mut command = folder.command("info");
+        let ended = command.envs(variables.iter().copied()).output().unwrap();
+        holds(&String::from_utf8(ended.stderr).unwrap(), &[program]);
+    }
 }
 
 /// A launcher has started several processes, or may have.

@@ -67,7 +67,7 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
-            .env_remove("CARGO") // hints name the program by the command that runs it
+            .env_remove("CARGO_PKG_NAME") // hints name the program by the command that runs it
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

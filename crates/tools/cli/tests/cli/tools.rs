@@ -62,7 +62,7 @@ fn eval_takes_a_text_from_a_file_or_a_pipe_and_ids() {
     let eval = format!("eval {}", file.path().display());
     let report = folder.json(&eval);
     assert!(report["bits_per_byte"].as_f64().unwrap() > 0.0, "{report}");
-    let named = folder.json(&format!("eval --data {}", file.path().display()));
+    let named = folder.json(&format!("eval -f {}", file.path().display()));
     assert_eq!(named, report);
     for stdin in ["-", "-f -"] {
         let piped = folder.gpt_reading(&format!("eval {stdin} --json"), &text);

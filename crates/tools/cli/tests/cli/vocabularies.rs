@@ -28,7 +28,7 @@ fn a_tokenizer_of_the_data_is_in_the_run_and_in_every_model_that_comes_of_it() {
             "{SMALL} --tokenizer {tokenizer} --max-steps 2 --out-dir {run}"
         ));
         folder.ok(&format!("convert {run} {run}-hf"));
-        folder.ok(&format!("convert {run} {run}-book --to book"));
+        folder.ok(&format!("convert {run} {run}-book --layout book"));
         let expected = ids(&folder, &format!("-m {run} -f text.txt"));
         for model in [
             format!("{run}/checkpoints/step-00000002"),

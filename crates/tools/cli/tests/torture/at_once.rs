@@ -97,7 +97,7 @@ fn readers_beside_a_run_that_saves_each_step_find_a_model() {
     for round in 0..rounds(2, 50) {
         for command in [
             "info run".to_owned(),
-            "eval --data data.bin -m run --threads 1".to_owned(),
+            "eval -f data.bin -m run --threads 1".to_owned(),
             "generate --tokens 1 -n 2 -m run --threads 1".to_owned(),
             "inspect --tokens 1 -m run --threads 1".to_owned(),
             format!("convert run model{round}"),

@@ -51,7 +51,7 @@ fn replace(path: &Path, (name, make): Replacement) {
 const COMMANDS: [&str; 6] = [
     "train --resume run --max-steps 3",
     "info run",
-    "eval --data data.bin -m run --threads 1",
+    "eval -f data.bin -m run --threads 1",
     "convert run model",
     "generate --tokens 1 -n 2 -m run --threads 1",
     "inspect --tokens 1 -m run --threads 1",
@@ -105,8 +105,8 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
         ("data.bin", text("--data", "data.bin")),
         ("data.txt", text("--data", "data.txt")),
         ("c.toml", text("--config", "c.toml")),
-        ("data.bin", words("eval --data data.bin -m run --threads 1")),
-        ("data.txt", words("eval --data data.txt -m run --threads 1")),
+        ("data.bin", words("eval -f data.bin -m run --threads 1")),
+        ("data.txt", words("eval -f data.txt -m run --threads 1")),
         ("data.txt", words("tokenize --file data.txt")),
     ];
     let (mut tried, mut faults) = (0, Vec::new());

@@ -47,9 +47,9 @@ fn commands(flag: &str) -> [Vec<OsString>; 3] {
         _ => words("generate --tokens 1 -n 2 -m run"),
     };
     let eval = match flag {
-        "--data" => words("eval -m run"),
-        "--model" => words("eval --data data.bin"),
-        _ => words("eval --data data.bin -m run"),
+        "--file" => words("eval -m run"),
+        "--model" => words("eval -f data.bin"),
+        _ => words("eval -f data.bin -m run"),
     };
     [training, generate, eval]
 }

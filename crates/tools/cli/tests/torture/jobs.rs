@@ -167,6 +167,6 @@ pub(crate) fn trainings() -> Vec<Job> {
 pub(crate) fn conversions() -> Vec<Job> {
     vec![
         conversion("convert", "convert two to"),
-        conversion("convert --to gguf", "convert two to --to gguf"),
+        conversion("convert --layout gguf", "convert two to --layout gguf"),
     ]
 }

@@ -85,7 +85,7 @@ fn large() -> Vec<String> {
         "convert wide new",
         "inspect -f ids.bin -m long --threads 1 --html page",
         "inspect -f ids.bin -m long --threads 1 --json",
-        "eval --data ids.bin -m long --threads 1",
+        "eval -f ids.bin -m long --threads 1",
         "train --data data.txt --tokenizer gpt2 --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 8 --batch-size 2 --eval-iters 1 --max-steps 2 --threads 1 -o run2",
         "train --data ids.bin --init-from wide --batch-size 1 --eval-iters 1 --max-steps 1 --threads 1 -o run2",
     ];

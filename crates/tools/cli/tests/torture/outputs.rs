@@ -49,7 +49,7 @@ fn what_is_there_where_a_command_writes_stays_what_it_is() {
         words("inspect --tokens 1,2 -m run --threads 1 --html out"),
         words("tokenize a -o out"),
         words("convert run out"),
-        words("convert run out --to gguf"),
+        words("convert run out --layout gguf"),
         training,
     ];
     let (mut cases, mut faults) = (0, Vec::new());
