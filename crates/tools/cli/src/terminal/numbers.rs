@@ -67,7 +67,8 @@ pub(crate) fn dtype_among(
     }
 }
 
-/// Returns a parser of a sampling setting, whose range is that of [`Sampling::check`]; `set` sets it.
+/// Returns a parser of the sampling setting that `set` sets. Its range is that of
+/// [`Sampling::check`].
 pub(crate) fn sampling(
     set: fn(&mut Sampling, f32),
 ) -> impl Fn(&str) -> Result<f32, String> + Clone {

@@ -61,8 +61,8 @@ fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     }
 }
 
-/// Returns a path as one argument of a command. If it can't be quoted, the result says that the path
-/// must be written by hand.
+/// Returns a path as one argument of a command. If it can't be quoted, the result says that the
+/// path must be written by hand.
 pub(crate) fn shell_quoted(path: &Path) -> String {
     path_for(SHELLS, path)
 }
