@@ -30,7 +30,9 @@ pub use dropout::{Dropout, DropoutCache};
 pub use embedding::Embedding;
 pub use gelu::{gelu, gelu_backward};
 pub use gelu_exact::{gelu_exact, gelu_exact_backward};
-pub use kernels::{Dtype, OPERAND_DTYPES, UnsupportedDtype, has_bf16, round_to_bf16};
+pub use kernels::{
+    Dtype, OPERAND_DTYPES, UnsupportedDtype, has_bf16, instruction_sets, round_to_bf16,
+};
 pub use layer_norm::{LayerNorm, LayerNormCache};
 pub use linear::Linear;
 pub use matmul::{

@@ -3,7 +3,7 @@
 //! Blocks have a fixed size, and no sum crosses a block, so the bits don't depend on the number of
 //! threads.
 
-use kernels::{elementwise, for_each, fresh};
+use kernels::{elementwise, fill_blocks, for_each};
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
 
 /// Length of the chunks of an element-wise operation.
@@ -53,7 +53,7 @@ pub(crate) fn rows_per_task(width: usize) -> usize {
 /// rows, on all threads.
 pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let rows = rows_per_task(width);
-    fresh(n, rows * width, |i, block| f(i * rows, block))
+    fill_blocks(n, rows * width, |i, block| f(i * rows, block))
 }
 
 /// `torch.empty`, for memory that is written before it is read: it contains zeros or the former

@@ -1,16 +1,25 @@
 //! The innermost loop by AMX, the matrix unit of Intel's processors since Sapphire Rapids: a tile
 //! of 16 rows and 32 bf16 numbers meets a tile of 32 numbers and 16 columns.
 //!
-//! Stable Rust has no functions for its instructions, so they are written as assembly. Where the
-//! processor lacks them, the tests emulate them.
+//! Stable Rust has no functions for its instructions, so they are written as assembly, which
+//! declares all tiles as clobbered. Where the processor lacks them, the tests emulate them.
+//! Before its first use, the kernel is compared with the one for AVX512-BF16, which replaces it for
+//! good if they disagree ([`has_amx`]).
+//!
+//! An instruction adds the 16 products of even numbers and the 16 products of odd numbers
+//! separately, and then both sums to the tile. AVX512-BF16 adds in another order, so the last bits
+//! of results differ.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
+use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
+
 use crate::operands::has_bf16;
-use crate::product::kernel::{Block, Kernel, Layout, RowPanel, store_sum};
+use crate::product::kernel::{Avx512Bf16, Block, Kernel, Layout, RowPanel, Start, store_sum};
+use crate::product::tiles::{Threads, multiply_by};
 use crate::register::Register;
 
 /// Rows of a tile, each of 64 bytes: 16 pairs of bf16, or 16 sums.
@@ -51,13 +60,26 @@ impl Kernel for Amx {
     unsafe fn begin() {
         // SAFETY: the caller's promise; no other code uses tiles.
         unsafe {
-            asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE_TILES, options(nostack, preserves_flags));
+            asm!(
+                "ldtilecfg [{}]",
+                in(reg) &raw const WHOLE_TILES,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, preserves_flags),
+            );
         }
     }
 
     unsafe fn end() {
         // SAFETY: the caller's promise.
-        unsafe { asm!("tilerelease", options(nostack, preserves_flags)) }
+        unsafe {
+            asm!(
+                "tilerelease",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, preserves_flags),
+            );
+        }
     }
 
     unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>) {
@@ -100,6 +122,8 @@ impl Kernel for Amx {
                 down = in(reg) size_of::<f32>() * down,
                 across = in(reg) size_of::<f32>() * SIDE,
                 sums = in(reg) sums.as_mut_ptr(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack),
             );
             store(sums.assume_init_ref(), a.rows, c, block);
@@ -123,7 +147,8 @@ unsafe fn store(Sums(sums): &Sums, rows: usize, c: *mut f32, block: &Block<'_>) 
     }
 }
 
-/// True if the processor has AMX for bf16, and the system lets this process use it.
+/// True if the processor has AMX for bf16, the system lets this process use it, and a product that
+/// is computed with it once, to test it, is the product that AVX512-BF16 computes.
 pub(crate) fn has_amx() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
@@ -132,11 +157,49 @@ pub(crate) fn has_amx() -> bool {
         #[allow(unused_unsafe, reason = "Rust 1.89 calls it unsafe")]
         // SAFETY: a processor with AVX512-BF16 has this leaf.
         let features = || unsafe { __cpuid_count(7, 0).edx };
-        has_bf16() && features() & FEATURES == FEATURES && permitted()
+        // SAFETY: the processor and the system have just been asked.
+        has_bf16()
+            && features() & FEATURES == FEATURES
+            && permitted()
+            && unsafe { is_right::<Amx>() }
     })
 }
 
-/// Asks Linux for the memory that a thread's tiles take when it is interrupted.
+/// Computes one product with a kernel for bf16 and with the kernel for AVX512-BF16, and returns
+/// true if the results are equal. All numbers and sums are small integers, so the order in which a
+/// kernel adds has no influence.
+///
+/// # Safety
+/// The CPU must have the instructions of the kernel, and AVX512-BF16.
+pub(crate) unsafe fn is_right<K: Kernel>() -> bool {
+    const ROWS: usize = SIDE + 1;
+    const INNER: usize = 2 * SIDE + 3;
+    const COLUMNS: usize = SIDE + 7;
+    let integers = |shape, step: usize| {
+        Array2::from_shape_fn(shape, |(i, j)| ((i * 7 + j * step) % 17) as f32 - 8.0)
+    };
+    let (a, b) = (integers((ROWS, INNER), 5), integers((INNER, COLUMNS), 3));
+    let product = |multiply: Multiply| {
+        let mut c = Array2::from_elem((ROWS, COLUMNS), MaybeUninit::new(f32::NAN));
+        // SAFETY: the start doesn't read `c`, and the caller's promise.
+        unsafe { multiply(&a, &b, Start::times(0.0), c.view_mut(), Threads::One) };
+        // SAFETY: `c` was initialised.
+        c.mapv(|c| unsafe { c.assume_init() })
+    };
+    product(multiply_by::<K, f32, f32>) == product(multiply_by::<Avx512Bf16, f32, f32>)
+}
+
+/// The form of [`multiply_by`] for f32.
+type Multiply = unsafe fn(
+    &ArrayRef2<f32>,
+    &ArrayRef2<f32>,
+    Start<'_>,
+    ArrayViewMut2<MaybeUninit<f32>>,
+    Threads,
+);
+
+/// Asks Linux for the permission to use tiles. It is granted to the whole process, whose threads
+/// each get memory for their tiles when they first use one.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
     use std::ffi::c_long;
@@ -156,6 +219,40 @@ fn permitted() -> bool {
 #[cfg(not(target_os = "linux"))]
 fn permitted() -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel whose last column is wrong.
+    struct Faulty;
+
+    impl Kernel for Faulty {
+        const ROWS: usize = Avx512Bf16::ROWS;
+        const COLUMNS: usize = Avx512Bf16::COLUMNS;
+        const NUMBERS: usize = 2;
+
+        unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                Avx512Bf16::run(a, c, block);
+                *c.add(block.columns - 1) += 1.0;
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_with_wrong_results_is_not_used() {
+        if !has_bf16() {
+            return println!("skipped: this processor can't round to bf16");
+        }
+        // SAFETY: the CPU has AVX512-BF16.
+        unsafe {
+            assert!(is_right::<Avx512Bf16>());
+            assert!(!is_right::<Faulty>());
+        }
+    }
 }
 
 #[cfg(test)]

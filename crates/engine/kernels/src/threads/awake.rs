@@ -13,22 +13,24 @@ use rayon::Yield;
 use super::{buffers, team};
 use crate::threads::passes::PASSES;
 
-/// Looks for loops of the team before one for work that rayon's queues have.
-const LOOKS: usize = 8;
+/// Number of times that a thread polls for loops of the team before it tries once to steal a job
+/// from rayon's queues.
+const POLLS_PER_STEAL: usize = 8;
 
-/// After this long without work, threads behave as in rayon: they sleep, or return to the job that
-/// they interrupted to look for work.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// Time without work after which a thread stops polling. It then behaves as any thread of rayon: it
+/// sleeps, or returns to the job that it interrupted to look for work.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// A search for work that takes longer means that other programs want the processors: a thread that
-/// waits its turn among them starts later than one that sleeps and is woken.
-const INTERRUPTED: Duration = Duration::from_micros(200);
+/// Time between two polls beyond which a thread assumes that the system preempted it because other
+/// processes are competing for the CPUs. A polling thread that has to wait for its turn among them
+/// starts later than a sleeping thread that is woken.
+const PREEMPTED_AFTER: Duration = Duration::from_micros(200);
 
-/// As many passes after such a look, no thread stays awake when a pass is over.
-const CROWDED: usize = 512;
+/// Number of passes after a preemption during which no thread keeps polling once a pass has ended.
+const PASSES_AFTER_PREEMPTION: usize = 512;
 
-/// The count of [`PASSES`] until which none does.
-static CROWDED_UNTIL: AtomicUsize = AtomicUsize::new(0);
+/// Value of [`PASSES`] until which threads don't keep polling, because of a preemption.
+static NO_POLLING_UNTIL: AtomicUsize = AtomicUsize::new(0);
 
 /// Threads that look for work.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
@@ -139,10 +141,10 @@ fn look_for_work(pass: usize) {
             now if now == pass + 1 => true,
             _ => return,
         };
-        if ended && pass < CROWDED_UNTIL.load(Ordering::Relaxed) {
+        if ended && pass < NO_POLLING_UNTIL.load(Ordering::Relaxed) {
             return;
         }
-        let helped = (0..LOOKS).any(|_| {
+        let helped = (0..POLLS_PER_STEAL).any(|_| {
             std::hint::spin_loop();
             team::help()
         });
@@ -152,12 +154,12 @@ fn look_for_work(pass: usize) {
             continue;
         }
         let now = Instant::now();
-        if ended && now - last_look > INTERRUPTED {
-            CROWDED_UNTIL.store(pass + 2 * CROWDED, Ordering::Relaxed);
+        if ended && now - last_look > PREEMPTED_AFTER {
+            NO_POLLING_UNTIL.store(pass + 2 * PASSES_AFTER_PREEMPTION, Ordering::Relaxed);
             return;
         }
         last_look = now;
-        if now - idle_since > PATIENCE {
+        if now - idle_since > IDLE_TIMEOUT {
             return;
         }
         if ended {
@@ -267,7 +269,7 @@ mod tests {
         let rounds = 0..1000;
         assert!(
             rounds
-                .map(|_| std::thread::sleep(PATIENCE))
+                .map(|_| std::thread::sleep(IDLE_TIMEOUT))
                 .any(|()| called_in_a_job())
         );
     }

@@ -7,12 +7,12 @@ use crate::threads::for_each;
 
 /// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are
 /// zeros, or numbers of an earlier use (NaN in debug builds).
-pub fn fresh(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
-    fresh_in(buffer(n), n, block, f)
+pub fn fill_blocks(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
+    fill_blocks_in(buffer(n), n, block, f)
 }
 
-/// [`fresh`] in the memory of `out`, which has room for `n` numbers.
-fn fresh_in(
+/// [`fill_blocks`] in the memory of `out`, which has room for `n` numbers.
+fn fill_blocks_in(
     mut out: Vec<f32>,
     n: usize,
     block: usize,
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn blocks_are_in_order_and_hold_nothing_that_was_never_written() {
         for (n, block) in [(0, 3), (1, 1), (7, 3), (9, 3), (5, 100), (4, 0)] {
-            let made = fresh(n, block, |i, out| {
+            let made = fill_blocks(n, block, |i, out| {
                 assert!(out.iter().all(|&x| x.to_bits() == UNUSED.to_bits()));
                 out.iter_mut()
                     .enumerate()
@@ -71,7 +71,7 @@ mod tests {
     fn a_block_that_an_earlier_use_does_not_reach_across_is_cleared() {
         let mut earlier = Vec::with_capacity(9);
         earlier.resize(4, 5.0);
-        let made = fresh_in(earlier, 9, 3, |i, out| {
+        let made = fill_blocks_in(earlier, 9, 3, |i, out| {
             let kept = i == 0 && !cfg!(debug_assertions);
             let expected: f32 = if kept { 5.0 } else { UNUSED };
             assert!(out.iter().all(|&x| x.to_bits() == expected.to_bits()));

@@ -11,6 +11,6 @@ mod team;
 
 pub use awake::awake;
 pub use buffers::{buffer, recycle};
-pub use fill_blocks::fresh;
+pub use fill_blocks::fill_blocks;
 pub use for_each::{LoopCounts, for_each, loop_counts};
 pub use huge_pages::zeros;

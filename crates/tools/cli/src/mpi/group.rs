@@ -101,7 +101,10 @@ impl ProcessGroup {
         let mut fields = vec![
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
             ("the program's SHA-256".to_owned(), program),
-            ("the processor's vectors".to_owned(), vectors().to_owned()),
+            (
+                "the processor's instruction sets".to_owned(),
+                instruction_sets(),
+            ),
             (
                 "--threads".to_owned(),
                 rayon::current_num_threads().to_string(),
@@ -135,7 +138,7 @@ impl ProcessGroup {
             std::process::id(),
             crate::mpi::mpi_group::machine(),
             rayon::current_num_threads(),
-            vectors()
+            instruction_sets()
         );
         let all = gather_texts(&**ranks, &own);
         if self.is_first() {
@@ -196,18 +199,12 @@ fn alone(launched: &Launched) -> Error {
     )
 }
 
-/// The instructions of matrix products: with others, their last bits are others.
-fn vectors() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            return "AVX-512";
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return "AVX2";
-        }
-    }
-    std::env::consts::ARCH
+/// Returns the processor's architecture and the instruction sets of its matrix products. On
+/// processors where they differ, the last bits of products may differ, too.
+fn instruction_sets() -> String {
+    let mut names = vec![std::env::consts::ARCH];
+    names.extend(tensor_ops::instruction_sets());
+    names.join(" ")
 }
 
 /// The hash of the program's own file: two builds of one version may round differently.
