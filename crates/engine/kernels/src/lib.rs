@@ -23,6 +23,7 @@ pub use elementwise::{
     AdamWStep, OPTIMIZER_BLOCK, adamw_update, move_into_sum, sum_of_squares, sums_of_squares,
     transpose_into,
 };
-pub use operands::{OPERAND_DTYPES, has_bf16, instruction_sets, round_to_bf16};
+pub use operands::{OPERAND_DTYPES, has_bf16, round_to_bf16};
 pub use product::gemm;
+pub use product::gemm::instruction_sets;
 pub use threads::{LoopCounts, awake, buffer, fill_blocks, for_each, loop_counts, recycle, zeros};

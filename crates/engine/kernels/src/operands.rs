@@ -26,24 +26,6 @@ pub fn has_bf16() -> bool {
     }
 }
 
-/// Returns the names of the instruction sets that products use on this processor: some of `avx2`,
-/// `avx512`, `bf16` and `amx`, in this order. Products have the same bits on processors with the
-/// same names, but may differ in the last bits on others.
-pub fn instruction_sets() -> Vec<&'static str> {
-    #[cfg(target_arch = "x86_64")]
-    let all = [
-        ("avx2", crate::weight::has_avx2()),
-        ("avx512", is_x86_feature_detected!("avx512f")),
-        ("bf16", has_bf16()),
-        ("amx", crate::product::amx::has_amx()),
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    let all: [(&str, bool); 0] = [];
-    all.into_iter()
-        .filter_map(|(name, has)| has.then_some(name))
-        .collect()
-}
-
 /// Returns the bfloat16 nearest to a number, ties to even, as f32.
 pub fn round_to_bf16(x: f32) -> f32 {
     bf16::from_f32(x).to_f32()

@@ -76,7 +76,7 @@ pub fn attend_query<'p>(
 }
 
 /// `scores[j] = sum_d query[d] keys[d][j]`
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
 fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
     let (keys, _) = keys.as_chunks::<PAGE>();
@@ -93,7 +93,7 @@ fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
 }
 
 /// `sums += sum_j weights[j] rows[j]`; `rows` is (weights.len() or more, sums.len()) row-major.
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma"))]
+#[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
 fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
     let n = sums.len();

@@ -20,6 +20,8 @@ pub use crate::product::tiles::{Threads, packed_bytes};
 use crate::threads::awake;
 use crate::threads::buffers::buffer;
 use crate::weight::Weight;
+#[cfg(target_arch = "x86_64")]
+use crate::weight::has_avx2;
 
 /// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are
 /// also at most a quarter of its columns and the columns of `b` are contiguous, as in a layer's
@@ -98,6 +100,24 @@ fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
         a.dim(),
         b.dim()
     );
+}
+
+/// Returns the names of the instruction sets that products use on this processor: some of `avx2`,
+/// `avx512`, `bf16` and `amx`, in this order. Products have the same bits on processors with the
+/// same names, but may differ in the last bits on others.
+pub fn instruction_sets() -> Vec<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    let all = [
+        ("avx2", has_avx2()),
+        ("avx512", is_x86_feature_detected!("avx512f")),
+        ("bf16", has_bf16()),
+        ("amx", has_amx()),
+    ];
+    #[cfg(not(target_arch = "x86_64"))]
+    let all: [(&str, bool); 0] = [];
+    all.into_iter()
+        .filter_map(|(name, has)| has.then_some(name))
+        .collect()
 }
 
 /// The product by the kernel of this processor.

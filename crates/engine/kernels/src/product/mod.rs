@@ -2,7 +2,7 @@
 //! and `kernel` is the inner loop. `pairs` and `amx` are the forms for bf16.
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod amx;
+mod amx;
 pub mod gemm;
 pub(crate) mod kernel;
 mod pack;
