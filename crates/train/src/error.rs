@@ -72,10 +72,10 @@ pub enum TrainError {
         /// The folder.
         path: PathBuf,
     },
-    /// The path leads no longer to the folder in which the run began.
+    /// This process no longer owns the folder that it opened.
     #[error(
-        "{}: this is no longer the folder in which the run began: it was renamed, deleted or taken \
-        by another run; the run ends here, and nothing more is written",
+        "{}: this process no longer owns the run's folder: it was renamed or deleted, or another \
+        process resumed the run; this one ends here and writes nothing more",
         .path.display()
     )]
     FolderLost {

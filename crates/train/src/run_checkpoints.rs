@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use atomic_file::names_in;
 
 use crate::TrainError;
-use crate::identity;
+use crate::identity::{self, RunFile};
 use crate::manifest::{MANIFEST_FILE, Manifest, is_gone};
 
 /// The folder of checkpoints, by its name in a run's folder.
@@ -20,7 +20,7 @@ const MAX_LOOKS: usize = 100;
 /// The checkpoints of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunCheckpoints {
-    /// The id of the run; `None` if neither its lock nor a checkpoint has one.
+    /// The id of the run; `None` if no file of the run has one.
     pub(crate) run: Option<String>,
     /// The run's whole checkpoints, the newest last.
     pub(crate) whole: Vec<(PathBuf, Manifest)>,
@@ -50,11 +50,12 @@ impl RunCheckpoints {
     fn look(run: &Path) -> Result<(Self, bool), TrainError> {
         let (checkpoints, mut kept) = (run.join(CHECKPOINTS), Self::default());
         let mut is_changed = false;
-        if is_gone(&checkpoints) {
-            return Ok((kept, false));
-        }
+        let names = match is_gone(&checkpoints) {
+            true => Vec::new(),
+            false => names_in(&checkpoints)?,
+        };
         let mut whole = Vec::new();
-        for name in names_in(&checkpoints)? {
+        for name in names {
             // Other names are other programs' and users' folders.
             let Some(name) = name.to_str().filter(|name| name.starts_with("step-")) else {
                 continue;
@@ -70,7 +71,14 @@ impl RunCheckpoints {
         }
         whole.sort_by_key(|(_, manifest)| manifest.number);
         let newest = whole.last().map(|(_, manifest)| manifest.run.clone());
-        kept.run = identity::of(run).or(newest);
+        // The lock knows best, unless it stayed behind when all else was replaced.
+        let has_saved = |run: &String| whole.iter().any(|(_, manifest)| manifest.run == *run);
+        let lock = identity::of_lock(run);
+        let file = RunFile::read(run).map(|file| file.run);
+        kept.run = match &lock {
+            Some(run) if has_saved(run) => lock,
+            _ => file.or(lock).or(newest),
+        };
         for (path, manifest) in whole {
             match kept.run.as_ref() == Some(&manifest.run) {
                 true => kept.whole.push((path, manifest)),

@@ -3,7 +3,8 @@
 //! ```text
 //! checkpoints/step-00000120/        one checkpoint
 //! checkpoints/.step-00000120.4711-0.unfinished/  one that is being written or deleted
-//! .lock                             held by the run that writes here; has the run's id
+//! .lock                             locked by the process that writes here; has the run's id
+//! run.json                          the run's id, and the token of the process that writes here
 //! ```
 //!
 //! A save stages a folder, renames it, reads it back, then deletes old checkpoints that are neither
@@ -11,7 +12,7 @@
 //! names are whole checkpoints. Only whole checkpoints of this run are deleted, by a save whose own
 //! is whole, and unfinished ones by their names.
 //!
-//! A run is its folder, not its path: if the path leads elsewhere, nothing is written there.
+//! Before it writes, a process checks that its token is still in `run.json` (`identity.rs`).
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +26,7 @@ use atomic_file::{
 use checkpoint::SpecialTokens;
 
 use crate::TrainError;
-use crate::identity::{LOCK, Locked};
+use crate::identity::Owned;
 use crate::manifest::{FILES, Manifest, is_gone};
 use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 
@@ -33,7 +34,7 @@ use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    locked: Locked,
+    owned: Owned,
     /// The number of the newest save: one whose manifest can't be read for a moment stays older
     /// than the next.
     newest: AtomicU64,
@@ -66,16 +67,17 @@ impl RunFolder {
             let problem = "expected a folder to keep the run in, but it is a file";
             return Err(TrainError::damaged(path, problem));
         }
+        refuse_link(&path.join(CHECKPOINTS))?;
+        create_folder(&path)?;
+        let owned = Owned::new(&path, || Ok(RunCheckpoints::of(&path)?.run))?;
         create_folder(path.join(CHECKPOINTS))?;
-        let locked = Locked::new(&path, || Ok(RunCheckpoints::of(&path)?.run))?;
         let folder = Self {
             path,
-            locked,
+            owned,
             newest: AtomicU64::new(0),
             files: Vec::new(),
             tokens: SpecialTokens::default(),
         };
-        folder.check()?;
         let kept = RunCheckpoints::of(&folder.path)?.or_damaged()?;
         folder.newest.store(kept.number(), Ordering::Relaxed);
         let _ = folder.delete_unfinished(); // a save reports what can't be deleted
@@ -101,19 +103,14 @@ impl RunFolder {
         &self.path
     }
 
-    /// Checks that the path still leads to the folder that is locked, so that what is written there
-    /// is this run's.
+    /// Checks that this process still owns the folder, so that it may write there.
     ///
     /// # Errors
-    /// [`TrainError::FolderLost`] if the folder was renamed, deleted, or taken over by another run.
+    /// [`TrainError::FolderLost`] if the folder was renamed or deleted, or another process has
+    /// opened it in the meantime: that happens if somebody deletes the lock, or where the file
+    /// system has no locks.
     pub fn check(&self) -> Result<(), TrainError> {
-        let lock = self.path.join(LOCK);
-        let path = self.path.clone();
-        match self.locked.is_at(&self.path) {
-            Ok(true) => Ok(()),
-            Err(error) if !is_gone(&lock) => Err(TrainError::io(&lock, "read")(error)),
-            _ => Err(TrainError::FolderLost { path }),
-        }
+        self.owned.check(&self.path)
     }
 
     /// Checks that a checkpoint was saved by this run.
@@ -122,7 +119,7 @@ impl RunFolder {
     /// [`TrainError::Damaged`] if another run saved it, or its manifest can't be read.
     pub fn check_owner(&self, checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
         let checkpoint = checkpoint.as_ref();
-        match Manifest::read(checkpoint)?.run == self.locked.run {
+        match Manifest::read(checkpoint)?.run == self.owned.run {
             true => Ok(()),
             false => Err(TrainError::damaged(
                 checkpoint,
@@ -155,6 +152,7 @@ impl RunFolder {
         write: impl FnOnce(&Path) -> Result<(), TrainError>,
     ) -> Result<(PathBuf, Vec<TrainError>), TrainError> {
         self.check()?;
+        refuse_link(&self.path.join(CHECKPOINTS))?;
         // Remains of a killed save take space, which this save may need.
         let mut not_deleted = Vec::from_iter(self.delete_unfinished().err());
         let before = RunCheckpoints::of(&self.path)?;
@@ -174,14 +172,15 @@ impl RunFolder {
             create_folder(folder_of(&file))?;
             write_atomically(file, |out| out.write_all(bytes))?;
         }
-        Manifest::write(staged.path(), &self.locked.run, number, step, val_loss)?;
+        Manifest::write(staged.path(), &self.owned.run, number, step, val_loss)?;
         self.check()?;
         staged.create()?;
         Manifest::read(&folder)?; // before anything old is deleted
         self.newest.store(number, Ordering::Relaxed);
         let kept = RunCheckpoints::of(&self.path)?;
         let best = kept.best().map(|(best, _)| best);
-        let is_old = |&(i, path): &(usize, &PathBuf)| i >= keep && Some(path) != best;
+        let stays = |path: &PathBuf| *path == folder || Some(path) == best;
+        let is_old = |&(i, path): &(usize, &PathBuf)| i >= keep && !stays(path);
         let newest_first = kept.whole.iter().rev().map(|(path, _)| path);
         for (_, old) in newest_first.enumerate().filter(is_old) {
             not_deleted.extend(remove(old).err());
@@ -194,6 +193,17 @@ impl RunFolder {
         let checkpoints = self.path.join(CHECKPOINTS);
         let is_checkpoint = |name: &[u8]| name.starts_with(b"step-");
         Ok(remove_unfinished_folders(checkpoints, is_checkpoint)?)
+    }
+}
+
+/// Checks that a run's folder of checkpoints isn't a link: what it leads to isn't the run's.
+fn refuse_link(checkpoints: &Path) -> Result<(), TrainError> {
+    match checkpoints.is_symlink() {
+        true => Err(TrainError::damaged(
+            checkpoints,
+            "this is a link, and a run writes only to its own folder; replace it by the folder",
+        )),
+        false => Ok(()),
     }
 }
 
@@ -215,6 +225,7 @@ mod tests {
     use atomic_file::names_in;
 
     use super::*;
+    use crate::identity::{LOCK, RUN_FILE};
     use crate::manifest::MANIFEST_FILE;
     use crate::runs::{check_tokenizer, ignored_checkpoints};
     use crate::{best_checkpoint, latest_checkpoint};
@@ -467,15 +478,15 @@ mod tests {
         let folder = RunFolder::open(&run).expect("a new folder");
         save(&folder, 1, 1);
         fs::create_dir_all(copy.join(CHECKPOINTS)).expect("a folder");
-        fs::hard_link(run.join(LOCK), copy.join(LOCK)).expect("a link");
+        for name in [LOCK, RUN_FILE] {
+            fs::hard_link(run.join(name), copy.join(name)).expect("a link");
+        }
         let both = RunFolder::open(&copy).expect("not locked");
         RunFolder::open(&run).expect_err("locked");
         drop(both);
-        // Where the copy takes the folder's place, nothing is written into it.
-        let aside = all.path().join("aside");
-        fs::rename(&run, &aside).expect("renamed");
-        fs::remove_file(copy.join(LOCK)).expect("a file");
-        fs::hard_link(aside.join(LOCK), copy.join(LOCK)).expect("a link");
+        // Where a copy that another process has opened takes the folder's place, nothing is written
+        // into it.
+        fs::rename(&run, all.path().join("aside")).expect("renamed");
         fs::rename(&copy, &run).expect("renamed");
         let error = folder.add(2, None, 1, write).expect_err("another folder");
         assert!(matches!(error, TrainError::FolderLost { .. }), "{error}");

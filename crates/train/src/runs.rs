@@ -2,7 +2,7 @@
 //! checkpoints in the folder, like `gpt train`.
 
 pub use crate::checkpoint::{check_tokenizer, read_settings};
-pub use crate::identity::LOCK;
+pub use crate::identity::{LOCK, RUN_FILE, run_id};
 pub use crate::manifest::sha256;
 pub use crate::ranks::{agree, gather_texts};
 pub use crate::run_checkpoints::{CHECKPOINTS, ignored_checkpoints, steps_of};

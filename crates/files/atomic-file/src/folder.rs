@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::FileError;
+use crate::file_system::is_unsupported;
 use crate::name::{
     create_locked, folder_of, is_system_file, is_system_file_of, new_name, unfinished_of,
 };
@@ -259,17 +260,23 @@ pub(crate) fn left_behind(
 }
 
 /// Makes the names in a folder durable: a rename is on the disk when its folder is. Does nothing
-/// where a folder can't be opened.
+/// if the file system doesn't support this.
 ///
 /// # Errors
 /// If the operating system refuses.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), FileError> {
-    if cfg!(unix) {
-        File::open(folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(FileError::at(folder, "sync"))?;
+    match sync_to_disk(folder) {
+        Err(error) if is_unsupported(&error) => Ok(()),
+        synced => synced.map_err(FileError::at(folder, "sync")),
     }
-    Ok(())
+}
+
+/// Syncs a folder, except on systems where a folder can't be opened.
+pub(crate) fn sync_to_disk(folder: &Path) -> io::Result<()> {
+    match cfg!(unix) {
+        true => File::open(folder)?.sync_all(),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod error;
 mod file_format;
+mod file_system;
 mod folder;
 mod name;
 mod output;
@@ -12,6 +13,7 @@ mod replace;
 
 pub use error::FileError;
 pub use file_format::FileFormat;
+pub use file_system::{Lock, missing_support};
 pub use folder::{
     StagedFolder, create_folder, create_new_folder, names_in, remove_folder,
     remove_unfinished_folders, require_new_or_empty,

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::FileError;
+use crate::file_system::missing_support;
 use crate::folder::sync_folder;
 use crate::name::folder_of;
 use crate::replace::create_new;
@@ -75,12 +76,16 @@ enum Output {
     Stream(bool),
 }
 
-/// Checks that [`write_output`] can write to `path`, before there is anything to write.
+/// Checks that [`write_output`] can write to `path`, before there is anything to write. Returns the
+/// note of [`missing_support`], if there is one.
 ///
 /// # Errors
-/// As there.
-pub fn require_new_output(path: impl AsRef<Path>) -> Result<(), FileError> {
-    output_at(path.as_ref()).map(|_| ())
+/// As [`write_output`] and [`missing_support`].
+pub fn require_new_output(path: impl AsRef<Path>) -> Result<Option<String>, FileError> {
+    match output_at(path.as_ref())? {
+        Output::New => missing_support(path),
+        Output::Stream(_) => Ok(None),
+    }
 }
 
 /// Returns the way to write an output to a path.

@@ -66,27 +66,47 @@ pub(crate) fn create_new<E: From<FileError>>(
     })
 }
 
-/// Renames a file, and fails if the name is taken: by a link where the system has them.
+/// Renames a file, and fails if the name is taken: by a hard link if the file system has them, or
+/// else by a rename that replaces nothing, or else over an empty file of its own.
 fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::hard_link(from, to) {
+    let is_taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
+    let moved = match fs::hard_link(from, to) {
         Ok(()) => fs::remove_file(from),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            Err(io::Error::new(ErrorKind::AlreadyExists, "already exists"))
-        }
-        Err(error) => rename_to_new(from, to).map_err(|_| error),
+        Err(error) if is_taken(&error) => Err(error),
+        Err(_) => match rename_to_new(from, to) {
+            Err(error) if !is_taken(&error) => rename_over_own(from, to),
+            renamed => renamed,
+        },
+    };
+    moved.map_err(|error| match is_taken(&error) {
+        true => io::Error::new(ErrorKind::AlreadyExists, "already exists"),
+        false => error,
+    })
+}
+
+/// Takes the name with an empty file, which only one process can create, and renames a file over
+/// it.
+fn rename_over_own(from: &Path, to: &Path) -> io::Result<()> {
+    drop(File::create_new(to)?);
+    // Between these two calls nobody should write there; a file that isn't empty isn't ours.
+    if fs::symlink_metadata(to)?.len() > 0 {
+        return Err(ErrorKind::AlreadyExists.into());
     }
+    fs::rename(from, to).inspect_err(|_| {
+        let _ = fs::remove_file(to);
+    })
 }
 
 /// Renames a file on systems without links (FAT), and fails if the name is taken.
 #[cfg(unix)]
-fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 /// Renames a file; the system has no other way that fails if the name is taken.
 #[cfg(not(unix))]
-fn rename_to_new(_from: &Path, _to: &Path) -> io::Result<()> {
+pub(crate) fn rename_to_new(_from: &Path, _to: &Path) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
@@ -211,6 +231,24 @@ mod tests {
             assert!(!left.exists());
             assert_eq!(fs::read(&path).unwrap(), b"whole");
         }
+    }
+
+    /// The last resort of file systems that have neither hard links nor an exclusive rename.
+    #[test]
+    fn a_name_that_is_taken_first_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        fs::write(&from, "new").unwrap();
+        rename_over_own(&from, &to).unwrap();
+        assert!(!from.exists() && fs::read(&to).unwrap() == b"new");
+        fs::write(&from, "newer").unwrap();
+        let error = rename_over_own(&from, &to).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&to).unwrap(), b"new");
+        // A rename that fails leaves no empty file.
+        fs::remove_file(&to).unwrap();
+        rename_over_own(&folder.path().join("missing"), &to).unwrap_err();
+        assert!(!to.exists());
     }
 
     #[test]

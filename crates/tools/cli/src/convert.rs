@@ -21,7 +21,7 @@ use crate::model::vocabulary::Vocabulary;
 use crate::model::{FoundModel, find};
 use crate::terminal::failure::misused;
 use crate::terminal::numbers::count;
-use crate::terminal::output::{check_new, note, print};
+use crate::terminal::output::{check_new, note, note_missing_support, print};
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
@@ -97,6 +97,7 @@ fn to_folder(args: &ConvertArgs, found: &FoundModel, dtype: Option<Dtype>) -> Re
     require_new_or_empty(&args.to)?;
     if args.to.file_name().is_some() {
         create_folder(folder_of(&args.to))?;
+        note_missing_support(&args.to)?;
     }
     let staged = StagedFolder::beside(&args.to)?;
     let model = found.load()?;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
-use atomic_file::{FileError, require_new_output};
+use atomic_file::{FileError, missing_support, require_new_output};
 use console::style;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
@@ -110,7 +110,16 @@ pub(crate) fn check_written() -> Result<()> {
 /// # Errors
 /// If there is a file, a folder, or a link to one or to nothing.
 pub(crate) fn check_new(path: &Path) -> Result<()> {
-    require_new_output(path)?;
+    require_new_output(path)?.iter().for_each(|text| note(text));
+    Ok(())
+}
+
+/// Prints a note if the file system lacks something that makes writing beside `path` safe.
+///
+/// # Errors
+/// If nothing can be written there.
+pub(crate) fn note_missing_support(path: &Path) -> Result<()> {
+    missing_support(path)?.iter().for_each(|text| note(text));
     Ok(())
 }
 

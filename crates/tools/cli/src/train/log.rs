@@ -73,7 +73,8 @@ impl Logged {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    file: File,
+    /// `None` while the file is replaced, which Windows refuses if it is open.
+    file: Option<File>,
     /// The bytes after the checkpoint from which the run resumes, until they are cut.
     behind: Range<usize>,
 }
@@ -100,7 +101,7 @@ impl Log {
         }
         Ok(Self {
             path,
-            file,
+            file: Some(file),
             behind: kept..text.len(),
         })
     }
@@ -115,7 +116,11 @@ impl Log {
     }
 
     fn append(&mut self, text: &[u8]) -> Result<()> {
-        let written = self.file.write_all(text);
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(append(&self.path)?),
+        };
+        let written = file.write_all(text);
         written.with_context(|| self.path.display().to_string())
     }
 
@@ -123,9 +128,8 @@ impl Log {
     fn cut(&mut self) -> Result<()> {
         let mut text = read_small_file(&self.path, MAX_BYTES)?;
         text.drain(std::mem::take(&mut self.behind));
-        write_atomically(&self.path, |file| file.write_all(&text))?;
-        self.file = append(&self.path)?;
-        Ok(())
+        self.file = None;
+        Ok(write_atomically(&self.path, |file| file.write_all(&text))?)
     }
 }
 

@@ -13,7 +13,7 @@ use generate::generate_text_simple;
 use gpt::GptModel;
 use ndarray::Array2;
 use tensor_ops::Parameters;
-use train::runs::{CHECKPOINTS, LOCK};
+use train::runs::{CHECKPOINTS, LOCK, RUN_FILE};
 use train::{Evaluation, Event, Outcome, RunFolder, Trainer};
 
 use super::StartedRun;
@@ -25,8 +25,9 @@ use super::summary::{announce, sample, sum_up};
 use crate::mpi::group::ProcessGroup;
 use crate::terminal::failure::Stopped;
 use crate::terminal::interrupt::Interrupt;
+use crate::terminal::output::note_missing_support;
 use crate::terminal::shell::{program, shell_quoted};
-use crate::train::runs::{self, LOG, OPTIONS, OPTIONS_BEGIN, names};
+use crate::train::runs::{self, LOG, OPTIONS, OPTIONS_BEGIN, finished};
 
 /// The answer to Ctrl-C.
 const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
@@ -34,6 +35,7 @@ const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stop
 /// The listener of a run, which may stop it.
 struct RunListener<'s> {
     setup: &'s Setup,
+    folder: &'s RunFolder,
     progress: Progress,
     log: Log,
     /// The first failure to write the log or a sample, which ends the run.
@@ -60,6 +62,7 @@ pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
         Some(folder) => folder,
         None => open_folder(started.out_dir.as_deref())?,
     };
+    note_missing_support(&folder.path().join(RUN_FILE))?;
     keep_options(folder.path(), setup)?;
     let folder = folder
         .with_files(setup.vocabulary.files()?)
@@ -68,6 +71,7 @@ pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
     let steps_before = trainer.steps_done();
     let mut listener = RunListener {
         setup,
+        folder: &folder,
         log: Log::open(path, steps_before)?,
         progress: Progress::new(
             steps_before,
@@ -81,7 +85,7 @@ pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
         noted: BTreeSet::new(),
     };
     listener.progress.line(&announce(setup, &trainer, path));
-    listener.log.write(&Line::Start {
+    listener.log(&Line::Start {
         steps_done: steps_before,
         parameters: trainer.model().num_parameters(),
         tokens_per_step: setup.tokens_per_step(),
@@ -127,11 +131,11 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
 /// Checks that a folder is empty, or belongs to a run that ended before its first save, whose files
 /// are rewritten.
 fn refuse_full(folder: &Path) -> Result<()> {
-    let mut inside = names(folder)?;
-    let is_empty = names(&folder.join(CHECKPOINTS))?.is_empty();
+    let mut inside = finished(folder)?;
+    let is_empty = finished(&folder.join(CHECKPOINTS))?.is_empty();
     let ours: &[&str] = match runs::never_saved(folder)? {
-        true => &[LOCK, OPTIONS, LOG],
-        false => &[LOCK],
+        true => &[LOCK, RUN_FILE, OPTIONS, LOG],
+        false => &[LOCK, RUN_FILE],
     };
     let is_ours = |name: &OsString| ours.iter().any(|ours| name == ours);
     inside.retain(|name| !(is_ours(name) || is_empty && name == CHECKPOINTS));
@@ -163,12 +167,18 @@ fn break_if(stop: bool) -> ControlFlow<()> {
 }
 
 impl RunListener<'_> {
+    /// Adds a line to the log, if the folder is still this run's.
+    fn log(&mut self, line: &Line) -> Result<()> {
+        self.folder.check()?;
+        self.log.write(line)
+    }
+
     /// Shows and logs what happened.
     fn on(&mut self, event: Event<'_>) -> ControlFlow<()> {
         let done = match event {
             Event::Step(report) => {
                 let tokens_per_second = self.progress.step(report);
-                self.log.write(&Line::Step {
+                self.log(&Line::Step {
                     report: *report,
                     tokens_per_second,
                 })
@@ -186,7 +196,7 @@ impl RunListener<'_> {
                     }
                 }
                 let path = path.display().to_string();
-                self.log.write(&Line::Saved { steps_done, path })
+                self.log(&Line::Saved { steps_done, path })
             }
             _ => Ok(()),
         };
@@ -203,7 +213,7 @@ impl RunListener<'_> {
     fn evaluated(&mut self, evaluation: Evaluation) -> Result<()> {
         self.evaluation = Some(evaluation);
         self.progress.evaluation(&evaluation);
-        self.log.write(&Line::Eval(evaluation))
+        self.log(&Line::Eval(evaluation))
     }
 
     /// Shows a sample, unless none is wanted or the user wants to stop.
@@ -220,7 +230,7 @@ impl RunListener<'_> {
             rest.insert(0, ' '); // between ids
         }
         self.progress.line(&sample(&begin, &rest));
-        self.log.write(&Line::Sample { steps_done, text })
+        self.log(&Line::Sample { steps_done, text })
     }
 
     /// The last evaluation and the last sample, unless they were due or the user wants to stop;

@@ -11,10 +11,10 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, anyhow, bail};
 use atomic_file::{
     create_folder, create_new_folder, is_file, is_system_file, missing_reason, names_in,
-    read_small_file,
+    read_small_file, unfinished_of,
 };
 use checkpoint::CONFIG;
-use train::runs::{CHECKPOINTS, check_tokenizer, ignored_checkpoints};
+use train::runs::{CHECKPOINTS, check_tokenizer, ignored_checkpoints, run_id};
 use train::{TrainError, latest_checkpoint};
 
 use crate::terminal::output::note;
@@ -55,7 +55,7 @@ pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     let has = |name: &str| fs::symlink_metadata(run.join(name)).is_ok();
     let options = read_small_file(run.join(OPTIONS), MAX_OPTIONS_BYTES).unwrap_or_default();
     let is_run = options.starts_with(OPTIONS_BEGIN.as_bytes()) && !has(SVG);
-    Ok(is_run && names(&run.join(CHECKPOINTS))?.is_empty() && !log::has_saved(run)?)
+    Ok(is_run && finished(&run.join(CHECKPOINTS))?.is_empty() && !log::has_saved(run)?)
 }
 
 /// The error of a run without a checkpoint, with the command that helps.
@@ -106,20 +106,30 @@ pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
 /// If there is none, with the command that makes one; if its checkpoints can't be read: no older
 /// run takes its place.
 pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
-    let mut saved = Vec::new();
-    for name in names(runs)? {
-        let run = runs.join(name);
-        saved.extend(last_saved(&run).map(|time| (time, run)));
-    }
-    saved.sort();
-    for (_, run) in saved.into_iter().rev() {
-        match latest_checkpoint(&run) {
-            Ok(_) => return Ok(run),
+    let names = names(runs)?.into_iter();
+    let mut saved: Vec<_> = names
+        .filter_map(|name| SavedRun::of(runs.join(name)))
+        .collect();
+    saved.sort_by_key(|run| run.time);
+    for run in saved.iter().rev() {
+        if saved.iter().any(|other| run.is_copy_of(other)) {
+            continue;
+        }
+        let path = run.path.display();
+        match latest_checkpoint(&run.path) {
+            Ok(_) => {
+                for copy in saved.iter().filter(|copy| copy.is_copy_of(run)) {
+                    note(&format!(
+                        "{} is a copy of {path}, which is used; to use the copy, name its folder",
+                        copy.path.display()
+                    ));
+                }
+                return Ok(run.path.clone());
+            }
             Err(TrainError::NoCheckpoint { .. }) => {} // it has never saved
             Err(error) => {
-                let run = run.display();
                 return Err(error).with_context(|| {
-                    format!("{run} is the newest run; to use another, name its folder")
+                    format!("{path} is the newest run; to use another, name its folder")
                 });
             }
         }
@@ -129,6 +139,41 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
         runs.display(),
         program()
     )
+}
+
+/// A run that has saved.
+struct SavedRun {
+    path: PathBuf,
+    /// The time of its last save.
+    time: SystemTime,
+    id: Option<String>,
+    /// Whether it has the name under which it was opened last, and whether this is a number.
+    has_its_name: bool,
+    is_numbered: bool,
+}
+
+impl SavedRun {
+    /// Returns `None` for a folder without checkpoints.
+    fn of(path: PathBuf) -> Option<Self> {
+        let time = last_saved(&path)?;
+        let (id, has_its_name) = run_id(&path).unzip();
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        Some(Self {
+            is_numbered: name.iter().all(u8::is_ascii_digit),
+            has_its_name: has_its_name.unwrap_or(false),
+            id,
+            time,
+            path,
+        })
+    }
+
+    /// True if both are the same run, and the other one is the original.
+    fn is_copy_of(&self, other: &Self) -> bool {
+        let rank = |run: &Self| (run.has_its_name, run.is_numbered, run.time);
+        self.id.is_some()
+            && self.id == other.id
+            && (rank(self), &self.path) < (rank(other), &other.path)
+    }
 }
 
 /// The time of a run's last save; of a run whose checkpoints can't be listed, of its last change.
@@ -203,6 +248,14 @@ pub(crate) fn note_ignored(run: &Path) -> Result<()> {
 /// Checks that the tokenizer in a folder, if that is a run's checkpoint, is unchanged.
 pub(crate) fn check(folder: &Path) -> Result<()> {
     Ok(check_tokenizer(folder)?)
+}
+
+/// The names in a folder, without system files and what a killed process left unfinished; none if
+/// the folder is missing.
+pub(crate) fn finished(folder: &Path) -> Result<Vec<OsString>> {
+    let mut names = names(folder)?;
+    names.retain(|name| unfinished_of(name).is_none());
+    Ok(names)
 }
 
 /// The names in a folder, without system files; none if the folder is missing.

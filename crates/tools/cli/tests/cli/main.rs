@@ -6,6 +6,7 @@ mod convert;
 mod data_folders;
 mod generate;
 mod help;
+mod identity;
 mod inspect;
 mod interrupt;
 mod keeps;

@@ -212,7 +212,7 @@ impl Ran {
     }
 
     #[track_caller]
-    fn is_refusal(&self, args: &str, code: i32, parts: &[&str]) {
+    pub(crate) fn is_refusal(&self, args: &str, code: i32, parts: &[&str]) {
         let Self { stdout, stderr, .. } = self;
         assert_eq!(self.code, Some(code), "gpt {args}\n{stdout}{stderr}");
         let lines: Vec<&str> = stderr.lines().filter(|line| !line.is_empty()).collect();

@@ -17,4 +17,5 @@ mod flags;
 mod jobs;
 mod limits;
 mod outputs;
+mod poor_fs;
 mod sandbox;
