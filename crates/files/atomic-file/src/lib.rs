@@ -10,10 +10,11 @@ mod name;
 mod output;
 mod read;
 mod replace;
+mod support;
 
 pub use error::FileError;
 pub use file_format::FileFormat;
-pub use file_system::{Lock, missing_support};
+pub use file_system::Lock;
 pub use folder::{
     StagedFolder, create_folder, create_new_folder, names_in, remove_folder,
     remove_unfinished_folders, require_new_or_empty,
@@ -24,3 +25,4 @@ pub use read::{
     is_file, missing_reason, open_file, quote_python_numbers, read_exact_at, read_small_file,
 };
 pub use replace::{replace, write_atomically};
+pub use support::missing_support;

@@ -5,10 +5,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::FileError;
-use crate::file_system::missing_support;
 use crate::folder::sync_folder;
 use crate::name::folder_of;
 use crate::replace::create_new;
+use crate::support::missing_support;
 
 /// True if a path names a descriptor, like `/dev/stdout` and `/proc/self/fd/1`: the file behind it
 /// may belong to another program.
