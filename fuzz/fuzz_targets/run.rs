@@ -15,9 +15,9 @@ use std::sync::LazyLock;
 use fuzz::run::{Files, MODEL, config, files_of_a_run, loader, unless_refused, write};
 use fuzz::{patched, take};
 use libfuzzer_sys::fuzz_target;
-use sha2::{Digest, Sha256};
+use serde_json::{Value, json};
 use tempfile::TempDir;
-use train::runs::read_settings;
+use train::runs::{read_settings, sha256};
 use train::{RunFolder, Trainer, latest_checkpoint};
 
 const STEP: &str = "checkpoints/step-00000001";
@@ -34,26 +34,19 @@ static GOOD: LazyLock<(TempDir, Files)> = LazyLock::new(|| {
     (folder, files)
 });
 
-/// The manifest of the checkpoint's files.
+/// The manifest of the checkpoint's files: the good one with other lengths and hashes.
 fn manifest(files: &Files) -> Vec<u8> {
+    let mut manifest: Value = serde_json::from_slice(&GOOD.1[MANIFEST]).expect("a manifest");
     let entries = files.iter().filter_map(|(name, bytes)| {
         let name = name.strip_prefix(STEP)?.strip_prefix('/')?;
         if name == "manifest.json" {
             return None;
         }
-        let sha256: String = Sha256::digest(bytes)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
-        let length = bytes.len();
-        Some(format!(
-            r#""{name}":{{"bytes":{length},"sha256":"{sha256}"}}"#
-        ))
+        let (bytes, sha256) = (bytes.len(), sha256(bytes));
+        Some((name.to_owned(), json!({"bytes": bytes, "sha256": sha256})))
     });
-    let entries: Vec<String> = entries.collect();
-    let save = r#""number":1,"step":1,"val_loss":null"#;
-    let files = entries.join(",");
-    format!(r#"{{"version":3,{save},"files":{{{files}}}}}"#).into_bytes()
+    manifest["files"] = Value::Object(entries.collect());
+    manifest.to_string().into_bytes()
 }
 
 fuzz_target!(|bytes: &[u8]| {

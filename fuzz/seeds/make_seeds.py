@@ -78,7 +78,7 @@ checkpoint("book", BOOK_CONFIG, BOOK)
 prompt("greedy", (0, 1), 0xFFFF, b"", "Every effort moves you")
 prompt("sampled", (1.4, 0.9), 25, b"\n", "Hello <|endoftext|> wörld 12345   \n\t  def f(x): 🙂")
 run("manifest", 1, json.dumps({
-    "version": 3, "number": 1, "step": 1, "val_loss": 1.5,
+    "version": 5, "run": "00" * 16, "number": 1, "step": 1, "val_loss": 1.5,
     "files": {"state.json": {"bytes": 2, "sha256": "00" * 32}},
 }))
 run("config", 4, json.dumps(BOOK_CONFIG))

@@ -5,16 +5,25 @@
 
 use std::borrow::Cow;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use atomic_file::read_exact_at;
 
 use crate::error::DataLoaderError;
 use crate::format::Format;
+
+/// Pauses before the contents of a file that was written to are compared.
+const PAUSES: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+];
 
 /// Some ids of a source.
 #[derive(Debug, Clone)]
@@ -44,17 +53,37 @@ struct TokenFile {
     path: PathBuf,
     file: File,
     format: Format,
-    /// Its stamp when it was opened.
-    opened: Stamp,
+    /// Its stamp when its contents were last known to be those that were opened.
+    known: Mutex<Stamp>,
+    /// The hash of its contents when it was opened.
+    opened: u64,
 }
 
-/// The length of a file and the time of its last change, where the system has it: other ones show
-/// that it was written to.
+/// The length of a file and the time of its last change, where the system has it: if either
+/// differs, the file was written to, and its contents are compared.
 type Stamp = (u64, Option<SystemTime>);
 
 fn stamp(file: &File) -> io::Result<Stamp> {
     let found = file.metadata()?;
     Ok((found.len(), found.modified().ok()))
+}
+
+/// Blocks of a file that are hashed, and bytes of each: a file of up to 16 MiB is hashed whole.
+const BLOCKS: u64 = 1024;
+const BLOCK: u64 = 16 << 10;
+
+/// Hashes blocks of a file at fixed places from its beginning to its end.
+fn hash(file: &File, length: u64) -> io::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    let blocks = length.div_ceil(BLOCK).min(BLOCKS);
+    let last = length.saturating_sub(BLOCK);
+    let mut bytes = vec![0; BLOCK.min(length) as usize];
+    for block in 0..blocks {
+        let start = u128::from(last) * u128::from(block) / u128::from((blocks - 1).max(1));
+        read_exact_at(file, &mut bytes, start as u64)?;
+        hasher.write(&bytes);
+    }
+    Ok(hasher.finish())
 }
 
 impl Tokens {
@@ -69,17 +98,19 @@ impl Tokens {
     /// The ids of an open file.
     ///
     /// # Errors
-    /// If the system can't report the file's length.
+    /// If the system can't report the file's length, or the file can't be read.
     pub(crate) fn in_file(
         path: PathBuf,
         file: File,
         format: Format,
     ) -> Result<Self, DataLoaderError> {
-        let opened = stamp(&file).map_err(DataLoaderError::read(&path))?;
+        let known = stamp(&file).map_err(DataLoaderError::read(&path))?;
+        let opened = hash(&file, known.0).map_err(DataLoaderError::read(&path))?;
         let file = TokenFile {
             path,
             file,
             format,
+            known: Mutex::new(known),
             opened,
         };
         Ok(Self {
@@ -123,7 +154,7 @@ impl Tokens {
     /// Some of the ids; a view, if they are in memory.
     ///
     /// # Errors
-    /// If the file can no longer be read there, or has been written to.
+    /// If the file can no longer be read there, or has other contents now.
     ///
     /// # Panics
     /// If there are not as many, as with slices.
@@ -173,17 +204,50 @@ impl TokenFile {
         let width = self.format.width;
         let mut bytes = vec![0; width * len];
         let place = self.format.start + (width * start) as u64;
-        let read = read_exact_at(&self.file, &mut bytes, place);
+        let mut read = read_exact_at(&self.file, &mut bytes, place);
         // Checked after the read, so that the data read is older than any change.
-        if stamp(&self.file).map_err(DataLoaderError::read(&self.path))? != self.opened {
-            return Err(self.refused(
-                "it was written to after it was opened; restore its contents to continue, or start \
-                again with the new ones",
-            ));
+        if self.was_written_to()? {
+            // A program that writes the same contents again may not be done yet.
+            let is_the_same = PAUSES.iter().any(|pause| {
+                thread::sleep(*pause);
+                self.has_its_contents()
+            });
+            read = read_exact_at(&self.file, &mut bytes, place);
+            if !is_the_same || self.was_written_to()? {
+                return Err(self.refused(
+                    "it was written to after it was opened; restore its contents to continue, or \
+                    start again with the new ones",
+                ));
+            }
         }
         read.map_err(DataLoaderError::read(&self.path))?;
         let ids = self.format.ids(&bytes);
         ids.map_err(|number| self.refused(&format!("the number {number} isn't a token id")))
+    }
+
+    /// True if the file's stamp isn't the one that it had when its contents were last known.
+    fn was_written_to(&self) -> Result<bool, DataLoaderError> {
+        let now = stamp(&self.file).map_err(DataLoaderError::read(&self.path))?;
+        Ok(now != *self.known())
+    }
+
+    /// Compares the contents with those that were opened, and keeps the new stamp if they are the
+    /// same.
+    fn has_its_contents(&self) -> bool {
+        let mut known = self.known();
+        let Ok(now) = stamp(&self.file) else {
+            return false;
+        };
+        let is_the_same =
+            now.0 == known.0 && hash(&self.file, now.0).is_ok_and(|hash| hash == self.opened);
+        if is_the_same {
+            *known = now;
+        }
+        is_the_same
+    }
+
+    fn known(&self) -> MutexGuard<'_, Stamp> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn refused(&self, problem: &str) -> DataLoaderError {

@@ -398,6 +398,33 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
     }
 }
 
+/// Backup programs touch files, and others write the same contents again.
+#[test]
+fn a_token_file_with_another_time_and_the_same_contents_is_read_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.bin");
+    let ids: Vec<u32> = (0..50_000).map(|i| i % 7).collect();
+    Corpus::from_ids(ids).write_u16_file(&path).unwrap();
+    let corpus = Corpus::from_token_file(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    for seconds in 1..4 {
+        if seconds == 2 {
+            fs::write(&path, &bytes).unwrap();
+        }
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let time = SystemTime::now() + Duration::from_secs(seconds);
+        file.set_modified(time).unwrap();
+        assert_eq!(corpus.read(..3).unwrap(), [0, 1, 2].as_slice());
+    }
+    // One other id, in the middle of the file.
+    let mut other = bytes.clone();
+    other[50_000] += 1;
+    fs::write(&path, other).unwrap();
+    corpus.read(..3).unwrap_err();
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(corpus.read(..3).unwrap(), [0, 1, 2].as_slice());
+}
+
 /// A file that is put in the place of the one that was opened changes nothing.
 #[cfg(unix)]
 #[test]

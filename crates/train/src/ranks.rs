@@ -5,12 +5,14 @@
 //! This crate doesn't use MPI: a program with MPI provides an implementation, the tests have one
 //! with threads, and a single process is `OneProcess`.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 
 use bytemuck::{bytes_of, cast_slice, cast_slice_mut};
 
 use crate::TrainError;
 use crate::diff::difference;
+use crate::manifest::sha256;
 
 /// This process among those that train one model together; all of them make the same exchanges in
 /// the same order.
@@ -81,13 +83,26 @@ pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
         .collect()
 }
 
+/// A value as it is compared and shown: of a long one, such as a random state, the hash.
+fn shortened(value: &str) -> Cow<'_, str> {
+    const MAX_BYTES: usize = 100;
+    match value.len() > MAX_BYTES {
+        true => format!("a value with the SHA-256 {}", sha256(value)).into(),
+        false => value.into(),
+    }
+}
+
 /// Checks that every rank has the same fields, given as names and values.
 ///
 /// # Errors
 /// [`TrainError::RanksDiffer`], on all ranks alike: the first field in which a rank differs from
 /// rank 0.
 pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), TrainError> {
-    let own = serde_json::to_string(fields).expect("texts are JSON");
+    let own: Vec<(&String, Cow<'_, str>)> = fields
+        .iter()
+        .map(|(name, value)| (name, shortened(value)))
+        .collect();
+    let own = serde_json::to_string(&own).expect("texts are JSON");
     let all = gather_texts(ranks, &own).into_iter();
     // Another version of this program may write another form, and differs by that.
     let all = all.map(|fields| serde_json::from_str(&fields).unwrap_or_default());

@@ -171,6 +171,17 @@ impl Trainer {
     pub fn share(mut self, ranks: Arc<dyn Ranks>) -> Result<Self, TrainError> {
         assert!(self.ranks.size() == 1, "the run is shared already");
         let mut fields = fields(&self.state);
+        // Other data makes other models and random states, so it is compared first.
+        for part in ["training", "validation"] {
+            let (from, to) = (
+                format!("settings.{part}_data."),
+                format!("the {part} data's "),
+            );
+            for (name, _) in &mut fields {
+                *name = name.replace(&from, &to);
+            }
+        }
+        fields.sort_by_key(|(name, _)| !name.starts_with("the "));
         for (name, parameters) in [
             ("the weights", self.model.named_parameters()),
             ("the moments", self.optimizer.named_parameters()),

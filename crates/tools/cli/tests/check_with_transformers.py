@@ -274,7 +274,7 @@ FORMS = {
             "the normalizer NFC"),
     "digits alone": ({}, lambda folder: edit_tokenizer(folder, lambda json: json.update(pre_tokenizer={
         "type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, json["pre_tokenizer"]],
-    })), "Digits"),
+    })), "the pre-tokenizer Sequence"),
 }
 
 
