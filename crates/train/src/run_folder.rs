@@ -166,7 +166,12 @@ impl RunFolder {
             folder.set_extension(number.to_string()); // a run that went back saves a step again
         }
         let staged = StagedFolder::beside(&folder)?;
-        write(staged.path())?;
+        // A folder that is renamed meanwhile takes the staged one with it.
+        let or_lost = |error| match self.check() {
+            Err(lost @ TrainError::FolderLost { .. }) => lost,
+            _ => error,
+        };
+        write(staged.path()).map_err(or_lost)?;
         for (name, bytes) in &self.files {
             let file = staged.path().join(name);
             create_folder(folder_of(&file))?;
@@ -222,7 +227,7 @@ mod tests {
     use std::ffi::OsString;
     use std::io::ErrorKind;
 
-    use atomic_file::names_in;
+    use atomic_file::{FileError, names_in};
 
     use super::*;
     use crate::identity::{LOCK, RUN_FILE};
@@ -384,6 +389,15 @@ mod tests {
             |run| fs::remove_file(run.join(LOCK)).expect("deleted"),
             |run| fs::remove_dir_all(run.join(CHECKPOINTS)).expect("deleted"),
         ];
+        let renamed = RunFolder::open(&path)
+            .expect("a new folder")
+            .add(1, None, 1, |staged| {
+                fs::rename(&path, all.path().join("elsewhere")).expect("renamed");
+                Ok(fs::write(staged.join("file"), "").map_err(FileError::at(staged, "write"))?)
+            });
+        let error = renamed.expect_err("another folder");
+        assert!(matches!(error, TrainError::FolderLost { .. }), "{error}");
+        fs::remove_dir_all(all.path().join("elsewhere")).expect("deleted");
         for (i, change) in changes.into_iter().enumerate() {
             let first = RunFolder::open(&path).expect("a new folder");
             save(&first, 1, 1);
