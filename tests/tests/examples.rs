@@ -42,9 +42,17 @@ fn each_example_does_what_it_says() {
     };
 
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let paths = ["model", "text", "tuned", "book", "again", "vocabulary"];
+    let paths = [
+        "model",
+        "text",
+        "state",
+        "tuned",
+        "book",
+        "again",
+        "vocabulary",
+    ];
     let paths = paths.map(|name| folder.path().join(name).display().to_string());
-    let [model, text, tuned, book, again, vocabulary] = paths.each_ref().map(String::as_str);
+    let [model, text, state, tuned, book, again, vocabulary] = paths.each_ref().map(String::as_str);
     let config = GptConfig {
         context_length: 16,
         emb_dim: 16,
@@ -67,13 +75,35 @@ fn each_example_does_what_it_says() {
         .expect(&output);
     assert!(new.trim().len() > 12, "{output}");
 
-    let output = run("own_loop", &[text]);
+    let output = run("inspection", &[]);
+    let losses = numbers(&output, "loss ");
+    assert!(
+        output.contains("after 2 blocks the last token has norm"),
+        "{output}"
+    );
+    assert!(
+        losses.len() == 5 && losses[1..].iter().any(|&loss| loss > 2.0 * losses[0]),
+        "{output}"
+    );
+
+    let output = run("pipeline", &[]);
+    assert!(output.contains("the same after resuming: ["), "{output}");
+
+    let output = run("classifier", &[model]);
+    let losses = numbers(&output, "loss ");
+    assert!(losses[29] < losses[0], "{output}");
+    assert!(numbers(&output, "accuracy ")[0] == 1.0, "{output}");
+
+    let output = run("own_loop", &[text, state]);
     let losses = numbers(&output, "loss ");
     assert!(losses[2] < losses[0] - 0.5, "{output}");
     assert!(
         output.lines().any(|line| line.starts_with("The bell")),
         "{output}"
     );
+
+    let resumed = run("own_loop", &[text, state]); // nothing is left to train
+    assert_eq!(resumed.lines().last(), output.lines().last());
 
     let output = run("own_layer", &[]);
     let losses = numbers(&output, "loss ");

@@ -10,6 +10,61 @@ use crate::epoch::{Batch, Epoch};
 use crate::error::DataLoaderError;
 use crate::loader::DataLoader;
 
+/// Batches without end, with a position that can be saved: [`Batches`], [`Mix`], or a source of
+/// your own, for example of padded texts.
+pub trait BatchSource {
+    /// All that a source of the same data needs to continue with the same batches.
+    type Position;
+
+    /// Returns the next batch; `rng` is the generator of its random draws.
+    ///
+    /// # Errors
+    /// If the data can't be read.
+    fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError>;
+
+    /// Returns the position behind the last batch.
+    fn position(&self) -> Self::Position;
+
+    /// Goes to a [`position`](Self::position) of a source of the same data.
+    ///
+    /// # Errors
+    /// If the position doesn't fit the data. Then the source stays where it was.
+    fn seek(&mut self, position: Self::Position) -> Result<(), DataLoaderError>;
+}
+
+impl BatchSource for Batches {
+    type Position = Option<EpochPosition>;
+
+    fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
+        Self::next_batch(self, rng)
+    }
+
+    fn position(&self) -> Self::Position {
+        Self::position(self)
+    }
+
+    fn seek(&mut self, position: Self::Position) -> Result<(), DataLoaderError> {
+        *self = Self::resume(self.loader.clone(), position)?;
+        Ok(())
+    }
+}
+
+impl BatchSource for Mix {
+    type Position = MixPosition;
+
+    fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
+        Self::next_batch(self, rng)
+    }
+
+    fn position(&self) -> MixPosition {
+        Self::position(self)
+    }
+
+    fn seek(&mut self, position: MixPosition) -> Result<(), DataLoaderError> {
+        Self::seek(self, position)
+    }
+}
+
 /// The batches of a loader, epoch after epoch.
 ///
 /// ```

@@ -1,7 +1,5 @@
 //! One pass over the windows of a loader, batch by batch, with its position.
 //!
-//! The generator from before it was drawn and its position, kept in a checkpoint, make the same
-//! batches again ([`Epoch::seek`]).
 //! It draws nothing itself.
 
 use std::fmt;
@@ -23,6 +21,10 @@ pub struct Batch {
 }
 
 /// An iterator over the batches of one epoch; one of a corpus in memory gives no error.
+///
+/// To resume an epoch, keep the generator from before it was drawn and its
+/// [`position`](Self::position): an epoch drawn from that generator makes the same batches again
+/// after a [`seek`](Self::seek). [`Batches`](crate::Batches) does this epoch after epoch.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};

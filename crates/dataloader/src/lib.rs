@@ -23,7 +23,7 @@ pub use {
     ndarray, torch_rng,
 };
 
-pub use batches::{Batches, EpochPosition, Mix, MixPosition};
+pub use batches::{BatchSource, Batches, EpochPosition, Mix, MixPosition};
 pub use corpus::Corpus;
 pub use dataset::{GptDataset, Window, WindowConfig};
 pub use epoch::{Batch, Epoch};

@@ -1,24 +1,28 @@
-//! A custom training loop on any text: `cargo run --release -p train --example own_loop [FILE]`.
+//! A custom training loop on any text, which can be interrupted and resumed:
+//! `cargo run --release -p train --example own_loop [FILE [STATE]]`.
 //!
 //! It needs the crates `train`, which has the data loader, the model and the random numbers in it,
 //! `generate`, and `tokenizer` with its feature `ndarray`.
 
 use std::error::Error;
+use std::path::Path;
 
 use generate::generate_text_simple;
 use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
-use train::dataloader::{DataLoaderConfig, create_dataloader_v1};
+use train::dataloader::{Batches, DataLoaderConfig, create_dataloader_v1};
 use train::gpt::{GptConfig, GptModel};
 use train::torch_rng::TorchRng;
-use train::{AdamW, AdamWConfig, Parameters, calc_loss_loader, clip_grad_norm};
+use train::{AdamW, AdamWConfig, LoopState, Parameters, calc_loss_loader, clip_grad_norm};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let text = match std::env::args().nth(1) {
+    let mut args = std::env::args().skip(1);
+    let text = match args.next() {
         Some(file) => std::fs::read_to_string(file)?,
         None => {
             "The bell rang, and the ferry came. The ferry went, and the bell was still. ".repeat(30)
         }
     };
+    let state_file = args.next();
     let tokenizer = Gpt2Tokenizer::new();
     let windows = DataLoaderConfig {
         batch_size: 4,
@@ -35,31 +39,56 @@ fn main() -> Result<(), Box<dyn Error>> {
         n_layers: 2,
         ..GptConfig::GPT2_124M
     };
-    let rng = &mut TorchRng::manual_seed(123);
-    let mut model = GptModel::new(config, rng)?;
-    let mut grads = GptModel::zeros(config)?;
+    let settings = AdamWConfig {
+        lr: 1e-3,
+        ..AdamWConfig::default()
+    };
+    let mut rng = TorchRng::manual_seed(123);
+    let model = GptModel::new(config, &mut rng)?;
     println!("{} parameters", model.num_parameters());
-    let mut optimizer = AdamW::new(
-        AdamWConfig {
-            lr: 1e-3,
-            ..AdamWConfig::default()
-        },
-        &model,
-    )?;
+    let mut grads = GptModel::zeros(config)?;
+    // All that the loop changes is in this value, which is saved and loaded as one file.
+    let mut state = LoopState {
+        step: 0,
+        batches: Batches::new(loader.clone()),
+        optimizers: vec![AdamW::new(settings, &model)?],
+        model,
+        rng,
+    };
+    if let Some(file) = &state_file
+        && Path::new(file).exists()
+    {
+        state.load(file)?;
+        println!("resumed after step {}", state.step);
+    }
 
-    for epoch in 1..=3 {
-        for batch in loader.epoch(rng) {
-            let batch = batch?;
-            model.loss_and_grads(&batch.input_ids, &batch.target_ids, 1.0, rng, &mut grads)?;
-            clip_grad_norm(&mut grads, 1.0);
-            optimizer.step(&mut model, &mut grads); // and zeros the gradients
+    let per_epoch = loader.len() as u64;
+    while state.step < 3 * per_epoch {
+        let LoopState {
+            rng,
+            batches,
+            model,
+            optimizers,
+            ..
+        } = &mut state;
+        let batch = batches.next_batch(rng)?;
+        model.loss_and_grads(&batch.input_ids, &batch.target_ids, 1.0, rng, &mut grads)?;
+        clip_grad_norm(&mut grads, 1.0);
+        optimizers[0].step(model, &mut grads); // and zeros the gradients
+        state.step += 1;
+        if state.step.is_multiple_of(per_epoch) {
+            // A generator of its own: an evaluation doesn't change the run.
+            let mut rng = TorchRng::manual_seed(0);
+            let loss = calc_loss_loader(&loader, &state.model, None, &mut rng)?;
+            println!("step {}: loss {loss:.3}", state.step);
+            if let Some(file) = &state_file {
+                state.save(file)?;
+            }
         }
-        let loss = calc_loss_loader(&loader, &model, None, rng)?;
-        println!("epoch {epoch}: loss {loss:.3}");
     }
 
     let ids = text_to_token_ids("The bell", &tokenizer)?;
-    let ids = generate_text_simple(&model, ids, 10, config.context_length)?;
+    let ids = generate_text_simple(&state.model, ids, 10, config.context_length)?;
     println!("{}", token_ids_to_text(&ids, &tokenizer)?);
     Ok(())
 }

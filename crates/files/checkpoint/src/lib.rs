@@ -28,7 +28,9 @@ pub use generation_config::{GenerationSettings, SamplingDefaults};
 pub use gguf::{GGUF_DTYPES, GgufToken, GgufTokenKind, GgufTokens, save_gguf};
 pub use model_files::{CONFIG, GENERATION_CONFIG, WEIGHTS};
 pub use model_folder::{ModelFolder, load_config, load_model};
-pub use named_tensors::{load_tensors_into, save_tensors};
+pub use named_tensors::{
+    load_tensors_into, read_metadata, save_tensors, save_tensors_with_metadata,
+};
 pub use save::{save_book, save_hugging_face};
 pub use special_tokens::SpecialTokens;
 pub use writer::LazyTensor;

@@ -35,8 +35,30 @@ pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
 ) -> Result<(), CheckpointError> {
+    save_tensors_with_metadata(path, tensors, &[])
+}
+
+/// Writes arrays as [`save_tensors`] does, and texts by their keys in the file's metadata, which
+/// [`read_metadata`] returns.
+///
+/// # Errors
+/// As [`save_tensors`].
+pub fn save_tensors_with_metadata<'a>(
+    path: impl AsRef<Path>,
+    tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
+    metadata: &[(&str, &str)],
+) -> Result<(), CheckpointError> {
     let tensors = tensors.into_iter().map(Into::into).collect();
-    write(path.as_ref(), tensors, Dtype::Float32)
+    write(path.as_ref(), tensors, Dtype::Float32, metadata)
+}
+
+/// Reads the metadata of a safetensors file: texts by their keys. Every file that this crate writes
+/// has the key `format`.
+///
+/// # Errors
+/// If the file can't be read or isn't a safetensors file.
+pub fn read_metadata(path: impl AsRef<Path>) -> Result<BTreeMap<String, String>, CheckpointError> {
+    Ok(TensorFile::open(path.as_ref())?.metadata)
 }
 
 /// Fills every parameter from the tensor named `prefix` + its own name; tensors that don't begin

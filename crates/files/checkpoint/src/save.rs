@@ -117,7 +117,7 @@ fn write_folder(
     config: &str,
 ) -> Result<(), CheckpointError> {
     create_folder(folder)?;
-    write(&folder.join(WEIGHTS), tensors, dtype)?;
+    write(&folder.join(WEIGHTS), tensors, dtype, &[])?;
     write_atomically(folder.join(CONFIG), |out| out.write_all(config.as_bytes()))?;
     Ok(())
 }

@@ -57,6 +57,8 @@ pub(crate) struct TensorFile {
     file: File,
     /// Sorted by name.
     pub(crate) entries: Vec<Entry>,
+    /// Texts by their keys.
+    pub(crate) metadata: BTreeMap<String, String>,
     /// The tensors' first byte.
     data_begin: u64,
 }
@@ -71,10 +73,12 @@ impl TensorFile {
         let mut header = vec![0; header_bytes as usize];
         read_exact_at(&file, &mut header, 8).map_err(io_error(path, "read"))?;
         let data_begin = 8 + header_bytes;
+        let (entries, metadata) = entries(path, &header, size - data_begin)?;
         Ok(Self {
             path: path.to_owned(),
             file,
-            entries: entries(path, &header, size - data_begin)?,
+            entries,
+            metadata,
             data_begin,
         })
     }
@@ -253,11 +257,19 @@ pub(crate) fn not_finite(index: usize, value: f32) -> String {
 
 /// Reads and checks a header, given how many bytes of tensors follow it; the entries come sorted by
 /// name.
-fn entries(file: &Path, header: &[u8], data: u64) -> Result<Vec<Entry>, CheckpointError> {
+fn entries(
+    file: &Path,
+    header: &[u8],
+    data: u64,
+) -> Result<(Vec<Entry>, BTreeMap<String, String>), CheckpointError> {
     let wrong = |problem: String| invalid(file, format!("the header is wrong: {problem}"));
     let mut json: BTreeMap<String, Value> =
         serde_json::from_slice(header).map_err(|e| wrong(e.to_string()))?;
-    json.remove(METADATA);
+    // Values that aren't texts are left out.
+    let of_file = json.remove(METADATA).unwrap_or_default();
+    let of_file = of_file.as_object().into_iter().flatten();
+    let texts = of_file.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+    let texts = texts.collect();
     let entry = |(name, value)| match TensorInfo::deserialize(&value) {
         Ok(info) => Ok(Entry { name, info }),
         Err(error) => {
@@ -278,5 +290,5 @@ fn entries(file: &Path, header: &[u8], data: u64) -> Result<Vec<Entry>, Checkpoi
             "the tensors end at byte {end} of the data, but {data} bytes follow the header"
         )));
     }
-    Ok(entries)
+    Ok((entries, texts))
 }

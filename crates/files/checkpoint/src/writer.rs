@@ -36,11 +36,12 @@ impl<'a> From<(String, ArrayViewD<'a, f32>)> for LazyTensor<'a> {
     }
 }
 
-/// Writes a file atomically: the header, then tensor after tensor.
+/// Writes a file atomically: the header with pairs of `metadata`, then tensor after tensor.
 pub(crate) fn write(
     path: &Path,
     mut items: Vec<LazyTensor<'_>>,
     dtype: Dtype,
+    metadata: &[(&str, &str)],
 ) -> Result<(), CheckpointError> {
     dtype.one_of(FILE_DTYPES)?;
     items.sort_by(|a, b| a.name.cmp(&b.name));
@@ -51,7 +52,7 @@ pub(crate) fn write(
         let problem = "a safetensors file has its metadata under this name";
         return Err(in_tensor(path, &item.name, problem));
     }
-    let header = header(&items, dtype);
+    let header = header(&items, dtype, metadata);
     if header.len() as u64 > MAX_HEADER_BYTES {
         let bytes = header.len();
         return Err(invalid(
@@ -105,9 +106,12 @@ pub(crate) fn write_numbers(
 }
 
 /// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
-fn header(items: &[LazyTensor<'_>], dtype: Dtype) -> String {
+fn header(items: &[LazyTensor<'_>], dtype: Dtype, metadata: &[(&str, &str)]) -> String {
     // transformers requires the name of the framework.
     let mut json = json!({METADATA: {"format": "pt"}});
+    for (key, value) in metadata {
+        json[METADATA][key] = json!(value);
+    }
     let mut begin = 0;
     for LazyTensor { name, shape, .. } in items {
         let dtype = in_file(dtype);

@@ -1,0 +1,64 @@
+//! From several sources to resumable batches: `cargo run --release -p dataloader --example
+//! pipeline`.
+//!
+//! Token files are written piece by piece, joined to one corpus, and mixed with another.
+
+use std::error::Error;
+
+use dataloader::tokenizer::Gpt2Tokenizer;
+use dataloader::torch_rng::TorchRng;
+use dataloader::{
+    Corpus, DataLoader, DataLoaderConfig, DataLoaderError, Mix, TokenFormat, write_token_file,
+};
+
+const PROSE: &str = "The bell rang, and the ferry came. The ferry went, and the bell was still. ";
+const CODE: &str = "for i in 0..3 { println!(\"{i}\"); } ";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (folder, tokenizer) = (tempfile::tempdir()?, Gpt2Tokenizer::new());
+
+    // Two files, each written piece by piece: only one piece is in memory at a time.
+    let mut files = Vec::new();
+    for name in ["part-0.bin", "part-1.bin"] {
+        let path = folder.path().join(name);
+        write_token_file(&path, TokenFormat::U16, |writer| {
+            for _ in 0..20 {
+                writer.push(&tokenizer.encode(PROSE)?)?;
+            }
+            Ok::<(), Box<dyn Error>>(())
+        })?;
+        files.push(Corpus::from_token_file(&path)?);
+    }
+    let prose = Corpus::concat(files);
+    prose.check_ids(50257)?; // a file doesn't name its vocabulary
+    let code = Corpus::from_text(&CODE.repeat(10), &tokenizer)?;
+    println!("prose {} tokens, code {} tokens", prose.len(), code.len());
+
+    let config = DataLoaderConfig {
+        batch_size: 2,
+        max_length: 8,
+        stride: 8,
+        ..DataLoaderConfig::default()
+    };
+    // Four batches of prose to one of code.
+    let begin = || -> Result<Mix, DataLoaderError> {
+        let loader = |corpus| DataLoader::new(corpus, config);
+        Mix::new(vec![(loader(&prose)?, 0.8), (loader(&code)?, 0.2)])
+    };
+    let mut rng = TorchRng::manual_seed(123);
+    let mut mix = begin()?;
+    for _ in 0..50 {
+        mix.next_batch(&mut rng)?;
+    }
+
+    // The generator and the position are what a checkpoint keeps. Both can be written with serde.
+    let (saved_rng, saved) = (rng.clone(), mix.position());
+    let expected = mix.next_batch(&mut rng)?;
+
+    let (mut rng, mut resumed) = (saved_rng, begin()?);
+    resumed.seek(saved)?;
+    assert_eq!(resumed.next_batch(&mut rng)?, expected);
+    let first = expected.input_ids.row(0).to_vec();
+    println!("batch 51, the same after resuming: {first:?}");
+    Ok(())
+}
