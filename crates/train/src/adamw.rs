@@ -1,14 +1,8 @@
 //! AdamW as `torch.optim.AdamW`: decoupled weight decay of every weight, bias-corrected moments
 //! (book section 5.2).
 //!
-//! ```text
-//! m = beta1 m + (1 - beta1) g            m_hat = m / (1 - beta1^t)
-//! v = beta2 v + (1 - beta2) g^2          v_hat = v / (1 - beta2^t)
-//! p = (1 - lr weight_decay) p - lr m_hat / (sqrt(v_hat) + eps)
-//! ```
-//!
-//! [`AdamW::step_plain`] has exactly these lines; [`AdamW::step`] computes the same on all cores by
-//! `tensor_ops::engine::adamw_update`. Two optimizers of two selections are two parameter groups.
+//! [`AdamW::step_plain`] computes the formulas line by line; [`AdamW::step`] computes the same on
+//! all cores by `tensor_ops::engine::adamw_update`.
 
 use std::mem::take;
 
@@ -48,6 +42,14 @@ impl Default for AdamWConfig {
 }
 
 /// The optimizer of one module: anything that lists its weights, a model or a layer of it.
+///
+/// In step t, for each weight p with the gradient g and the moments m and v:
+///
+/// ```text
+/// m = beta1 m + (1 - beta1) g            m_hat = m / (1 - beta1^t)
+/// v = beta2 v + (1 - beta2) g^2          v_hat = v / (1 - beta2^t)
+/// p = (1 - lr weight_decay) p - lr m_hat / (sqrt(v_hat) + eps)
+/// ```
 ///
 /// ```
 /// use train::{AdamW, AdamWConfig, Parameters};
@@ -95,7 +97,8 @@ impl Default for AdamWConfig {
 /// ```
 ///
 /// Its moments are named like the weights, with the prefixes `m.` and `v.`, so they are saved and
-/// loaded like weights. The caller saves the number of steps.
+/// loaded like weights. The caller saves the number of steps; [`LoopState`](crate::LoopState) saves
+/// both.
 ///
 /// ```
 /// use checkpoint::{load_tensors_into, save_tensors};
