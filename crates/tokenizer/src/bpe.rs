@@ -23,7 +23,7 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
 
@@ -97,12 +97,28 @@ impl Default for BpeConfig {
 #[derive(Clone, Debug)]
 pub struct Bpe {
     tokens: Vec<Vec<u8>>, // id -> its bytes
+    ids: OnceLock<FxHashMap<Box<[u8]>, u32>>, // the reverse
     of_byte: [u32; 256],
+    rules: EncodingRules,
     merges: Vec<Merge>,                   // first learned first
     ranks: FxHashMap<Pair, (usize, u32)>, // pair -> its number among the merges, and their id
     divide: fn(&str) -> &str,
     end_of_text: Option<u32>,
 }
+
+/// How byte pairs from other programs' files differ from GPT-2's; the default is GPT-2's way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EncodingRules {
+    /// A piece whose bytes are those of a token becomes that token, regardless of the merges.
+    pub ignore_merges: bool,
+    /// The id of bytes without a token; `None` leaves [`NO_TOKEN`] in their place.
+    pub unknown: Option<u32>,
+    /// Several bytes without a token side by side in a piece have the unknown id once.
+    pub fuse_unknown: bool,
+}
+
+/// Stands among ids for a byte without a token, if there is no token for unknown bytes.
+pub const NO_TOKEN: u32 = u32::MAX - 2;
 
 /// No merge: behind all others.
 const NONE: (usize, u32) = (usize::MAX, 0);
@@ -115,7 +131,7 @@ impl Bpe {
     /// # Errors
     /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
     pub fn train_plain(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
-        let mut bpe = Self::without_merges(config.alphabet.clone(), config.divide)?;
+        let mut bpe = Self::of_alphabet(config)?;
         let words = text.split(ENDOFTEXT);
         let words = words.flat_map(|text| pieces(text, config.divide));
         let mut words: Vec<Vec<u32>> = words.map(|word| bpe.ids_of_bytes(word)).collect();
@@ -211,7 +227,7 @@ impl Bpe {
     /// # Errors
     /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
     pub fn train_on(words: &[(&str, u64)], config: &BpeConfig) -> Result<Self, TokenizerError> {
-        let mut bpe = Self::without_merges(config.alphabet.clone(), config.divide)?;
+        let mut bpe = Self::of_alphabet(config)?;
         let mut ids: HashMap<Vec<u8>, u32> = bpe.tokens.iter().cloned().zip(0..).collect();
         let mut counts = Counts::of(words, &bpe.of_byte, config.ties);
         while bpe.tokens.len() < config.vocab_size
@@ -241,7 +257,22 @@ impl Bpe {
         merges: Vec<Merge>,
         divide: fn(&str) -> &str,
     ) -> Result<Self, TokenizerError> {
-        let mut bpe = Self::without_merges(tokens, divide)?;
+        let bpe = Self::with_rules(tokens, merges, divide, EncodingRules::default())?;
+        bpe.with_all_bytes()
+    }
+
+    /// A vocabulary from another program's file, which may lack bytes; an empty token is an id
+    /// that isn't used.
+    ///
+    /// # Errors
+    /// [`TokenizerError::UnknownId`] if a merge, by its place, names an id without a token.
+    pub fn with_rules(
+        tokens: Vec<Vec<u8>>,
+        merges: Vec<Merge>,
+        divide: fn(&str) -> &str,
+        rules: EncodingRules,
+    ) -> Result<Self, TokenizerError> {
+        let mut bpe = Self::without_merges(tokens, divide, rules);
         let vocab_size = bpe.vocab_size();
         for (position, &merge) in merges.iter().enumerate() {
             let mut ids = [merge.left, merge.right, merge.id].into_iter();
@@ -257,13 +288,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// GPT-2's tokens and merges: a copy of tables that are built once in a process.
-    pub fn gpt2() -> Self {
-        Self::of_gpt2().clone()
-    }
-
-    /// GPT-2's tokens and merges.
-    pub(crate) fn of_gpt2() -> &'static Self {
+    /// GPT-2's tokens and merges, in tables that are built once in a process.
+    pub fn gpt2() -> &'static Self {
         static GPT2: LazyLock<Bpe> = LazyLock::new(|| {
             let (tokens, pairs) = gpt2_tokens_and_pairs();
             let merge = |((left, right), id)| Merge { left, right, id };
@@ -278,27 +304,56 @@ impl Bpe {
     fn without_merges(
         tokens: Vec<Vec<u8>>,
         divide: fn(&str) -> &str,
-    ) -> Result<Self, TokenizerError> {
-        let mut of_byte = [None; 256];
+        rules: EncodingRules,
+    ) -> Self {
+        let mut of_byte = [rules.unknown.unwrap_or(NO_TOKEN); 256];
         for (token, id) in tokens.iter().zip(0..) {
             if let [byte] = token[..] {
-                of_byte[usize::from(byte)] = Some(id);
+                of_byte[usize::from(byte)] = id;
             }
-        }
-        if let Some(byte) = of_byte.iter().position(Option::is_none) {
-            return Err(TokenizerError::MissingByte { byte: byte as u8 });
         }
         let end_of_text = tokens
             .iter()
             .position(|token| token == ENDOFTEXT.as_bytes());
-        Ok(Self {
-            of_byte: of_byte.map(Option::unwrap_or_default),
+        Self {
+            of_byte,
             end_of_text: end_of_text.map(|id| id as u32),
             tokens,
+            ids: OnceLock::new(),
+            rules,
             merges: Vec::new(),
             ranks: FxHashMap::default(),
             divide,
-        })
+        }
+    }
+
+    /// The tokens before the first pair.
+    fn of_alphabet(config: &BpeConfig) -> Result<Self, TokenizerError> {
+        let (alphabet, rules) = (config.alphabet.clone(), EncodingRules::default());
+        Self::without_merges(alphabet, config.divide, rules).with_all_bytes()
+    }
+
+    /// The same, if every byte has a token.
+    fn with_all_bytes(self) -> Result<Self, TokenizerError> {
+        match (0..=255).find(|&byte| self.lacks(byte)) {
+            Some(byte) => Err(TokenizerError::MissingByte { byte }),
+            None => Ok(self),
+        }
+    }
+
+    /// True if a byte has no token of its own.
+    pub fn lacks(&self, byte: u8) -> bool {
+        let id = self.of_byte[usize::from(byte)];
+        self.tokens.get(id as usize).map(Vec::as_slice) != Some(&[byte])
+    }
+
+    /// Returns the id of the token with these bytes.
+    pub fn id_of(&self, token: &[u8]) -> Option<u32> {
+        let ids = self.ids.get_or_init(|| {
+            let tokens = self.tokens.iter().map(|token| token.as_slice().into());
+            tokens.zip(0..).collect()
+        });
+        ids.get(token).copied().filter(|_| !token.is_empty())
     }
 
     fn push(&mut self, (left, right): Pair, id: u32) {
@@ -309,11 +364,23 @@ impl Bpe {
     /// The ids of a text, in which [`ENDOFTEXT`] is special if the vocabulary has it.
     ///
     /// # Errors
-    /// None: a `Result` gives all tokenizers the same signature.
+    /// [`TokenizerError::MissingByte`] if the text has a byte without a token, and there is none
+    /// for unknown bytes; only a vocabulary from [`with_rules`](Self::with_rules) may lack one.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::new();
         self.encoder(text.len()).encode(text, &mut ids);
-        Ok(ids)
+        match self.missing_byte(text, &ids) {
+            Some(byte) => Err(TokenizerError::MissingByte { byte }),
+            None => Ok(ids),
+        }
+    }
+
+    /// Returns the first byte without a token in a text whose ids contain [`NO_TOKEN`]; `None` if
+    /// they don't.
+    pub fn missing_byte(&self, text: &str, ids: &[u32]) -> Option<u8> {
+        let has_no_id = |byte: &u8| self.of_byte[usize::from(*byte)] == NO_TOKEN;
+        let is_missing = self.of_byte.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);
+        is_missing.then(|| text.bytes().find(has_no_id)).flatten()
     }
 
     /// The ids of a text in which nothing is special.
@@ -334,6 +401,17 @@ impl Bpe {
     /// Appends the ids of a piece, as [`encode_plain`](Self::encode_plain) returns them.
     fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
         const MAX: usize = 32; // bytes: the time grows with their square
+        if self.rules.ignore_merges
+            && let Some(id) = self.id_of(piece)
+        {
+            return ids.push(id);
+        }
+        let mut piece = Cow::Borrowed(piece);
+        if self.rules.fuse_unknown {
+            let is_same = |a: &mut u8, b: &mut u8| self.lacks(*a) && self.lacks(*b);
+            piece.to_mut().dedup_by(is_same);
+        }
+        let piece = &*piece;
         if piece.len() > MAX {
             return ids.extend(self.encode_piece(piece));
         }
@@ -454,10 +532,15 @@ impl Encoder<'_> {
     /// them.
     pub fn encode_ordinary(&mut self, text: &str, ids: &mut Vec<u32>) {
         for piece in pieces(text, self.bpe.divide) {
-            let piece = piece.as_bytes();
-            self.known
-                .encode(piece, ids, |ids| self.bpe.encode_piece_into(piece, ids));
+            self.encode_piece(piece, ids);
         }
+    }
+
+    /// Appends the ids of one piece, which isn't divided further.
+    pub fn encode_piece(&mut self, piece: &str, ids: &mut Vec<u32>) {
+        let piece = piece.as_bytes();
+        self.known
+            .encode(piece, ids, |ids| self.bpe.encode_piece_into(piece, ids));
     }
 }
 

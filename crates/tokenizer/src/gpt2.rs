@@ -57,7 +57,7 @@ impl Gpt2Tokenizer {
     /// A handle to the tables; the first call in a process builds them (tens of milliseconds).
     pub fn new() -> Self {
         Self {
-            bpe: Bpe::of_gpt2(),
+            bpe: Bpe::gpt2(),
         }
     }
 

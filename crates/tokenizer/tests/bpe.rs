@@ -8,7 +8,7 @@ use test_support::any_text;
 use tokenizer::TokenizerError;
 use tokenizer::bpe::{Bpe, BpeConfig, Merge, Ties, gpt2_piece, gpt2_pieces};
 
-static GPT2: LazyLock<Bpe> = LazyLock::new(Bpe::gpt2);
+static GPT2: LazyLock<&Bpe> = LazyLock::new(Bpe::gpt2);
 
 fn the_whole(text: &str) -> &str {
     text
