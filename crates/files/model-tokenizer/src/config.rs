@@ -9,13 +9,13 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokenizer::ENDOFTEXT;
-use tokenizers::AddedToken;
 
+use crate::added::AddedToken;
 use crate::error::{ModelTokenizerError, other_kind};
 use crate::files::{
     ADDED_TOKENS, CONFIG, Files, MODEL_CONFIG, SPECIAL_TOKENS, TOKENIZER, parse, parse_value, read,
 };
-use crate::recipe::Named;
+use crate::spec::Named;
 
 /// The special tokens that have names, in the order in which transformers gives them ids.
 const NAMED: [&str; 7] = [
@@ -65,18 +65,21 @@ pub(crate) struct TokenSettings {
 
 impl TokenSettings {
     pub(crate) fn token(&self) -> AddedToken {
-        AddedToken::from(self.content.as_str(), self.special)
-            .single_word(self.single_word)
-            .lstrip(self.lstrip)
-            .rstrip(self.rstrip)
-            .normalized(self.normalized.unwrap_or(!self.special))
+        AddedToken {
+            content: self.content.clone(),
+            single_word: self.single_word,
+            lstrip: self.lstrip,
+            rstrip: self.rstrip,
+            normalized: self.normalized.unwrap_or(!self.special),
+            special: self.special,
+        }
     }
 }
 
 impl Written {
     fn special_token(self) -> AddedToken {
         match self {
-            Self::Text(content) => AddedToken::from(content, true),
+            Self::Text(content) => AddedToken::new(content, true),
             Self::Whole(settings) => TokenSettings {
                 special: true,
                 ..settings
@@ -188,7 +191,7 @@ impl Config {
             let ids: BTreeMap<String, u32> = parse(&folder.join(ADDED_TOKENS), text)?;
             added.extend(ids.into_iter().map(|(content, id)| {
                 let is_special = special.iter().any(|token| token.content == content);
-                (id, AddedToken::from(content, is_special))
+                (id, AddedToken::new(content, is_special))
             }));
         }
         Ok(Self {

@@ -41,15 +41,13 @@ pub enum ModelTokenizerError {
         /// The first such byte.
         byte: u8,
     },
-    /// White space longer than the limit of the pattern that divides the text.
-    #[error("over {limit} bytes of white space in one piece, which this tokenizer can't split")]
-    LongBlank {
-        /// The longest that is read, in bytes.
-        limit: usize,
+    /// The pattern of a pre-tokenizer doesn't match a part of the text, which the library would
+    /// leave out.
+    #[error("the tokenizer's pattern leaves out {text:?}")]
+    LeftOut {
+        /// The part, or the beginning of a long one.
+        text: String,
     },
-    /// The library rejected checked input: a bug of this crate.
-    #[error("the tokenizer failed: {0}")]
-    Library(String),
 }
 
 /// For code that takes any tokenizer.
@@ -75,9 +73,4 @@ pub(crate) fn other_kind(file: &Path, kind: impl Into<String>) -> ModelTokenizer
         file: file.to_owned(),
         kind: kind.into(),
     }
-}
-
-/// `.map_err(library)`: the library's message on one line.
-pub(crate) fn library(error: Box<dyn std::error::Error + Send + Sync>) -> ModelTokenizerError {
-    ModelTokenizerError::Library(error.to_string().escape_debug().to_string())
 }

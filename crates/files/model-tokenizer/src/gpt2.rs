@@ -4,58 +4,58 @@ use std::collections::{BTreeMap, HashMap};
 
 use tokenizer::bpe::{Bpe, letters_of};
 use tokenizer::{ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer};
-use tokenizers::AddedToken;
 
+use crate::added::AddedToken;
 use crate::files::VOCABULARY;
-use crate::recipe::{Around, Form, Recipe};
-
-/// GPT-2's way to divide a text.
-pub(crate) const FORM: Form = Form::ByteLevel {
-    add_prefix_space: false,
-    use_regex: true,
-    ignore_merges: false,
-};
+use crate::normalization::Normalization;
+use crate::spec::{Affixes, Form, TokenizerSpec};
 
 /// GPT-2's tokenizer in parts.
-pub(crate) fn recipe() -> Recipe {
-    Recipe {
+pub(crate) fn spec() -> TokenizerSpec {
+    TokenizerSpec {
         file: VOCABULARY.into(),
         vocabulary: vocabulary(),
         merges: merges(),
         added: BTreeMap::from([(ENDOFTEXT_ID, end_of_text())]),
         special: Vec::new(),
         named: [Some(ENDOFTEXT.to_owned()), Some(ENDOFTEXT.to_owned()), None],
-        around: Around::default(),
+        affixes: Affixes::default(),
         adds: [false; 2],
         unknown: None,
         fuse_unknown: false,
-        form: FORM,
+        normalization: Normalization::None,
+        form: Form::GPT2,
     }
 }
 
 /// The one special token, which takes no white space with it.
 pub(crate) fn end_of_text() -> AddedToken {
-    AddedToken::from(ENDOFTEXT, true)
+    AddedToken::new(ENDOFTEXT, true)
 }
 
 /// True if these are GPT-2's vocabulary, merges and special token, and no others.
-pub(crate) fn is_gpt2(recipe: &Recipe) -> bool {
-    let plain = |token: &AddedToken| token.clone().normalized(false) == end_of_text();
-    recipe.form == FORM
-        && recipe.vocabulary.len() == Gpt2Tokenizer::new().vocab_size()
-        && recipe
+pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
+    let plain = |token: &AddedToken| {
+        let normalized = false;
+        let token = AddedToken { normalized, ..token.clone() };
+        token == end_of_text()
+    };
+    spec.form.is_gpt2()
+        && spec.normalization == Normalization::None
+        && spec.vocabulary.len() == Gpt2Tokenizer::new().vocab_size()
+        && spec
             .added
             .iter()
             .all(|(&id, token)| id == ENDOFTEXT_ID && plain(token))
-        && recipe.special.iter().all(plain)
-        && !(recipe.added.is_empty() && recipe.special.is_empty())
-        && recipe
+        && spec.special.iter().all(plain)
+        && !(spec.added.is_empty() && spec.special.is_empty())
+        && spec
             .named
             .iter()
             .flatten()
             .all(|token| token == ENDOFTEXT)
-        && recipe.vocabulary == vocabulary()
-        && recipe.merges == merges()
+        && spec.vocabulary == vocabulary()
+        && spec.merges == merges()
 }
 
 /// Each token as it is written, with its id.
@@ -88,7 +88,7 @@ mod tests {
     /// calls vocab.json and merges.txt.
     #[test]
     fn the_files_are_the_published_ones_byte_for_byte() {
-        let files = recipe().into_files().unwrap();
+        let files = spec().into_files().unwrap();
         let published = [
             (
                 VOCABULARY,

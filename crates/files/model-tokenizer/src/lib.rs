@@ -1,14 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod added;
 mod config;
 mod error;
-mod fast;
 mod files;
 mod gpt2;
 mod model_tokenizer;
-mod parts;
-mod recipe;
+mod normalization;
+mod pipeline;
+mod spec;
+mod split;
 mod tokenizer_json;
 mod train;
 
@@ -17,4 +19,4 @@ pub use tokenizer;
 
 pub use error::ModelTokenizerError;
 pub use model_tokenizer::{BytePairs, ModelTokenizer};
-pub use train::UNK;
+pub use tokenizer::UNK;

@@ -10,7 +10,9 @@ use serde_json::Value;
 use crate::config::{Class, Config, TokenSettings};
 use crate::error::{ModelTokenizerError, invalid, other_kind};
 use crate::files::{Files, MERGES, TOKENIZER, VOCABULARY, parse};
-use crate::recipe::{Around, Form, Recipe};
+use crate::normalization::Normalization;
+use crate::spec::{Affixes, Form, TokenizerSpec};
+use crate::split::Split;
 
 /// A tokenizer.json without what its kind depends on.
 #[derive(Deserialize)]
@@ -31,7 +33,7 @@ struct Json {
     #[serde(default)]
     added_tokens: Vec<Added>,
     normalizer: Option<Part>,
-    pre_tokenizer: Option<Part>,
+    pre_tokenizer: Option<PreTokenizer>,
     post_processor: Option<Value>,
     decoder: Option<Part>,
     model: Bpe,
@@ -44,13 +46,34 @@ struct Added {
     settings: TokenSettings,
 }
 
-/// A normalizer, a pre-tokenizer or a decoder, or the kind of any part.
+/// The kind of a normalizer, a decoder or any other part, and the parts of a sequence.
 #[derive(Deserialize)]
 struct Part {
     #[serde(rename = "type")]
     kind: String,
+    #[serde(default)]
+    normalizers: Vec<Part>,
+}
+
+/// A pre-tokenizer, as far as it is read.
+#[derive(Deserialize)]
+struct PreTokenizer {
+    #[serde(rename = "type")]
+    kind: String,
     add_prefix_space: Option<bool>,
     use_regex: Option<bool>,
+    pretokenizers: Option<Vec<PreTokenizer>>,
+    pattern: Option<Pattern>,
+    behavior: Option<String>,
+    #[serde(default)]
+    invert: bool,
+    individual_digits: Option<bool>,
+}
+
+#[derive(Deserialize)]
+enum Pattern {
+    String(String),
+    Regex(String),
 }
 
 /// A post-processor, as far as it adds tokens around a single text.
@@ -111,7 +134,7 @@ pub(crate) fn is_in(files: &Files) -> bool {
 }
 
 /// Returns the parts in the files; `None` without a vocabulary.
-pub(crate) fn read(folder: &Path, files: &Files) -> Result<Option<Recipe>, ModelTokenizerError> {
+pub(crate) fn read(folder: &Path, files: &Files) -> Result<Option<TokenizerSpec>, ModelTokenizerError> {
     let config = || Config::read(folder, files);
     if let Some(text) = files.get(TOKENIZER) {
         return from_json(&folder.join(TOKENIZER), text, config()?).map(Some);
@@ -137,19 +160,21 @@ fn from_config(
     vocabulary: HashMap<String, u32>,
     merges: Vec<(String, String)>,
     config: Config,
-) -> Recipe {
-    Recipe {
+) -> TokenizerSpec {
+    TokenizerSpec {
         file: folder.join(VOCABULARY),
         vocabulary,
         merges,
         added: config.added,
         special: config.special,
         named: config.named,
-        around: Around::default(),
+        affixes: Affixes::default(),
         adds: config.adds,
         unknown: None,
         fuse_unknown: false,
+        normalization: Normalization::None,
         form: Form::ByteLevel {
+            splits: Vec::new(),
             add_prefix_space: config.add_prefix_space,
             use_regex: true,
             ignore_merges: false,
@@ -157,7 +182,7 @@ fn from_config(
     }
 }
 
-fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTokenizerError> {
+fn from_json(path: &Path, text: &str, config: Config) -> Result<TokenizerSpec, ModelTokenizerError> {
     let KindOnly { model } = parse(path, text)?;
     match model.kind.as_deref() {
         None | Some("BPE") if model.byte_fallback => {
@@ -172,15 +197,18 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
     }
     let json: Json = parse(path, text)?;
     let form = form_of(path, &json, &config)?;
-    let around = json.post_processor.as_ref();
-    let around = around.map_or(Ok(Around::default()), |part| around_of(path, part))?;
+    let normalization = normalization_of(path, json.normalizer.as_ref(), config.class)?;
+    let affixes = json.post_processor.as_ref();
+    let affixes = affixes.map_or(Ok(Affixes::default()), |part| affixes_of(path, part))?;
     let unknown = json
         .model
         .unk_token
         .filter(|_| config.class == Class::AsWritten);
     // One that the vocabulary lacks is missed only where a character is unknown.
-    let unknown =
-        unknown.filter(|token| form == Form::Characters || json.model.vocab.contains_key(token));
+    let is_kept = |token: &String| {
+        matches!(form, Form::Characters) || json.model.vocab.contains_key(token)
+    };
+    let unknown = unknown.filter(is_kept);
     let merges = json.model.merges.into_iter().map(|merge| match merge {
         Merge::Pair(left, right) => Ok((left, right)),
         Merge::Line(line) => pair_of(path, &line),
@@ -191,32 +219,36 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<Recipe, ModelTok
         true => listed.chain(config.added).collect(),
         false => config.added.into_iter().chain(listed).collect(),
     };
-    Ok(Recipe {
+    Ok(TokenizerSpec {
         file: path.to_owned(),
         vocabulary: json.model.vocab,
         merges: merges.collect::<Result<_, _>>()?,
         added,
         special: config.special,
         named: config.named,
-        around,
+        affixes,
         adds: [false; 2],
         unknown,
         fuse_unknown: json.model.fuse_unk,
+        normalization,
         form,
     })
 }
 
 /// The most ids that a post-processor may put around a text.
-const MAX_AROUND: usize = 256;
+const MAX_AFFIXES: usize = 256;
+
+/// The most patterns before ByteLevel.
+const MAX_SPLITS: usize = 16;
 
 /// Returns the ids that a post-processor puts around a text.
-fn around_of(path: &Path, part: &Value) -> Result<Around, ModelTokenizerError> {
-    let around = PostProcessor::deserialize(part).ok();
-    if around.as_ref().is_some_and(|part| part.len() > MAX_AROUND) {
-        let problem = format!("the post-processor puts over {MAX_AROUND} ids around a text");
+fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError> {
+    let affixes = PostProcessor::deserialize(part).ok();
+    if affixes.as_ref().is_some_and(|part| part.len() > MAX_AFFIXES) {
+        let problem = format!("the post-processor puts over {MAX_AFFIXES} ids around a text");
         return Err(invalid(path, problem));
     }
-    around.and_then(|part| part.around()).ok_or_else(|| {
+    affixes.and_then(|part| part.affixes()).ok_or_else(|| {
         let kind = Part::deserialize(part).map_or("without a kind".to_owned(), |part| part.kind);
         let kind = kind.escape_debug();
         other_kind(path, format!("BPE with the post-processor {kind}"))
@@ -237,25 +269,37 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
     if is_set(&model.end_of_word_suffix) {
         return refused("end_of_word_suffix");
     }
-    if let Some(part) = &json.normalizer {
-        return refused(&format!("the normalizer {}", part.kind.escape_debug()));
-    }
     let decoder = json
         .decoder
         .as_ref()
         .map_or("none", |part| part.kind.as_str());
     match (&json.pre_tokenizer, decoder, &model.unk_token) {
-        (Some(part), "ByteLevel", _) if part.kind == "ByteLevel" => {
-            let use_regex = part.use_regex.unwrap_or(true);
+        (Some(part), "ByteLevel", _) => {
+            let parts = match &part.pretokenizers {
+                Some(parts) if part.kind == "Sequence" => &parts[..],
+                _ => std::slice::from_ref(part),
+            };
+            let last = parts.split_last().filter(|(last, splits)| {
+                last.kind == "ByteLevel" && splits.len() <= MAX_SPLITS
+            });
+            let Some((last, splits)) = last else {
+                let kind = part.kind.escape_debug();
+                return refused(&format!("the pre-tokenizer {kind} and the decoder ByteLevel"));
+            };
+            let splits = splits.iter().map(|part| split_of(path, part));
+            let splits = splits.collect::<Result<Vec<_>, _>>()?;
+            let use_regex = last.use_regex.unwrap_or(true);
             // The class determines how text is divided, regardless of the file; older versions
             // followed the file.
-            if config.class == Class::Gpt2 && (!use_regex || model.ignore_merges) {
-                return refused("use_regex or ignore_merges other than GPT2Tokenizer's");
+            let is_gpt2 = splits.is_empty() && use_regex && !model.ignore_merges;
+            if config.class == Class::Gpt2 && !is_gpt2 {
+                return refused("a pattern, use_regex or ignore_merges other than GPT2Tokenizer's");
             }
             Ok(Form::ByteLevel {
+                splits,
                 add_prefix_space: match config.class {
                     Class::Gpt2 => config.add_prefix_space,
-                    Class::AsWritten => part.add_prefix_space.unwrap_or(true),
+                    Class::AsWritten => last.add_prefix_space.unwrap_or(true),
                 },
                 use_regex,
                 ignore_merges: model.ignore_merges,
@@ -277,6 +321,57 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             ))
         }
     }
+}
+
+/// Returns the pattern of a part of a pre-tokenizer before ByteLevel.
+fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerError> {
+    let kind = part.kind.escape_debug();
+    let digits = part.individual_digits.unwrap_or(false);
+    let (pattern, is_whole) = match (part.kind.as_str(), &part.pattern, part.behavior.as_deref()) {
+        ("Digits", ..) if digits => (r"\p{N}".to_owned(), false),
+        ("Digits", ..) => (r"\p{N}+".to_owned(), false),
+        ("Split", Some(pattern), Some(behavior @ ("Isolated" | "Removed")))
+            if behavior == "Isolated" || part.invert =>
+        {
+            let pattern = match pattern {
+                Pattern::String(text) => regex::escape(text),
+                Pattern::Regex(pattern) => pattern.clone(),
+            };
+            (pattern, behavior == "Removed")
+        }
+        ("Split", _, Some(behavior)) => {
+            let behavior = behavior.escape_debug();
+            let invert = part.invert;
+            let kind = format!("BPE with the pre-tokenizer Split, {behavior}, invert {invert}");
+            return Err(other_kind(path, kind));
+        }
+        _ => return Err(other_kind(path, format!("BPE with the pre-tokenizer {kind}"))),
+    };
+    Split::new(&pattern, is_whole).ok_or_else(|| {
+        let pattern = pattern.escape_debug();
+        other_kind(path, format!("BPE with the pre-tokenizer Split by {pattern}"))
+    })
+}
+
+/// Returns the normalization, of which `GPT2Tokenizer` has none.
+fn normalization_of(
+    path: &Path,
+    part: Option<&Part>,
+    class: Class,
+) -> Result<Normalization, ModelTokenizerError> {
+    let Some(part) = part else {
+        return Ok(Normalization::None);
+    };
+    match (part.kind.as_str(), &part.normalizers[..]) {
+        _ if class == Class::Gpt2 => {}
+        ("NFC", _) => return Ok(Normalization::Nfc),
+        ("NFKC", _) => return Ok(Normalization::Nfkc),
+        ("Sequence", []) => return Ok(Normalization::None),
+        ("Sequence", [one]) => return normalization_of(path, Some(one), class),
+        _ => {}
+    }
+    let kind = part.kind.escape_debug();
+    Err(other_kind(path, format!("BPE with the normalizer {kind}")))
 }
 
 impl PostProcessor {
@@ -301,16 +396,16 @@ impl PostProcessor {
     }
 
     /// Returns the ids before and after a text; `None` if it puts more there than special tokens.
-    fn around(self) -> Option<Around> {
+    fn affixes(self) -> Option<Affixes> {
         match self {
-            Self::ByteLevel => Some(Around::default()),
+            Self::ByteLevel => Some(Affixes::default()),
             Self::RobertaProcessing { cls, sep } => Some([vec![cls.1], vec![sep.1]]),
             Self::Sequence { processors } => {
                 let is_template = |part: &Self| !matches!(part, Self::ByteLevel);
                 let mut templates = processors.into_iter().filter(is_template);
                 match (templates.next(), templates.next()) {
-                    (None, _) => Some(Around::default()),
-                    (Some(one), None) => one.around(),
+                    (None, _) => Some(Affixes::default()),
+                    (Some(one), None) => one.affixes(),
                     _ => None,
                 }
             }

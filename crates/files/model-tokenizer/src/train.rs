@@ -4,19 +4,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use rayon::prelude::*;
-use tokenizer::ENDOFTEXT;
+use tokenizer::{ENDOFTEXT, UNK};
 use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_parts, gpt2_pieces, letters_of};
-use tokenizers::AddedToken;
 
+use crate::added::AddedToken;
 use crate::error::ModelTokenizerError;
 use crate::files::TOKENIZER;
 use crate::gpt2;
 use crate::model_tokenizer::ModelTokenizer;
-use crate::parts::MIN;
-use crate::recipe::{Around, Form, Recipe};
-
-/// The token for characters that a vocabulary of characters lacks.
-pub const UNK: &str = "<|unk|>";
+use crate::normalization::Normalization;
+use crate::pipeline::MIN_PART;
+use crate::spec::{Affixes, Form, TokenizerSpec};
 
 /// 256 bytes and the end of a text.
 const MIN_BPE: usize = 257;
@@ -34,7 +32,7 @@ impl ModelTokenizer {
         let characters: BTreeSet<char> = text.split(ENDOFTEXT).flat_map(str::chars).collect();
         let mut tokens: Vec<String> = characters.into_iter().map(String::from).collect();
         tokens.push(UNK.to_owned());
-        let unknown = AddedToken::from(UNK, true);
+        let unknown = AddedToken::new(UNK, true);
         Self::trained(tokens, Vec::new(), &[unknown], Form::Characters)
     }
 
@@ -85,7 +83,7 @@ impl ModelTokenizer {
         let merges = bpe.merges().iter();
         let merges = merges.map(|merge| (token(merge.left), token(merge.right)));
         let merges = merges.collect();
-        Self::trained(tokens, merges, &[], gpt2::FORM)
+        Self::trained(tokens, merges, &[], Form::GPT2)
     }
 
     /// A tokenizer of tokens in the order of their ids, and `<|endoftext|>` after them.
@@ -98,7 +96,7 @@ impl ModelTokenizer {
         tokens.push(ENDOFTEXT.to_owned());
         let ids: BTreeMap<&str, u32> = tokens.iter().map(String::as_str).zip(0..).collect();
         let special = special.iter().cloned().chain([gpt2::end_of_text()]);
-        let recipe = Recipe {
+        let spec = TokenizerSpec {
             file: TOKENIZER.into(),
             added: special
                 .map(|token| (ids[token.content.as_str()], token))
@@ -107,13 +105,14 @@ impl ModelTokenizer {
             merges,
             special: Vec::new(),
             named: Default::default(), // from the files
-            around: Around::default(),
+            affixes: Affixes::default(),
             adds: [false; 2],
-            unknown: (form == Form::Characters).then(|| UNK.to_owned()),
+            unknown: matches!(form, Form::Characters).then(|| UNK.to_owned()),
             fuse_unknown: false,
+            normalization: Normalization::None,
             form,
         };
-        let tokenizer = Self::from_files(Path::new(""), recipe.into_files()?)?;
+        let tokenizer = Self::from_files(Path::new(""), spec.into_files()?)?;
         Ok(tokenizer.expect("the files hold the vocabulary that was just written"))
     }
 }
@@ -123,7 +122,7 @@ impl ModelTokenizer {
 fn words_of(text: &str) -> Vec<(&str, u64)> {
     let documents = text.split(ENDOFTEXT);
     // Small parts, because the list of a part's words takes more memory than the part.
-    let parts = documents.flat_map(|text| gpt2_parts(text, MIN, |_| false));
+    let parts = documents.flat_map(|text| gpt2_parts(text, MIN_PART, |_| false));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {
         for word in gpt2_pieces(part) {

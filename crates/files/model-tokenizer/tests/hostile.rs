@@ -69,8 +69,15 @@ const KINDS: &str = r####"
 /model/dropout | 0.1 | BPE with dropout
 /model/end_of_word_suffix | "</w>" | BPE with end_of_word_suffix
 /model/continuing_subword_prefix | "##" | BPE with continuing_subword_prefix
-/normalizer | {"type": "NFC"} | BPE with the normalizer NFC
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Sequence and the decoder ByteLevel
+/normalizer | {"type": "Lowercase"} | BPE with the normalizer Lowercase
+/normalizer | {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFC"}]} | BPE with the normalizer Sequence
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split by (a+)+$
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a++|b"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split by a++|b
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a(\\s+(?!\\S)|b)"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split by a(\\s+(?!\\S)|b)
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a*"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split by a*
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Removed", "pattern": {"String": " "}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split, Removed, invert false
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]} | BPE with the pre-tokenizer Sequence and the decoder ByteLevel
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Whitespace
 /decoder | {"type": "Metaspace"} | BPE with the pre-tokenizer ByteLevel and the decoder Metaspace
 /post_processor | {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a token that it lacks"}}, {"Sequence": {}}], "special_tokens": {}} | BPE with the post-processor TemplateProcessing
 /post_processor | {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {"id": "the text twice"}}], "special_tokens": {}} | BPE with the post-processor TemplateProcessing
@@ -231,31 +238,51 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
 /// The library's pattern gives up in a run of a million and takes the rest of the text as one
 /// piece.
 #[test]
-fn long_white_space_is_divided_or_refused() {
+fn long_white_space_is_divided() {
     let blank = " ".repeat(1_500_000);
     let text = format!("a{blank}b aa");
     let json = small();
-    let tokenizer = read(&[("tokenizer.json", &json.to_string())])
-        .unwrap()
-        .unwrap();
-    let ids = tokenizer.encode(&text).unwrap();
-    let end = tokenizer.encode(" b aa").unwrap();
-    assert!(ids.ends_with(&end));
-    assert_eq!(tokenizer.decode(&ids).unwrap(), text);
-
     let config = r#"{"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": true}"#;
+    for (config, space) in [("{}", ""), (config, " ")] {
+        let files = [
+            ("tokenizer.json", &*json.to_string()),
+            ("tokenizer_config.json", config),
+        ];
+        let tokenizer = read(&files).unwrap().unwrap();
+        let ids = tokenizer.encode(&text).unwrap();
+        let end = tokenizer.encode(" b aa").unwrap();
+        assert!(ids.ends_with(&end));
+        assert!(tokenizer.decode(&ids).unwrap() == format!("{space}{text}"));
+    }
+}
+
+/// Each token of white space takes all that follows it, which would take quadratic time.
+#[test]
+fn a_text_of_tokens_that_take_white_space_takes_linear_time() {
+    let mut json = small();
+    let token = json!({"id": 259, "content": "\n", "lstrip": true, "rstrip": true, "special": true});
+    json["added_tokens"].as_array_mut().unwrap().push(token);
+    let tokenizer = read(&[("tokenizer.json", &json.to_string())]).unwrap().unwrap();
+    let ids = tokenizer.encode(&"\n".repeat(1_500_000)).unwrap();
+    assert_eq!(ids, [258]);
+}
+
+#[test]
+fn text_that_a_pattern_leaves_out_is_refused() {
+    let mut json = small();
+    json["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "behavior": "Removed", "invert": true, "pattern": {"Regex": "[a-z ]+"}},
+        {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+    ]});
     let files = [
         ("tokenizer.json", json.to_string()),
-        ("tokenizer_config.json", config.to_owned()),
+        ("tokenizer_config.json", r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#.to_owned()),
     ];
-    let tokenizer = read(&files.each_ref().map(|(name, text)| (*name, text.as_str())))
-        .unwrap()
-        .unwrap();
-    let error = tokenizer.encode(&text).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "over 500000 bytes of white space in one piece, which this tokenizer can't split"
-    );
+    let tokenizer = read(&files.each_ref().map(|(name, text)| (*name, text.as_str())));
+    let tokenizer = tokenizer.unwrap().unwrap();
+    assert_eq!(tokenizer.decode(&tokenizer.encode("aa b").unwrap()).unwrap(), "aa b");
+    let error = tokenizer.encode("aa, b").unwrap_err().to_string();
+    assert_eq!(error, "the tokenizer's pattern leaves out \",\"");
 }
 
 #[test]

@@ -1,21 +1,21 @@
-//! The parts of a tokenizer, checked, and the library's tokenizer made of them.
+//! The parts of a tokenizer, from its files, checked; and the files made of them.
 //!
-//! The library trusts its files: it panics at a merge outside the vocabulary. So every file is
-//! checked first. An added token behind a gap gets the id after the last one, as in transformers,
-//! regardless of its file's id.
+//! An added token behind a gap gets the id after the last one, as in transformers, regardless of
+//! its file's id.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
+use indexmap::IndexMap;
+use serde::Serialize;
 use serde_json::json;
 use tokenizer::ENDOFTEXT;
-use tokenizers::decoders::fuse::Fuse;
-use tokenizers::models::bpe::{BPE, Vocab};
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::{AddedToken, Tokenizer};
 
-use crate::error::{ModelTokenizerError, invalid, library};
+use crate::added::{AddedToken, with_ids};
+use crate::error::{ModelTokenizerError, invalid};
 use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
+use crate::normalization::Normalization;
+use crate::split::Split;
 
 /// Ids of a vocabulary must be below this, or below this many times its number of tokens, so that
 /// lists by id stay as small as their files.
@@ -27,10 +27,12 @@ const MAX_GAPS: usize = 16;
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
 /// The way to divide a text before pairs are merged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// Into bytes, which are written in [letters](tokenizer::bpe::letters_of).
     ByteLevel {
+        /// Divide a text before the following settings do.
+        splits: Vec<Split>,
         /// Puts a space before a text that begins with none.
         add_prefix_space: bool,
         /// Divides by GPT-2's pattern; without it a text is one piece.
@@ -46,11 +48,11 @@ pub(crate) enum Form {
 pub(crate) type Named<T> = [Option<T>; 3];
 
 /// The ids that are put before and after each text.
-pub(crate) type Around = [Vec<u32>; 2];
+pub(crate) type Affixes = [Vec<u32>; 2];
 
 /// The parts of a tokenizer, from its files.
 #[derive(Debug)]
-pub(crate) struct Recipe {
+pub(crate) struct TokenizerSpec {
     /// The file to name in an error.
     pub(crate) file: PathBuf,
     pub(crate) vocabulary: HashMap<String, u32>,
@@ -59,72 +61,42 @@ pub(crate) struct Recipe {
     /// Special tokens without an explicit id: the vocabulary's, or the next.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) named: Named<String>,
-    /// The ids of a template.
-    pub(crate) around: Around,
+    /// The ids that a post-processor adds.
+    pub(crate) affixes: Affixes,
     /// `add_bos_token` and `add_eos_token`, without a template.
     pub(crate) adds: [bool; 2],
     /// The token for characters or bytes that the vocabulary lacks.
     pub(crate) unknown: Option<String>,
     /// One token for unknown is for several of them side by side.
     pub(crate) fuse_unknown: bool,
+    pub(crate) normalization: Normalization,
     pub(crate) form: Form,
 }
 
-/// A recipe that passed [`Recipe::checked`]: the input for making tokenizers.
-pub(crate) struct Checked(Recipe);
+impl Form {
+    /// GPT-2's way to divide a text.
+    pub(crate) const GPT2: Self = Self::ByteLevel {
+        splits: Vec::new(),
+        add_prefix_space: false,
+        use_regex: true,
+        ignore_merges: false,
+    };
 
-impl Checked {
-    pub(crate) fn recipe(&self) -> &Recipe {
-        &self.0
-    }
-
-    /// The library's tokenizer.
-    pub(crate) fn build(self) -> Result<Tokenizer, ModelTokenizerError> {
-        let Self(recipe) = self;
-        let vocabulary: Vocab = recipe.vocabulary.into_iter().collect();
-        let mut model = BPE::builder().vocab_and_merges(vocabulary, recipe.merges);
-        if let Some(token) = recipe.unknown {
-            model = model.unk_token(token).fuse_unk(recipe.fuse_unknown);
+    /// True for [`Self::GPT2`].
+    pub(crate) fn is_gpt2(&self) -> bool {
+        match self {
+            Self::ByteLevel {
+                splits,
+                add_prefix_space: false,
+                use_regex: true,
+                ignore_merges: false,
+            } => splits.is_empty(),
+            _ => false,
         }
-        if let Form::ByteLevel { ignore_merges, .. } = recipe.form {
-            model = model.ignore_merges(ignore_merges);
-        }
-        let mut tokenizer = Tokenizer::new(model.build().map_err(library)?);
-        match recipe.form {
-            Form::ByteLevel {
-                add_prefix_space,
-                use_regex,
-                ..
-            } => {
-                let bytes = ByteLevel::new(add_prefix_space, false, use_regex);
-                tokenizer.with_pre_tokenizer(Some(bytes));
-                tokenizer.with_decoder(Some(bytes));
-            }
-            Form::Characters => {
-                tokenizer.with_decoder(Some(Fuse::default()));
-            }
-        }
-        tokenizer
-            .add_tokens(recipe.added.values().cloned())
-            .map_err(library)?;
-        let known = tokenizer.get_added_vocabulary().get_vocab();
-        let mut special = recipe.special;
-        special.retain(|token| !known.contains_key(&token.content));
-        tokenizer.add_special_tokens(special).map_err(library)?;
-        Ok(tokenizer)
     }
 }
 
-impl Recipe {
-    /// Checks what the library would trust.
-    ///
-    /// # Errors
-    /// [`ModelTokenizerError::Invalid`] with the file and the first fault.
-    pub(crate) fn checked(self) -> Result<Checked, ModelTokenizerError> {
-        self.check()?;
-        Ok(Checked(self))
-    }
-
+impl TokenizerSpec {
     /// The files that transformers loads: tokenizer.json and its configuration, and the additional
     /// files of GPT-2's kind.
     pub(crate) fn into_files(self) -> Result<Files, ModelTokenizerError> {
@@ -155,14 +127,61 @@ impl Recipe {
             }
         }
         files.insert(CONFIG, format!("{config:#}\n"));
-        files.insert(
-            TOKENIZER,
-            self.checked()?.build()?.to_string(true).map_err(library)?,
-        );
+        self.check()?;
+        files.insert(TOKENIZER, self.tokenizer_json());
         Ok(files)
     }
 
-    fn check(&self) -> Result<(), ModelTokenizerError> {
+    /// The text of tokenizer.json, as the library writes it.
+    fn tokenizer_json(&self) -> String {
+        let (pre_tokenizer, decoder) = match self.form {
+            Form::ByteLevel {
+                add_prefix_space,
+                use_regex,
+                ..
+            } => {
+                let part = WrittenPart::ByteLevel {
+                    add_prefix_space,
+                    trim_offsets: false,
+                    use_regex,
+                };
+                (Some(part), part)
+            }
+            Form::Characters => (None, WrittenPart::Fuse),
+        };
+        let mut vocab: IndexMap<&str, u32> = self.vocabulary.iter().map(|(token, &id)| (&**token, id)).collect();
+        vocab.sort_unstable_by_key(|_, id| *id);
+        let added = with_ids(self).into_iter();
+        let json = WrittenJson {
+            version: "1.0",
+            truncation: (),
+            padding: (),
+            added_tokens: added.map(|(id, token)| WrittenToken { id, token }).collect(),
+            normalizer: (),
+            pre_tokenizer,
+            post_processor: (),
+            decoder,
+            model: WrittenModel {
+                kind: "BPE",
+                dropout: (),
+                unk_token: self.unknown.as_deref(),
+                continuing_subword_prefix: (),
+                end_of_word_suffix: (),
+                fuse_unk: self.fuse_unknown,
+                byte_fallback: false,
+                ignore_merges: false,
+                vocab,
+                merges: &self.merges,
+            },
+        };
+        serde_json::to_string_pretty(&json).expect("texts and numbers are JSON")
+    }
+
+    /// Checks that the parts fit together.
+    ///
+    /// # Errors
+    /// [`ModelTokenizerError::Invalid`] with the file and the first fault.
+    pub(crate) fn check(&self) -> Result<(), ModelTokenizerError> {
         let file = &self.file;
         if self.vocabulary.is_empty() {
             return Err(invalid(file, "an empty vocabulary"));
@@ -219,8 +238,8 @@ impl Recipe {
             };
             return Err(invalid(file, problem));
         }
-        let mut around = self.around.iter().flatten().copied();
-        match around.find(|id| !ids.contains(id) && !self.added.contains_key(id)) {
+        let mut affixes = self.affixes.iter().flatten().copied();
+        match affixes.find(|id| !ids.contains(id) && !self.added.contains_key(id)) {
             Some(id) => Err(invalid(
                 file,
                 format!("the post-processor puts the id {id} around a text, which no token has"),
@@ -228,6 +247,53 @@ impl Recipe {
             None => Ok(()),
         }
     }
+}
+
+/// tokenizer.json, with its fields in the library's order; `()` is null.
+#[derive(Serialize)]
+struct WrittenJson<'s> {
+    version: &'s str,
+    truncation: (),
+    padding: (),
+    added_tokens: Vec<WrittenToken>,
+    normalizer: (),
+    pre_tokenizer: Option<WrittenPart>,
+    post_processor: (),
+    decoder: WrittenPart,
+    model: WrittenModel<'s>,
+}
+
+#[derive(Serialize)]
+struct WrittenToken {
+    id: u32,
+    #[serde(flatten)]
+    token: AddedToken,
+}
+
+#[derive(Clone, Copy, Serialize)]
+#[serde(tag = "type")]
+enum WrittenPart {
+    ByteLevel {
+        add_prefix_space: bool,
+        trim_offsets: bool,
+        use_regex: bool,
+    },
+    Fuse,
+}
+
+#[derive(Serialize)]
+struct WrittenModel<'s> {
+    #[serde(rename = "type")]
+    kind: &'s str,
+    dropout: (),
+    unk_token: Option<&'s str>,
+    continuing_subword_prefix: (),
+    end_of_word_suffix: (),
+    fuse_unk: bool,
+    byte_fallback: bool,
+    ignore_merges: bool,
+    vocab: IndexMap<&'s str, u32>,
+    merges: &'s [(String, String)],
 }
 
 /// The vocabulary in the order of its ids as Python's `json.dump` writes it, which is how GPT-2's

@@ -1,0 +1,196 @@
+//! Added tokens, which are found in a text before it is divided into pieces.
+//!
+//! They are found as the library tokenizers finds them: first the tokens that aren't normalized,
+//! in the text as it is, then the others, in the rest of the text after its normalization. Of
+//! several tokens at one place the longest counts. A token may take the white space beside it
+//! (`lstrip`, `rstrip`), or count only where no letter or digit is beside it (`single_word`).
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use regex::Regex;
+use serde::Serialize;
+
+use crate::normalization::Normalization;
+use crate::spec::TokenizerSpec;
+
+/// An added token, as tokenizer.json describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct AddedToken {
+    pub(crate) content: String,
+    /// The token isn't found inside a word.
+    pub(crate) single_word: bool,
+    /// White space before the token belongs to it.
+    pub(crate) lstrip: bool,
+    /// White space after the token belongs to it.
+    pub(crate) rstrip: bool,
+    /// The token is looked for in the normalized text.
+    pub(crate) normalized: bool,
+    /// The token isn't text, and transformers leaves it out of a decoded text if asked to.
+    pub(crate) special: bool,
+}
+
+impl AddedToken {
+    /// A token with the library's defaults.
+    pub(crate) fn new(content: impl Into<String>, special: bool) -> Self {
+        Self {
+            content: content.into(),
+            single_word: false,
+            lstrip: false,
+            rstrip: false,
+            normalized: !special,
+            special,
+        }
+    }
+}
+
+/// Gives the added tokens of a specification their ids, as the library does: a token of the
+/// vocabulary keeps its id, and each other token gets the next one, regardless of its file's id.
+pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
+    let (mut tokens, mut ids) = (BTreeMap::new(), HashMap::new());
+    let listed: Vec<&AddedToken> = spec.added.values().collect();
+    let known: HashSet<&String> = listed.iter().map(|token| &token.content).collect();
+    let named = spec.special.iter();
+    let named = named.filter(|token| !known.contains(&token.content)).collect();
+    for list in [listed, named] {
+        let behind = tokens.last_key_value().map_or(0, |(id, _)| id + 1);
+        let mut next = behind.max(spec.vocabulary.len() as u32);
+        for token in list {
+            let known = ids.get(&token.content).or(spec.vocabulary.get(&token.content));
+            let id = known.copied().unwrap_or(next);
+            next += u32::from(known.is_none());
+            ids.insert(&token.content, id);
+            tokens.insert(id, token.clone());
+        }
+    }
+    tokens
+}
+
+/// A part of a text: an added token, or what is between two of them, normalized.
+pub(crate) enum Part<'t> {
+    Token(u32),
+    Text(Cow<'t, str>),
+}
+
+/// The added tokens of a tokenizer, by their ids.
+pub(crate) struct AddedTokens {
+    tokens: BTreeMap<u32, AddedToken>,
+    normalization: Normalization,
+    /// The tokens that are found before and after the normalization.
+    passes: [Option<Finder>; 2],
+}
+
+/// Finds some of the tokens.
+struct Finder {
+    search: AhoCorasick,
+    ids: Vec<u32>, // of the search's patterns
+}
+
+impl AddedTokens {
+    /// # Errors
+    /// If the tokens are too many to search for.
+    pub(crate) fn new(
+        tokens: BTreeMap<u32, AddedToken>,
+        normalization: Normalization,
+    ) -> Result<Self, aho_corasick::BuildError> {
+        let finder = |normalized: bool| {
+            let of_pass = tokens.iter().filter(|(_, token)| token.normalized == normalized);
+            let patterns = of_pass.clone().map(|(_, token)| match normalized {
+                true => normalization.apply((&*token.content).into()),
+                false => Cow::from(&token.content),
+            });
+            let patterns: Vec<Cow<str>> = patterns.collect();
+            let search = AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(patterns.iter().map(|text| text.as_bytes()))?;
+            let ids = of_pass.map(|(&id, _)| id).collect();
+            Ok((!patterns.is_empty()).then_some(Finder { search, ids }))
+        };
+        Ok(Self {
+            passes: [finder(false)?, finder(true)?],
+            normalization,
+            tokens,
+        })
+    }
+
+    pub(crate) fn tokens(&self) -> &BTreeMap<u32, AddedToken> {
+        &self.tokens
+    }
+
+    /// Divides a text into added tokens and the rest; no part is empty.
+    pub(crate) fn parts<'t>(&self, text: &'t str) -> Vec<Part<'t>> {
+        let mut parts = Vec::new();
+        let [first, second] = &self.passes;
+        self.find(first.as_ref(), text, |id, range| match id {
+            Some(id) => parts.push(Part::Token(id)),
+            None => match self.normalization.apply(text[range].into()) {
+                Cow::Borrowed(text) => self.find(second.as_ref(), text, |id, range| {
+                    parts.push(id.map_or_else(|| Part::Text(text[range].into()), Part::Token));
+                }),
+                Cow::Owned(text) => self.find(second.as_ref(), &text, |id, range| {
+                    let rest = || Part::Text(text[range].to_owned().into());
+                    parts.push(id.map_or_else(rest, Part::Token));
+                }),
+            },
+        });
+        parts
+    }
+
+    /// Calls `each` for the tokens of a pass, with their ids, and for the text between them.
+    ///
+    /// Two tokens may want the same white space: with `rstrip` for the first, and if the second
+    /// is itself white space or has `lstrip`. The second then has what the first left, and isn't
+    /// there if nothing is left. (The library panics there.) Without `lstrip` a second token of
+    /// white space overlaps the first, as in the library.
+    fn find(
+        &self,
+        finder: Option<&Finder>,
+        text: &str,
+        mut each: impl FnMut(Option<u32>, std::ops::Range<usize>),
+    ) {
+        let (mut behind, mut blank_end) = (0, 0);
+        let found = finder.into_iter().flat_map(|finder| {
+            let all = finder.search.find_iter(text);
+            all.map(|found| (finder.ids[found.pattern().as_usize()], found))
+        });
+        for (id, found) in found {
+            let token = &self.tokens[&id];
+            let (mut start, mut end) = (found.start(), found.end());
+            let before = text[..start].chars().next_back();
+            let is_inside_word = is_word(before) || is_word(text[end..].chars().next());
+            if token.single_word && is_inside_word {
+                continue;
+            }
+            if token.lstrip {
+                let before = text.get(behind..start).unwrap_or_default();
+                start = behind + before.trim_end().len();
+            }
+            if token.rstrip {
+                if end > blank_end {
+                    blank_end = text.len() - text[end..].trim_start().len();
+                }
+                end = blank_end;
+            }
+            if start >= end {
+                continue;
+            }
+            if behind < start {
+                each(None, behind..start);
+            }
+            each(Some(id), start..end);
+            behind = end;
+        }
+        if behind < text.len() {
+            each(None, behind..text.len());
+        }
+    }
+}
+
+/// True for a character of words, in the sense of regular expressions.
+fn is_word(c: Option<char>) -> bool {
+    static WORD: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^\w$").expect("a pattern that a test compiles"));
+    c.is_some_and(|c| WORD.is_match(c.encode_utf8(&mut [0; 4])))
+}
