@@ -96,7 +96,7 @@ impl Default for BpeConfig {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Bpe {
-    tokens: Vec<Vec<u8>>, // id -> its bytes
+    tokens: Vec<Vec<u8>>,                     // id -> its bytes
     ids: OnceLock<FxHashMap<Box<[u8]>, u32>>, // the reverse
     of_byte: [u32; 256],
     rules: EncodingRules,

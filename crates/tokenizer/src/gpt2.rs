@@ -56,9 +56,7 @@ pub struct Gpt2Tokenizer {
 impl Gpt2Tokenizer {
     /// A handle to the tables; the first call in a process builds them (tens of milliseconds).
     pub fn new() -> Self {
-        Self {
-            bpe: Bpe::gpt2(),
-        }
+        Self { bpe: Bpe::gpt2() }
     }
 
     /// 50,257: ids run from 0 to 50,256.

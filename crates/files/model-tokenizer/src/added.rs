@@ -53,12 +53,16 @@ pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
     let listed: Vec<&AddedToken> = spec.added.values().collect();
     let known: HashSet<&String> = listed.iter().map(|token| &token.content).collect();
     let named = spec.special.iter();
-    let named = named.filter(|token| !known.contains(&token.content)).collect();
+    let named = named
+        .filter(|token| !known.contains(&token.content))
+        .collect();
     for list in [listed, named] {
         let behind = tokens.last_key_value().map_or(0, |(id, _)| id + 1);
         let mut next = behind.max(spec.vocabulary.len() as u32);
         for token in list {
-            let known = ids.get(&token.content).or(spec.vocabulary.get(&token.content));
+            let known = ids
+                .get(&token.content)
+                .or(spec.vocabulary.get(&token.content));
             let id = known.copied().unwrap_or(next);
             next += u32::from(known.is_none());
             ids.insert(&token.content, id);
@@ -96,7 +100,9 @@ impl AddedTokens {
         normalization: Normalization,
     ) -> Result<Self, aho_corasick::BuildError> {
         let finder = |normalized: bool| {
-            let of_pass = tokens.iter().filter(|(_, token)| token.normalized == normalized);
+            let of_pass = tokens
+                .iter()
+                .filter(|(_, token)| token.normalized == normalized);
             let patterns = of_pass.clone().map(|(_, token)| match normalized {
                 true => normalization.apply((&*token.content).into()),
                 false => Cow::from(&token.content),

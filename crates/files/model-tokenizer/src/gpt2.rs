@@ -37,7 +37,10 @@ pub(crate) fn end_of_text() -> AddedToken {
 pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
     let plain = |token: &AddedToken| {
         let normalized = false;
-        let token = AddedToken { normalized, ..token.clone() };
+        let token = AddedToken {
+            normalized,
+            ..token.clone()
+        };
         token == end_of_text()
     };
     spec.form.is_gpt2()
@@ -49,11 +52,7 @@ pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
             .all(|(&id, token)| id == ENDOFTEXT_ID && plain(token))
         && spec.special.iter().all(plain)
         && !(spec.added.is_empty() && spec.special.is_empty())
-        && spec
-            .named
-            .iter()
-            .flatten()
-            .all(|token| token == ENDOFTEXT)
+        && spec.named.iter().flatten().all(|token| token == ENDOFTEXT)
         && spec.vocabulary == vocabulary()
         && spec.merges == merges()
 }

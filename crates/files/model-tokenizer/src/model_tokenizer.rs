@@ -90,9 +90,15 @@ impl ModelTokenizer {
         let id_of = |name: &String| {
             let mut added = pipeline.added.tokens().iter();
             let added = added.find(|(_, token)| token.content == *name);
-            added.map(|(id, _)| id).or_else(|| spec.vocabulary.get(name)).copied()
+            added
+                .map(|(id, _)| id)
+                .or_else(|| spec.vocabulary.get(name))
+                .copied()
         };
-        let named = spec.named.each_ref().map(|name| name.as_ref().and_then(id_of));
+        let named = spec
+            .named
+            .each_ref()
+            .map(|name| name.as_ref().and_then(id_of));
         let mut affixes = spec.affixes;
         for ((ids, add), id) in affixes.iter_mut().zip(spec.adds).zip(named) {
             ids.extend(id.filter(|_| add));
@@ -245,9 +251,8 @@ impl ModelTokenizer {
             Some(files) => tokenizer_json::read(Path::new(""), files)?,
             None => Some(gpt2::spec()),
         };
-        let is_gpt2_form = |spec: &TokenizerSpec| {
-            spec.form.is_gpt2() && spec.normalization == Normalization::None
-        };
+        let is_gpt2_form =
+            |spec: &TokenizerSpec| spec.form.is_gpt2() && spec.normalization == Normalization::None;
         let Some(spec) = spec.filter(is_gpt2_form) else {
             return Ok(None);
         };

@@ -149,14 +149,20 @@ impl TokenizerSpec {
             }
             Form::Characters => (None, WrittenPart::Fuse),
         };
-        let mut vocab: IndexMap<&str, u32> = self.vocabulary.iter().map(|(token, &id)| (&**token, id)).collect();
+        let mut vocab: IndexMap<&str, u32> = self
+            .vocabulary
+            .iter()
+            .map(|(token, &id)| (&**token, id))
+            .collect();
         vocab.sort_unstable_by_key(|_, id| *id);
         let added = with_ids(self).into_iter();
         let json = WrittenJson {
             version: "1.0",
             truncation: (),
             padding: (),
-            added_tokens: added.map(|(id, token)| WrittenToken { id, token }).collect(),
+            added_tokens: added
+                .map(|(id, token)| WrittenToken { id, token })
+                .collect(),
             normalizer: (),
             pre_tokenizer,
             post_processor: (),

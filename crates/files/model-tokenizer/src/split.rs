@@ -65,7 +65,9 @@ impl Split {
             return Some((found.start(), found.end()));
         }
         let groups = self.regex.captures_at(text, from)?;
-        let end = groups.name("blank").map_or(found.end(), |blank| blank.end());
+        let end = groups
+            .name("blank")
+            .map_or(found.end(), |blank| blank.end());
         Some((found.start(), end))
     }
 }

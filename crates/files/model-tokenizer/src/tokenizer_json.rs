@@ -134,7 +134,10 @@ pub(crate) fn is_in(files: &Files) -> bool {
 }
 
 /// Returns the parts in the files; `None` without a vocabulary.
-pub(crate) fn read(folder: &Path, files: &Files) -> Result<Option<TokenizerSpec>, ModelTokenizerError> {
+pub(crate) fn read(
+    folder: &Path,
+    files: &Files,
+) -> Result<Option<TokenizerSpec>, ModelTokenizerError> {
     let config = || Config::read(folder, files);
     if let Some(text) = files.get(TOKENIZER) {
         return from_json(&folder.join(TOKENIZER), text, config()?).map(Some);
@@ -182,7 +185,11 @@ fn from_config(
     }
 }
 
-fn from_json(path: &Path, text: &str, config: Config) -> Result<TokenizerSpec, ModelTokenizerError> {
+fn from_json(
+    path: &Path,
+    text: &str,
+    config: Config,
+) -> Result<TokenizerSpec, ModelTokenizerError> {
     let KindOnly { model } = parse(path, text)?;
     match model.kind.as_deref() {
         None | Some("BPE") if model.byte_fallback => {
@@ -205,9 +212,8 @@ fn from_json(path: &Path, text: &str, config: Config) -> Result<TokenizerSpec, M
         .unk_token
         .filter(|_| config.class == Class::AsWritten);
     // One that the vocabulary lacks is missed only where a character is unknown.
-    let is_kept = |token: &String| {
-        matches!(form, Form::Characters) || json.model.vocab.contains_key(token)
-    };
+    let is_kept =
+        |token: &String| matches!(form, Form::Characters) || json.model.vocab.contains_key(token);
     let unknown = unknown.filter(is_kept);
     let merges = json.model.merges.into_iter().map(|merge| match merge {
         Merge::Pair(left, right) => Ok((left, right)),
@@ -244,7 +250,10 @@ const MAX_SPLITS: usize = 16;
 /// Returns the ids that a post-processor puts around a text.
 fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError> {
     let affixes = PostProcessor::deserialize(part).ok();
-    if affixes.as_ref().is_some_and(|part| part.len() > MAX_AFFIXES) {
+    if affixes
+        .as_ref()
+        .is_some_and(|part| part.len() > MAX_AFFIXES)
+    {
         let problem = format!("the post-processor puts over {MAX_AFFIXES} ids around a text");
         return Err(invalid(path, problem));
     }
@@ -279,12 +288,14 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
                 Some(parts) if part.kind == "Sequence" => &parts[..],
                 _ => std::slice::from_ref(part),
             };
-            let last = parts.split_last().filter(|(last, splits)| {
-                last.kind == "ByteLevel" && splits.len() <= MAX_SPLITS
-            });
+            let last = parts
+                .split_last()
+                .filter(|(last, splits)| last.kind == "ByteLevel" && splits.len() <= MAX_SPLITS);
             let Some((last, splits)) = last else {
                 let kind = part.kind.escape_debug();
-                return refused(&format!("the pre-tokenizer {kind} and the decoder ByteLevel"));
+                return refused(&format!(
+                    "the pre-tokenizer {kind} and the decoder ByteLevel"
+                ));
             };
             let splits = splits.iter().map(|part| split_of(path, part));
             let splits = splits.collect::<Result<Vec<_>, _>>()?;
@@ -345,11 +356,19 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
             let kind = format!("BPE with the pre-tokenizer Split, {behavior}, invert {invert}");
             return Err(other_kind(path, kind));
         }
-        _ => return Err(other_kind(path, format!("BPE with the pre-tokenizer {kind}"))),
+        _ => {
+            return Err(other_kind(
+                path,
+                format!("BPE with the pre-tokenizer {kind}"),
+            ));
+        }
     };
     Split::new(&pattern, is_whole).ok_or_else(|| {
         let pattern = pattern.escape_debug();
-        other_kind(path, format!("BPE with the pre-tokenizer Split by {pattern}"))
+        other_kind(
+            path,
+            format!("BPE with the pre-tokenizer Split by {pattern}"),
+        )
     })
 }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use rayon::prelude::*;
-use tokenizer::{ENDOFTEXT, UNK};
 use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_parts, gpt2_pieces, letters_of};
+use tokenizer::{ENDOFTEXT, UNK};
 
 use crate::added::AddedToken;
 use crate::error::ModelTokenizerError;

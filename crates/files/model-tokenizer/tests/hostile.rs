@@ -260,9 +260,12 @@ fn long_white_space_is_divided() {
 #[test]
 fn a_text_of_tokens_that_take_white_space_takes_linear_time() {
     let mut json = small();
-    let token = json!({"id": 259, "content": "\n", "lstrip": true, "rstrip": true, "special": true});
+    let token =
+        json!({"id": 259, "content": "\n", "lstrip": true, "rstrip": true, "special": true});
     json["added_tokens"].as_array_mut().unwrap().push(token);
-    let tokenizer = read(&[("tokenizer.json", &json.to_string())]).unwrap().unwrap();
+    let tokenizer = read(&[("tokenizer.json", &json.to_string())])
+        .unwrap()
+        .unwrap();
     let ids = tokenizer.encode(&"\n".repeat(1_500_000)).unwrap();
     assert_eq!(ids, [258]);
 }
@@ -276,11 +279,19 @@ fn text_that_a_pattern_leaves_out_is_refused() {
     ]});
     let files = [
         ("tokenizer.json", json.to_string()),
-        ("tokenizer_config.json", r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#.to_owned()),
+        (
+            "tokenizer_config.json",
+            r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#.to_owned(),
+        ),
     ];
     let tokenizer = read(&files.each_ref().map(|(name, text)| (*name, text.as_str())));
     let tokenizer = tokenizer.unwrap().unwrap();
-    assert_eq!(tokenizer.decode(&tokenizer.encode("aa b").unwrap()).unwrap(), "aa b");
+    assert_eq!(
+        tokenizer
+            .decode(&tokenizer.encode("aa b").unwrap())
+            .unwrap(),
+        "aa b"
+    );
     let error = tokenizer.encode("aa, b").unwrap_err().to_string();
     assert_eq!(error, "the tokenizer's pattern leaves out \",\"");
 }

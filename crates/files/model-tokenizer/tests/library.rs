@@ -1,0 +1,253 @@
+//! Random tokenizers have the ids and texts of the library tokenizers.
+
+#![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
+#![allow(clippy::unwrap_used)] // a test that can't begin panics
+
+use std::collections::HashMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use model_tokenizer::tokenizer::bpe::{gpt2_bytes, letters_of};
+use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokenizers::Tokenizer;
+
+/// Contents of added tokens: white space, words, parts and beginnings of each other, and letters
+/// in which bytes are written.
+const CONTENTS: &[&str] = &[
+    "<x>", "<x>a", "x>", "<|", "<|end|>", "\n", " ", "  ", "\t", "\u{3000}", "a", "ab", "b a",
+    " a", "é", "e\u{301}", "1", "_", "đ", "ﬁ", "'s",
+];
+
+/// Those that a normalization makes another of them; the library would take either.
+const SAME: &[&str] = &["\u{3000}", "e\u{301}"];
+
+/// What texts are made of, besides the contents above.
+const TEXTS: &[&str] = &[
+    "a", "b", "c", "ab", "the", " the", "A", "x", "<", ">", "|", "é", "e", "\u{301}", "日本", "ﬁ",
+    "①", "1", "23", "4567", "'s", "'LL", "'ſ", "'", "!?", "...", "#\n", "🙂", "\u{200b}", "\0",
+    "Å", "Ω", "\u{9}", "\n", "\u{b}", "\u{c}", "\r\n", "\u{1c}", " ", "  ", "   ", "\u{85}",
+    "\u{a0}", "\u{1680}", "\u{2000}", "\u{2005}", "\u{200a}", "\u{2028}", "\u{2029}", "\u{202f}",
+    "\u{205f}", "\u{3000}",
+];
+
+/// Patterns of public tokenizers: GPT-2's, GPT-4's, Llama 3's, Qwen 2's, GPT-4o's, BLOOM's and the
+/// three of DeepSeek-V3.
+const PATTERNS: &[&[&str]] = &[
+    &[r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"],
+    &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    &[
+        r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    &[r" ?[^(\s|[.,!?…。，、।۔،])]+"],
+    &[
+        r"\p{N}{1,3}",
+        "[一-龥぀-ゟ゠-ヿ]+",
+        r"[!\x22#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+];
+
+/// Choices that follow from a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) as usize % end
+    }
+
+    fn chance(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+}
+
+/// A pre-tokenizer of a public form.
+fn pre_tokenizer(random: &mut Random) -> Value {
+    let byte_level = |space: bool, use_regex: bool| json!({"type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true, "use_regex": use_regex});
+    let space = random.chance(3);
+    let last = byte_level(space, random.chance(2));
+    let mut parts = match random.below(4) {
+        0 => return last,
+        1 => vec![json!({"type": "Digits", "individual_digits": random.chance(2)})],
+        2 => vec![
+            json!({"type": "Split", "pattern": {"String": "b"}, "behavior": "Isolated", "invert": random.chance(2)}),
+        ],
+        _ => {
+            let patterns = PATTERNS[random.below(PATTERNS.len())];
+            // The library leaves out what doesn't match: a pattern of all characters.
+            let is_whole = patterns[0].ends_with(r"|\s+") && random.chance(2);
+            let split = |pattern| match is_whole {
+                true => {
+                    json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Removed", "invert": true})
+                }
+                false => {
+                    json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false})
+                }
+            };
+            patterns.iter().map(split).collect()
+        }
+    };
+    parts.push(last);
+    json!({"type": "Sequence", "pretokenizers": parts})
+}
+
+/// A tokenizer.json with random merges, added tokens and settings.
+fn tokenizer(random: &mut Random) -> Value {
+    let mut tokens: Vec<String> = gpt2_bytes().map(|byte| letters_of(&[byte])).to_vec();
+    let lacks = random.chance(4);
+    if lacks {
+        tokens.retain(|token| !["b", "Ã", "Ċ", "©"].contains(&token.as_str()));
+        tokens.push("[UNK]".to_owned());
+    }
+    let mut parts: Vec<String> = TEXTS[..40]
+        .iter()
+        .map(|text| letters_of(text.as_bytes()))
+        .collect();
+    parts = parts
+        .iter()
+        .flat_map(|part| part.chars().map(String::from))
+        .collect();
+    parts.retain(|part| tokens.contains(part));
+    let mut merges = Vec::new();
+    for _ in 0..random.below(60) {
+        let [left, right] = [(); 2].map(|()| parts[random.below(parts.len())].clone());
+        let both = left.clone() + &right;
+        if both.len() > 12 {
+            continue;
+        }
+        if !tokens.contains(&both) {
+            tokens.push(both.clone());
+        }
+        parts.push(both);
+        merges.push(json!([left, right]));
+    }
+    let ids: HashMap<String, usize> = tokens.iter().cloned().zip(0..).collect();
+    let mut added: Vec<Value> = Vec::new();
+    for content in CONTENTS {
+        if random.chance(4) {
+            let next = tokens.len()
+                + added
+                    .iter()
+                    .filter(|token| !ids.contains_key(token["content"].as_str().unwrap()))
+                    .count();
+            let id = ids.get(*content).copied().unwrap_or(next);
+            let mut flag = |one_in| random.chance(one_in);
+            added.push(json!({"id": id, "content": content, "single_word": flag(4), "lstrip": flag(3), "rstrip": flag(3), "normalized": !SAME.contains(content) && flag(2), "special": flag(2)}));
+        }
+    }
+    added.sort_by_key(|token| token["id"].as_u64());
+    let normalizer = match random.below(6) {
+        0 => json!({"type": "NFC"}),
+        1 => json!({"type": "NFKC"}),
+        2 => json!({"type": "Sequence", "normalizers": [{"type": "NFC"}]}),
+        _ => Value::Null,
+    };
+    let unknown = if lacks && random.chance(2) {
+        json!("[UNK]")
+    } else {
+        Value::Null
+    };
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": added,
+        "normalizer": normalizer, "pre_tokenizer": pre_tokenizer(random), "post_processor": null,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": unknown, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": random.chance(2), "byte_fallback": false,
+            "ignore_merges": random.chance(3), "vocab": ids, "merges": merges,
+        },
+    })
+}
+
+fn text(random: &mut Random) -> String {
+    let parts = (0..random.below(14)).map(|_| match random.chance(3) {
+        true => CONTENTS[random.below(CONTENTS.len())],
+        false => TEXTS[random.below(TEXTS.len())],
+    });
+    parts.collect()
+}
+
+/// The library's text of ids, but with the text of each added token as it is.
+fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
+    let added = library.get_added_vocabulary().get_added_tokens_decoder();
+    let mut text = String::new();
+    for run in ids.chunk_by(|a, b| !added.contains_key(a) && !added.contains_key(b)) {
+        match added.get(&run[0]) {
+            Some(token) => text += &token.content,
+            None => text += &library.decode(run, false).unwrap(),
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_tokenizers_have_the_librarys_ids(seed: u64) {
+        let mut random = Random(seed);
+        let json = tokenizer(&mut random);
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("tokenizer.json"), json.to_string()).unwrap();
+        let library: Tokenizer = json.to_string().parse().unwrap();
+        let ours = ModelTokenizer::from_folder(folder.path()).unwrap().unwrap();
+        prop_assert_eq!(ours.vocab_size(), library.get_vocab_size(true));
+        for text in std::iter::repeat_with(|| text(&mut random)).take(40) {
+            let theirs = catch_unwind(AssertUnwindSafe(|| library.encode(text.as_str(), false).unwrap().get_ids().to_vec()));
+            let ids = match ours.encode(&text) {
+                Err(ModelTokenizerError::UnknownByte { .. }) => {
+                    prop_assert!(json["model"]["unk_token"].is_null());
+                    continue;
+                }
+                ids => ids.unwrap(),
+            };
+            if let Ok(theirs) = theirs {
+                prop_assert_eq!(&ids, &theirs, "{:?}\n{}", text, json);
+                prop_assert_eq!(ours.decode_lossy(&ids).unwrap(), decoded(&library, &ids), "{:?}\n{}", text, json);
+            }
+        }
+    }
+}
+
+/// Two tokens want the same white space: a panic of the library. The second has what is left.
+#[test]
+fn white_space_that_two_tokens_want_is_the_first_ones() {
+    let token = |id: u32, content: &str, lstrip: bool, rstrip: bool| json!({"id": id, "content": content, "single_word": false, "lstrip": lstrip, "rstrip": rstrip, "normalized": false, "special": false});
+    let folder = tempfile::tempdir().unwrap();
+    ModelTokenizer::train_bpe("aa aa", 258)
+        .unwrap()
+        .save(folder.path())
+        .unwrap();
+    let path = folder.path().join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let added = json["added_tokens"].as_array_mut().unwrap();
+    added.extend([
+        token(258, "<x>", false, true),
+        token(259, "\n", true, false),
+        token(260, "\t\t", true, true),
+    ]);
+    fs::write(&path, json.to_string()).unwrap();
+    let ours = ModelTokenizer::from_folder(folder.path()).unwrap().unwrap();
+    let library: Tokenizer = json.to_string().parse().unwrap();
+    for (text, expected, panics) in [
+        ("a<x> \n b", &[64, 258, 65][..], true),
+        ("a<x>\n\n\nb", &[64, 258, 65], true),
+        ("<x> \t\t\n<x>\n", &[258, 258], false),
+        ("\n\t\t \n", &[259, 260], false),
+    ] {
+        let theirs = catch_unwind(AssertUnwindSafe(|| {
+            library.encode(text, false).unwrap().get_ids().to_vec()
+        }));
+        assert_eq!(theirs.is_err(), panics, "{text:?}");
+        assert_eq!(theirs.unwrap_or(expected.to_vec()), expected, "{text:?}");
+        assert_eq!(ours.encode(text).unwrap(), expected, "{text:?}");
+    }
+}
