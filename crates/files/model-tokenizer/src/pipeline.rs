@@ -38,7 +38,7 @@ pub(crate) struct Pipeline {
 
 /// The last step.
 enum Model {
-    BytePairs(BytePairs),
+    BytePairs(Box<BytePairs>),
     Characters(Characters),
 }
 
@@ -70,12 +70,12 @@ impl Pipeline {
             Arc::new(Pipeline {
                 added: added.expect("a search for one token"),
                 vocab_size: Bpe::gpt2().vocab_size(),
-                model: Model::BytePairs(BytePairs {
+                model: Model::BytePairs(Box::new(BytePairs {
                     bpe: Cow::Borrowed(Bpe::gpt2()),
                     splits: Vec::new(),
                     add_prefix_space: false,
                     use_regex: true,
-                }),
+                })),
                 texts: HashMap::new(),
             })
         });
@@ -121,12 +121,12 @@ impl Pipeline {
                     fuse_unknown: spec.fuse_unknown,
                 };
                 let bpe = Bpe::with_rules(tokens, merges.collect(), gpt2_piece, rules);
-                Model::BytePairs(BytePairs {
+                Model::BytePairs(Box::new(BytePairs {
                     bpe: Cow::Owned(bpe.expect("each id of a merge is in the vocabulary")),
                     splits: splits.clone(),
                     add_prefix_space: *add_prefix_space,
                     use_regex: *use_regex,
-                })
+                }))
             }
             Form::Characters => {
                 let tokens = spec.vocabulary.iter();

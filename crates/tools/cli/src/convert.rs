@@ -169,6 +169,16 @@ fn gguf_tokens(
     let Some(pairs) = tokenizer.byte_pairs()? else {
         return Ok(None);
     };
+    let context_tokens: Vec<String> = tokenizer
+        .context_tokens()
+        .map(|token| format!("{token:?}"))
+        .collect();
+    if !context_tokens.is_empty() {
+        note(&format!(
+            "llama.cpp ignores lstrip, rstrip and single_word: where the tokens {} touch white space or words, its ids differ",
+            context_tokens.join(" ")
+        ));
+    }
     let token = |id: u32| {
         let (text, kind) = match pairs.tokens.get(&id) {
             Some((text, None)) => (text.clone(), GgufTokenKind::Normal),

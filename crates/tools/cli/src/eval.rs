@@ -104,7 +104,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let context_length = model.config().context_length;
     let window = context_length.min(tokens);
     check(&model.config().evaluation_memory(window)?)?;
-    let marks = found.vocabulary.marks();
+    let special_ids = found.vocabulary.special_ids();
     let stride = args.stride.map_or(context_length, |stride| stride.0);
     if stride > context_length {
         return misused(format!(
@@ -112,16 +112,18 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
         ));
     }
     let stride = stride.min(window);
-    let losses = Losses::of(&model, &ids, (window, stride), &marks)?;
+    let losses = Losses::of(&model, &ids, (window, stride), &special_ids)?;
     let loss = losses.total / tokens as f64;
     if !loss.is_finite() {
         bail!("the weights are damaged: the loss is {loss}");
     }
     let bytes = match &input {
-        Input::Text(text) => predicted_bytes(text, ids.read(0..1)?[0], &marks, &found.vocabulary),
+        Input::Text(text) => {
+            predicted_bytes(text, ids.read(0..1)?[0], &special_ids, &found.vocabulary)
+        }
         Input::Ids(_) => None,
     };
-    let bits = |bytes| losses.between_marks / (bytes as f64 * std::f64::consts::LN_2);
+    let bits = |bytes| losses.between_special / (bytes as f64 * std::f64::consts::LN_2);
     let report = Report {
         loss,
         perplexity: perplexity(loss),
@@ -141,25 +143,25 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
 }
 
 /// Returns the bytes of a text that are predicted: not the bytes of the `first` token, nor the
-/// names of marks; `None` if there are none.
+/// names of special tokens; `None` if there are none.
 fn predicted_bytes(
     text: &str,
     first: u32,
-    marks: &[u32],
+    special_ids: &[u32],
     vocabulary: &Vocabulary,
 ) -> Option<usize> {
     let tokenizer = vocabulary.tokenizer().ok()?;
-    let names = marks.iter().filter_map(|&mark| tokenizer.piece(mark));
+    let names = special_ids.iter().filter_map(|&id| tokenizer.piece(id));
     let names = names.filter_map(|name| std::str::from_utf8(name).ok());
     let names = names.filter(|name| !name.is_empty());
-    let of_marks: usize = names
+    let of_special: usize = names
         .map(|name| name.len() * text.matches(name).count())
         .sum();
-    let of_first = match marks.contains(&first) {
+    let of_first = match special_ids.contains(&first) {
         true => 0,
         false => first_bytes(tokenizer.piece(first)?, text),
     };
-    let bytes = text.len().checked_sub(of_marks + of_first);
+    let bytes = text.len().checked_sub(of_special + of_first);
     bytes.filter(|&bytes| bytes > 0)
 }
 
@@ -177,8 +179,8 @@ fn first_bytes(piece: &[u8], text: &str) -> usize {
 #[derive(Default)]
 struct Losses {
     total: f64,
-    /// Without the losses of marks.
-    between_marks: f64,
+    /// Without the losses of special tokens.
+    between_special: f64,
 }
 
 impl Losses {
@@ -188,7 +190,7 @@ impl Losses {
         model: &GptModel,
         ids: &Corpus,
         (window, stride): (usize, usize),
-        marks: &[u32],
+        special_ids: &[u32],
     ) -> Result<Self> {
         let targets = ids.len() - 1;
         let (mut sums, mut counted) = (Self::default(), 0);
@@ -203,8 +205,8 @@ impl Losses {
             let losses = model.token_losses(&row(0), &row(1))?;
             for (&loss, id) in losses.iter().zip(&ids[1..]).skip(counted - start) {
                 sums.total += f64::from(loss);
-                if !marks.contains(id) {
-                    sums.between_marks += f64::from(loss);
+                if !special_ids.contains(id) {
+                    sums.between_special += f64::from(loss);
                 }
             }
             counted = end;

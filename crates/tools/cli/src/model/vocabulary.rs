@@ -188,18 +188,18 @@ impl Vocabulary {
         ));
     }
 
-    /// The tokens that aren't text: those at the end of one, and those around it.
-    pub(crate) fn marks(&self) -> Vec<u32> {
+    /// The ids of the tokens that aren't text: those at the end of one, and those around it.
+    pub(crate) fn special_ids(&self) -> Vec<u32> {
         let special = &self.special;
-        let mut marks = special.eos.clone();
-        marks.extend(special.bos.iter().chain(&special.pad));
+        let mut ids = special.eos.clone();
+        ids.extend(special.bos.iter().chain(&special.pad));
         if let Ok(tokenizer) = &self.tokenizer {
-            marks.extend(tokenizer.ids_before().iter().chain(tokenizer.ids_after()));
-            marks.extend(tokenizer.eos_token_id());
+            ids.extend(tokenizer.ids_before().iter().chain(tokenizer.ids_after()));
+            ids.extend(tokenizer.eos_token_id());
         }
-        marks.sort_unstable();
-        marks.dedup();
-        marks
+        ids.sort_unstable();
+        ids.dedup();
+        ids
     }
 
     /// Checks that a model of so many tokens has a row for each id.

@@ -256,19 +256,19 @@ fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>>
     else {
         return Ok(ids[..ids.len().min(IDS)].to_vec());
     };
-    let marks = vocabulary.marks();
+    let special_ids = vocabulary.special_ids();
     let (mut begin, mut text) = (Vec::new(), Vec::new());
     for &id in &*ids {
         let piece = tokenizer.piece(id).unwrap_or_default();
-        let is_mark = marks.contains(&id);
-        if text.is_empty() && (is_mark || piece.trim_ascii().is_empty()) {
+        let is_special = special_ids.contains(&id);
+        if text.is_empty() && (is_special || piece.trim_ascii().is_empty()) {
             continue;
         }
         // Neither a word nor a character is cut.
         let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
         let is_whole = str::from_utf8(&text).is_ok();
         let is_long = text.len() >= BYTES && ends_word || text.len() >= MAX_BYTES;
-        if is_mark || (is_long && is_whole) || piece.contains(&b'\n') {
+        if is_special || (is_long && is_whole) || piece.contains(&b'\n') {
             break;
         }
         text.extend(piece);

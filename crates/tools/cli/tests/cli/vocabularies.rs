@@ -180,3 +180,26 @@ fn a_models_own_tokens_end_its_texts() {
         assert_eq!(report["finish"], if ends { "stop" } else { "length" });
     }
 }
+
+/// llama.cpp has added tokens, but not their settings (checked with xllamacpp 2026.10).
+#[test]
+fn tokens_that_llama_cpp_finds_elsewhere_are_named() {
+    let folder = folder_with_text();
+    folder.ok(&format!(
+        "{SMALL} --tokenizer bpe:270 --max-steps 1 --out-dir run"
+    ));
+    folder.ok("convert run model");
+    assert!(
+        !folder
+            .ok("convert model plain.gguf")
+            .stderr
+            .contains("llama.cpp")
+    );
+    let path = folder.join("model/tokenizer.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let stripping = text.replacen("\"lstrip\": false", "\"lstrip\": true", 1);
+    assert_ne!(text, stripping);
+    fs::write(path, stripping).unwrap();
+    let told = folder.ok("convert model stripping.gguf").stderr;
+    holds(&told, &["llama.cpp ignores lstrip", "\"<|endoftext|>\""]);
+}
