@@ -6,7 +6,7 @@
 //! (`lstrip`, `rstrip`), or count only where no letter or digit is beside it (`single_word`).
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -14,7 +14,6 @@ use regex::Regex;
 use serde::Serialize;
 
 use crate::normalization::Normalization;
-use crate::spec::TokenizerSpec;
 
 /// An added token, as tokenizer.json describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,32 +43,6 @@ impl AddedToken {
             special,
         }
     }
-}
-
-/// Gives the added tokens of a specification their ids, as the library does: a token of the
-/// vocabulary keeps its id, and each other token gets the next one, regardless of its file's id.
-pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
-    let (mut tokens, mut ids) = (BTreeMap::new(), HashMap::new());
-    let listed: Vec<&AddedToken> = spec.added.values().collect();
-    let known: HashSet<&String> = listed.iter().map(|token| &token.content).collect();
-    let named = spec.special.iter();
-    let named = named
-        .filter(|token| !known.contains(&token.content))
-        .collect();
-    for list in [listed, named] {
-        let behind = tokens.last_key_value().map_or(0, |(id, _)| id + 1);
-        let mut next = behind.max(spec.vocabulary.len() as u32);
-        for token in list {
-            let known = ids
-                .get(&token.content)
-                .or(spec.vocabulary.get(&token.content));
-            let id = known.copied().unwrap_or(next);
-            next += u32::from(known.is_none());
-            ids.insert(&token.content, id);
-            tokens.insert(id, token.clone());
-        }
-    }
-    tokens
 }
 
 /// A part of a text: an added token, or what is between two of them, normalized.

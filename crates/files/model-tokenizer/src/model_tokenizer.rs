@@ -10,12 +10,12 @@ use std::sync::Arc;
 use atomic_file::FileError;
 use tokenizer::{Decode, ENDOFTEXT_ID, Encode, TokenizerError};
 
-use crate::added::{AddedToken, with_ids};
+use crate::added::AddedToken;
 use crate::error::ModelTokenizerError;
 use crate::files::{self, Files};
 use crate::normalization::Normalization;
 use crate::pipeline::Pipeline;
-use crate::spec::{Affixes, Named, TokenizerSpec};
+use crate::spec::{Affixes, Named, TokenizerSpec, with_ids};
 use crate::{config, gpt2, tokenizer_json};
 
 /// Converts text to ids and back, with the tokenizer that a model was trained with.

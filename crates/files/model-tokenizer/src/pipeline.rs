@@ -11,11 +11,11 @@ use tokenizer::bpe::{
     Bpe, Encoder, EncodingRules, Merge, bytes_of_letters, gpt2_parts, gpt2_piece,
 };
 
-use crate::added::{AddedTokens, Part, with_ids};
+use crate::added::{AddedTokens, Part};
 use crate::error::{ModelTokenizerError, invalid};
 use crate::gpt2;
 use crate::normalization::Normalization;
-use crate::spec::{Form, TokenizerSpec};
+use crate::spec::{Form, TokenizerSpec, with_ids};
 use crate::split::Split;
 
 /// A text is cut into parts of at least so many bytes, which are encoded on several threads.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokenizer::ENDOFTEXT;
 
-use crate::added::{AddedToken, with_ids};
+use crate::added::AddedToken;
 use crate::error::{ModelTokenizerError, invalid};
 use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 use crate::normalization::Normalization;
@@ -253,6 +253,32 @@ impl TokenizerSpec {
             None => Ok(()),
         }
     }
+}
+
+/// Gives the added tokens of a specification their ids, as the library does: a token of the
+/// vocabulary keeps its id, and each other token gets the next one, regardless of its file's id.
+pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
+    let (mut tokens, mut ids) = (BTreeMap::new(), HashMap::new());
+    let listed: Vec<&AddedToken> = spec.added.values().collect();
+    let known: HashSet<&String> = listed.iter().map(|token| &token.content).collect();
+    let named = spec.special.iter();
+    let named = named
+        .filter(|token| !known.contains(&token.content))
+        .collect();
+    for list in [listed, named] {
+        let behind = tokens.last_key_value().map_or(0, |(id, _)| id + 1);
+        let mut next = behind.max(spec.vocabulary.len() as u32);
+        for token in list {
+            let known = ids
+                .get(&token.content)
+                .or(spec.vocabulary.get(&token.content));
+            let id = known.copied().unwrap_or(next);
+            next += u32::from(known.is_none());
+            ids.insert(&token.content, id);
+            tokens.insert(id, token.clone());
+        }
+    }
+    tokens
 }
 
 /// tokenizer.json, with its fields in the library's order; `()` is null.
