@@ -1,11 +1,13 @@
-//! Arbitrary bytes as a model folder: it is loaded or refused, without a panic and without memory
-//! that the files don't justify.
+//! Loads a model folder whose files consist of arbitrary bytes. Loading must succeed or return an
+//! error. It must not panic or allocate more memory than the size of the files justifies.
 //!
-//! Input: a mode, the length of config.json (2 bytes), config.json, and the rest.
-//! Mode 0: the rest is the length of a header (2 bytes), the header and the tensors, so that the
-//! fuzzer need not guess the length in the file.
-//! Mode 1: the rest is the whole of model.safetensors.
-//! Mode 2: the rest is the index of shards.
+//! The input consists of a mode (1 byte), the length of config.json (2 bytes), config.json, and the
+//! rest. The meaning of the rest depends on the mode:
+//!
+//! - Mode 0: the length of a safetensors header (2 bytes), the header, and the tensors. The target
+//!   writes the header's length into the file, so the fuzzer doesn't have to guess it.
+//! - Mode 1: the whole file model.safetensors.
+//! - Mode 2: the index of a model with several weight files.
 
 #![no_main]
 
@@ -13,7 +15,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use checkpoint::{SpecialTokens, load_config, load_model};
-use fuzz::take;
+use fuzz::take_block;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -23,7 +25,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((mode, bytes)) = bytes.split_first() else {
         return;
     };
-    let (config, rest) = take(bytes);
+    let (config, rest) = take_block(bytes);
     let folder = FOLDER.path();
     let (weights, index) = (
         folder.join("model.safetensors"),
@@ -33,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = fs::remove_file(&index);
     match mode % 3 {
         0 => {
-            let (header, data) = take(rest);
+            let (header, data) = take_block(rest);
             let length = (header.len() as u64).to_le_bytes();
             fs::write(&weights, [&length, header, data].concat()).expect("written");
         }

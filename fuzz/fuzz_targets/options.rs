@@ -1,11 +1,14 @@
-//! Arbitrary bytes as a file of options and as a run's log: they are read or rejected without a
-//! panic, and after reading they can be written and read again unchanged.
+//! Reads arbitrary bytes as a file of options and as the log of a run. Reading must succeed or
+//! return an error, and must not panic. If the options are valid, they must be the same after they
+//! have been written and read again. Opening the log must not change its valid lines.
 //!
-//! Input: the length of the options (2 bytes), the options, and the log. `gpt` isn't a library: its
-//! modules are included by their paths.
+//! The input consists of the length of the options (2 bytes), the options, and the log.
+//!
+//! The command `gpt` is a program without a library, so this target includes its modules by their
+//! paths.
 
 #![no_main]
-#![allow(dead_code, unexpected_cfgs)] // parts of these modules that only `gpt` uses, and its features
+#![allow(dead_code, unexpected_cfgs)] // This target doesn't use everything in these modules and doesn't have the command's features.
 
 #[path = "../../crates/tools/cli/src/terminal"]
 mod terminal {
@@ -45,7 +48,7 @@ use crate::train::runs::LOG;
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 
 fuzz_target!(|bytes: &[u8]| {
-    let (toml, log) = fuzz::take(bytes);
+    let (toml, log) = fuzz::take_block(bytes);
     let folder = FOLDER.path();
     let path = folder.join("options.toml");
     fs::write(&path, toml).expect("written");

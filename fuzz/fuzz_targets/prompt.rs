@@ -1,8 +1,9 @@
-//! Arbitrary bytes as settings and a prompt: a few tokens are generated or the input is refused,
-//! without a panic; and any text comes back from its tokens.
+//! Generates a few tokens with arbitrary settings and an arbitrary prompt. The input must be
+//! accepted or rejected without a panic. In addition, decoding the tokens of any text must give
+//! this text.
 //!
-//! Input: temperature and top-p (4 bytes each, any bits), top-k (2 bytes), the length of a stop
-//! string (1 byte), the stop string, and the prompt.
+//! The input consists of the settings of a sampler and the length of a stop string (19 bytes, see
+//! `fuzz::sampling`), the stop string, and the prompt.
 
 #![no_main]
 
@@ -14,11 +15,11 @@ use libfuzzer_sys::fuzz_target;
 use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
 use torch_rng::TorchRng;
 
-/// The model's vocabulary: GPT-2's first tokens, as 50257 logits a token would leave the fuzzer 15
-/// executions a second.
+/// Size of the model's vocabulary. Token IDs of GPT-2 are reduced modulo this number. With all
+/// 50,257 tokens, the fuzzer would reach only 15 executions per second.
 const VOCAB_SIZE: u32 = 300;
 
-/// A model of almost nothing.
+/// A model that is small enough to be fast.
 static MODEL: LazyLock<GptModel> = LazyLock::new(|| {
     let config = GptConfig {
         vocab_size: VOCAB_SIZE as usize,

@@ -1,10 +1,15 @@
-//! Arbitrary bytes as the files of a run: it is resumed or rejected in one line, without a panic,
-//! and foreign files are never deleted.
+//! Resumes a run whose checkpoint contains arbitrary bytes. The run must be resumed, or rejected
+//! with a message of one line. It must not panic, and files that don't belong to the run must never
+//! be deleted.
 //!
-//! Input: which files are replaced (a bit each: manifest.json, state.json, config.json), and for
-//! each its length (2 bytes) and its bytes; with the fourth bit these are put into the good file
-//! instead. Unless the manifest is replaced it agrees with the others, so that what a hash would
-//! refuse is read.
+//! The first byte of the input says which files are replaced: bit 0 stands for manifest.json, bit 1
+//! for state.json, and bit 2 for config.json. Each of these files follows as its length (2 bytes)
+//! and its content. If bit 3 is set, the content is a patch to the valid file instead (see
+//! `fuzz::apply_patch`).
+//!
+//! If the manifest isn't replaced, it is updated to the hashes of the other files. Otherwise,
+//! damaged files would be rejected because of their hash, and the code that parses them would never
+//! run.
 
 #![no_main]
 
@@ -12,8 +17,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use fuzz::run::{Files, MODEL, config, files_of_a_run, loader, unless_refused, write};
-use fuzz::{patched, take};
+use fuzz::run::{Files, MODEL, config, train_and_read_files, loader, accepted, write};
+use fuzz::{apply_patch, take_block};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,19 +29,20 @@ const STEP: &str = "checkpoints/step-00000001";
 const MANIFEST: &str = "checkpoints/step-00000001/manifest.json";
 const STATE: &str = "checkpoints/step-00000001/state.json";
 const CONFIG: &str = "checkpoints/step-00000001/config.json";
-const THEIRS: &str = "checkpoints/step-1000/theirs.pth";
+const FOREIGN_FILE: &str = "checkpoints/step-1000/foreign.pth";
 
-/// A run of one step; and a folder to spoil.
-static GOOD: LazyLock<(TempDir, Files)> = LazyLock::new(|| {
+/// The temporary folder, and the files of a valid run of one step, including a file that doesn't
+/// belong to it.
+static VALID_RUN: LazyLock<(TempDir, Files)> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut files = files_of_a_run(&folder.path().join("run"), 1);
-    files.insert(THEIRS.to_owned(), b"theirs".to_vec());
+    let mut files = train_and_read_files(&folder.path().join("run"), 1);
+    files.insert(FOREIGN_FILE.to_owned(), b"foreign".to_vec());
     (folder, files)
 });
 
-/// The manifest of the checkpoint's files: the good one with other lengths and hashes.
+/// Returns the valid manifest with the lengths and hashes of the given files.
 fn manifest(files: &Files) -> Vec<u8> {
-    let mut manifest: Value = serde_json::from_slice(&GOOD.1[MANIFEST]).expect("a manifest");
+    let mut manifest: Value = serde_json::from_slice(&VALID_RUN.1[MANIFEST]).expect("JSON");
     let entries = files.iter().filter_map(|(name, bytes)| {
         let name = name.strip_prefix(STEP)?.strip_prefix('/')?;
         if name == "manifest.json" {
@@ -53,44 +59,44 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&which, mut rest)) = bytes.split_first() else {
         return;
     };
-    let (folder, good) = &*GOOD;
-    let mut files = good.clone();
-    let is_forged = which & 1 != 0;
-    let steering = [MANIFEST, STATE, CONFIG];
-    for (_, name) in steering
+    let (folder, valid) = &*VALID_RUN;
+    let mut files = valid.clone();
+    let replaces_manifest = which & 1 != 0;
+    let replaceable = [MANIFEST, STATE, CONFIG];
+    for (_, name) in replaceable
         .iter()
         .enumerate()
         .filter(|(bit, _)| which >> bit & 1 != 0)
     {
-        let (piece, after) = take(rest);
+        let (piece, after) = take_block(rest);
         rest = after;
         let bytes = match which & 8 {
             0 => piece.to_vec(),
-            _ => patched(&good[*name], piece),
+            _ => apply_patch(&valid[*name], piece),
         };
         files.insert((*name).to_owned(), bytes);
     }
-    if !is_forged {
+    if !replaces_manifest {
         let manifest = manifest(&files);
         files.insert(MANIFEST.to_owned(), manifest);
     }
     let run = folder.path().join("run");
     write(&run, &files);
     resume(&run);
-    assert!(run.join(THEIRS).exists(), "a foreign file was deleted");
+    assert!(run.join(FOREIGN_FILE).exists(), "a foreign file was deleted");
     let model = run.join(STEP).join("model.safetensors");
     assert!(
         model.exists() || latest_checkpoint(&run).is_ok(),
-        "the weights are gone"
+        "the weights were deleted"
     );
 });
 
 fn resume(run: &Path) -> Option<()> {
-    unless_refused(RunFolder::open(run))?;
-    let checkpoint = unless_refused(latest_checkpoint(run))?;
-    unless_refused(read_settings(&checkpoint));
+    accepted(RunFolder::open(run))?;
+    let checkpoint = accepted(latest_checkpoint(run))?;
+    accepted(read_settings(&checkpoint));
     let resumed = Trainer::resume(&checkpoint, config(1), MODEL, loader(), None);
-    let mut trainer = unless_refused(resumed)?;
-    unless_refused(trainer.run(None, &mut |_| ControlFlow::Continue(())))?;
+    let mut trainer = accepted(resumed)?;
+    accepted(trainer.run(None, &mut |_| ControlFlow::Continue(())))?;
     Some(())
 }

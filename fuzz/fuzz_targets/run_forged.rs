@@ -1,10 +1,11 @@
-//! A run's folder with forged manifests: checkpoints that are damaged or not there, that count as
-//! other saves, or have the manifests of others.
+//! Resumes a run with three checkpoints, some of which are damaged, missing, have a different save
+//! number, or contain another checkpoint's manifest.
 //!
-//! Opening a run keeps its newest whole checkpoint; resuming and saving adds a newer one; no file
-//! of another program is deleted, and every error is one line.
-//! Input: of each of three checkpoints what is done to it and the number of its save (two bytes
-//! each).
+//! The newest intact checkpoint must never be deleted unless a newer one has been saved. If the run
+//! can be resumed, training another step must save a newer checkpoint. Files that don't belong to
+//! the run must never be deleted, and every error message must be a single line.
+//!
+//! The input consists of 2 bytes for each checkpoint: what is done to it, and its save number.
 
 #![no_main]
 
@@ -12,22 +13,23 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use fuzz::run::{Files, MODEL, config, files_of_a_run, loader, unless_refused, write};
+use fuzz::run::{Files, MODEL, config, train_and_read_files, loader, accepted, write};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 use train::runs::{read_settings, steps_of};
 use train::{RunFolder, TrainConfig, Trainer, latest_checkpoint};
 
-/// The three that are there.
-const NAMES: [&str; 3] = ["step-00000001", "step-00000002", "step-00000003"];
+/// Names of the folders of the checkpoints.
+const FOLDERS: [&str; 3] = ["step-00000001", "step-00000002", "step-00000003"];
 
-const THEIRS: &str = "checkpoints/theirs/thesis.txt";
+const FOREIGN_FILE: &str = "checkpoints/foreign/thesis.txt";
 
-/// A run of three steps, as files; and a folder to spoil.
-static GOOD: LazyLock<(TempDir, Files)> = LazyLock::new(|| {
+/// The temporary folder, and the files of a valid run of three steps, including a file that doesn't
+/// belong to it.
+static VALID_RUN: LazyLock<(TempDir, Files)> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut files = files_of_a_run(&folder.path().join("run"), 3);
-    files.insert(THEIRS.to_owned(), b"theirs".to_vec());
+    let mut files = train_and_read_files(&folder.path().join("run"), 3);
+    files.insert(FOREIGN_FILE.to_owned(), b"foreign".to_vec());
     (folder, files)
 });
 
@@ -35,70 +37,71 @@ fuzz_target!(|bytes: &[u8]| {
     let Some(input) = bytes.first_chunk::<6>() else {
         return;
     };
-    let (folder, good) = &*GOOD;
-    let mut files = good.clone();
-    let mut whole = Vec::new();
-    for (step, &[damage, number]) in NAMES.iter().zip(input.as_chunks::<2>().0) {
+    let (folder, valid) = &*VALID_RUN;
+    let mut files = valid.clone();
+    let mut intact = Vec::new();
+    for (step, &[damage, number]) in FOLDERS.iter().zip(input.as_chunks::<2>().0) {
         let path = |file: &str| format!("checkpoints/{step}/{file}");
         let manifest = files.get_mut(&path("manifest.json")).expect("it is there");
         let text = String::from_utf8(manifest.clone()).expect("it is text");
         let (before, rest) = text.split_once("\"number\": ").expect("a number");
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
         *manifest = format!("{before}\"number\": {number}{rest}").into_bytes();
-        let mut tear = |file: &str| {
+        let mut truncate = |file: &str| {
             let bytes = files.get_mut(&path(file)).expect("it is there");
             bytes.truncate(bytes.len() / 2);
         };
         match damage % 6 {
-            0 => whole.push((number, *step)),
-            1 => tear("model.safetensors"),
-            2 => tear("manifest.json"),
+            0 => intact.push((number, *step)),
+            1 => truncate("model.safetensors"),
+            2 => truncate("manifest.json"),
             3 => drop(files.remove(&path("state.json"))),
             4 => files.retain(|name, _| !name.starts_with(&path(""))),
             _ => {
-                // Another checkpoint's manifest: its step is not this folder's.
-                let other = if *step == NAMES[0] {
-                    NAMES[1]
+                // The manifest of another checkpoint contains a step that doesn't match the name of
+                // this folder.
+                let other = if *step == FOLDERS[0] {
+                    FOLDERS[1]
                 } else {
-                    NAMES[0]
+                    FOLDERS[0]
                 };
-                let other = good[&format!("checkpoints/{other}/manifest.json")].clone();
+                let other = valid[&format!("checkpoints/{other}/manifest.json")].clone();
                 files.insert(path("manifest.json"), other);
             }
         }
     }
-    let newest_whole = whole.into_iter().max().map(|(_, step)| step);
+    let newest_intact = intact.into_iter().max().map(|(_, step)| step);
     let run = folder.path().join("run");
     write(&run, &files);
-    let steps = go_on(&run);
-    assert!(run.join(THEIRS).exists(), "a foreign file was deleted");
-    match (steps, newest_whole) {
+    let steps = resume_and_train(&run);
+    assert!(run.join(FOREIGN_FILE).exists(), "a foreign file was deleted");
+    match (steps, newest_intact) {
         (Some(steps), _) => {
             let newest = latest_checkpoint(&run).expect("it was just saved");
             assert_eq!(steps_of(newest), Some(steps));
         }
         (None, Some(step)) => {
             let weights = run.join("checkpoints").join(step).join("model.safetensors");
-            assert!(weights.exists(), "{step}, the newest whole one, is gone");
+            assert!(weights.exists(), "{step}, the newest intact checkpoint, was deleted");
         }
         (None, None) => {}
     }
 });
 
-/// Opens the run, resumes its newest checkpoint, and saves a next one, which alone is kept; returns
-/// its steps.
-fn go_on(run: &Path) -> Option<u64> {
-    let folder = unless_refused(RunFolder::open(run))?;
-    let checkpoint = unless_refused(latest_checkpoint(run))?;
-    unless_refused(read_settings(&checkpoint))?;
+/// Opens the run, resumes its newest checkpoint, and trains one step. Only the new checkpoint is
+/// kept. Returns the number of steps, or `None` if the run was rejected.
+fn resume_and_train(run: &Path) -> Option<u64> {
+    let folder = accepted(RunFolder::open(run))?;
+    let checkpoint = accepted(latest_checkpoint(run))?;
+    accepted(read_settings(&checkpoint))?;
     let steps = 1 + steps_of(&checkpoint)?;
     let config = TrainConfig {
         keep: 1,
         ..config(steps)
     };
     let resumed = Trainer::resume(checkpoint, config, MODEL, loader(), None);
-    let mut trainer = unless_refused(resumed)?;
+    let mut trainer = accepted(resumed)?;
     let run = trainer.run(Some(&folder), &mut |_| ControlFlow::Continue(()));
-    unless_refused(run)?;
+    accepted(run)?;
     Some(steps)
 }

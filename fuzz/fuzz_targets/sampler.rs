@@ -1,8 +1,8 @@
-//! Arbitrary bits as settings and logits of a sampler: a token that the settings allow is chosen,
-//! or they are refused, without a panic.
+//! Samples a token with arbitrary settings and logits. The sampler must choose a token that has a
+//! probability greater than 0, or return an error. It must not panic.
 //!
-//! Input: temperature, top-p, min-p and repetition penalty (4 bytes each, any bits), top-k (2
-//! bytes), a byte that is skipped, and the logits (4 bytes each).
+//! The input consists of the settings of a sampler and an unused byte (19 bytes, see
+//! `fuzz::sampling`), and the logits (4 bytes each).
 
 #![no_main]
 

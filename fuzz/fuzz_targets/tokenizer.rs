@@ -1,8 +1,8 @@
-//! Arbitrary bytes as texts, vocabularies and ids: encoded texts come back, unknown ids are
-//! rejected, without a panic.
+//! Encodes and decodes arbitrary texts, vocabularies and token IDs. Decoding the tokens of a text
+//! must give the text, and unknown IDs must be rejected without a panic.
 //!
-//! Input: the length of a text (2 bytes), the text that makes the vocabulary, and the rest, which
-//! is a text and ids (4 bytes each) at once.
+//! The input consists of the length of a text (2 bytes), the text, from which a vocabulary is made,
+//! and the rest. The rest is used both as a text and as token IDs (4 bytes each).
 
 #![no_main]
 
@@ -17,7 +17,7 @@ use tokenizer::{
 static GPT2: LazyLock<Gpt2Tokenizer> = LazyLock::new(Gpt2Tokenizer::new);
 
 fuzz_target!(|bytes: &[u8]| {
-    let (first, rest) = fuzz::take(bytes);
+    let (first, rest) = fuzz::take_block(bytes);
     let (first, text) = (
         String::from_utf8_lossy(first),
         String::from_utf8_lossy(rest),

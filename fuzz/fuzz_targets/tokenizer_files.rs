@@ -1,8 +1,10 @@
-//! Arbitrary bytes as the files of a model's tokenizer: it is read or rejected in one line, it
-//! decodes its encodings, and it reads its written files again, without a panic.
+//! Loads a tokenizer whose files consist of arbitrary bytes. Loading must succeed or return an
+//! error, and must not panic. If it succeeds, streaming must decode the tokens of a text like
+//! decoding all of them at once. After the tokenizer has been saved and loaded again, it must
+//! encode the text in the same way.
 //!
-//! Input: for tokenizer.json, vocab.json, merges.txt and tokenizer_config.json a length (2 bytes)
-//! and as many bytes, none for a file that isn't there; the rest is a text.
+//! The input consists of the length (2 bytes) and content of each of tokenizer.json, vocab.json,
+//! merges.txt and tokenizer_config.json, and a text. A file of length 0 is omitted.
 
 #![no_main]
 
@@ -25,7 +27,7 @@ fuzz_target!(|bytes: &[u8]| {
         "merges.txt",
         "tokenizer_config.json",
     ] {
-        let (file, after) = fuzz::take(rest);
+        let (file, after) = fuzz::take_block(rest);
         rest = after;
         match file.is_empty() {
             true => drop(fs::remove_file(folder.join(name))),

@@ -1,4 +1,4 @@
-"""Makes the seeds: small valid inputs, from which the fuzzer starts. Needs nothing but Python."""
+"""Writes the seeds, which are small valid inputs that the fuzzer starts with. Only Python is needed."""
 
 import json
 import pathlib
@@ -32,7 +32,7 @@ def checkpoint(name, config, shapes, **options):
 
 
 def prompt(name, numbers, top_k, stop, text):
-    head = struct.pack("<2fHB", *numbers, top_k, len(stop))
+    head = struct.pack("<4fHB", *numbers, top_k, len(stop))
     (HERE / "prompt" / name).write_bytes(head + stop + text.encode())
 
 
@@ -75,8 +75,8 @@ for folder in ("checkpoint", "prompt", "run", "options", "tokenizer_files"):
 checkpoint("gpt2", GPT2_CONFIG, GPT2)
 checkpoint("gpt2_half", GPT2_CONFIG, {f"transformer.{n}": s for n, s in GPT2.items()}, dtype="BF16", size=2)
 checkpoint("book", BOOK_CONFIG, BOOK)
-prompt("greedy", (0, 1), 0xFFFF, b"", "Every effort moves you")
-prompt("sampled", (1.4, 0.9), 25, b"\n", "Hello <|endoftext|> wörld 12345   \n\t  def f(x): 🙂")
+prompt("greedy", (0, 1, 0, 1), 0xFFFF, b"", "Every effort moves you")
+prompt("sampled", (1.4, 0.9, 0.05, 1.1), 25, b"\n", "Hello <|endoftext|> wörld 12345   \n\t  def f(x): 🙂")
 run("manifest", 1, json.dumps({
     "version": 5, "run": "00" * 16, "number": 1, "step": 1, "val_loss": 1.5,
     "files": {"state.json": {"bytes": 2, "sha256": "00" * 32}},

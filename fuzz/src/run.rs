@@ -1,5 +1,5 @@
-//! A run of a few steps as files, which are damaged and written again, and the requirements for
-//! every error.
+//! A small training run as files in memory, so that targets can damage the files and write them
+//! again, and the check that every error message must pass.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use gpt::{GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{RunFolder, TrainConfig, Trainer};
 
-/// A model of almost nothing.
+/// The smallest possible model, to make training fast.
 pub const MODEL: GptConfig = GptConfig {
     vocab_size: 3,
     context_length: 2,
@@ -23,10 +23,10 @@ pub const MODEL: GptConfig = GptConfig {
     ..GptConfig::GPT2_124M
 };
 
-/// Files by their paths in the run's folder.
+/// The content of each file, by its path relative to the run's folder.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// So many steps, all of whose checkpoints stay.
+/// Settings for training `steps` steps, saving a checkpoint after each, and keeping all of them.
 pub fn config(steps: u64) -> TrainConfig {
     TrainConfig {
         max_steps: steps,
@@ -36,7 +36,7 @@ pub fn config(steps: u64) -> TrainConfig {
     }
 }
 
-/// Three batches.
+/// Returns a loader with three batches of one window each.
 pub fn loader() -> DataLoader {
     let corpus = Corpus::from_ids(vec![0, 1, 2, 0, 1, 2, 0]);
     let windows = DataLoaderConfig {
@@ -48,8 +48,8 @@ pub fn loader() -> DataLoader {
     DataLoader::new(&corpus, windows).expect("it has a batch")
 }
 
-/// The checkpoints of a run of so many steps, which is made in `folder`.
-pub fn files_of_a_run(folder: &Path, steps: u64) -> Files {
+/// Trains for `steps` steps in `folder` and returns the files of all checkpoints.
+pub fn train_and_read_files(folder: &Path, steps: u64) -> Files {
     let run = RunFolder::open(folder).expect("a new run");
     let mut rng = TorchRng::manual_seed(1);
     let model = GptModel::new(MODEL, &mut rng).expect("a valid configuration");
@@ -72,7 +72,7 @@ pub fn files_of_a_run(folder: &Path, steps: u64) -> Files {
     files
 }
 
-/// Makes a folder of these files and nothing else.
+/// Replaces `folder` by a folder that contains exactly these files.
 pub fn write(folder: &Path, files: &Files) {
     let _ = fs::remove_dir_all(folder);
     for (name, bytes) in files {
@@ -82,8 +82,12 @@ pub fn write(folder: &Path, files: &Files) {
     }
 }
 
-/// The result, or the one-line error.
-pub fn unless_refused<T, E: Display>(done: Result<T, E>) -> Option<T> {
+/// Returns the value, or `None` if the operation failed.
+///
+/// # Panics
+///
+/// If the error message is longer than a line or than 4,000 bytes.
+pub fn accepted<T, E: Display>(done: Result<T, E>) -> Option<T> {
     done.inspect_err(|error| {
         let message = error.to_string();
         assert!(!message.contains('\n') && message.len() < 4000, "{message}");

@@ -1,15 +1,17 @@
-//! Two outputs beside each other: which of their numbers differ, and from which digit on.
+//! Compares the output of a cell with the output printed in the document, and marks the digits that
+//! differ.
 //!
-//! Outputs are compared like a reader would: `1.` equals `1.0000`, `163,009,536` equals
-//! `163009536`, labels count only where there are no numbers.
+//! Numbers are compared by their value, so `1.` equals `1.0000`, and `163,009,536` equals
+//! `163009536`. The text around them is compared only if the output contains no numbers.
 
 use std::ops::Range;
 
 use notebooks::numbers;
 use pictures::html::escape;
 
-/// The numbers of two outputs that differ; all of both, if there are more numbers in one than in
-/// the other, as in a list and a table, or none.
+/// Returns the positions of the numbers that differ, in our output and in the printed one. If the
+/// outputs don't contain the same number of numbers, or if they contain none and their texts
+/// differ, the result is a single pair that covers both outputs.
 pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
     let (our_numbers, printed_numbers) = (numbers(ours), numbers(printed));
     let has_none = our_numbers.is_empty();
@@ -21,8 +23,9 @@ pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
     differ.map(|((_, at), (_, place))| [at, place]).collect()
 }
 
-/// Both outputs as HTML, with differences marked from the first differing character on.
-pub(crate) fn marked(ours: &str, printed: &str) -> [String; 2] {
+/// Converts both outputs to HTML. Numbers that differ are mark_differences from the first differing
+/// character to their end.
+pub(crate) fn mark_differences(ours: &str, printed: &str) -> [String; 2] {
     let parts = differences(ours, printed).into_iter().map(|[at, place]| {
         let pairs = ours[at.clone()].chars().zip(printed[place.clone()].chars());
         let same = pairs.take_while(|(one, other)| one == other);
@@ -48,7 +51,7 @@ mod tests {
     #[test]
     fn only_the_digits_that_differ_are_marked() {
         let (ours, printed) = ("tensor([0.1234, 2.0000])", "x: tensor([0.1239, 2.], y)");
-        let [ours, printed] = marked(ours, printed);
+        let [ours, printed] = mark_differences(ours, printed);
         assert_eq!(ours, "tensor([0.123<mark>4</mark>, 2.0000])");
         assert_eq!(printed, "x: tensor([0.123<mark>9</mark>, 2.], y)");
     }

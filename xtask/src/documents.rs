@@ -1,29 +1,30 @@
-//! The tables of docs/book-map.md and docs/errata.md, by cell: the items to read about, the
-//! listing's number, the document's error.
+//! Reads the tables in docs/book-map.md and docs/errata.md. The map relates the book's sections and
+//! listings to items and notebook cells. The errata list the errors in the book and its notebooks.
 
 use anyhow::{Context, Result};
 use notebooks::{PROGRAMS, Program};
 
 use crate::workspace::root;
 
-/// A notebook, and the name of its cell, its section or its check.
+/// A notebook, and the name of a cell, section or check in it.
 pub(super) type NamedCell = (&'static Program, String);
 
 /// A row of the map.
 pub(super) struct Row {
-    /// The first column, `3.6.2 weight splits`.
+    /// Number and title of the section, such as `3.6.2 weight splits`, or the numbers of exercises.
     pub(super) section: String,
-    /// The listing's number in the book, or nothing.
+    /// Numbers of the book's listings, or an empty string.
     pub(super) listing: String,
-    /// The column that names the items.
+    /// The column that names the items in Rust.
     pub(super) rust: String,
-    /// Paths of items.
+    /// Paths of the items, such as `gpt::GptModel`.
     pub(super) items: Vec<String>,
     pub(super) cells: Vec<NamedCell>,
 }
 
 impl Row {
-    /// True if these words name it: a section's number, `ex5.2`, `Listing 3.5`.
+    /// Returns true if `words` is the number of this row's section, exercise or listing, such as
+    /// `5.2`, `ex5.2` or `Listing 3.5`.
     pub(super) fn is_called(&self, words: &str) -> bool {
         let lower = words.to_lowercase();
         let mut listings = self.listing.split(", ");
@@ -40,25 +41,29 @@ impl Row {
         }
     }
 
-    /// True if these words are one of its items, or the last part of its path, as Rust or Python
-    /// writes it.
+    /// Returns true if `words` names one of this row's items. It may be the item's path or the last
+    /// part of it, in the spelling of Rust or of Python.
     pub(super) fn has_item(&self, words: &str) -> bool {
         let mut parts = self.items.iter().flat_map(|item| item.split("::").skip(1));
         parts.any(|part| plain(part) == plain(words)) || self.items.iter().any(|item| item == words)
     }
 }
 
-/// A name without regard to capitals, underscores and spaces: `GPTModel` and `GptModel` are one.
+/// Converts a name to lowercase and removes underscores, hyphens and spaces. The names `GPTModel`
+/// and `Gpt_Model` become equal.
 pub(super) fn plain(name: &str) -> String {
     let letters = name.chars().filter(|c| !['_', ' ', '-'].contains(c));
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// The item that the book calls something else, or the section of a figure of the book.
+/// Looks up a name of the book for which this project has another one. Returns the item for a class
+/// or function of the book, or the section for a figure such as `Figure 3.18`. Returns `None` if
+/// the map doesn't contain the name.
 ///
 /// # Errors
-/// The map can't be read.
-pub(super) fn name_here(words: &str) -> Result<Option<String>> {
+///
+/// Returns an error if the map can't be read.
+pub(super) fn our_name_of(words: &str) -> Result<Option<String>> {
     let figure = plain(words).strip_prefix("figure").map(str::to_owned);
     let number = |text: &str| -> Option<(u32, u32)> {
         let (chapter, figure) = text.split_once('.')?;
@@ -88,22 +93,27 @@ pub(super) fn name_here(words: &str) -> Result<Option<String>> {
 
 /// A row of the errata.
 pub(super) struct Erratum {
-    /// `B3`.
+    /// Number of the erratum, such as `B3`.
     pub(super) number: String,
-    /// Its place in the document, in the page's words.
+    /// Place of the error in the book or notebook, as the page describes it.
     pub(super) place: String,
     pub(super) wrong: String,
     pub(super) right: String,
 }
 
 impl Erratum {
-    /// The notebooks that it is in, each with the cell that the page names, or an empty name.
+    /// Returns the notebooks that contain the error, each with the name of the cell, which is empty
+    /// if the page doesn't name one.
     pub(super) fn places(&self) -> impl Iterator<Item = (&'static Program, &str)> {
         named(&self.place)
     }
 }
 
-/// The rows of the map.
+/// Returns the rows of the map.
+///
+/// # Errors
+///
+/// Returns an error if the page can't be read.
 pub(super) fn map() -> Result<Vec<Row>> {
     let rows = rows("docs/book-map.md")?.into_iter().filter_map(|columns| {
         let (items, cells) = names(&columns.join(" "));
@@ -119,7 +129,8 @@ pub(super) fn map() -> Result<Vec<Row>> {
     Ok(rows.collect())
 }
 
-/// The names between a line's backticks: items, `gpt::GptModel`, and cells, `ch03 In [36]`.
+/// Returns the items, such as `gpt::GptModel`, and the cells, such as `ch03 In [36]`, that a line
+/// names between backticks.
 pub(super) fn names(line: &str) -> (Vec<String>, Vec<NamedCell>) {
     let items = quoted(line).filter(|name| name.contains("::"));
     let cells = named(line).filter(|(_, cell)| !cell.is_empty());
@@ -127,7 +138,8 @@ pub(super) fn names(line: &str) -> (Vec<String>, Vec<NamedCell>) {
     (items.map(str::to_owned).collect(), cells.collect())
 }
 
-/// The notebooks among these names, each with its cell, or an empty name: `ch03 In [36]`, `ch03`.
+/// Returns the notebooks that a line names between backticks, each with the name of its cell. The
+/// name is empty if only the notebook is named, as in `ch03`.
 fn named(line: &str) -> impl Iterator<Item = (&'static Program, &str)> {
     quoted(line).filter_map(|name| {
         let (notebook, cell) = name.split_once(' ').unwrap_or((name, ""));
@@ -140,7 +152,11 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// The rows of the errata.
+/// Returns the rows of the errata.
+///
+/// # Errors
+///
+/// Returns an error if the page can't be read.
 pub(super) fn errata() -> Result<Vec<Erratum>> {
     let errata = rows("docs/errata.md")?.into_iter().filter_map(|columns| {
         let [number, place, wrong, right] = columns.try_into().ok()?;
@@ -155,14 +171,18 @@ pub(super) fn errata() -> Result<Vec<Erratum>> {
     Ok(errata.collect())
 }
 
-/// The columns of all tables of a page, heads left out.
+/// Returns the columns of every row of every table on a page, without the header rows.
+///
+/// # Errors
+///
+/// Returns an error if the page can't be read.
 pub(super) fn rows(page: &str) -> Result<Vec<Vec<String>>> {
     let path = root().join(page);
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let mut rows: Vec<Vec<String>> = Vec::new();
     for line in text.lines().filter(|line| line.starts_with('|')) {
         if line.starts_with("|---") {
-            rows.pop(); // the head
+            rows.pop(); // The row before this one is the header.
             continue;
         }
         let columns = line.trim_matches('|').replace("\\|", "\0");

@@ -1,5 +1,5 @@
-//! `--set NAME=VALUE`: the inputs that a reader means, and their values, tried before anything
-//! runs.
+//! The option `--set NAME=VALUE`, which changes inputs of notebook cells. Names and values are
+//! checked before the notebooks run.
 
 use std::collections::HashMap;
 
@@ -8,20 +8,24 @@ use notebooks::{Part, Settings, inputs, text};
 
 use crate::select::Selection;
 
-/// The inputs that are asked for, by notebook: the line of the call, and the value.
-pub(crate) type Asked = HashMap<&'static str, Vec<(u32, String)>>;
+/// The requested changes for each notebook. A change consists of the source line that declares the
+/// input and the new value.
+pub(crate) type InputChanges = HashMap<&'static str, Vec<(u32, String)>>;
 
-/// The inputs that `set` names, of the chosen cells and of those before, on which they depend:
-/// `seed=123` all of that name, `In [24].seed=123` one.
+/// Finds the inputs that the options `--set` name. A name without a cell, as in `seed=123`, stands
+/// for all inputs of that name. `In [24].seed=123` changes only one. The inputs can be in the
+/// selected cells and in the cells before them, because the selected cells may depend on those.
 ///
 /// # Errors
-/// A name is of no such input, which lists those that there are, or a value can't be taken.
-pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Asked> {
-    let mut asked = Asked::new();
+///
+/// Returns an error if there is no input of that name, or if the value isn't valid. In the first
+/// case, the message lists the available inputs.
+pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<InputChanges> {
+    let mut asked = InputChanges::new();
     for one in set {
         let (name, value) = one
             .split_once('=')
-            .with_context(|| format!("`{one}` is not NAME=VALUE"))?;
+            .with_context(|| format!("`{one}` doesn't have the form NAME=VALUE"))?;
         let (mut found, mut names) = (false, Vec::new());
         for selection in selections {
             let parts = run_small(selection, vec![]);
@@ -38,7 +42,7 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Asked> {
         let names = names.join(", ");
         ensure!(
             found,
-            "no input is called `{name}`; the chosen cells have: {names}"
+            "there is no input `{name}`; the selected cells have these inputs: {names}"
         );
     }
     for selection in selections {
@@ -52,7 +56,7 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<Asked> {
     Ok(asked)
 }
 
-/// Runs the notebook without the cells that take long; its inputs come before them.
+/// Runs a notebook without the cells that take long. This is enough to find its inputs.
 fn run_small(selection: &Selection, inputs: Vec<(u32, String)>) -> Vec<Part> {
     selection.program.run(&Settings {
         small: true,
@@ -68,7 +72,7 @@ mod tests {
     use crate::select::select;
 
     #[test]
-    fn a_name_is_all_inputs_of_that_name_and_a_cell_before_it_one() {
+    fn a_name_stands_for_all_inputs_of_that_name_and_a_cell_selects_one() {
         let chosen = select(Some("3.4.2")).unwrap();
         let found = |set: &str| {
             find(&[set.to_owned()], &chosen)
@@ -77,16 +81,20 @@ mod tests {
         let refused = |set: &str| found(set).unwrap_err().to_string();
         assert_eq!(found("seed=1").unwrap(), 3);
         assert_eq!(found("In [24].seed=1").unwrap(), 1);
-        assert_eq!(found("d_out=4").unwrap(), 1, "of In [17], before");
+        assert_eq!(
+            found("d_out=4").unwrap(),
+            1,
+            "of In [17], which comes before"
+        );
         let error = refused("sed=1");
         assert!(
             error.starts_with(
-                "no input is called `sed`; the chosen cells have: \"In [3].inputs\" (0.43 0.15"
+                "there is no input `sed`; the selected cells have these inputs: \"In [3].inputs\" (0.43 0.15"
             ) && error.ends_with("\"In [23].seed\" (123), \"In [24].seed\" (789)"),
             "{error}"
         );
         for (set, error) in [
-            ("seed", "`seed` is not NAME=VALUE"),
+            ("seed", "`seed` doesn't have the form NAME=VALUE"),
             (
                 "seed=abc",
                 "the input seed: `abc` is not a whole number from -9223372036854775808 to 18446744073709551615",

@@ -1,11 +1,13 @@
-//! The project's own commands, run as `cargo xtask <command>`.
+//! Commands for working on this project, run as `cargo xtask <COMMAND>`.
 
 #![cfg_attr(
     test,
     allow(clippy::disallowed_methods, reason = "tests write files as they like")
 )]
-#![cfg_attr(not(feature = "pages"), allow(dead_code))] // some of all modules is for pages alone
-#![allow(rustdoc::broken_intra_doc_links)] // help texts name cells, "In [36]"
+// Some functions are used only by the command that writes pages.
+#![cfg_attr(not(feature = "pages"), allow(dead_code))]
+// The help texts contain names of cells, such as "In [36]", which rustdoc takes for links.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -24,7 +26,7 @@ mod tidy;
 mod verify;
 mod workspace;
 
-/// The project's own checks.
+/// Commands for working on this project
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = true)]
 struct Arguments {
@@ -34,19 +36,20 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Recompute the figures that the book's notebooks print, and compare them; those left out are
-    /// named.
+    /// Recompute the numbers that the book's notebooks print and compare them
+    ///
+    /// Numbers that aren't compared are listed with the reason.
     Verify(verify::Options),
-    /// Print a notebook, a section or a cell as the book does, with the code in Rust.
+    /// Print a notebook, a section or a cell as in the book, with Rust code
     Notebook(notebook::Options),
-    /// Write the book yourself: exercises, checked against its printed figures.
+    /// Write the book's functions yourself and have them checked
     Practice(practice::Options),
-    /// Check the layers, links and other house rules.
+    /// Check the rules of this project that the compiler and clippy don't know
     Tidy,
-    /// Measure our speed beside PyTorch, nanoGPT, transformers and llama.cpp.
+    /// Compare the speed of this project with PyTorch, nanoGPT, transformers and llama.cpp
     #[command(disable_help_flag = true)]
     Bench {
-        /// Arguments of the bench (`cargo xtask bench --help` lists them)
+        /// Arguments of the benchmark (`cargo xtask bench --help` lists them)
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -70,7 +73,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds and runs the package `bench`, which no other command needs.
+/// Builds and runs the package `bench`. It is a separate package so that the other commands don't
+/// have to build it.
 fn bench(arguments: &[OsString]) -> anyhow::Result<()> {
     let mut bench = workspace::cargo(
         "run --release --package bench",

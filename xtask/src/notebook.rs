@@ -1,5 +1,5 @@
-//! `cargo xtask notebook`: prints a chapter or a section as its notebook does, the code in Rust,
-//! the output in PyTorch's form; `--html` is page/'s.
+//! The command `cargo xtask notebook`, which prints notebooks with Rust code and with outputs in
+//! PyTorch's format. The option `--html` is implemented in the module `page`.
 
 use std::path::PathBuf;
 
@@ -12,34 +12,37 @@ use notebooks::{
 
 use crate::digits::differences;
 use crate::inputs;
-use crate::select::{Selection, What, select};
+use crate::select::{CellFilter, Selection, select};
 use crate::workspace::{listing, print};
 
-/// The cells to print, and in which form.
+/// Options that choose which cells to print and in which form.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    what: What,
-    /// Change an input: of all chosen cells by its name (seed=123), or of one ("In [24].seed=123").
+    what: CellFilter,
+    /// Change an input, either in all selected cells (seed=123) or in one cell ("In [24].seed=123")
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "html")]
     set: Vec<String>,
-    /// Write the chosen notebooks as pages into this folder, with pictures and an index, instead of
-    /// printing.
+    /// Write the selected notebooks as web pages to this folder, with figures and an index, instead
+    /// of printing them
     #[arg(long, value_name = "DIR")]
     html: Option<PathBuf>,
-    /// Let the pages compute: a field for each input, whose change runs the notebook again in the
-    /// browser.
+    /// Make the pages interactive: each input becomes a field, and changing it runs the notebook
+    /// again in the browser
     #[arg(long, requires = "html")]
     live: bool,
-    /// The model on chapter 5's live page: a run or a model folder [default: the story's].
+    /// Run or model folder of the model on chapter 5's interactive page [default: a model trained
+    /// on the short story of this project]
     #[arg(long, value_name = "DIR", requires = "live")]
     model: Option<PathBuf>,
 }
 
-/// Runs the chosen notebooks and prints the chosen cells.
+/// Runs the selected notebooks and prints the selected cells, or writes pages.
 ///
 /// # Errors
-/// Nothing was chosen, a file could not be read, or a cell did not run.
+///
+/// Returns an error if nothing was selected, if a file can't be read or written, or if a cell
+/// didn't run.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let filter = options.what.filter.as_deref();
     let settings = Settings {
@@ -77,7 +80,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(how) = how {
         print(&format!("the book's text: {how}\n"))?;
     }
-    ensure!(lost == 0, "{lost} cells did not run");
+    ensure!(
+        lost == 0,
+        "{lost} cells didn't run; their output above says why"
+    );
     Ok(())
 }
 
@@ -87,7 +93,7 @@ use crate::page::write as pages;
 #[cfg(not(feature = "pages"))]
 use crate::workspace;
 
-/// Builds the program with pictures, and lets it do what this one was asked for.
+/// Builds this program again with the feature `pages` and runs it with the same arguments.
 #[cfg(not(feature = "pages"))]
 fn pages(
     _: &std::path::Path,
@@ -102,10 +108,10 @@ fn pages(
     Ok(())
 }
 
-/// Prints the chosen cells.
+/// Prints the selected cells of a notebook with the text and listings between them.
 fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
     let (mut section, mut name) = (String::new(), "");
-    // What stands before the next cell, or at the end of its section.
+    // The text that will be printed before the next cell, or at the end of the section.
     let mut before = String::new();
     for part in parts {
         match part {
@@ -135,7 +141,8 @@ fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
             }
             Part::Intro(intro) if selection.is_whole(parts) => {
                 let (goal, known, minutes) = (&intro.goal, &intro.prerequisites, &intro.minutes);
-                let text = format!("{goal}\n\nBefore: {known} Reading time: {minutes} minutes.");
+                let text =
+                    format!("{goal}\n\nPrerequisites: {known} Reading time: {minutes} minutes.");
                 print(&format!("\n{}\n", wrapped(&text)))?;
             }
             Part::Question {
@@ -167,44 +174,48 @@ fn text_of(cell: &Cell) -> String {
     } in &cell.inputs
     {
         if let Some(value) = value {
-            text +=
-                &format!("({name} is {value}, in the document {default}: compared with nothing)\n");
+            text += &format!(
+                "({name} is {value} instead of the document's {default}, so the output isn't compared)\n"
+            );
         }
     }
     text + &match (&cell.outcome, &cell.printed) {
         (Outcome::Ran(record), _) => output(record),
         (Outcome::Skipped(why), Some(printed)) => {
-            format!("the document prints (not run here: {why}):\n{printed}\n")
+            format!("The document prints (this cell isn't run here because {why}):\n{printed}\n")
         }
-        (Outcome::Skipped(why), None) => format!("(not run here: {why})\n"),
+        (Outcome::Skipped(why), None) => format!("(This cell isn't run here because {why}.)\n"),
         (Outcome::Lost(why), _) => format!("({why})\n"),
     }
 }
 
-/// The computed output, the document's where any digit differs, and the differences.
+/// Returns the output of a cell. If any digit differs from the document, the document's output
+/// follows. If the comparison failed, the reasons follow, too.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     if let (Kind::OtherText, Some(printed)) = (record.kind, &record.printed) {
-        output += &format!("\n(on \"The Answering Bell\"; on the book's text it is:)\n{printed}\n");
+        output += &format!(
+            "\n(This is the output for \"The Answering Bell\". For the book's text it is:)\n{printed}\n"
+        );
     }
     if let Some(printed) = &record.printed
         && ![Kind::Changed, Kind::OtherText].contains(&record.kind)
         && !differences(&record.ours, printed).is_empty()
     {
-        output += &format!("\nthe document prints:\n{printed}\n");
+        output += &format!("\nThe document prints:\n{printed}\n");
     }
     let faults = &record.verdict.faults;
     if !faults.is_empty() {
         let faults = match &record.printed {
-            Some(_) => format!("{} figures are not the document's", faults.len()),
+            Some(_) => format!("{} numbers differ from the document", faults.len()),
             None => faults.join("; "),
         };
-        output += &format!("(the code was changed: {faults})\n");
+        output += &format!("(The comparison failed: {faults})\n");
     }
     output
 }
 
-/// Paragraphs in lines of at most 90 columns; an item of a list begins a new line.
+/// Breaks paragraphs into lines of at most 90 characters. Each item of a list begins on a new line.
 fn wrapped(text: &str) -> String {
     const COLUMNS: usize = 90;
     let (mut wrapped, mut column, mut is_blank) = (String::new(), 0, false);
@@ -233,7 +244,7 @@ fn wrapped(text: &str) -> String {
     wrapped.trim_start_matches('\n').to_owned()
 }
 
-/// Code is indented by four columns, to distinguish it from output; a blank line ends it.
+/// Indents code by four spaces to distinguish it from output, and adds an empty line at its end.
 fn indented(code: &str) -> String {
     let lines = code.lines().map(|line| format!("    {line}"));
     let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();

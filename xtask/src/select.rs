@@ -1,5 +1,5 @@
-//! The cells that a reader's words choose: `ch3`, `3.6`, `"In [36]"`, `ex3.2`, `"Listing 3.5"`,
-//! `MultiHeadAttention`.
+//! Selects cells of the notebooks by the words that a user enters, such as `ch3`, `3.6`, `"In
+//! [36]"`, `ex3.2`, `"Listing 3.5"` or `MultiHeadAttention`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -9,67 +9,71 @@ use clap::Args;
 use notebooks::{Cell, PROGRAMS, Part, Program, Settings, Tier, cells, text};
 use regex::Regex;
 
-use crate::documents::{Row, map, name_here, plain};
+use crate::documents::{Row, map, our_name_of, plain};
 
-/// The words, and the text to run with.
+/// Arguments that choose cells and the text to run them with.
 #[derive(Args)]
-pub(crate) struct What {
+pub(crate) struct CellFilter {
     /// A notebook (ch3, training, errata), a section (3.6), a cell ("In [36]"), an exercise
-    /// (ex3.2), a listing ("Listing 3.5"), an item (MultiHeadAttention), a bug of the documents
-    /// (B3), or a part of a name.
+    /// (ex3.2), a listing ("Listing 3.5"), a figure ("Figure 3.18"), an item (MultiHeadAttention),
+    /// an erratum (B3), or a part of a name
     pub(crate) filter: Option<String>,
-    /// The book's text (the-verdict.txt), which some cells need; `$BOOK_TEXT` names it too.
+    /// Path to the book's text (the-verdict.txt), which some cells need. The environment variable
+    /// BOOK_TEXT can contain it, too
     #[arg(long, value_name = "FILE")]
     book_text: Option<PathBuf>,
 }
 
-impl What {
-    /// The settings of the run.
+impl CellFilter {
+    /// Returns the settings for running notebooks.
     ///
     /// # Errors
-    /// The book's text can't be read, or it is another one.
+    ///
+    /// Returns an error if the book's text can't be read or if the file contains another text.
     pub(crate) fn settings(&self) -> Result<Settings> {
         text::settings(self.book_text.as_deref())
     }
 }
 
-/// A notebook and its chosen cells.
+/// A notebook and the cells of it that were selected.
 pub(crate) struct Selection {
-    /// The notebook.
+    /// Notebook that contains the cells.
     pub(crate) program: &'static Program,
-    /// True if it trains: it is named, and not a cell of it.
+    /// Whether the notebook trains a model. This is the case only if the user named the notebook
+    /// itself instead of one of its cells.
     pub(crate) trains: bool,
-    /// The lines of the cells.
+    /// Source lines of the selected cells.
     lines: HashSet<u32>,
 }
 
 impl Selection {
-    /// True for a chosen cell.
+    /// Returns true if the cell was selected.
     pub(crate) fn has(&self, cell: &Cell) -> bool {
         self.lines.contains(&cell.line)
     }
 
-    /// True if the notebook's first cell is chosen.
+    /// Returns true if the first cell of the notebook was selected.
     pub(crate) fn is_whole(&self, parts: &[Part]) -> bool {
         cells(parts).next().is_some_and(|first| self.has(first))
     }
 
-    /// True for all up to the last chosen cell, on which the chosen ones may depend.
+    /// Returns true for the selected cells and for those before them, which they may depend on.
     pub(crate) fn reaches(&self, cell: &Cell) -> bool {
         self.lines.iter().any(|line| cell.line <= *line)
     }
 }
 
-/// True for the cells that words mean.
+/// A function that returns true for the cells that the user's words refer to.
 type Rule<'a> = &'a dyn Fn(&Program, &Cell) -> bool;
 
-/// The cells that the words choose: by names, otherwise by the map, otherwise by parts of names, in
-/// all notebooks.
-///
-/// Without words these are the cells of the everyday notebooks.
+/// Selects the cells that `words` refers to. Names of notebooks, sections and cells are tried
+/// first, then the items, listings and exercises in docs/book-map.md, and then parts of names.
+/// Without words, all cells of the notebooks that don't take long are selected.
 ///
 /// # Errors
-/// Nothing is chosen: reports where it is, or the available names.
+///
+/// Returns an error if nothing was found. The message says where the project covers this part of
+/// the book, or lists similar names.
 pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let all: Vec<(&Program, Vec<Part>)> = PROGRAMS.iter().map(|it| (it, it.unrun())).collect();
     let choose = |rule: Rule<'_>| -> Vec<Selection> {
@@ -86,10 +90,10 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let Some(words) = words else {
         return Ok(choose(&|program, _| program.tier == Tier::Everyday));
     };
-    let here = name_here(words)?;
+    let here = our_name_of(words)?;
     let words = here.as_deref().unwrap_or(words).trim();
-    // `ch3 In [24]` is `ch03 In [24]`, `chapter 3` is `ch03`, `section 3.6` is `3.6`, and
-    // `exercise 3.2` is `ex3.2`.
+    // These expressions accept `ch3` and `chapter 3` for `ch03`, `section 3.6` for `3.6`, and
+    // `exercise 3.2` for `ex3.2`.
     let words = Regex::new("(?i)^ch(apter ?)?0?([1-9])")?.replace(words, "ch0$2");
     let words = Regex::new(r"(?i)^section ?(\d)")?
         .replace(&words, "$1")
@@ -133,7 +137,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     }
     if let Some(row) = of_item.first().or(rows.first()) {
         bail!(
-            "no cell computes {}: {} (docs/book-map.md)",
+            "no cell computes {}: {}; see docs/book-map.md",
             row.section,
             row.rust
         );
@@ -146,7 +150,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let likeness = |name: &str| strsim::jaro_winkler(&plain(name), &plain(&words));
     names.sort_by(|one, other| likeness(other).total_cmp(&likeness(one)));
     bail!(
-        "unknown name `{words}`; the nearest names are {}. Name a notebook ({}), a section (3.6), a cell (\"In [36]\"), an exercise (ex3.2), a listing (\"Listing 3.5\"), a figure (\"Figure 3.18\"), an item (MultiHeadAttention) or a bug that computes (B3; docs/errata.md has all)",
+        "nothing is called `{words}`; similar names are {}. Use the name of a notebook ({}), a section (3.6), a cell (\"In [36]\"), an exercise (ex3.2), a listing (\"Listing 3.5\"), a figure (\"Figure 3.18\"), an item (MultiHeadAttention) or an erratum that a cell demonstrates (B3)",
         names[..3].join(", "),
         programs.collect::<Vec<_>>().join(", ")
     )
@@ -169,15 +173,15 @@ mod tests {
         names.collect()
     }
 
-    fn refusal(words: &str) -> String {
+    fn rejection(words: &str) -> String {
         match select(Some(words)) {
-            Ok(_) => panic!("`{words}` chooses cells"),
+            Ok(_) => panic!("`{words}` selects cells"),
             Err(error) => error.to_string(),
         }
     }
 
     #[test]
-    fn words_choose_what_a_reader_means_by_them() {
+    fn words_select_what_a_reader_means() {
         for (words, sections) in [
             ("3.6", &["ch03 3.6.1", "ch03 3.6.2"][..]),
             ("3.6.2", &["ch03 3.6.2"]),
@@ -229,15 +233,15 @@ mod tests {
             ("load_weights_into_gpt", "no cell computes 5.5"),
             ("MultiHedAttention", "MultiHeadAttention"),
         ] {
-            assert!(refusal(words).contains(answer), "{words}");
+            assert!(rejection(words).contains(answer), "{words}");
         }
         assert!(chosen("MultiHeadAttention").contains("ch03 3.6.2"));
         assert!(select(None).unwrap().iter().all(|it| !it.trains));
     }
 
-    /// "Training" is a part of titles, too.
+    /// For example, "training" also occurs in the titles of other notebooks.
     #[test]
-    fn a_notebook_s_name_chooses_it_whatever_else_has_a_part_of_that_name() {
+    fn the_name_of_a_notebook_selects_only_that_notebook() {
         for program in PROGRAMS {
             let selections = select(Some(program.name)).unwrap();
             let names: Vec<&str> = selections.iter().map(|it| it.program.name).collect();
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_cell_is_answered_in_one_line() {
+    fn a_name_without_a_cell_is_rejected_in_one_line() {
         for (words, answer) in [
             ("5.4", "5.4 saving and loading: `checkpoint::save_book`"),
             ("3.7", "3.1, 3.2, 3.7 why attention, and the summary: prose"),
@@ -258,17 +262,14 @@ mod tests {
                 "5.5 OpenAI's weights: `checkpoint::load_model`",
             ),
         ] {
-            let message = refusal(words);
+            let message = rejection(words);
             let start = format!("no cell computes {answer}");
             assert!(message.starts_with(&start), "{message}");
         }
         for words in ["6.1", "D.2", "ch07", "appendix D", "E", "9.9.9", "B2", ""] {
-            let message = refusal(words);
-            let start = "unknown name";
-            assert!(
-                message.starts_with(&format!("{start} `{words}`; the nearest names are ")),
-                "{message}"
-            );
+            let message = rejection(words);
+            let start = format!("nothing is called `{words}`; similar names are ");
+            assert!(message.starts_with(&start), "{message}");
         }
     }
 }

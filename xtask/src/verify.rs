@@ -1,5 +1,5 @@
-//! `cargo xtask verify`: runs the notebooks and reports, one by one, which printed figures come
-//! out.
+//! The command `cargo xtask verify`, which runs the notebooks and compares each number that the
+//! book prints.
 
 use std::time::Instant;
 
@@ -7,33 +7,37 @@ use anyhow::{Result, ensure};
 use clap::{Args, value_parser};
 use notebooks::{Cell, Kind, Outcome, Part, Settings, TrainingRun, cells, how_to_give_text};
 
-use crate::select::{Selection, What, select};
+use crate::select::{CellFilter, Selection, select};
 use crate::workspace::print;
 
-/// The number of a failed cell's faults that are printed.
+/// Number of differences that are printed for a failed cell.
 const FAULTS_SHOWN: usize = 5;
 
-/// The cells to verify, and how to train.
+/// Options that choose which cells to verify and how to train.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    what: What,
-    /// Show every cell; cells of a chosen part are always shown.
+    what: CellFilter,
+    /// Show every cell. Without this option, cells that pass are shown only if you select a part of
+    /// the notebooks
     #[arg(short, long)]
     verbose: bool,
-    /// Train for fewer epochs than the book's ten (notebook `training`).
+    /// Train for fewer than the book's ten epochs (applies to the notebook `training`)
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=TrainingRun::EPOCHS))]
     epochs: Option<u64>,
-    /// Train with the dropout of another build of PyTorch, portable or mkl (notebook `training`).
+    /// Train with the dropout masks of another build of PyTorch, `portable` or `mkl` (applies to
+    /// the notebook `training`)
     #[arg(long, value_name = "BUILD")]
     dropout_build: Option<torch_rng::Build>,
 }
 
 impl Options {
-    /// The settings of a run of the selections.
+    /// Returns the settings for running the selected notebooks.
     ///
     /// # Errors
-    /// The book's text can't be read, or an option is for a training that was not chosen.
+    ///
+    /// Returns an error if the book's text can't be read, or if an option applies only to training
+    /// and no training was selected.
     fn settings(&self, selections: &[Selection]) -> Result<Settings> {
         let trains = selections.iter().any(|it| it.trains);
         for (name, is_given) in [
@@ -42,7 +46,7 @@ impl Options {
         ] {
             ensure!(
                 trains || !is_given,
-                "{name} applies only to the training run: cargo xtask verify training"
+                "{name} applies only to the training run; use it with `cargo xtask verify training`"
             );
         }
         let training = TrainingRun {
@@ -56,10 +60,11 @@ impl Options {
     }
 }
 
-/// Runs the chosen cells and prints the report.
+/// Runs the selected cells and prints the report.
 ///
 /// # Errors
-/// A cell failed, none could be compared, or a file could not be read.
+///
+/// Returns an error if a cell failed, if no cell could be compared, or if a file can't be read.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let is_all = options.what.filter.is_none();
     let selections = select(options.what.filter.as_deref())?;
@@ -75,8 +80,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.close(start.elapsed().as_secs_f64())
 }
 
-/// True if it ran and nothing disagrees, false if something does or it was lost; none if it was
-/// skipped, or compared with nothing.
+/// Returns true if the cell ran and all of its numbers agree, and false if one doesn't or the cell
+/// couldn't run. Returns `None` if the cell was skipped or isn't compared with anything.
 fn passed(cell: &Cell) -> Option<bool> {
     match &cell.outcome {
         Outcome::Ran(record) if record.kind == Kind::Changed => None,
@@ -86,7 +91,7 @@ fn passed(cell: &Cell) -> Option<bool> {
     }
 }
 
-/// A cell's verdict, with the figures that disagree.
+/// Returns the lines of the report for a cell: the result, and the numbers that disagree.
 fn line(cell: &Cell) -> String {
     let mark = match passed(cell) {
         Some(true) => "ok  ",
@@ -106,33 +111,36 @@ fn line(cell: &Cell) -> String {
         line += &format!("         {fault}\n");
     }
     if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_SHOWN) {
-        line += &format!("         and {more} more\n");
+        line += &format!("         and {more} more differences\n");
     }
     line
 }
 
-/// The sums over the chosen cells.
+/// Totals over the selected cells.
 #[derive(Default)]
 struct Report {
-    /// Cells that were reached.
+    /// Number of cells that ran.
     ran: usize,
     passed: usize,
     /// Names of the cells that failed.
     failed: Vec<String>,
     skipped: usize,
-    /// Printed figures that were compared.
+    /// Number of printed numbers that were compared.
     figures: usize,
-    /// Printed figures that ndarray alone computes.
+    /// Number of printed numbers that only show operations of ndarray, so they don't test this
+    /// project.
     shown: usize,
-    /// Printed figures that are not compared, and a line for each reason.
+    /// Number of printed numbers that aren't compared.
     left_out: usize,
     reasons: String,
     how_to_give_text: Option<&'static str>,
 }
 
 impl Report {
-    /// Adds the chosen cells of a notebook, and the omitted figures of them or of `all`: the lines
-    /// of the cells, or only of the failed ones.
+    /// Adds the selected cells of a notebook. If `all` is true, the numbers that aren't compared
+    /// are added for the whole notebook instead of only for the selected cells. Returns the lines
+    /// to print, which are those of all cells if `verbose` is true and those of failed cells
+    /// otherwise.
     fn add(&mut self, selection: &Selection, parts: &[Part], all: bool, verbose: bool) -> String {
         let mut lines = String::new();
         let chosen = || cells(parts).filter(|cell| selection.has(cell));
@@ -160,29 +168,31 @@ impl Report {
             {
                 self.left_out += it.figures;
                 let (name, figures) = (selection.program.name, it.figures);
-                let what = format!("{name} {}: {figures} figures: {}", it.cell, it.why);
-                self.reasons += &format!("left out: {what}\n");
+                let what = format!("{name} {}: {figures} numbers: {}", it.cell, it.why);
+                self.reasons += &format!("not compared: {what}\n");
             }
         }
         self.how_to_give_text = self.how_to_give_text.or(how_to_give_text(chosen()));
         lines
     }
 
-    /// Prints the summary.
+    /// Prints the totals.
     ///
     /// # Errors
-    /// A cell failed, or all were skipped.
+    ///
+    /// Returns an error if a cell failed or if all cells were skipped.
     fn close(self, seconds: f64) -> Result<()> {
         let (failed, skipped) = (self.failed.len(), self.skipped);
         let (figures, shown, left_out) = (self.figures, self.shown, self.left_out);
         let printed = figures + shown + left_out;
         let mut lines = format!(
-            "\n{} passed, {failed} failed, {skipped} skipped; {figures} of {printed} printed figures \
-             compared, {shown} more by ndarray alone, {left_out} left out, in {seconds:.1} s\n",
+            "\n{} cells passed, {failed} failed, {skipped} skipped in {seconds:.1} s\n\
+             {figures} of {printed} printed numbers compared, {shown} more computed by ndarray \
+             alone, {left_out} not compared\n",
             self.passed
         );
         if skipped > 0 {
-            lines += "the figures of the skipped cells are not counted\n";
+            lines += "the numbers of skipped cells are not counted\n";
         }
         lines += &self.reasons;
         if let Some(how) = self.how_to_give_text {
@@ -193,9 +203,9 @@ impl Report {
         ensure!(failed == 0, "{failed} cells failed:\n  {names}");
         ensure!(
             self.ran > 0,
-            "nothing was compared: all chosen cells were skipped{}",
+            "nothing was compared because all selected cells were skipped{}",
             match self.how_to_give_text {
-                Some(how) => format!(", because they need the book's text: {how}"),
+                Some(how) => format!("; they need the book's text: {how}"),
                 None => String::new(),
             }
         );
@@ -220,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_training_are_refused_where_nothing_trains() {
+    fn options_for_training_are_rejected_if_nothing_trains() {
         for option in [["--epochs", "1"], ["--dropout-build", "mkl"]] {
             for filter in [&["3.6"][..], &["5.2"], &["ch05"], &[]] {
                 let options = options(&[&option, filter].concat());
@@ -231,9 +241,10 @@ mod tests {
         }
     }
 
-    /// The README's command, with another text, a small model and an epoch of a few batches.
+    /// Runs the README's command, but with another text, a small model, and a single epoch with few
+    /// batches.
     #[test]
-    fn the_readme_s_command_trains_chapter_5_s_model() {
+    fn the_command_in_the_readme_trains_the_model_of_chapter_5() {
         let readme = include_str!("../../README.md");
         let command = "cargo xtask verify training --book-text the-verdict.txt";
         assert!(readme.contains(command));

@@ -1,4 +1,5 @@
-//! The workspace's folder, its files and its cargo, and printing to a reader who may go away.
+//! Access to the workspace: its files, its metadata, and cargo. This module also contains the
+//! functions that print to standard output.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -10,11 +11,12 @@ use notebooks::item;
 use serde::de::DeserializeOwned;
 use walkdir::{DirEntry, WalkDir};
 
-/// Returns the root of the workspace, the folder above this package.
+/// Returns the root folder of the workspace.
 ///
-/// The path from the time of compilation comes last, because cargo compiles nothing again when the
-/// workspace is moved. `cargo run` says where this package is now, and a program that was started
-/// in another way is usually below the workspace's root.
+/// The folder may have been moved since this program was compiled, because cargo doesn't compile it
+/// again in that case. Therefore, the path from compile time is only the last resort. `cargo run`
+/// sets an environment variable to the package's current folder. If the program was started in
+/// another way, it is usually in a folder below the root.
 pub(crate) fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let package = package.filter(|package| package.ends_with("xtask"));
@@ -28,33 +30,36 @@ pub(crate) fn root() -> PathBuf {
         .to_path_buf()
 }
 
-/// Cargo with these words, for the workspace in `folder`; the arguments are passed to the built
-/// program.
-pub(crate) fn cargo(words: &str, folder: &Path, of_program: &[OsString]) -> Command {
+/// Returns a command that runs cargo for the workspace in `folder`. `words` are the arguments for
+/// cargo, separated by spaces. `program_arguments` are passed to the program that cargo runs.
+pub(crate) fn cargo(words: &str, folder: &Path, program_arguments: &[OsString]) -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .args(words.split(' '))
         .arg("--manifest-path")
         .arg(folder.join("Cargo.toml"))
-        .args((!of_program.is_empty()).then_some("--"))
-        .args(of_program);
+        .args((!program_arguments.is_empty()).then_some("--"))
+        .args(program_arguments);
     cargo
 }
 
-/// Returns what cargo says about the workspace in `folder`, without its dependencies.
+/// Returns the metadata that cargo prints for the packages of the workspace in `folder`.
 ///
 /// # Errors
-/// Cargo fails, or prints something unexpected.
+///
+/// Returns an error if cargo fails or if its output doesn't have the expected form.
 pub(crate) fn metadata<T: DeserializeOwned>(folder: &Path) -> Result<T> {
     let mut metadata = cargo("metadata --no-deps --format-version=1", folder, &[]);
     let printed = run(metadata.stdout(Stdio::piped()))?;
     Ok(serde_json::from_slice(&printed)?)
 }
 
-/// Returns the folder of build outputs, which variables and settings of cargo may have moved.
+/// Returns the folder for build outputs. It may have been changed by environment variables or by
+/// cargo's configuration.
 ///
 /// # Errors
-/// Cargo fails.
+///
+/// Returns an error if cargo fails.
 #[cfg(feature = "pages")]
 pub(crate) fn target() -> Result<PathBuf> {
     #[derive(serde::Deserialize)]
@@ -65,10 +70,12 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(target_directory)
 }
 
-/// Runs a command, and returns what it printed if that is piped.
+/// Runs a command and waits for it. Returns its standard output if the output is piped, or nothing
+/// otherwise.
 ///
 /// # Errors
-/// It can't be started, or it failed.
+///
+/// Returns an error if the command can't be started or if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>> {
     let started = command.spawn().with_context(|| format!("{command:?}"))?;
     let output = started.wait_with_output()?;
@@ -76,7 +83,8 @@ pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// All files below `folder` whose name ends with `extension`, sorted, build outputs left out.
+/// Returns the paths of all files below `folder` that have the given extension, in sorted order.
+/// Build outputs and hidden folders are skipped.
 pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let is_source = |entry: &DirEntry| {
         let name = entry.file_name().to_string_lossy();
@@ -91,33 +99,37 @@ pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files.filter(|path| named(path) && path.is_file()).collect()
 }
 
-/// The item of a listing, and the line where it begins.
+/// Returns the item whose source code begins with `start`, and the number of its first line.
 ///
 /// # Errors
-/// The file can't be read, or has no such item.
+///
+/// Returns an error if the file can't be read or has no such item.
 pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
     let source = std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
     item(&source, start).with_context(|| format!("{path}: no item begins with `{start}`"))
 }
 
-/// Writes to standard output.
+/// Writes text to standard output.
 ///
 /// # Errors
-/// It can't be written, for example because it was closed ([`is_closed_output`]).
+///
+/// Returns an error if writing fails, for example because the reader has closed the pipe.
+/// [`is_closed_output`] detects this case.
 pub(crate) fn print(text: &str) -> Result<()> {
     print_bytes(text.as_bytes())
 }
 
-/// Writes bytes to standard output, as [`print`] does.
+/// Writes bytes to standard output.
 ///
 /// # Errors
-/// As there.
+///
+/// Returns an error under the same conditions as [`print`].
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
     Ok(io::stdout().write_all(bytes)?)
 }
 
-/// Returns true for the error of printing to a program that has closed its input (`| head`), which
-/// ends a command quietly.
+/// Returns true if the error was caused by printing to a program that has closed its input, such as
+/// `head`. This should end a command without a message.
 pub(crate) fn is_closed_output(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)

@@ -1,5 +1,5 @@
-//! The pages of the notebooks in a real browser: no error, nothing missing, and the numbers that
-//! the library computes.
+//! Opens the pages of the notebooks in a browser. There must be no errors, nothing may be missing,
+//! and the numbers must be those that the libraries compute.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -58,7 +58,8 @@ fn the_pages_open_and_show_what_is_computed() {
     }
 }
 
-/// Nothing overflows at the side, and names of items need one line or two.
+/// Checks that the pages aren't wider than a phone's screen, and that the table column with the
+/// names of items is wide enough.
 fn pages_fit_a_phone(folder: &Path) {
     for page in ["index.html", "ch03.html"] {
         let source = std::fs::read_to_string(folder.join(page)).expect(page);
@@ -85,7 +86,7 @@ fn pages_fit_a_phone(folder: &Path) {
     }
 }
 
-/// The script of a reader who makes 20 steps with a preset, one by one.
+/// A script that trains with a preset for 20 steps, one at a time, as a reader would.
 const STEPS: &str = "
     const root = document.getElementById('lesson');
     const status = () => root.querySelector('[role=status]')?.textContent ?? '';
@@ -105,17 +106,19 @@ const STEPS: &str = "
     }
     report(JSON.stringify({ losses, command: root.querySelector('code').textContent }));";
 
-/// Writes live pages; false, and a line on standard error, without the target of WebAssembly.
+/// Writes interactive pages. If the WebAssembly target isn't installed, returns false and writes a
+/// line to standard error.
 fn writes_live_pages(selection: &str, folder: &Path) -> bool {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["notebook", selection, "--live", "--html"])
         .arg(folder)
-        .env_remove("BOOK_TEXT") // the cells run on the story, here and in the page
+        // Both sides must run the cells on the short story of this project.
+        .env_remove("BOOK_TEXT")
         .output()
         .expect("xtask runs");
     let errors = String::from_utf8_lossy(&output.stderr);
     if errors.contains("rustup target add") {
-        // Past the capture of the tests' output.
+        // The test harness would capture `eprintln!`.
         let _ = writeln!(std::io::stderr(), "skipped: {errors}");
         return false;
     }
@@ -123,7 +126,8 @@ fn writes_live_pages(selection: &str, folder: &Path) -> bool {
     true
 }
 
-/// Runs the command that the page shows; the losses agree to the four decimals shown.
+/// Trains on the page and with the command that the page shows. The losses must agree in all four
+/// decimals.
 #[test]
 fn a_page_trains_as_gpt_train_does() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +176,7 @@ fn a_page_trains_as_gpt_train_does() {
     }
 }
 
-/// Those whose cells compute as WebAssembly: the others train or catch panics.
+/// Notebooks that can run as WebAssembly. The others train or catch panics.
 const LIVE: [&str; 12] = [
     "ch02",
     "ch02_bonus",
@@ -188,10 +192,11 @@ const LIVE: [&str; 12] = [
     "worksheet",
 ];
 
-/// A cell's line, its number of compared figures and its differences, if it ran.
+/// The line of a cell, and its number of compared numbers and its differences if it ran.
 type Compared = (u32, Option<usize>, Option<Vec<String>>);
 
-/// Needs the target of WebAssembly and a browser; reports if one of them is missing.
+/// This test needs the WebAssembly target and a browser. If one of them is missing, it says so and
+/// passes.
 #[test]
 fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,8 +272,8 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     a_reader_changes_words_and_heads(&opened, &page);
 }
 
-/// Words added to the first input and removed, another number of heads, and everything reset: after
-/// each the page reports its computation, and draws as many words.
+/// Adds words to the first input, removes some, changes the number of heads, and resets everything.
+/// After each step, the page must say what it computed, and its figure must show the current words.
 fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str) {
     let used = "<script>(() => {\
          const field = (name) => [...document.querySelectorAll('label.live')].findLast((it) => it.textContent.startsWith(name + ' ')).querySelector('input, textarea, select');\
@@ -313,7 +318,7 @@ fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str
     }
 }
 
-/// The bytes that a page has written in Base64, from the document with its escapes.
+/// Decodes the Base64 text that a page has written into its document.
 fn answers(dom: &str) -> Vec<u8> {
     let mut texts = dom.split(['>', '<']);
     let is_answer = |text: &&str| text.len() > 1000 && !text.contains(' ');
@@ -322,7 +327,7 @@ fn answers(dom: &str) -> Vec<u8> {
         .expect("Base64")
 }
 
-/// The view's answers in the browser equal those of the same bytes here.
+/// Compares the answers of a model in the browser with those of the same model in this process.
 fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
     let text = "The bell rang, and the bell was heard, and the harbour heard the bell.";
     let tokenizer = ModelTokenizer::train_bpe(text, 270).expect("270 pairs");
@@ -360,7 +365,8 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
     a_view_answers_a_reader(opened, &packed);
 }
 
-/// A reader points at a token, taps the map and lets the model write.
+/// Points at a token, taps on the attention map, and lets the model continue the text, as a reader
+/// would.
 fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
     let page = format!(
         "<head></head><main><div id=\"model\" data-text=\"and the bell\"></div></main>\
@@ -402,7 +408,8 @@ fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
     assert!(dom.contains("20 tokens, "));
 }
 
-/// Texts are equal and numbers near; of heads, whose weights are rounded, the length.
+/// Compares two answers. Texts must be equal, and numbers must be close. For encoded attention
+/// weights, which are rounded, only the length is compared.
 fn assert_close(there: &Value, here: &Value) {
     match (there, here) {
         (Value::Number(there), Value::Number(here)) => {

@@ -1,4 +1,5 @@
-//! A command that prints may lose its reader, as with `cargo xtask notebook | head -1`.
+//! A command must end without an error if its reader closes the pipe, as in `cargo xtask notebook |
+//! head -1`.
 
 use std::process::{Command, Stdio};
 

@@ -1,5 +1,5 @@
-//! The terms of docs/glossary.md: a page with all of them, and a link from the first use of each on
-//! every other page.
+//! Reads docs/glossary.md, writes it as a page, and turns the first use of each term on the other
+//! pages into a link to it.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,14 +12,14 @@ use regex::{Captures, Regex};
 use super::{anchor, style};
 use crate::workspace::root;
 
-/// The page's file.
+/// File name of the page.
 pub(super) const FILE: &str = "glossary.html";
 
-/// All terms.
+/// The terms of the glossary.
 pub(super) struct Glossary {
-    /// A term and its explanation, in the order of the file.
+    /// Terms and their explanations, in the order of the file.
     terms: Vec<(String, String)>,
-    /// Any of the terms, singular or plural.
+    /// A pattern that matches every term in singular or plural.
     pattern: Regex,
 }
 
@@ -27,7 +27,8 @@ impl Glossary {
     /// Reads docs/glossary.md.
     ///
     /// # Errors
-    /// The file can't be read, or has no terms.
+    ///
+    /// Returns an error if the file can't be read.
     pub(super) fn read() -> Result<Self> {
         let path = root().join("docs/glossary.md");
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -37,12 +38,13 @@ impl Glossary {
         });
         let terms: Vec<(String, String)> = terms.collect();
         let mut names: Vec<String> = terms.iter().map(|(term, _)| regex::escape(term)).collect();
-        names.sort_by_key(|name| std::cmp::Reverse(name.len())); // the longest match first
+        // Longer terms come first because the first alternative that matches is used.
+        names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         let pattern = Regex::new(&format!(r"(?i)\b({})(s|es)?\b", names.join("|")))?;
         Ok(Self { terms, pattern })
     }
 
-    /// The whole page.
+    /// Returns the HTML of the glossary's page.
     pub(super) fn page(&self) -> String {
         let entry = |(term, about): &(String, String)| {
             let (id, term, about) = (anchor('g', &[term]), escape(term), escape(about));
@@ -56,7 +58,7 @@ impl Glossary {
         html::page("Glossary", &style(), &body)
     }
 
-    /// The links of a new page.
+    /// Returns the state for adding links to a new page.
     pub(super) fn links(&self) -> Links<'_> {
         Links {
             glossary: self,
@@ -65,16 +67,16 @@ impl Glossary {
     }
 }
 
-/// The links of one page to the glossary.
+/// Adds links to the glossary to one page, at most one per term.
 pub(super) struct Links<'g> {
     glossary: &'g Glossary,
-    /// The terms that the page has linked already.
+    /// Indices of the terms that already have a link on this page.
     used: RefCell<BTreeSet<usize>>,
 }
 
 impl Links<'_> {
-    /// Text in paragraphs and lists, with code between backticks, emphasis between asterisks, and a
-    /// link at the first use of a term.
+    /// Converts paragraphs and lists to HTML. Text between backticks becomes code, and text between
+    /// asterisks is emphasized. The first use of a term becomes a link.
     pub(super) fn prose(&self, text: &str) -> String {
         let linked = |text: &str| inline_with(text, |part| self.linked(part));
         let paragraphs = text
@@ -108,7 +110,8 @@ impl Links<'_> {
     }
 }
 
-/// A line of text, with code between backticks.
+/// Converts a line of text to HTML. Text between backticks becomes code, and text between asterisks
+/// is emphasized.
 pub(super) fn inline(text: &str) -> String {
     inline_with(text, str::to_owned)
 }

@@ -1,15 +1,16 @@
-//! The index: every section and picture, the map from sections, listings and exercises to items
-//! and cells, and every erratum, with links.
+//! Writes the index page, which has links to all sections and figures, the map from the book's
+//! sections, listings and exercises to items and cells, and the errata.
 
 use notebooks::{PROGRAMS, Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
 use super::notebook::has_cells;
-use super::{Book, LESSON_ON, STORY_ON, anchor, file_name, glossary, style};
+use super::{Book, MODEL_PAGE, TRAINING_PAGE, anchor, file_name, glossary, style};
 use crate::documents::NamedCell;
 
-/// The whole page; names of pages that don't exist have no link.
+/// Returns the HTML of the index page. References to notebooks for which `exists` returns false
+/// have no link.
 pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     let link = |program: &Program, id: &str, text: &str| match exists(program) {
         true => format!(
@@ -71,13 +72,13 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     let is_here = |name: &str| PROGRAMS.iter().any(|it| it.name == name && exists(it));
     for (page, place, name, about) in [
         (
-            STORY_ON,
+            MODEL_PAGE,
             "story",
             "A trained model, live",
             "a small model writes, and shows its attention",
         ),
         (
-            LESSON_ON,
+            TRAINING_PAGE,
             "train",
             "Train one here",
             "a smaller one learns in the page",

@@ -1,6 +1,6 @@
-//! `--live`: the notebooks as WebAssembly and the scripts that call it, in one file beside the
-//! pages, because a page that is opened as a file may load only scripts; and the story's model, in
-//! another file.
+//! Writes the files for the option `--live`: the notebooks compiled to WebAssembly together with
+//! the scripts that call them, and the model for chapter 5. Both files are scripts because a
+//! browser doesn't allow a page opened from a local file to load anything else.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,17 +16,20 @@ use crate::workspace::{cargo, print, root, run, target};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Four numbers at once, which browsers have had since 2023; no sum changes its order.
-const SIMD: &str = "-Ctarget-feature=+simd128";
-const FLAGS: &str = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS";
+/// Enables 128-bit SIMD_FLAG instructions, which all major browsers have supported since 2023. They
+/// don't change the order of summation, so the results stay the same.
+const SIMD_FLAG: &str = "-Ctarget-feature=+simd128";
+const RUSTFLAGS_VARIABLE: &str = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS";
 
-/// Builds the package `live` and writes `live.js` into the folder of the pages.
+/// Compiles the package `live` and writes `live.js` to the folder of the pages.
 ///
 /// # Errors
-/// The build fails, as where the target is not installed, or the file can't be written.
+///
+/// Returns an error if the compilation fails, for example because the WebAssembly target isn't
+/// installed, or if the file can't be written.
 pub(super) fn write(folder: &Path, text: Option<&str>) -> Result<()> {
     let build = format!("build --profile live --package live --target {TARGET}");
-    run(cargo(&build, &root(), &[]).env(FLAGS, SIMD))?;
+    run(cargo(&build, &root(), &[]).env(RUSTFLAGS_VARIABLE, SIMD_FLAG))?;
     let path = target()?.join(TARGET).join("live/live.wasm");
     let wasm = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let script =
@@ -42,7 +45,7 @@ pub(super) fn write(folder: &Path, text: Option<&str>) -> Result<()> {
     save(&folder.join("live.js"), &script)
 }
 
-/// The section with a model that learns in the page.
+/// Returns the HTML of the section in which a model is trained on the page.
 pub(super) fn lesson() -> String {
     let values = [
         ("prompt", "The bell "),
@@ -51,20 +54,21 @@ pub(super) fn lesson() -> String {
     filled(include_str!("lesson.html"), &values)
 }
 
-/// The beginning of the text on chapter 5's page.
+/// Text with which the model on chapter 5's page starts.
 pub(super) const STORY: &str = "The bell rang";
 
-/// Writes `story.js` into the folder of the pages: `model`, or the one that `gpt train` makes of
-/// its own story, which is trained once.
+/// Writes the model for chapter 5 to `story.js` in the folder of the pages. If `model` is `None`, a
+/// model is trained on the short story of this project the first time and reused later.
 ///
 /// # Errors
-/// A program fails, or the file can't be written.
+///
+/// Returns an error if a command fails or if the file can't be written.
 pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
     let model = match model {
         Some(model) => model.to_owned(),
         None => {
             let story = target()?.join("live/the-answering-bell");
-            // A finished run has nothing left to do, and an interrupted one is resumed.
+            // Resuming a finished run does nothing, and resuming an interrupted run continues it.
             let how = match story.join("options.toml").exists() {
                 true => "--resume",
                 false => "--out-dir",
@@ -72,10 +76,13 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
             print("training the story's model (half a minute, once) ...\n")?;
             let train = ["train".into(), how.into(), story.clone().into()];
             run(cargo("run --release", &root(), &train).stdout(Stdio::piped()))?;
-            story // its last checkpoint, not the best by a validation loss that hardly began
+            // The run folder stands for the last checkpoint. The checkpoint with the best
+            // validation loss would be one of the first because the validation loss of such a small
+            // text soon increases.
+            story
         }
     };
-    // The page shows this name to readers elsewhere.
+    // The name is shown on the page, so it shouldn't contain the folders of this computer.
     let here = std::env::current_dir()?;
     let name = model.strip_prefix(here).unwrap_or(&model);
     let pack = "run --release --package live --no-default-features --features pack --example pack";

@@ -1,5 +1,5 @@
-//! `cargo xtask notebook --html DIR`: a page a notebook and an index, which need nothing but
-//! themselves.
+//! The command `cargo xtask notebook --html DIR`, which writes a page for each notebook, a glossary
+//! and an index. The pages need no network.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -17,11 +17,13 @@ mod index;
 mod live;
 mod notebook;
 
-/// Runs the notebooks that `filter` chooses and writes their pages, the errata's pages, and the
-/// index.
+/// Runs the notebooks that `filter` selects and writes their pages, the pages of the errata, the
+/// glossary and the index.
 ///
 /// # Errors
-/// Nothing was chosen, a file could not be read or written, or a cell did not run.
+///
+/// Returns an error if nothing was selected, if a file can't be read or written, or if a cell
+/// didn't run.
 pub(crate) fn write(
     folder: &Path,
     filter: Option<&str>,
@@ -36,7 +38,7 @@ pub(crate) fn write(
     }
     let book = Book {
         live,
-        to_root: escape(&way_to_root(folder)?),
+        to_root: escape(&path_to_root(folder)?),
         map: documents::map()?,
         errata: documents::errata()?,
         glossary: glossary::Glossary::read()?,
@@ -46,7 +48,8 @@ pub(crate) fn write(
     for program in PROGRAMS {
         let mut selections = chosen.iter().flatten();
         let selection = selections.find(|it| it.program.name == program.name);
-        // Without a filter all are chosen; the other pages refer to the errata.
+        // Without a filter, all notebooks are selected. The errata are always written because other
+        // pages refer to them.
         if chosen.is_some() && selection.is_none() && program.tier != Tier::Errata {
             continue;
         }
@@ -56,7 +59,7 @@ pub(crate) fn write(
             draws: true,
             ..settings.clone()
         });
-        if live && program.name == STORY_ON {
+        if live && program.name == MODEL_PAGE {
             live::write_story(folder, model)?;
         }
         let is_lost = |cell: &&Cell| matches!(cell.outcome, Outcome::Lost(_));
@@ -69,30 +72,30 @@ pub(crate) fn write(
     save(&folder.join(glossary::FILE), &book.glossary.page())?;
     let exists = |program: &Program| folder.join(file_name(program)).exists();
     save(&folder.join("index.html"), &index::page(&book, &exists))?;
-    ensure!(lost == 0, "{lost} cells did not run");
+    ensure!(lost == 0, "{lost} cells didn't run; their pages say why");
     print(&format!("open {}\n", folder.join("index.html").display()))
 }
 
-/// The page that holds the story's model, where pages compute.
-const STORY_ON: &str = "ch05";
-/// The page on which a model learns, where pages compute.
-const LESSON_ON: &str = "training";
+/// Name of the notebook whose page contains the trained model, if the pages are interactive.
+const MODEL_PAGE: &str = "ch05";
+/// Name of the notebook on whose page a model can be trained, if the pages are interactive.
+const TRAINING_PAGE: &str = "training";
 
-/// Everything that all pages refer to.
+/// The data that all pages have in common.
 struct Book {
-    /// True if they compute.
+    /// Whether the pages are interactive.
     live: bool,
-    /// From the folder of the pages to the repository, `../../`, or its whole path.
+    /// Path from the folder of the pages to the repository, such as `../../`.
     to_root: String,
     map: Vec<documents::Row>,
     errata: Vec<documents::Erratum>,
     glossary: glossary::Glossary,
-    /// All notebooks in their source form.
+    /// All notebooks and their parts, which haven't been run.
     unrun: Vec<(&'static Program, Vec<Part>)>,
 }
 
 impl Book {
-    /// A link to a line of a file of the repository.
+    /// Returns a link to a line of a source file.
     fn source(&self, path: &str, line: usize) -> String {
         format!(
             "<a class=\"source\" href=\"{}{path}#L{line}\">{path}:{line}</a>",
@@ -100,7 +103,7 @@ impl Book {
         )
     }
 
-    /// A link to the place that computes the bug of this number, if one does.
+    /// Returns the address of the section that demonstrates an erratum, or `None` if no cell does.
     fn computes(&self, number: &str) -> Option<String> {
         let mut errata = self.unrun.iter().filter(|(it, _)| it.tier == Tier::Errata);
         let (program, _) =
@@ -108,7 +111,8 @@ impl Book {
         Some(format!("{}#{}", file_name(program), anchor('s', &[number])))
     }
 
-    /// A link to an item's documentation, which rustdoc's own search finds.
+    /// Returns a link to the documentation of an item. The link runs rustdoc's search and goes to
+    /// the first result.
     fn item(&self, item: &str) -> String {
         let (krate, name) = item.split_once("::").unwrap_or((item, ""));
         let name = name.replace("::", "%3A%3A");
@@ -124,14 +128,15 @@ fn file_name(program: &Program) -> String {
     format!("{}.html", program.name)
 }
 
-/// A name in a page: `c-3.6.2-In--36-`.
+/// Returns an ID for an element of a page, such as `c-3.6.2-In--36-`.
 fn anchor(kind: char, parts: &[&str]) -> String {
     let name = format!("{kind}-{}", parts.join("-"));
     name.replace(|c: char| c != '.' && !c.is_ascii_alphanumeric(), "-")
 }
 
-/// The path from `folder`, which exists, to the repository: upwards, if it is inside.
-fn way_to_root(folder: &Path) -> Result<String> {
+/// Returns the path from `folder` to the repository. It is relative if the folder is inside the
+/// repository, and absolute otherwise. The folder must exist.
+fn path_to_root(folder: &Path) -> Result<String> {
     let (folder, root) = (folder.canonicalize()?, root().canonicalize()?);
     Ok(match folder.strip_prefix(&root) {
         Ok(inside) => "../".repeat(inside.components().count()),
@@ -148,7 +153,7 @@ fn save(path: &Path, page: &str) -> Result<()> {
     ))
 }
 
-/// The style of all pages of notebooks.
+/// Returns the style sheet of the pages.
 fn style() -> String {
     include_str!("page.css").to_owned() + pictures::html::VIEW_STYLE
 }
@@ -159,10 +164,10 @@ mod tests {
 
     #[test]
     fn a_page_finds_the_repository_wherever_it_is() {
-        assert_eq!(way_to_root(&root().join("xtask/src")).unwrap(), "../../");
-        assert_eq!(way_to_root(&root()).unwrap(), "");
+        assert_eq!(path_to_root(&root().join("xtask/src")).unwrap(), "../../");
+        assert_eq!(path_to_root(&root()).unwrap(), "");
         let elsewhere = tempfile::tempdir().unwrap();
-        let way = way_to_root(elsewhere.path()).unwrap();
+        let way = path_to_root(elsewhere.path()).unwrap();
         assert!(elsewhere.path().join(way).join("xtask/Cargo.toml").exists());
     }
 }

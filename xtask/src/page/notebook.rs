@@ -1,5 +1,5 @@
-//! The page of one notebook: sections, listings, cells with their outputs, pictures and errata, in
-//! order.
+//! Writes the page of a notebook, with its sections, listings, cells, outputs, figures and errata
+//! in their original order.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,25 +13,26 @@ use pictures::html;
 use pictures::html::escape;
 
 use super::glossary::{Links, inline};
-use super::{Book, LESSON_ON, STORY_ON, anchor, file_name, live, style};
-use crate::digits::{differences, marked};
+use super::{Book, MODEL_PAGE, TRAINING_PAGE, anchor, file_name, live, style};
+use crate::digits::{differences, mark_differences};
 use crate::documents::{Erratum, Row};
 use crate::workspace::listing;
 
-/// The whole page of a notebook with these parts, run or not.
+/// Returns the HTML of a notebook's page. The cells may have been run or not.
 ///
 /// # Errors
-/// A listing's file can't be read.
+///
+/// Returns an error if the source file of a listing can't be read.
 pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<String> {
     let is_named = |name: &str| cells(parts).any(|cell| cell.cell == name || cell.section == name);
     let errata_of_all = errata(program, book, |at| !is_named(at));
-    let has_story = book.live && program.name == STORY_ON;
-    let has_lesson = book.live && program.name == LESSON_ON;
+    let has_model = book.live && program.name == MODEL_PAGE;
+    let has_training = book.live && program.name == TRAINING_PAGE;
     let mut links = sections(program, book);
-    if has_lesson {
+    if has_training {
         links.insert(0, ("#train".to_owned(), "Train one here".to_owned()));
     }
-    if has_story {
+    if has_model {
         links.push(("#story".to_owned(), "A trained model, live".to_owned()));
     }
     if !errata_of_all.is_empty() {
@@ -44,26 +45,26 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     let mut body = contents(&links);
     write!(
         body,
-        "<div>\n<h1>{}</h1>\n<p class=\"dim\">Each output is what the Rust code above it computes, \
-         written as PyTorch writes it.</p>\n",
+        "<div>\n<h1>{}</h1>\n<p class=\"dim\">Each output is computed by the Rust code above it and \
+         formatted like PyTorch's output.</p>\n",
         escape(program.title)
     )?;
     if let Some(how) = how_to_give_text(cells(parts)) {
         writeln!(
             body,
-            "<p class=\"dim\">Some cells read “The Answering Bell”, because the book's text is not part of this project. For the book's own figures: {how}.</p>"
+            "<p class=\"dim\">Some cells read “The Answering Bell” because the book's text isn't part of this project. To get the book's numbers, use {how}.</p>"
         )?;
     }
     let runs = |(cell, _): (&Cell, _)| !matches!(cell.outcome, Outcome::Skipped(_));
     let has_fields = book.live && inputs(parts).any(runs);
     if has_fields {
-        body += "<p class=\"dim\">This page computes: change a field, and every cell behind it is computed again.</p>\n";
+        body += "<p class=\"dim\">This page is interactive: if you change a field, all cells after it are computed again.</p>\n";
         if is_of_text(parts) {
             body += "<p><label for=\"own-text\">Read another text:</label> \
                 <input type=\"file\" id=\"own-text\" accept=\".txt,text/plain\"></p>\n";
         }
     }
-    body += &folded("Imports of the cells", &code(imports(program.source)));
+    body += &folded("Imports used by the cells", &code(imports(program.source)));
     let terms = book.glossary.links();
     let (mut section, mut previous) = (None, "");
     let mut errata_of_section = String::new();
@@ -88,10 +89,10 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 let minutes = &intro.minutes;
                 writeln!(
                     body,
-                    "<div class=\"intro\">\n{goal}<p class=\"dim\">Before: {before} \
+                    "<div class=\"intro\">\n{goal}<p class=\"dim\">Prerequisites: {before} \
                      Reading time: {minutes} minutes.</p></div>",
                 )?;
-                if has_lesson {
+                if has_training {
                     body += &live::lesson();
                     body += &end_of_section("train", &links);
                 }
@@ -128,7 +129,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                 let id = anchor('p', &[name]);
                 let link = book.source(program.path, *line as usize);
                 writeln!(body, "<h3 id=\"{id}\">{} {link}</h3>", escape(name))?;
-                let not_run = "<p class=\"dim\">not drawn: its cells were not run</p>\n";
+                let not_run = "<p class=\"dim\">This figure wasn't drawn because its cells weren't run.</p>\n";
                 let figure = html.as_deref().unwrap_or(not_run);
                 writeln!(body, "<div data-line=\"{line}\">\n{figure}</div>")?;
             }
@@ -149,7 +150,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             Part::LeftOut(LeftOut {
                 cell, figures, why, ..
             }) => {
-                let why = escape(&format!("{cell}: {figures} figures left out: {why}"));
+                let why = escape(&format!("{cell}: {figures} numbers aren't compared: {why}"));
                 writeln!(body, "<p class=\"dim\">{why}</p>")?;
             }
         }
@@ -158,8 +159,8 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
         body += &(errata_of_section + &end_of_section(&last, &links));
     }
     let mut script = String::new();
-    if has_story {
-        // Where the view of its model stands.
+    if has_model {
+        // `live.js` fills this section with the view of the model.
         body += &html::filled(include_str!("story.html"), &[("text", live::STORY)]);
         body += &end_of_section("story", &links);
         script += "<script src=\"story.js\"></script>\n";
@@ -171,11 +172,11 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     }
     body += "</div>\n";
     if has_fields {
-        // The script replaces this when it is loaded.
+        // `live.js` replaces this text once it is loaded.
         body += "<noscript><style>.live-bar{display:none}</style></noscript>\n";
-        body += "<p class=\"live-bar\" role=\"status\">Loading what computes this page …</p>\n";
+        body += "<p class=\"live-bar\" role=\"status\">Loading the code of this page …</p>\n";
         script += "<script src=\"live.js\"></script>\n";
-    } else if has_lesson {
+    } else if has_training {
         script += "<script src=\"live.js\"></script>\n";
     }
     let name = program.name;
@@ -183,16 +184,16 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     Ok(html::page(program.title, &style(), &body))
 }
 
-/// True if a cell reads the book's text, or another one.
+/// Returns true if a cell reads the book's text. The reader can replace it by another text.
 fn is_of_text(parts: &[Part]) -> bool {
     cells(parts).any(|cell| cell.code.contains("read_to_string("))
 }
 
-/// A place and its name.
+/// The address and the name of a link.
 type Link = (String, String);
 
-/// The sections of the chapter by number, those on other pages too; then those here that have no
-/// number.
+/// Returns links to the sections of this notebook's chapter, sorted by number, including those on
+/// other pages. Sections of this notebook without a number follow.
 fn sections(program: &Program, book: &Book) -> Vec<Link> {
     let is_here = |other: &Program| other.name == program.name;
     let here = book.unrun.iter().filter(|(it, _)| is_here(it));
@@ -215,18 +216,19 @@ fn sections(program: &Program, book: &Book) -> Vec<Link> {
     sections.into_iter().map(|(_, link)| link).collect()
 }
 
-/// The numbers of a section, `[5, 3, 1]`; none of an appendix or a file.
+/// Returns the parts of a section number, such as `[5, 3, 1]`. The result is empty if the section
+/// has no number.
 fn numbers_of(section: &str) -> Vec<u32> {
     let numbers: Result<_, _> = section.split('.').map(str::parse).collect();
     numbers.unwrap_or_default()
 }
 
-/// True if a section has cells.
+/// Returns true if a section contains cells.
 pub(super) fn has_cells(parts: &[Part], section: &str) -> bool {
     cells(parts).any(|cell| cell.section == section)
 }
 
-/// The sections that have cells.
+/// Returns the numbers and titles of the sections that contain cells.
 fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
     parts.iter().filter_map(|part| match part {
         Part::Section { number, title } => {
@@ -236,7 +238,8 @@ fn headings(parts: &[Part]) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The list that stays visible: the index, the sections here, and the next page.
+/// Returns the table of contents, which stays visible at the side of the page. It has links to the
+/// index, the sections and the next page.
 fn contents(links: &[Link]) -> String {
     let index = ("index.html".to_owned(), "All notebooks".to_owned());
     let links = [index].into_iter().chain(links.iter().cloned());
@@ -248,7 +251,7 @@ fn contents(links: &[Link]) -> String {
     format!("<nav aria-label=\"Contents\"><ol>\n{list}</ol></nav>\n")
 }
 
-/// The link to the next section.
+/// Returns the end of a section, with a link to the next one.
 fn end_of_section(id: &str, links: &[Link]) -> String {
     let here = format!("#{id}");
     let mut behind = links.iter().skip_while(|(place, _)| *place != here).skip(1);
@@ -259,11 +262,12 @@ fn end_of_section(id: &str, links: &[Link]) -> String {
     next.unwrap_or_default() + "</section>\n"
 }
 
-/// Links to the documentation of this section's items.
+/// Returns links to the documentation of the items that belong to a section.
 fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) -> String {
     let in_section =
         |name: &str| cells(parts).any(|cell| cell.section == section && cell.is_called(name));
-    // Rows without cells belong to the section of their number.
+    // A row of the map belongs to this section if it has the section's number or names one of its
+    // cells.
     let here = |row: &&Row| {
         let of_number = row.section.split(' ').next() == Some(section);
         let mut cells = row.cells.iter();
@@ -279,12 +283,15 @@ fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) 
     match links.join(", ").as_str() {
         "" => String::new(),
         links => {
-            format!("<p class=\"dim\">Documentation, after <code>cargo docs</code>: {links}</p>\n")
+            format!(
+                "<p class=\"dim\">Documentation (run <code>cargo docs</code> first): {links}</p>\n"
+            )
         }
     }
 }
 
-/// The errata of this document at the places that `is_here` accepts, by the name of their cell.
+/// Returns the errata of this notebook whose place satisfies `is_here`. A place is the name of a
+/// cell or section, or empty.
 fn errata(program: &Program, book: &Book, is_here: impl Fn(&str) -> bool) -> String {
     let here = |erratum: &&Erratum| {
         let mut places = erratum.places();
@@ -308,7 +315,7 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
     )
 }
 
-/// The cell's comment, the code, the output beside the printed one, and the verdict.
+/// Returns the HTML of a cell: its comment, its code, its output and the result of the comparison.
 fn cell_html(cell: &Cell, terms: &Links<'_>) -> String {
     let about = match cell.about.as_str() {
         "" => String::new(),
@@ -332,20 +339,21 @@ fn cell_html(cell: &Cell, terms: &Links<'_>) -> String {
     )
 }
 
-/// Paragraphs, which a page that computes finds by `id` when their values change.
+/// Converts text to HTML. The script of an interactive page uses `id` to update the numbers in the
+/// text.
 fn prose(id: &str, text: &str, terms: &Links<'_>) -> String {
     format!("<div data-text=\"{id}\">{}</div>\n", terms.prose(text))
 }
 
-/// The `use` lines at the top of a notebook's source, except the last ones from the notebooks'
-/// crate, which no cell shows.
+/// Returns the `use` lines at the top of a notebook's source. Lines that begin with `use crate::`
+/// are left out because they import helpers that the cells don't show.
 fn imports(source: &str) -> &str {
     let (before, _) = source.split_once("\nuse crate::").unwrap_or((source, ""));
     let first = before.find("\nuse ").map_or(before.len(), |line| line + 1);
     before[first..].trim_end()
 }
 
-/// Rust in colours.
+/// Returns the HTML of Rust code with syntax highlighting.
 fn code(code: &str) -> String {
     let mut html = "<pre tabindex=\"0\"><code>".to_owned();
     for (at, kind) in tokens(code) {
@@ -362,7 +370,8 @@ fn folded(summary: &str, html: &str) -> String {
     format!("<details><summary>{summary}</summary>{html}</details>\n")
 }
 
-/// Both outputs where a digit differs; otherwise one, with the document's form folded.
+/// Returns the HTML of an output. If a digit differs from the document, both outputs are shown. If
+/// only the format differs, the document's output is folded.
 fn output(record: &Record) -> String {
     let pre = |html: &str| format!("<pre tabindex=\"0\">{html}</pre>\n");
     let (ours, faults) = (&record.ours, &record.verdict.faults);
@@ -372,18 +381,18 @@ fn output(record: &Record) -> String {
     };
     let shown = match &record.printed {
         Some(printed) if record.kind == Kind::OtherText => {
-            let theirs = folded("on the book's text", &pre(&escape(printed)));
+            let theirs = folded("Output for the book's text", &pre(&escape(printed)));
             pre(&escape(ours)) + &theirs
         }
         Some(printed) if differs(printed) => {
-            let [ours, theirs] = marked(ours, printed).map(|html| pre(&html));
+            let [ours, theirs] = mark_differences(ours, printed).map(|html| pre(&html));
             format!(
                 "<div><h4>computed</h4>{ours}</div>\n\
                  <div><h4>the document prints</h4>{theirs}</div>\n"
             )
         }
         Some(printed) if ours.trim() != printed.trim() => {
-            let theirs = folded("as the document prints it", &pre(&escape(printed)));
+            let theirs = folded("Output in the document's format", &pre(&escape(printed)));
             pre(&escape(ours)) + &theirs
         }
         _ => pre(&escape(ours)),
@@ -393,7 +402,7 @@ fn output(record: &Record) -> String {
     html += &match record.kind {
         Kind::Changed => format!("<p class=\"dim\">{about}</p>\n"),
         Kind::OtherText => {
-            "<p class=\"dim\">on “The Answering Bell”, the story of this project</p>\n".to_owned()
+            "<p class=\"dim\">computed from “The Answering Bell”, a short story of this project</p>\n".to_owned()
         }
         _ if about.is_empty() || !faults.is_empty() => String::new(),
         _ => format!(

@@ -1,5 +1,6 @@
-//! Names in docs/book-map.md and docs/errata.md: each cell exists, and each item is used in the
-//! notebooks of its row, which compile, or stands somewhere in the crates.
+//! Checks the names in docs/book-map.md and docs/errata.md. Every cell must exist. Every item must
+//! be used by the notebooks that the same line names, or occur anywhere in the crates if it names
+//! none.
 
 use std::path::Path;
 
@@ -13,20 +14,21 @@ use crate::workspace::files_below;
 
 const PAGES: [&str; 2] = ["docs/book-map.md", "docs/errata.md"];
 
-/// Names that nothing has, and items that the cells beside them don't use.
-pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
+/// Returns the names that don't exist, and the items that the cells next to them don't use.
+pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let sources = files_below(&root.join("crates"), "rs").into_iter();
     let sources = sources
         .map(|path| read(&path))
         .collect::<Result<String>>()?;
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     for page in PAGES {
         for (index, line) in read(&root.join(page))?.lines().enumerate() {
-            let mut fault = |what: String| faults.push(format!("{page}:{}: {what}", index + 1));
+            let mut violation =
+                |what: String| violations.push(format!("{page}:{}: {what}", index + 1));
             let (items, named) = names(line);
             for (program, cell) in &named {
                 if !cells(&program.unrun()).any(|known| known.is_called(cell)) {
-                    fault(format!("no cell `{} {cell}`", program.name));
+                    violation(format!("the cell `{} {cell}` doesn't exist", program.name));
                 }
             }
             for item in items {
@@ -34,13 +36,13 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
                 let word = Regex::new(&format!(r"\b{name}\b"))?;
                 let mut notebooks = named.iter().map(|(program, _)| program.source);
                 if !named.is_empty() && !notebooks.any(|source| word.is_match(source)) {
-                    fault(format!("`{item}`: the cells of this row don't use it"));
+                    violation(format!("`{item}` isn't used by the notebooks in this row"));
                 }
                 if named.is_empty() && !word.is_match(&sources) {
-                    fault(format!("nothing is called `{item}`"));
+                    violation(format!("`{item}` doesn't exist in the crates"));
                 }
             }
         }
     }
-    Ok(faults)
+    Ok(violations)
 }

@@ -1,7 +1,7 @@
-//! The layers: the table in docs/ARCHITECTURE.md against every package's `[dependencies]`.
+//! Compares the table of layers in docs/ARCHITECTURE.md with the dependencies of every package. A
+//! package may depend only on the packages that its row names, which must be in lower layers.
 //!
-//! The documented graph is the graph.
-//! Dev-dependencies are free, as tests may look at anything.
+//! Dev-dependencies are exempt, so tests can use any package.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::documents::rows;
 use crate::workspace::metadata;
 
-/// A package of the workspace.
+/// A package of a workspace.
 #[derive(Deserialize)]
 pub(super) struct Package {
     pub(super) name: String,
@@ -23,12 +23,12 @@ pub(super) struct Package {
 #[derive(Deserialize)]
 pub(super) struct Dependency {
     pub(super) name: String,
-    /// `None` for a normal dependency, otherwise `dev` or `build`
+    /// Kind of the dependency, which is `None` for a normal one, and otherwise `dev` or `build`.
     kind: Option<String>,
 }
 
 impl Dependency {
-    /// Returns true if only tests, examples, benches or build scripts use the dependency.
+    /// Returns true if only tests, examples, benchmarks or build scripts use the dependency.
     pub(super) fn is_dev(&self) -> bool {
         self.kind.is_some()
     }
@@ -37,7 +37,8 @@ impl Dependency {
 /// Returns the packages of the workspace in `folder`.
 ///
 /// # Errors
-/// Cargo fails, or prints something unexpected.
+///
+/// Returns an error if cargo fails or if its output doesn't have the expected form.
 pub(super) fn packages(folder: &Path) -> Result<Vec<Package>> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -47,37 +48,43 @@ pub(super) fn packages(folder: &Path) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// Each crate of the table: its layer and its dependencies.
+/// The layer and the dependencies of each package in the table.
 type Table = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// Dependencies that the table does not have, and packages that it does not have.
-pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
+/// Returns the dependencies and packages that are missing in the table, and the rows without a
+/// package.
+pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let mut table = table(rows("docs/ARCHITECTURE.md")?);
     let mut packages = packages(root)?;
-    packages.extend(self::packages(&root.join("fuzz"))?); // a separate workspace
-    let mut faults = Vec::new();
+    // The folder `fuzz` is a separate workspace.
+    packages.extend(self::packages(&root.join("fuzz"))?);
+    let mut violations = Vec::new();
     for package in &packages {
         let used = package.dependencies.iter();
         let used = used.filter(|dependency| !dependency.is_dev());
         let used = used.map(|dependency| dependency.name.clone()).collect();
-        faults.extend(package_fault(&package.name, used, &table));
+        violations.extend(package_violation(&package.name, used, &table));
     }
     for package in packages {
         table.remove(&package.name);
     }
-    faults.extend(table.keys().map(|name| format!("no package `{name}`")));
-    Ok(faults
+    violations.extend(
+        table
+            .keys()
+            .map(|name| format!("`{name}` has a row, but there is no such package")),
+    );
+    Ok(violations
         .into_iter()
-        .map(|fault| format!("docs/ARCHITECTURE.md: {fault}"))
+        .map(|violation| format!("docs/ARCHITECTURE.md: {violation}"))
         .collect())
 }
 
-/// Returns true for L0 to L9 and dev.
+/// Returns true if the word is the name of a layer: a letter with a digit, such as L0, or `dev`.
 pub(super) fn is_layer(word: &str) -> bool {
     word.len() == 2 || word == "dev"
 }
 
-/// The rows `crate | layer | may depend on` among all rows of a page.
+/// Selects the rows with the columns crate, layer and dependencies from all rows of the page.
 fn table(rows: Vec<Vec<String>>) -> Table {
     let rows = rows.into_iter().filter_map(|columns| {
         let [name, layer, used] = columns.try_into().ok()?;
@@ -88,10 +95,11 @@ fn table(rows: Vec<Vec<String>>) -> Table {
     rows.collect()
 }
 
-/// The fault of a package that depends on these crates.
-fn package_fault(name: &str, mut used: BTreeSet<String>, table: &Table) -> Option<String> {
+/// Returns what is wrong with a package that depends on the packages `used`, or `None` if nothing
+/// is.
+fn package_violation(name: &str, mut used: BTreeSet<String>, table: &Table) -> Option<String> {
     let Some((layer, row)) = table.get(name) else {
-        return Some(format!("`{name}` has no row"));
+        return Some(format!("`{name}` has no row in the table of layers"));
     };
     used.retain(|other| table.contains_key(other));
     if row.contains("anything") {
@@ -100,10 +108,10 @@ fn package_fault(name: &str, mut used: BTreeSet<String>, table: &Table) -> Optio
     let mut upper = used.iter().filter(|other| table[*other].0 >= *layer);
     if let Some(upper) = upper.next() {
         return Some(format!(
-            "`{name}` depends on `{upper}`, which is in no lower layer"
+            "`{name}` depends on `{upper}`, which isn't in a lower layer"
         ));
     }
-    (used != *row).then(|| format!("`{name}` depends on {used:?}, its row has {row:?}"))
+    (used != *row).then(|| format!("`{name}` depends on {used:?}, but its row lists {row:?}"))
 }
 
 #[cfg(test)]
@@ -111,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dependency_upwards_or_other_than_documented_is_a_fault() {
+    fn upward_and_undocumented_dependencies_are_violations() {
         let rows = [
             ["low", "L0", ""],
             ["high", "L1", "low"],
@@ -121,7 +129,7 @@ mod tests {
         ];
         let table = table(rows.map(|row| row.map(str::to_owned).to_vec()).to_vec());
         assert_eq!(table.len(), 4);
-        for (name, used, is_fault) in [
+        for (name, used, is_violation) in [
             ("high", &["low", "ndarray"][..], false),
             ("top", &["low", "high"], false),
             ("high", &[], true),
@@ -131,8 +139,8 @@ mod tests {
         ] {
             let used = used.iter().map(ToString::to_string).collect();
             assert_eq!(
-                package_fault(name, used, &table).is_some(),
-                is_fault,
+                package_violation(name, used, &table).is_some(),
+                is_violation,
                 "{name}"
             );
         }

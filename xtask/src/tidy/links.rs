@@ -1,5 +1,5 @@
-//! Links in Markdown files, and source files named in backticks: a relative link must lead to a
-//! file, and a file named like one of ours must exist.
+//! Checks the links in Markdown files and the names of Rust files between backticks. Relative links
+//! must lead to a file, and Rust files must exist.
 
 use std::path::Path;
 
@@ -9,13 +9,14 @@ use regex::Regex;
 use super::read;
 use crate::workspace::files_below;
 
-/// Links that lead nowhere, and names of Rust files that don't exist.
-pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
-    // Code, or the target of a link up to its `#`.
+/// Returns the links that lead nowhere and the Rust files that don't exist.
+pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
+    // Matches code blocks, names of Rust files, other code, and the targets of links up to the
+    // fragment. Only the names and the targets are captured.
     let parts = Regex::new(r"(?s)```.*?```|`([\w/-]+\.rs)`|`[^`]*`|\]\(([^)\s#]+)")?;
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     let sources = files_below(root, "rs");
-    // `cargo xtask practice` makes files of the reader's.
+    // `cargo xtask practice` creates these files for the reader.
     let exists = |name: &str| {
         name.starts_with("practice/src/bin") || sources.iter().any(|path| path.ends_with(name))
     };
@@ -23,17 +24,17 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
         let text = read(&path)?;
         let names = parts.captures_iter(&text).filter_map(|part| part.get(1));
         for name in names.map(|name| name.as_str()).filter(|name| !exists(name)) {
-            faults.push(format!("{}: {name} doesn't exist", path.display()));
+            violations.push(format!("{}: {name} doesn't exist", path.display()));
         }
         let links = parts.captures_iter(&text).filter_map(|part| part.get(2));
         let links = links.map(|link| link.as_str());
         let files = links.filter(|link| !link.contains("://") && !link.starts_with("mailto:"));
         let folder = path.parent().unwrap_or(root);
         for file in files.filter(|file| !folder.join(file).exists()) {
-            faults.push(format!("{}: {file} doesn't exist", path.display()));
+            violations.push(format!("{}: {file} doesn't exist", path.display()));
         }
     }
-    Ok(faults)
+    Ok(violations)
 }
 
 #[cfg(test)]
@@ -41,15 +42,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_to_nothing_is_found_and_code_is_left_alone() {
+    fn broken_links_are_found_and_code_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let text = "[a](a.md#top) [b](#top) [c](https://x.y) `[d](none.md)`\n```\n[e](none.md)\n```\n[f](none.md) \
                     `src/here.rs`, `here.rs` and `gone.rs`";
         std::fs::write(folder.path().join("a.md"), text).unwrap();
         std::fs::create_dir(folder.path().join("src")).unwrap();
         std::fs::write(folder.path().join("src/here.rs"), "").unwrap();
-        let faults = faults(folder.path()).unwrap();
-        assert!(faults.len() == 2 && faults[0].ends_with("a.md: gone.rs doesn't exist"));
-        assert!(faults[1].ends_with("a.md: none.md doesn't exist"));
+        let violations = violations(folder.path()).unwrap();
+        assert!(violations.len() == 2 && violations[0].ends_with("a.md: gone.rs doesn't exist"));
+        assert!(violations[1].ends_with("a.md: none.md doesn't exist"));
     }
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask tidy`: the house rules that neither rustc nor clippy knows, also run as a test.
+//! The command `cargo xtask tidy`, which checks the rules of this project that rustc and clippy
+//! don't know. A test runs the same checks.
 //!
-//! Each rule returns its faults as `path: what`; a rule that has an exception names it with its
-//! reason.
+//! A rule returns a line for each violation, such as `path: problem`. If a rule has exceptions, its
+//! source lists them with their reasons.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace::{files_below, print, root};
 
-mod circles;
+mod cycles;
 mod dependencies;
 mod documented;
 mod layers;
@@ -17,28 +18,44 @@ mod links;
 mod prose;
 mod thread_locals;
 
-/// A rule: its name, and the faults it finds below the workspace's root.
+/// The name of a rule, and a function that returns the violations in the workspace at a path.
 type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
 
 const RULES: &[Rule] = &[
-    ("the layers match docs/ARCHITECTURE.md", layers::faults),
+    ("the layers match docs/ARCHITECTURE.md", layers::violations),
     (
         "the external crates match docs/ARCHITECTURE.md",
-        dependencies::faults,
+        dependencies::violations,
     ),
-    ("no files of a crate use each other", circles::faults),
-    ("a file describes itself, and is narrow", files),
-    ("no result depends on a thread-local", thread_locals::faults),
-    ("the notebooks introduce each idea", prose::faults),
-    ("README names the oldest supported Rust", oldest_rust),
-    ("links of the documentation lead somewhere", links::faults),
     (
-        "items and cells that the documentation names exist",
-        documented::faults,
+        "the modules of a crate don't depend on each other in cycles",
+        cycles::violations,
+    ),
+    (
+        "source files begin with a description, and comments aren't too wide",
+        files,
+    ),
+    (
+        "no result depends on a thread-local variable",
+        thread_locals::violations,
+    ),
+    ("the notebooks explain what they show", prose::violations),
+    (
+        "the README states the oldest supported version of Rust",
+        oldest_rust,
+    ),
+    (
+        "the links and file names in the documentation are valid",
+        links::violations,
+    ),
+    (
+        "the items and cells in the documentation exist",
+        documented::violations,
     ),
 ];
 
-/// The oldest supported Rust: README's is Cargo.toml's, which `.ci/run` builds with.
+/// Checks that the README states the oldest supported version of Rust in Cargo.toml, with which
+/// `.ci/run` builds the workspace.
 fn oldest_rust(root: &Path) -> Result<Vec<String>> {
     let [manifest, readme] = [
         read(&root.join("Cargo.toml"))?,
@@ -54,56 +71,61 @@ fn oldest_rust(root: &Path) -> Result<Vec<String>> {
     Ok(match readme.contains(&stated) {
         true => Vec::new(),
         false => vec![format!(
-            "README.md: {stated} expected, the rust-version of Cargo.toml"
+            "README.md: it must contain {stated}, which is the rust-version in Cargo.toml"
         )],
     })
 }
 
-/// The most columns of a comment, as of code.
+/// Largest width of a comment in characters.
 const MAX_COLUMNS: usize = 100;
 
-/// Checks every rule and prints the faults.
+/// Checks all rules and prints the violations.
 ///
 /// # Errors
-/// There are faults, or a file could not be read.
+///
+/// Returns an error if there are violations or if a file can't be read.
 pub(crate) fn run() -> Result<()> {
     let mut total = 0;
     for (name, rule) in RULES {
-        let faults = rule(&root())?;
-        let verdict = if faults.is_empty() { "ok  " } else { "FAIL" };
+        let violations = rule(&root())?;
+        let verdict = if violations.is_empty() {
+            "ok  "
+        } else {
+            "FAIL"
+        };
         print(&format!("{verdict} {name}\n"))?;
-        for fault in &faults {
-            print(&format!("     {fault}\n"))?;
+        for violation in &violations {
+            print(&format!("     {violation}\n"))?;
         }
-        total += faults.len();
+        total += violations.len();
     }
     if total > 0 {
-        bail!("{total} faults");
+        bail!("the rules have {total} violations");
     }
     Ok(())
 }
 
-/// Files whose first line isn't a description, or whose comments are too wide.
+/// Checks that every source file begins with a description and that its comments aren't too wide.
 fn files(root: &Path) -> Result<Vec<String>> {
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     for path in files_below(root, "rs") {
         let (text, path) = (read(&path)?, path.display());
         if !text.starts_with("//!") && !text.starts_with("#![doc = include_str!(") {
-            faults.push(format!(
-                "{path}: a file begins with `//!` and its description"
+            violations.push(format!(
+                "{path}: the file must begin with `//!` and a description"
             ));
         }
-        // Code is rustfmt's business, which leaves comments as they are.
+        // Only comments are checked because rustfmt limits the width of code.
         let is_wide =
             |line: &str| line.trim_start().starts_with("//") && line.chars().count() > MAX_COLUMNS;
         if let Some(line) = text.lines().position(is_wide) {
             let line = line + 1;
-            faults.push(format!(
-                "{path}:{line}: a comment over {MAX_COLUMNS} columns"
+            violations.push(format!(
+                "{path}:{line}: the comment is wider than {MAX_COLUMNS} characters"
             ));
         }
     }
-    Ok(faults)
+    Ok(violations)
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -1,5 +1,7 @@
-//! Every idea of the notebooks is introduced: a notebook by its goal, a section by prose before its
-//! first cell and by a question, a cell by prose or by the mark of a continuation.
+//! Checks that the notebooks explain what they show. A notebook must begin with a goal and a
+//! reading time. A section must begin with text before its first cell, and if it is a numbered
+//! section of a chapter, it must ask a question. Each cell must be preceded by text or be marked as
+//! a continuation.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,29 +9,29 @@ use std::path::Path;
 use anyhow::Result;
 use notebooks::{Cell, PROGRAMS, Part, Program, Tier};
 
-/// The least words of an introduction, an answer or a task.
+/// Smallest number of words in an explanation, a question or an answer.
 const MIN_WORDS: usize = 6;
 
-/// Notebooks, sections and cells without their prose.
-pub(super) fn faults(_root: &Path) -> Result<Vec<String>> {
+/// Returns the notebooks, sections and cells without the required text.
+pub(super) fn violations(_root: &Path) -> Result<Vec<String>> {
     let taught = PROGRAMS
         .iter()
         .filter(|program| program.tier != Tier::Errata);
     Ok(taught
-        .flat_map(|program| faults_of(program, &program.unrun()))
+        .flat_map(|program| violations_of(program, &program.unrun()))
         .collect())
 }
 
-fn faults_of(program: &Program, parts: &[Part]) -> Vec<String> {
+fn violations_of(program: &Program, parts: &[Part]) -> Vec<String> {
     let is_text = |text: &str| text.split_whitespace().count() >= MIN_WORDS;
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     match parts.iter().find_map(|part| match part {
         Part::Intro(intro) => Some(intro),
         _ => None,
     }) {
         Some(intro) if is_text(&intro.goal) && intro.minutes.parse::<u32>().is_ok() => {}
-        _ => faults.push(format!(
-            "{}: no goal and reading time (book.opens)",
+        _ => violations.push(format!(
+            "{}: the notebook has no goal or no reading time (book.opens)",
             program.path
         )),
     }
@@ -42,15 +44,15 @@ fn faults_of(program: &Program, parts: &[Part]) -> Vec<String> {
         let is_first = sections.insert(&cell.section);
         let name = |cell: &Cell| format!("{}:{}: {}", program.path, cell.line, cell.name);
         if is_first && !has_prose {
-            faults.push(format!("{}: a section begins without prose", name(cell)));
+            violations.push(format!("{}: the section begins without text", name(cell)));
         } else if cell.name == cell.cell && !cell.is_introduced {
-            faults.push(format!(
-                "{}: neither prose nor the mark `// ...`",
+            violations.push(format!(
+                "{}: the cell has no text and isn't marked as a continuation with `// ...`",
                 name(cell)
             ));
         }
     }
-    // The numbered sections of chapters ask a question; others may.
+    // Only the numbered sections of chapters must ask a question.
     let is_chapter = program.name.len() == 4;
     let (mut section, mut asked) = ("", BTreeSet::new());
     for part in parts {
@@ -68,7 +70,8 @@ fn faults_of(program: &Program, parts: &[Part]) -> Vec<String> {
         let is_numbered = section.starts_with(|c: char| c.is_ascii_digit());
         is_chapter && is_numbered && !asked.contains(section.as_str())
     });
-    faults
-        .extend(silent.map(|section| format!("{}: section {section} asks nothing", program.path)));
-    faults
+    violations.extend(
+        silent.map(|section| format!("{}: section {section} has no question", program.path)),
+    );
+    violations
 }

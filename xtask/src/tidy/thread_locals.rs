@@ -1,8 +1,9 @@
-//! The thread-locals of the computing crates: a result may depend on arguments and fields only.
+//! Checks that no result depends on a thread-local variable. Results may depend on arguments and
+//! fields only.
 //!
-//! A thread that waits in rayon may take up another task, so a setting that is kept per thread
-//! leaks into products of other tasks. Each thread-local that exists is listed with the reason why
-//! no result depends on it.
+//! A thread that waits in rayon may execute another task in the meantime. If a setting were stored
+//! per thread, it would also apply to that task. Each thread-local variable that exists is listed
+//! below with the reason why no result depends on it.
 
 use std::path::Path;
 
@@ -12,8 +13,8 @@ use regex::Regex;
 use super::read;
 use crate::workspace::files_below;
 
-/// The crates whose functions compute results.
-const FOLDERS: [&str; 5] = [
+/// Source folders of the crates that compute results.
+const COMPUTING_CRATES: [&str; 5] = [
     "crates/engine/kernels/src",
     "crates/tensor-ops/src",
     "crates/attention/src",
@@ -21,7 +22,7 @@ const FOLDERS: [&str; 5] = [
     "crates/generate/src",
 ];
 
-/// The allowed thread-locals, by the file and the name, with the reason.
+/// File and name of each allowed thread-local variable, and the reason.
 const ALLOWED: [(&str, &str, &str); 6] = [
     ("pack.rs", "A_PANELS", "memory, written before it is read"),
     ("pack.rs", "PAIRS", "memory, written before it is read"),
@@ -39,10 +40,10 @@ const ALLOWED: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// Returns the thread-locals that aren't allowed.
-pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
-    let mut faults = Vec::new();
-    for path in FOLDERS
+/// Returns the thread-local variables that aren't allowed.
+pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
+    let mut violations = Vec::new();
+    for path in COMPUTING_CRATES
         .iter()
         .flat_map(|folder| files_below(&root.join(folder), "rs"))
     {
@@ -56,25 +57,26 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
                 .iter()
                 .any(|(of, allowed, _)| *of == file && *allowed == name)
             {
-                faults.push(format!(
-                    "{}: thread-local {name}: make it an argument or a field, or list it in \
-                     thread_locals.rs with the reason why no result depends on it",
+                violations.push(format!(
+                    "{}: the variable {name} is thread-local; make it an argument or a field, or add \
+                     it to thread_locals.rs with the reason why no result depends on it",
                     path.display()
                 ));
             }
         }
     }
-    Ok(faults)
+    Ok(violations)
 }
 
-/// Returns the names of the thread-locals in a source file.
+/// Returns the names of the thread-local variables in a source file.
 fn thread_locals(source: &str) -> Result<Vec<String>> {
     let name = Regex::new(r"static (?:mut )?(\w+)")?;
     let mut names = Vec::new();
     let mut rest = source;
     while let Some(at) = rest.find("thread_local") {
         rest = &rest[at + "thread_local".len()..];
-        // The macro's block ends at the first brace that closes it; the attribute has one static.
+        // The macro `thread_local!` has a block, which may declare several variables. The attribute
+        // `#[thread_local]` applies to the next line.
         let block = match rest.find('{').filter(|_| rest.starts_with('!')) {
             Some(open) => &rest[open..open + closing_brace(&rest[open..])],
             None => rest.lines().nth(1).unwrap_or_default(),
@@ -84,7 +86,7 @@ fn thread_locals(source: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the index of the brace that closes the one at the start of a text.
+/// Returns the index of the brace that closes the one at the beginning of `text`.
 fn closing_brace(text: &str) -> usize {
     let mut depth = 0;
     for (at, character) in text.char_indices() {

@@ -1,5 +1,5 @@
-//! Circles between the files of a crate: a file that uses another must not be used by it, directly
-//! or through others. Uses in tests don't count.
+//! Checks that the modules of a crate don't depend on each other in a cycle, directly or
+//! indirectly. Uses in tests are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use regex::Regex;
 use super::read;
 use crate::workspace::files_below;
 
-/// A module by its path, `train::log`; the root is empty.
+/// A module, by the parts of its path. The root of the crate has none.
 type Module = Vec<String>;
 
 /// The modules that each module uses.
 type Uses = BTreeMap<Module, BTreeSet<Module>>;
 
-/// Circles between the files of each crate.
-pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
+/// Returns the dependency cycles among the modules of each crate.
+pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let mut crates: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     for path in files_below(root, "rs") {
         let is_source =
@@ -26,21 +26,21 @@ pub(super) fn faults(root: &Path) -> Result<Vec<String>> {
             crates.entry(folder.to_owned()).or_default().push(path);
         }
     }
-    let mut faults = Vec::new();
+    let mut violations = Vec::new();
     for (folder, files) in crates {
-        for circle in circles(&uses(&folder, &files)?) {
-            let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
-            faults.push(format!(
-                "{}: {} use each other",
+        for cycle in cycles(&uses(&folder, &files)?) {
+            let names: Vec<String> = cycle.iter().map(|module| module.join("::")).collect();
+            violations.push(format!(
+                "{}: the modules {} depend on each other",
                 folder.display(),
                 names.join(", ")
             ));
         }
     }
-    Ok(faults)
+    Ok(violations)
 }
 
-/// Reads which modules use which.
+/// Reads the files of a crate and returns which modules use which.
 fn uses(folder: &Path, files: &[PathBuf]) -> Result<Uses> {
     let paths = Regex::new(r"\b(crate|super(?:::super)*)::(\{|[\w:]+)")?;
     let items =
@@ -49,7 +49,8 @@ fn uses(folder: &Path, files: &[PathBuf]) -> Result<Uses> {
     for file in files {
         sources.insert(module_of(folder, file), read(file)?);
     }
-    // Items that the root names again: `crate::Trainer` is in `trainer`.
+    // Items that the root re-exports. For example, `crate::Trainer` belongs to the module
+    // `trainer`.
     let mut exported: BTreeMap<String, Module> = BTreeMap::new();
     for found in sources
         .get(&Module::new())
@@ -85,7 +86,8 @@ fn uses(folder: &Path, files: &[PathBuf]) -> Result<Uses> {
                 used.extend(file.or(exported.cloned()));
             }
         }
-        used.retain(|other| !module.starts_with(other)); // itself and the modules that contain it
+        // A module may use itself and the modules that contain it.
+        used.retain(|other| !module.starts_with(other));
         uses.insert(module.clone(), used);
     }
     Ok(uses)
@@ -106,7 +108,7 @@ fn module_of(folder: &Path, file: &Path) -> Module {
     parts
 }
 
-/// The code before the unit tests, without comments.
+/// Returns the code without its comments and unit tests.
 fn without_tests_and_comments(text: &str) -> String {
     let end = text
         .find("\nmod tests")
@@ -116,7 +118,8 @@ fn without_tests_and_comments(text: &str) -> String {
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// The paths of a use tree that a text begins with: `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// Returns the paths in the use tree at the beginning of `text`. For example, `a::{b, c::d}`
+/// contains `a::b` and `a::c::d`.
 fn expanded(text: &str) -> Vec<Module> {
     fn walk(rest: &mut &str, prefix: &[String], paths: &mut Vec<Module>) {
         if let Some(group) = rest.strip_prefix('{') {
@@ -146,8 +149,8 @@ fn expanded(text: &str) -> Vec<Module> {
     paths
 }
 
-/// Groups of modules that reach each other.
-fn circles(uses: &Uses) -> Vec<BTreeSet<Module>> {
+/// Returns the groups of modules that depend on each other.
+fn cycles(uses: &Uses) -> Vec<BTreeSet<Module>> {
     let reached = |from: &Module| {
         let (mut reached, mut open) = (BTreeSet::new(), vec![from]);
         while let Some(module) = open.pop() {
@@ -161,15 +164,15 @@ fn circles(uses: &Uses) -> Vec<BTreeSet<Module>> {
     };
     let all: BTreeMap<&Module, BTreeSet<Module>> =
         uses.keys().map(|it| (it, reached(it))).collect();
-    let mut circles: Vec<BTreeSet<Module>> = Vec::new();
+    let mut cycles: Vec<BTreeSet<Module>> = Vec::new();
     for (module, reaches) in &all {
         let is_back = |other: &&Module| all.get(other).is_some_and(|back| back.contains(*module));
-        let circle: BTreeSet<Module> = reaches.iter().filter(is_back).cloned().collect();
-        if !circle.is_empty() && !circles.contains(&circle) {
-            circles.push(circle);
+        let cycle: BTreeSet<Module> = reaches.iter().filter(is_back).cloned().collect();
+        if !cycle.is_empty() && !cycles.contains(&cycle) {
+            cycles.push(cycle);
         }
     }
-    circles
+    cycles
 }
 
 #[cfg(test)]
@@ -177,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_use_each_other_are_found() {
+    fn modules_that_depend_on_each_other_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -193,13 +196,13 @@ mod tests {
         write("c.rs", "use std::fmt;\n");
         write("d/mod.rs", "mod e;\n");
         write("d/e.rs", "use super::super::c::C;\n");
-        assert_eq!(faults(folder.path()).unwrap(), Vec::<String>::new());
+        assert_eq!(violations(folder.path()).unwrap(), Vec::<String>::new());
         write("c.rs", "use crate::{x, a::A};\n");
-        let faults = faults(folder.path()).unwrap();
-        assert_eq!(faults.len(), 1, "{faults:?}");
+        let violations = violations(folder.path()).unwrap();
+        assert_eq!(violations.len(), 1, "{violations:?}");
         assert!(
-            faults[0].ends_with("a, b, c, d::e use each other"),
-            "{faults:?}"
+            violations[0].ends_with("the modules a, b, c, d::e depend on each other"),
+            "{violations:?}"
         );
     }
 }
