@@ -108,12 +108,17 @@ fn module_of(folder: &Path, file: &Path) -> Module {
     parts
 }
 
-/// Returns the code without its comments and unit tests.
-fn without_tests_and_comments(text: &str) -> String {
+/// Returns the code before the unit tests.
+pub(super) fn without_tests(text: &str) -> &str {
     let end = text
         .find("\nmod tests")
         .or(text.find("\npub(crate) mod tests"));
-    let lines = text[..end.unwrap_or(text.len())].lines();
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// Returns the code without its comments and unit tests.
+fn without_tests_and_comments(text: &str) -> String {
+    let lines = without_tests(text).lines();
     let code = lines.map(|line| line.split("//").next().unwrap_or_default());
     code.collect::<Vec<_>>().join("\n")
 }

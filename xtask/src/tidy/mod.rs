@@ -15,6 +15,7 @@ mod dependencies;
 mod documented;
 mod layers;
 mod links;
+mod messages;
 mod prose;
 mod thread_locals;
 
@@ -51,6 +52,10 @@ const RULES: &[Rule] = &[
     (
         "the items and cells in the documentation exist",
         documented::violations,
+    ),
+    (
+        "the messages quoted in tests and README files exist",
+        messages::violations,
     ),
 ];
 
