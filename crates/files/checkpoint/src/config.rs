@@ -1,12 +1,15 @@
-//! config.json: the book's `GPT_CONFIG_124M` with its keys, and Hugging Face's of a GPT-2. Settings
-//! that change the arithmetic are supported or rejected by name.
+//! Reads and writes config.json in two forms: the book's, which has the keys of `GPT_CONFIG_124M`,
+//! and the one of Hugging Face's GPT-2.
 //!
-//! The dictionary of the book, written with `json.dump`, is one too. Beyond its keys there are
-//! `"format": "book"`, the rates by site, `tied`, `hidden_dim`, `norm_eps`, and `activation`, which
-//! only models of others have. In Hugging Face's kind, `qkv_bias` is the one key that is ours:
-//! without it a model read from that layout would always have biases on query, key and value.
-//! Of Hugging Face's, `reorder_and_upcast_attn` is left alone: it changes where half precision is
-//! computed in f32, and everything is f32 here.
+//! If a setting would change the computation, it is either supported or rejected with its name.
+//!
+//! The book's dictionary can be saved with `json.dump`. In addition, it can contain `"format":
+//! "book"`, a dropout rate for each site, `tied`, `hidden_dim`, `norm_eps`, and `activation`, which
+//! is needed only for models that weren't trained here.
+//!
+//! In Hugging Face's form, we add the key `qkv_bias`. GPT-2 always has biases for query, key and
+//! value, so a model without them couldn't be recognized otherwise. The setting
+//! `reorder_and_upcast_attn` is ignored because it concerns only computations in half precision.
 
 use std::path::Path;
 
@@ -19,18 +22,21 @@ use crate::json::{Fields, text};
 use crate::layout::Layout;
 use crate::special_tokens::SpecialTokens;
 
-/// The scale of attention scores in a file, as a factor of the query's weights: the model always
-/// divides scores by the root of a head's features, like GPT-2.
+/// The scale of the attention scores in a file, expressed as a factor for the weights of the
+/// queries. Our model always divides scores by the square root of the head dimension, as GPT-2
+/// does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryFactor {
-    /// 1, or the root that a file without `scale_attn_weights` doesn't divide by.
+    /// Factor for all blocks. It is 1, or the square root of the head dimension if the file says
+    /// that scores aren't divided by it (`scale_attn_weights`).
     all_blocks: f32,
-    /// True if scores are also divided by their block's number, counted from 1.
+    /// Whether scores are also divided by the number of their block, counted from 1
+    /// (`scale_attn_by_inverse_layer_idx`).
     by_block: bool,
 }
 
 impl QueryFactor {
-    /// GPT-2's scale.
+    /// The scale of GPT-2, which needs no factor.
     const NONE: Self = Self {
         all_blocks: 1.0,
         by_block: false,
@@ -47,7 +53,8 @@ impl QueryFactor {
         })
     }
 
-    /// The factor of a parameter: 1 unless it is a query's.
+    /// Returns the factor for the parameter with this name. It is 1 for all parameters except those
+    /// of queries.
     pub(crate) fn of_parameter(&self, name: &str) -> f32 {
         let rest = name.strip_prefix("trf_blocks.");
         let block = rest.and_then(|rest| Some(rest.split_once(".att.W_query.")?.0));
@@ -59,7 +66,7 @@ impl QueryFactor {
     }
 }
 
-/// Reads a configuration of either kind and checks it.
+/// Reads a configuration in either form and checks it.
 pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig, QueryFactor), CheckpointError> {
     let fields = Fields::read(file)?;
     let (layout, config, query) = if is_book(&fields) {
@@ -74,13 +81,14 @@ pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig, QueryFactor), Chec
     Ok((layout, config, query))
 }
 
-/// True if a configuration is the book's: it has a key that only the book has, or names the book.
+/// Returns true if a configuration has the book's form, which means that it contains a key that
+/// only the book uses and no `model_type`.
 fn is_book(fields: &Fields<'_>) -> bool {
     let of_book = ["format", "context_length", "emb_dim", "n_heads", "n_layers"];
     fields.get("model_type").is_none() && fields.keys().any(|key| of_book.contains(&key))
 }
 
-/// Reads the settings of a file of the book's.
+/// Reads the settings of a configuration in the book's form.
 fn book_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     let size = |key| fields.size(&[key])?.ok_or_else(|| fields.missing(key));
     let common = fields.number("drop_rate")?;
@@ -108,8 +116,9 @@ fn book_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     })
 }
 
-/// Reads the settings of a Hugging Face file, each by GPT-2's name or by transformers' common name.
-/// Missing ones are those of the 124M model.
+/// Reads the settings of a configuration in Hugging Face's form. A setting can have GPT-2's name or
+/// the name that transformers uses for all models. Missing settings have the values of the 124M
+/// model if the file contains `model_type`.
 fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     let headless = check_architecture(fields)?;
     let gpt2 = GptConfig::GPT2_124M;
@@ -139,13 +148,13 @@ fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     })
 }
 
-/// Checks the settings that change the arithmetic. Returns true for a model without a head, such as
-/// a `GPT2Model`: it is tied.
+/// Checks the settings that would change the computation. Returns true if the model has no output
+/// layer of its own, as a `GPT2Model`, so that it must be tied to the embedding.
 fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     for (key, computed, can_be) in [
         ("model_type", json!("gpt2"), "\"gpt2\""),
         ("add_cross_attention", json!(false), "false"),
-        ("quantization_config", json!(null), "weights as they are"),
+        ("quantization_config", json!(null), "unquantized weights"),
     ] {
         if let Some(found) = fields.get(key).filter(|found| **found != computed) {
             return Err(fields.unsupported(key, found, can_be));
@@ -154,16 +163,18 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     let key = "architectures";
     let names = fields.first(&[key], "an array of names", Value::as_array)?;
     let names = names.map_or(&[][..], Vec::as_slice);
-    // Models with other heads share these weights; the one with GPT-2's head is read.
+    // Models for other tasks have the same weights and an additional output layer. The language
+    // model in them can be used.
     let is_gpt2 = |name: &&Value| name.as_str().is_some_and(|name| name.starts_with("GPT2"));
     if let Some(other) = names.iter().find(|name| !is_gpt2(name)) {
-        return Err(fields.unsupported(key, other, "GPT2LMHeadModel and its kin"));
+        return Err(fields.unsupported(key, other, "a name that begins with GPT2"));
     }
     let has_head = |name: &Value| name == "GPT2LMHeadModel" || name == "GPT2DoubleHeadsModel";
     Ok(!names.is_empty() && !names.iter().any(has_head))
 }
 
-/// Returns the number that is added to a variance, or GPT-2's if the file has none.
+/// Returns the number that is added to the variance in layer normalization, or GPT-2's if the file
+/// doesn't contain it.
 fn epsilon(fields: &Fields<'_>, key: &str) -> Result<f32, CheckpointError> {
     let number = |value: &Value| {
         let eps = value.as_f64()? as f32;
@@ -173,7 +184,7 @@ fn epsilon(fields: &Fields<'_>, key: &str) -> Result<f32, CheckpointError> {
     Ok(found.unwrap_or(GptConfig::GPT2_124M.norm_eps))
 }
 
-/// The activation that a key names, or GPT-2's.
+/// Returns the activation function, or GPT-2's if the file doesn't contain it.
 fn activation(fields: &Fields<'_>, key: &str) -> Result<Activation, CheckpointError> {
     let Some(name) = fields.get(key) else {
         return Ok(Activation::default());
@@ -182,13 +193,12 @@ fn activation(fields: &Fields<'_>, key: &str) -> Result<Activation, CheckpointEr
         Some("gelu_new" | "gelu_pytorch_tanh" | "gelu_fast") => Ok(Activation::GeluTanh),
         Some("gelu" | "gelu_python") => Ok(Activation::Gelu),
         Some("relu") => Ok(Activation::Relu),
-        _ => Err(fields.unsupported(key, name, "gelu_new, gelu and relu")),
+        _ => Err(fields.unsupported(key, name, "gelu_new, gelu or relu")),
     }
 }
 
-/// The text of a config.json of the book's layout that [`read`] makes `config` of.
-///
-/// Values that match the book's are written with the book's keys only.
+/// Returns the content of a config.json in the book's form, from which [`read`] restores `config`.
+/// Settings that the book doesn't have are included only if they differ from the book's model.
 pub(crate) fn book(config: &GptConfig) -> String {
     let rates = &config.drop_rates;
     let mut json = json!({
@@ -218,7 +228,7 @@ pub(crate) fn book(config: &GptConfig) -> String {
     text(&json)
 }
 
-/// The text of a config.json for transformers.
+/// Returns the content of a config.json for transformers.
 pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTokens) -> String {
     let rates = &config.drop_rates;
     let mut json = json!({
@@ -245,7 +255,10 @@ pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTok
     text(&json)
 }
 
-/// Returns the shortest decimal number that is the same in f32: 1e-5 is 1e-5.
+/// Returns the `f64` with the shortest decimal form that converts to the same `f32`, so that 1e-5
+/// is written as 1e-5.
 fn decimal(x: f32) -> f64 {
-    x.to_string().parse().expect("a number that was one")
+    x.to_string()
+        .parse()
+        .expect("a formatted number can be parsed")
 }

@@ -1,16 +1,14 @@
-//! Conversion of weights to and from the number formats of files.
-//!
-//! A model in memory is always float32.
+//! Converts weights to and from the number formats of files. In memory, weights are always `f32`.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use safetensors::Dtype as FileDtype;
 use tensor_ops::Dtype;
 
-/// The formats of weights that transformers reads from a file.
+/// The formats in which weights can be saved. transformers can load all of them.
 pub const FILE_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::BFloat16];
 
-/// Returns the type in a safetensors header of one of [`FILE_DTYPES`].
+/// Returns the type for the header of a safetensors file. `dtype` must be one of [`FILE_DTYPES`].
 pub(crate) fn in_file(dtype: Dtype) -> FileDtype {
     match dtype {
         Dtype::Float16 => FileDtype::F16,
@@ -19,10 +17,12 @@ pub(crate) fn in_file(dtype: Dtype) -> FileDtype {
     }
 }
 
-/// Appends the little-endian bytes of numbers in one of [`FILE_DTYPES`], rounded to nearest, ties
-/// to even.
+/// Rounds numbers to one of [`FILE_DTYPES`] (to nearest, ties to even) and appends their
+/// little-endian bytes to `out`.
 ///
-/// The error is the index of the first number that isn't finite after rounding.
+/// # Errors
+///
+/// Returns the index of the first number that isn't finite after rounding.
 pub(crate) fn encode(dtype: Dtype, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
     match dtype {
         Dtype::Float16 => put(values, out, f16::from_f32, f16::is_finite, f16::to_le_bytes),
@@ -37,7 +37,8 @@ pub(crate) fn encode(dtype: Dtype, values: &[f32], out: &mut Vec<u8>) -> Result<
     }
 }
 
-/// Appends the bytes of rounded numbers; the error is the place of one that is not finite then.
+/// Appends the bytes of the rounded numbers, or returns the index of the first one that isn't
+/// finite.
 fn put<T: Copy, const N: usize>(
     values: &[f32],
     out: &mut Vec<u8>,
@@ -55,8 +56,12 @@ fn put<T: Copy, const N: usize>(
     Ok(())
 }
 
-/// Converts a file's little-endian bytes of any weight type, as many elements as `out`; F64 is
-/// rounded.
+/// Converts little-endian bytes to `f32`. `dtype` can be any type that weights may have in a file.
+/// F64 numbers are rounded.
+///
+/// # Panics
+///
+/// If the number of elements differs from the length of `out`.
 pub(crate) fn decode(dtype: FileDtype, bytes: &[u8], out: &mut [f32]) {
     fn each<const N: usize>(bytes: &[u8], out: &mut [f32], number: impl Fn([u8; N]) -> f32) {
         let elements = bytes.as_chunks::<N>().0;
@@ -68,7 +73,8 @@ pub(crate) fn decode(dtype: FileDtype, bytes: &[u8], out: &mut [f32]) {
     match dtype {
         FileDtype::F64 => each(bytes, out, |bytes| f64::from_le_bytes(bytes) as f32),
         FileDtype::F16 => {
-            // All at once, with the processor's instruction for it.
+            // Converting all numbers together allows `half` to use the CPU's conversion
+            // instructions.
             let halves = bytes.as_chunks::<2>().0.iter();
             let halves: Vec<f16> = halves.map(|bytes| f16::from_le_bytes(*bytes)).collect();
             halves.convert_to_f32_slice(out);

@@ -1,4 +1,5 @@
-//! The error of this crate: one line that names the file and the tensor or key.
+//! The error type of this crate. A message is a single line that contains the file and the tensor
+//! or key.
 
 use std::fmt::Display;
 use std::io;
@@ -8,52 +9,52 @@ use atomic_file::FileError;
 use tensor_ops::UnsupportedDtype;
 use thiserror::Error;
 
-/// A folder or file that can't be read as a model, or can't be written.
+/// The reason why a file or folder can't be read or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] FileError),
-    /// A number format that the file can't have.
+    /// The number format isn't supported by the kind of file.
     #[error(transparent)]
     Dtype(#[from] UnsupportedDtype),
-    /// A folder that lacks a file every model folder has.
+    /// The folder lacks a file that every model has.
     #[error("{}: {problem}", .path.display())]
     Folder {
-        /// The folder, or the path given instead of one.
+        /// Path to the folder, or to a file that was given instead.
         path: PathBuf,
-        /// The missing file, and the fix.
+        /// What is missing, and how to fix it.
         problem: &'static str,
     },
-    /// A file that isn't safetensors, or a configuration that doesn't describe a model, or one with
-    /// unsupported arithmetic.
+    /// The file as a whole is invalid. For example, it isn't a safetensors file, or its
+    /// configuration isn't supported.
     #[error("{}: {problem}", .file.display())]
     Invalid {
-        /// The file.
+        /// Path to the file.
         file: PathBuf,
-        /// The wrong key or number, the expected one, and the fix.
+        /// The invalid key or number, what was expected, and how to fix it.
         problem: String,
     },
-    /// A tensor that is missing, unexpected, not what the configuration asks for, or has a number
-    /// that weights can't have.
+    /// A tensor is missing, unexpected, or doesn't match the configuration, or one of its numbers
+    /// isn't finite.
     #[error("{}: tensor {tensor}: {problem}", .file.display())]
     Tensor {
-        /// The file.
+        /// Path to the file.
         file: PathBuf,
-        /// The tensor's name, in quotes, and cut if it is very long.
+        /// Name of the tensor in quotes, which is shortened if it is very long.
         tensor: String,
-        /// The problem, with the numbers found and expected.
+        /// The problem, with the actual and the expected values.
         problem: String,
     },
 }
 
-/// `.map_err(io(path, "read"))`
+/// Returns a function that converts an I/O error, for use as in `.map_err(io(path, "read"))`.
 pub(crate) fn io(file: &Path, action: &'static str) -> impl FnOnce(io::Error) -> CheckpointError {
     move |source| FileError::at(file, action)(source).into()
 }
 
-/// Returns an error about a whole file.
+/// Returns the error for a problem with a whole file.
 pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> CheckpointError {
     CheckpointError::Invalid {
         file: file.to_owned(),
@@ -61,7 +62,7 @@ pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> CheckpointErro
     }
 }
 
-/// Returns an error about one tensor of a file.
+/// Returns the error for a problem with a tensor.
 pub(crate) fn in_tensor(file: &Path, tensor: &str, problem: impl Into<String>) -> CheckpointError {
     CheckpointError::Tensor {
         file: file.to_owned(),
@@ -70,7 +71,8 @@ pub(crate) fn in_tensor(file: &Path, tensor: &str, problem: impl Into<String>) -
     }
 }
 
-/// A problem on one line, without its middle if it is very long, as where it quotes a file.
+/// Formats a problem as a single line: control characters become spaces, and the middle of a very
+/// long text is replaced by an ellipsis. Such texts occur if a message quotes a file.
 pub fn one_line(problem: impl Display) -> String {
     const EACH_END: usize = 200;
     let text: Vec<char> = problem.to_string().chars().collect();
@@ -86,13 +88,13 @@ pub fn one_line(problem: impl Display) -> String {
         .replace(char::is_control, " ")
 }
 
-/// A text in quotes, with its characters escaped.
+/// Returns a text in quotes, with special characters escaped, as a single line.
 pub(crate) fn quoted(text: &str) -> String {
     one_line(format!("{text:?}"))
 }
 
-/// The problem of a tensor that the model has and the file hasn't.
-pub(crate) const MISSING: &str = "missing";
+/// The problem of a tensor that the model needs but the file doesn't contain.
+pub(crate) const MISSING: &str = "the tensor is missing";
 
-/// The problem of one that the file has and the model hasn't.
-pub(crate) const UNEXPECTED: &str = "unexpected: the model has no such tensor";
+/// The problem of a tensor that the file contains but the model doesn't have.
+pub(crate) const UNEXPECTED: &str = "the tensor is unexpected because the model doesn't have it";

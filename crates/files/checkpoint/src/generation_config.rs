@@ -1,7 +1,9 @@
-//! generation_config.json: the settings that a model's folder recommends for generating text.
+//! Reads generation_config.json, which contains the settings that a model's author recommends for
+//! generating text.
 //!
-//! They have the meaning that they have in transformers. Settings that change a text there, but
-//! have no equivalent here, are listed, so that none is ignored silently.
+//! The settings mean the same as in transformers. If a setting would change the generated text in
+//! transformers but isn't supported here, its name is listed, so that it isn't ignored without
+//! notice.
 
 use std::path::Path;
 
@@ -10,7 +12,7 @@ use serde_json::Value;
 use crate::error::CheckpointError;
 use crate::json::Fields;
 
-/// The settings of a generation_config.json. By default, there are none.
+/// The settings in a generation_config.json. The default value has no settings.
 ///
 /// ```
 /// use checkpoint::GenerationSettings;
@@ -25,44 +27,48 @@ use crate::json::Fields;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct GenerationSettings {
-    /// The settings for drawing tokens.
+    /// Settings for sampling tokens.
     pub sampling: SamplingDefaults,
     /// Maximum number of new tokens. It takes precedence over `max_length`.
     pub max_new_tokens: Option<usize>,
     /// Maximum number of tokens in the prompt and the new text together.
     pub max_length: Option<usize>,
-    /// Texts that end the new text.
+    /// Texts at which generation stops.
     pub stop_strings: Vec<String>,
-    /// Names of the other settings that change the text in transformers.
+    /// Names of settings that would change the text in transformers but aren't supported here.
     pub unsupported: Vec<String>,
 }
 
-/// The settings that a model is sampled with if its user names none, by the names of llama.cpp's
-/// options.
+/// The sampling settings of a model, which apply if the user doesn't choose others. The names are
+/// those of llama.cpp's options.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplingDefaults {
-    /// False if the most probable token is always taken, whatever the other settings are.
+    /// Whether tokens are sampled. If this is `Some(false)`, the most probable token is always
+    /// chosen and the other settings have no effect.
     pub do_sample: Option<bool>,
-    /// The divisor of the logits.
+    /// Number by which logits are divided.
     pub temperature: Option<f32>,
-    /// The number of most likely tokens to draw from.
+    /// Number of most probable tokens from which a token is sampled.
     pub top_k: Option<i32>,
-    /// The probability of the most likely tokens to draw from.
+    /// Total probability of the most probable tokens from which a token is sampled, as a fraction
+    /// of 1.
     pub top_p: Option<f32>,
-    /// The lowest probability of a token, relative to the most probable one.
+    /// Smallest probability of a token that can be sampled, as a fraction of the largest
+    /// probability.
     pub min_p: Option<f32>,
-    /// The divisor of a repeated token's logit.
+    /// Number by which the logit of a repeated token is divided, or multiplied if the logit is
+    /// negative.
     pub repeat_penalty: Option<f32>,
 }
 
 impl SamplingDefaults {
-    /// True if the settings ask for the most probable token.
+    /// Returns true if the most probable token is always chosen.
     pub fn is_greedy(&self) -> bool {
         self.do_sample == Some(false)
     }
 }
 
-/// Settings that change a text in transformers 5 unless they are null, false, 0 or empty.
+/// Settings that change the text in transformers 5, unless they are null, false, 0 or empty.
 const UNSUPPORTED: [&str; 21] = [
     "bad_words_ids",
     "begin_suppress_tokens",
@@ -87,7 +93,7 @@ const UNSUPPORTED: [&str; 21] = [
     "watermarking_config",
 ];
 
-/// The same for settings that change nothing if they are null or 1.
+/// Settings that change the text in transformers 5, unless they are null or 1.
 const UNSUPPORTED_UNLESS_1: [&str; 6] = [
     "encoder_repetition_penalty",
     "guidance_scale",
@@ -98,12 +104,13 @@ const UNSUPPORTED_UNLESS_1: [&str; 6] = [
 ];
 
 impl GenerationSettings {
-    /// Reads the settings from the contents of a generation_config.json; `file` is its path, for
-    /// errors.
+    /// Reads the settings from the content of a generation_config.json. `file` is its path, which
+    /// is used in error messages only.
     ///
     /// # Errors
-    /// If it is not a JSON object (with Python's `NaN` and `Infinity`), or a setting isn't of the
-    /// right type.
+    ///
+    /// Returns an error if the content isn't a JSON object, or if a setting has the wrong type. The
+    /// numbers `NaN` and `Infinity` are allowed because Python writes them.
     pub fn from_json(file: &Path, contents: &[u8]) -> Result<Self, CheckpointError> {
         let fields = Fields::of(file, contents)?;
         let float = |key| fields.first(&[key], "a number", float);
@@ -142,7 +149,7 @@ impl GenerationSettings {
     }
 }
 
-/// Returns a number, which may be one that only Python's JSON has.
+/// Converts a JSON value to a number, including the special numbers that only Python writes.
 fn float(value: &Value) -> Option<f32> {
     let of_python = |text: &&str| ["NaN", "Infinity", "-Infinity"].contains(text);
     match value.as_str().filter(of_python) {
@@ -151,7 +158,8 @@ fn float(value: &Value) -> Option<f32> {
     }
 }
 
-/// Returns a text, or a list of texts, of which none is empty.
+/// Converts a JSON value to a list of texts. A single text becomes a list of one. Empty texts are
+/// invalid.
 fn texts(value: &Value) -> Option<Vec<String>> {
     let list = match value {
         Value::Array(list) => &list[..],

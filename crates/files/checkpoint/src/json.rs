@@ -1,4 +1,5 @@
-//! A configuration's JSON object, as Python writes it, read key by key; every number is checked.
+//! Access to the keys of a JSON configuration file as Python writes it. Every value is checked when
+//! it is read.
 
 use std::path::Path;
 
@@ -7,27 +8,27 @@ use serde_json::{Map, Value};
 
 use crate::error::{CheckpointError, invalid};
 
-/// The most bytes of a config.json: a usual one has a thousand.
+/// Maximum size of a config.json in bytes. A typical one has about a thousand.
 const MAX_CONFIG_BYTES: u64 = 256 * 1024;
 
-/// The text of a JSON file.
+/// Returns the content of a JSON file.
 pub(crate) fn text(json: &Value) -> String {
     format!("{json:#}\n")
 }
 
-/// A configuration file's keys, read one by one.
+/// The keys and values of a configuration file.
 pub(crate) struct Fields<'a> {
     file: &'a Path,
     json: Map<String, Value>,
 }
 
 impl<'a> Fields<'a> {
-    /// Reads a file that is one JSON object.
+    /// Reads a file that contains a JSON object.
     pub(crate) fn read(file: &'a Path) -> Result<Self, CheckpointError> {
         Self::of(file, &read_small_file(file, MAX_CONFIG_BYTES)?)
     }
 
-    /// Reads a file's contents.
+    /// Reads the content of a file. `file` is its path, which is used in error messages.
     pub(crate) fn of(file: &'a Path, contents: &[u8]) -> Result<Self, CheckpointError> {
         let text = text_of(file, contents)?;
         let json = serde_json::from_str(text)
@@ -40,37 +41,37 @@ impl<'a> Fields<'a> {
         self.json.keys().map(String::as_str)
     }
 
-    /// A value, unless it isn't there or is null.
+    /// Returns the value of a key, or `None` if the key is missing or null.
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.json.get(key).filter(|value| !value.is_null())
     }
 
-    /// An error about this file.
+    /// Returns the error for a problem with this file.
     pub(crate) fn problem(&self, problem: impl Into<String>) -> CheckpointError {
         invalid(self.file, problem)
     }
 
-    /// The error of a key that must be there.
+    /// Returns the error for a required key that is missing.
     pub(crate) fn missing(&self, key: &str) -> CheckpointError {
         self.problem(format!("{key} is missing"))
     }
 
-    /// A value that is not what it must be.
+    /// Returns the error for a value of the wrong kind.
     pub(crate) fn wrong(&self, key: &str, expected: &str, found: &Value) -> CheckpointError {
         self.problem(format!("{key} must be {expected}, but is {found}"))
     }
 
-    /// A setting that would change the arithmetic.
+    /// Returns the error for a setting that would change the computation and isn't supported.
     pub(crate) fn unsupported(&self, key: &str, found: &Value, can_be: &str) -> CheckpointError {
-        self.problem(format!(
-            "{key} is {found}, but only {can_be} can be computed"
-        ))
+        self.problem(format!("{key} is {found}, but only {can_be} is supported"))
     }
 
-    /// The value of the one of these keys that has one, as `read` takes it.
+    /// Looks for several names of the same setting and returns its value, as converted by `read`.
+    /// Returns `None` if all of these keys are missing.
     ///
     /// # Errors
-    /// If it is none that `read` takes, or two keys have values that differ.
+    ///
+    /// Returns an error if `read` returns `None`, or if two of the keys have different values.
     pub(crate) fn first<'f, T>(
         &'f self,
         keys: &[&str],
@@ -83,7 +84,7 @@ impl<'a> Fields<'a> {
         };
         if let Some((other, its)) = found.find(|(_, its)| *its != value) {
             return Err(self.problem(format!(
-                "{key} is {value}, but {other}, which is the same setting, is {its}"
+                "{key} is {value}, but {other}, which means the same, is {its}; remove one of them"
             )));
         }
         match read(value) {
@@ -92,38 +93,39 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A size that may be missing, under one of these keys.
+    /// Returns an integer that is at least 1, which can have any of these names.
     pub(crate) fn size(&self, keys: &[&str]) -> Result<Option<usize>, CheckpointError> {
         let size = |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|&n| n > 0);
         self.first(keys, "a whole number of at least 1", size)
     }
 
-    /// A rate of dropout, or another small number, that may be missing.
+    /// Returns a number between 0 and 1, such as a dropout rate.
     pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, CheckpointError> {
         let number = |value: &Value| value.as_f64().filter(|x| (0.0..=1.0).contains(x));
         self.first(&[key], "a number from 0 to 1", number)
     }
 
-    /// A flag that may be missing.
+    /// Returns a boolean.
     pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, CheckpointError> {
         self.first(&[key], "true or false", Value::as_bool)
     }
 }
 
-/// The text of a JSON file's contents.
+/// Converts the content of a JSON file to text.
 pub(crate) fn text_of<'t>(path: &Path, contents: &'t [u8]) -> Result<&'t str, CheckpointError> {
     let text = std::str::from_utf8(contents);
-    let text = text.map_err(|error| invalid(path, format!("the file is not UTF-8: {error}")))?;
+    let text =
+        text.map_err(|error| invalid(path, format!("the file isn't valid UTF-8: {error}")))?;
     match text.starts_with('\u{feff}') {
         true => Err(invalid(
             path,
-            "starts with a byte-order mark; save it as UTF-8 without one",
+            "the file begins with a byte-order mark; save it as UTF-8 without one",
         )),
         false => Ok(text),
     }
 }
 
-/// `.map_err(not_json(path))`
+/// Returns a function that converts a JSON error, for use as in `.map_err(not_json(path))`.
 pub(crate) fn not_json(file: &Path) -> impl Fn(serde_json::Error) -> CheckpointError {
-    move |error| invalid(file, format!("not a JSON object: {error}"))
+    move |error| invalid(file, format!("the file isn't a JSON object: {error}"))
 }

@@ -1,36 +1,41 @@
-//! Which tensors a model's files have, by layout, and which parameters each holds.
+//! Which tensors a model file contains, and which parameters each of them holds.
 //!
-//! Book: one tensor a parameter, by the parameter's own name.
-//! GPT-2: OpenAI's names; weights are (in, out), the transpose of `nn.Linear`'s; query, key and
-//! value are the thirds of one `c_attn`.
+//! The same model is stored in different ways:
+//!
+//! - The book's layout has one tensor per parameter, with the parameter's own name.
+//! - OpenAI's layout, which Hugging Face uses, has other names. The weights of linear layers are
+//!   stored as (in, out), which is the transpose of `nn.Linear`. Query, key and value are in a
+//!   single tensor `c_attn`, side by side.
+//! - llama.cpp's layout also has its own names and a single tensor for query, key and value, but
+//!   isn't transposed.
 
 use gpt::GptConfig;
 
-/// Whose names and shapes a folder's tensors have.
+/// The names and shapes of the tensors in a model folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// The book's `state_dict`.
+    /// The layout of the book's `state_dict`.
     Book,
-    /// transformers' `GPT2LMHeadModel`.
+    /// The layout of `GPT2LMHeadModel` in transformers.
     HuggingFace,
 }
 
-/// One tensor of a file, and the parameters of the model it holds.
+/// A tensor in a file, and the parameters of the model that it contains.
 #[derive(Clone, Debug)]
 pub(crate) struct FileTensor {
     pub(crate) name: String,
-    /// (in, the parameters' outs side by side) if transposed; otherwise the parameters' first
-    /// dimensions one after another
+    /// Shape of the tensor. If it is transposed, the shape is (in, total of the parameters' outs).
+    /// Otherwise, the first dimension is the sum of the parameters' first dimensions.
     pub(crate) shape: Vec<usize>,
-    /// True if the parameters are (out, in) and the tensor is (in, out).
+    /// Whether the parameters have the shape (out, in) and the tensor has the shape (in, out).
     pub(crate) transposed: bool,
-    /// In order; all have the same size.
+    /// Names of the parameters in order. All of them have the same size.
     pub(crate) parameters: Vec<String>,
 }
 
 impl Layout {
-    /// The tensors of a model, made one by one: a configuration may claim more layers than
-    /// memory has bytes.
+    /// Returns the tensors of a model. They are created one at a time because a malicious
+    /// configuration may claim more layers than there is memory.
     pub(crate) fn tensors(self, config: &GptConfig) -> Box<dyn Iterator<Item = FileTensor>> {
         match self {
             Self::Book => Box::new(book(*config)),
@@ -38,7 +43,7 @@ impl Layout {
         }
     }
 
-    /// The names of the token embedding and of the output head.
+    /// Returns the names of the token embedding and of the output layer.
     pub(crate) fn embedding_and_head(self) -> (&'static str, &'static str) {
         match self {
             Self::Book => ("tok_emb.weight", "out_head.weight"),
@@ -46,7 +51,8 @@ impl Layout {
         }
     }
 
-    /// True for a tensor that isn't a weight: the causal masks that PyTorch keeps as buffers.
+    /// Returns true for a tensor that isn't a weight. These are the causal masks, which PyTorch
+    /// stores as buffers.
     pub(crate) fn is_buffer(self, name: &str) -> bool {
         let masks: &[&str] = match self {
             Self::Book => &[".att.mask"],
@@ -55,7 +61,8 @@ impl Layout {
         masks.iter().any(|mask| name.ends_with(mask))
     }
 
-    /// The name with the prefix that transformers gives all but the head, and old files lack.
+    /// Returns the name with the prefix that transformers gives to all tensors except the output
+    /// layer. Old files don't have this prefix.
     pub(crate) fn in_file(self, name: &str) -> String {
         match self {
             Self::HuggingFace if !name.starts_with("transformer.") && name != "lm_head.weight" => {
@@ -75,9 +82,9 @@ fn book(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     })
 }
 
-/// A module's name in the book's models, in OpenAI's GPT-2 and in llama.cpp's.
+/// The name of each module in the book, in OpenAI's GPT-2, and in llama.cpp.
 ///
-/// Where the book has query, key and value, the others have one module of all three.
+/// The row of the query stands for query, key and value, which are one module outside of the book.
 const MODULES: [[&str; 3]; 10] = [
     ["tok_emb", "wte", "token_embd"],
     ["pos_emb", "wpe", "position_embd"],
@@ -91,7 +98,7 @@ const MODULES: [[&str; 3]; 10] = [
     ["out_head", "lm_head", "output"],
 ];
 
-/// OpenAI's tensors of a model: the matrices of a block are transposed.
+/// Returns the tensors of a model in OpenAI's layout. The matrices in blocks are transposed.
 fn openai(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     gpt2(config, 1, "h.").map(|mut tensor| {
         tensor.transposed = tensor.name.starts_with("h.") && tensor.shape.len() == 2;
@@ -103,12 +110,13 @@ fn openai(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     })
 }
 
-/// llama.cpp's tensors of a model.
+/// Returns the tensors of a model in llama.cpp's layout.
 pub(crate) fn llama_cpp(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     gpt2(config, 2, "blk.")
 }
 
-/// GPT-2's tensors, which always have biases, by the names in a column of [`MODULES`].
+/// Returns the tensors of a GPT-2, with the names in a column of [`MODULES`]. Query, key and value
+/// always have a bias in these layouts.
 fn gpt2(
     config: GptConfig,
     column: usize,

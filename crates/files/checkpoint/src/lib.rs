@@ -17,7 +17,8 @@ mod tensor_file;
 mod weights;
 mod writer;
 
-// Crates whose types appear in this crate's public API: dependents need no matching versions.
+// These crates' types appear in the public interface. Dependents that use the re-exports always
+// have matching versions.
 pub use {atomic_file, gpt};
 
 pub use tensor_ops::{Dtype, UnsupportedDtype};

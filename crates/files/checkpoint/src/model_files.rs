@@ -1,4 +1,5 @@
-//! The places of a model's files: config.json, and model.safetensors or the index of its shards.
+//! Finds the files of a model: config.json, and model.safetensors or the index of several weight
+//! files (shards).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,15 +8,15 @@ use atomic_file::{folder_of, is_file, names_in};
 
 use crate::error::CheckpointError;
 
-/// The name of a model's configuration in its folder.
+/// File name of a model's configuration.
 pub const CONFIG: &str = "config.json";
-/// The name of the settings for generating text, in Hugging Face's layout.
+/// File name of the settings for generating text, in Hugging Face's layout.
 pub const GENERATION_CONFIG: &str = "generation_config.json";
-/// The name of a model's weights in one file.
+/// File name of a model's weights if they are in one file.
 pub const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// The names of pickles, as transformers, the book and nanoGPT write them.
+/// File names of pickles, as transformers, the book and nanoGPT write them.
 const PICKLES: [&str; 5] = [
     "ckpt.pt",
     "pytorch_model.bin",
@@ -24,34 +25,35 @@ const PICKLES: [&str; 5] = [
     "model_and_optimizer.pth",
 ];
 
-/// A way to make a folder that is read.
-const PICKLE: &str = "a pickle, which is not read: in Python, load it and save_pretrained(NEW), or save its state_dict by safetensors.torch.save_file(..., \"model.safetensors\") beside a config.json with GPT_CONFIG_124M";
+/// The problem with a pickle, and how to convert it.
+const PICKLE: &str = "this is a pickle, which can't be read safely; in Python, load it and call save_pretrained(NEW), or save its state_dict with safetensors.torch.save_file(..., \"model.safetensors\") next to a config.json that contains GPT_CONFIG_124M";
 
-/// Files of other kinds of models, and advice for each.
+/// Files of other kinds of models, and how to convert them.
 const OTHERS: [(&str, &str); 5] = [
     (
         "adapter_config.json",
-        "an adapter (LoRA), not a model: merge it into its model with peft's merge_and_unload, then save_pretrained(NEW)",
+        "this is an adapter (LoRA) and not a model; merge it into its model with merge_and_unload of peft, and call save_pretrained(NEW)",
     ),
     (
         "hparams.json",
-        "OpenAI's TensorFlow checkpoint, which is not read: use the same model in Hugging Face's layout",
+        "this is OpenAI's TensorFlow checkpoint, which isn't supported; use the same model in Hugging Face's layout",
     ),
     (
         "tf_model.h5",
-        "TensorFlow weights, which are not read: load them in Python with from_tf=True, then save_pretrained(NEW)",
+        "TensorFlow weights aren't supported; in Python, load them with from_tf=True and call save_pretrained(NEW)",
     ),
     (
         "flax_model.msgpack",
-        "Flax weights, which are not read: load them in Python with from_flax=True, then save_pretrained(NEW)",
+        "Flax weights aren't supported; in Python, load them with from_flax=True and call save_pretrained(NEW)",
     ),
     (
         "model.gguf",
-        "a GGUF file, which is written but not read: use the folder that it was made from",
+        "GGUF files can be written but not read; use the folder from which this one was made",
     ),
 ];
 
-/// Returns the configuration of the model at `path`; for a file, existence is checked on reading.
+/// Returns the path of the configuration for the model at `path`. If `path` isn't a folder, the
+/// configuration may not exist.
 pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     if PICKLES.iter().any(|name| path.ends_with(name)) {
         return Err(lacks(path.to_owned(), PICKLE));
@@ -62,11 +64,15 @@ pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     let config = path.join(CONFIG);
     match is_file(&config)? {
         true => Ok(config),
-        false => Err(incomplete(path, "no config.json in this folder")),
+        false => Err(incomplete(
+            path,
+            "the folder contains no config.json, so it isn't a model",
+        )),
     }
 }
 
-/// The weights of the model at `path`, a safetensors file or the index of shards.
+/// Returns the path of the weights for the model at `path`, which is a safetensors file or the
+/// index of shards.
 pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     let folder = match path.is_dir() {
         true => path,
@@ -79,10 +85,14 @@ pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
             return Ok(path);
         }
     }
-    Err(incomplete(folder, "no model.safetensors in this folder"))
+    Err(incomplete(
+        folder,
+        "the folder contains no model.safetensors, so it isn't a model",
+    ))
 }
 
-/// The error of a folder that lacks a file, which names the pickle that it has instead.
+/// Returns the error for a folder in which a file is missing. If the folder contains another kind
+/// of model, the message says how to convert it.
 fn incomplete(folder: &Path, problem: &'static str) -> CheckpointError {
     let mut pickles = PICKLES.iter().map(|name| folder.join(name));
     if let Some(pickle) = pickles.find(|file| file.exists() || file.is_symlink()) {

@@ -1,8 +1,8 @@
-//! A model folder, read once: first its description, without weights, then its weights.
+//! A model folder that has been opened and checked, but whose weights haven't been read yet.
 //!
-//! The configuration describes the expected tensors, the file contains the actual ones. Where they
-//! may differ (whether the output head is tied to the token embedding, and whether query, key and
-//! value have biases), the tensors decide.
+//! The configuration says which tensors are expected, and the weight files say which exist. They
+//! can disagree about whether the output layer is tied to the token embedding, and about whether
+//! query, key and value have biases. In these cases, the tensors decide.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,10 +18,11 @@ use crate::error::{CheckpointError, invalid};
 use crate::model_files::{config_of, weights_of};
 use crate::weights::{TensorSlice, Weights, open_files};
 
-/// A model's files, found, open and checked against each other; no weight has been read.
+/// The files of a model, which have been opened and checked against each other. Their weights
+/// haven't been read.
 ///
-/// Its files stay open, so that it can be loaded even if they are deleted meanwhile (on Windows
-/// they can't be).
+/// The files stay open, so the model can be loaded even if they are deleted in the meantime. On
+/// Windows, open files can't be deleted.
 ///
 /// ```
 /// use checkpoint::{ModelFolder, save_book};
@@ -40,7 +41,7 @@ use crate::weights::{TensorSlice, Weights, open_files};
 #[derive(Debug)]
 pub struct ModelFolder {
     config: GptConfig,
-    /// The parameters' places by their names.
+    /// Where the numbers of each parameter are, by the parameter's name.
     places: HashMap<String, TensorSlice>,
     query: QueryFactor,
     weights: Weights,
@@ -48,13 +49,14 @@ pub struct ModelFolder {
 }
 
 impl ModelFolder {
-    /// Opens the model at `path`: a folder (of Hugging Face's layout or the book's), its
-    /// config.json, its weights, or the index of its shards.
+    /// Opens the model at `path`, which can be a folder in Hugging Face's or the book's layout, its
+    /// config.json, its weight file, or the index of its shards.
     ///
     /// # Errors
-    /// If a file is missing, damaged or no safetensors file; if the configuration describes no
-    /// model, or one that this crate would compute wrongly; if a tensor is missing, or of another
-    /// shape or type; if a file of the book's layout has a tensor that the model doesn't have.
+    ///
+    /// Returns an error if a file is missing, damaged or not a safetensors file; if the
+    /// configuration is invalid or isn't supported; if a tensor is missing or has the wrong shape
+    /// or type; or if a file in the book's layout contains a tensor that the model doesn't have.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let path = path.as_ref();
         let config_file = config_of(path)?;
@@ -74,29 +76,31 @@ impl ModelFolder {
         })
     }
 
-    /// The model's configuration; its weights determine whether it is tied, and whether it has
-    /// biases on query, key and value.
+    /// Returns the model's configuration. Whether the model is tied, and whether query, key and
+    /// value have biases, is determined from the weights.
     pub fn config(&self) -> &GptConfig {
         &self.config
     }
 
-    /// A line for the user about tensors that the model doesn't have, which are not read, or biases
-    /// that the files lack, which are zeros.
+    /// Returns a line that tells the user about tensors that weren't read because the model doesn't
+    /// have them, or about biases that are zero because the files don't contain them. Returns
+    /// `None` if there is nothing to tell.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Returns the same model, to be trained with other dropout.
+    /// Returns the same folder with other dropout rates, which the loaded model will have.
     #[must_use = "the folder itself is given back"]
     pub fn with_drop_rates(mut self, rates: DropRates) -> Self {
         self.config.drop_rates = rates;
         self
     }
 
-    /// Loads the weights: there is the model in memory, and little more.
+    /// Loads the weights. This takes the memory of the model and little more.
     ///
     /// # Errors
-    /// If the operating system refuses, or a weight is not finite.
+    ///
+    /// Returns an error if a file can't be read or if a weight isn't finite.
     pub fn load(&self) -> Result<GptModel, CheckpointError> {
         let mut model =
             GptModel::zeros(self.config).map_err(|e| invalid(&self.weights.path, e.to_string()))?;
@@ -107,20 +111,26 @@ impl ModelFolder {
             self.read_rows(&name, rows, numbers.expect("parameters are row-major"))
         });
         let read: Vec<Result<(), CheckpointError>> = read.collect();
-        // The first error in the file's order, on any number of threads.
+        // This reports the error of the first parameter that has one, whatever the number of
+        // threads.
         read.into_iter().collect::<Result<(), _>>()?;
         Ok(model)
     }
 
-    /// Reads some rows of a parameter, by its name in [`GptConfig::parameters`], row after row: for
-    /// programs that keep the weights in another form, like a decoder in fewer bits, without ever
-    /// holding all of them in f32.
+    /// Reads some rows of the parameter with this name in [`GptConfig::parameters`] to `out`, in
+    /// row-major order.
+    ///
+    /// This is useful for programs that store the weights in another format, such as a decoder with
+    /// int8 weights. They never need all weights in `f32`.
     ///
     /// # Errors
-    /// If the operating system refuses, or a weight is not finite.
+    ///
+    /// Returns an error if a file can't be read or if a weight isn't finite.
     ///
     /// # Panics
-    /// If there is no such parameter, or it doesn't have these rows, or `out` has another length.
+    ///
+    /// If there is no parameter with this name, if it doesn't have these rows, or if the length of
+    /// `out` isn't the number of elements in them.
     pub fn read_rows(
         &self,
         name: &str,
@@ -128,11 +138,11 @@ impl ModelFolder {
         out: &mut [f32],
     ) -> Result<(), CheckpointError> {
         let place = self.places.get(name);
-        let place = place.unwrap_or_else(|| panic!("read_rows: no parameter {name}"));
+        let place = place.unwrap_or_else(|| panic!("read_rows: the model has no parameter {name}"));
         let (all, width) = (place.rows, place.width);
         assert!(
             rows.start <= rows.end && rows.end <= all && out.len() == rows.len() * width,
-            "read_rows: rows {rows:?} of {name} ({all}, {width}) into {} numbers",
+            "read_rows: rows {rows:?} of {name}, whose shape is ({all}, {width}), don't fit in {} numbers",
             out.len()
         );
         let Some(tensor) = place.tensor else {
@@ -140,7 +150,8 @@ impl ModelFolder {
             return Ok(());
         };
         let (file, entry) = self.weights.at(tensor);
-        // Its rows are some of the tensor's rows, or columns.
+        // The rows of the parameter are consecutive rows of the tensor, or consecutive columns if
+        // it is transposed.
         let first = place.first + rows.start;
         match place.transposed {
             true => {
@@ -157,10 +168,10 @@ impl ModelFolder {
     }
 }
 
-/// Loads the model at `path`: [`ModelFolder::open`] and [`ModelFolder::load`].
+/// Loads the model at `path`, by calling [`ModelFolder::open`] and [`ModelFolder::load`].
 ///
-/// A Hugging Face model whose configuration is tied, but whose file has a head with other numbers,
-/// is loaded with that head, like in transformers 5.
+/// If the configuration says that the model is tied, but the file contains an output layer that
+/// differs from the embedding, the model has a separate output layer. transformers 5 does the same.
 ///
 /// ```no_run
 /// let model = checkpoint::load_model("runs/0001/checkpoints/step-00000450")?;
@@ -169,20 +180,22 @@ impl ModelFolder {
 /// ```
 ///
 /// # Errors
-/// As those two.
+///
+/// Returns an error under the conditions of these two functions.
 pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
     ModelFolder::open(path)?.load()
 }
 
-/// Reads the configuration of the model at `path`: a folder, its config.json or its weights, which
-/// need not be there.
+/// Reads the configuration of the model at `path`, which can be a folder, its config.json or its
+/// weight file. The weight file doesn't have to exist.
 ///
-/// Whether a model is `tied` or has `qkv_bias` can depend on its weights; [`ModelFolder::config`]
-/// takes them into account.
+/// Whether a model is `tied` or has `qkv_bias` can depend on its weights. [`ModelFolder::config`]
+/// takes them into account, but this function doesn't.
 ///
 /// # Errors
-/// If config.json is missing, doesn't describe a model, or describes one with unsupported
-/// arithmetic.
+///
+/// Returns an error if config.json is missing or invalid, or if it contains a setting that isn't
+/// supported.
 pub fn load_config(path: impl AsRef<Path>) -> Result<GptConfig, CheckpointError> {
     Ok(config::read(&config_of(path.as_ref())?)?.1)
 }

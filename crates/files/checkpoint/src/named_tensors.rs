@@ -1,6 +1,5 @@
-//! Any named arrays as one safetensors file, for example an optimizer's state or a gradient.
-//!
-//! It knows no configuration: names and shapes are the caller's.
+//! Saves and loads arrays by name in a safetensors file, for example the state of an optimizer or a
+//! gradient. Unlike a model, such a file has no configuration.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +10,8 @@ use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor};
 use crate::tensor_file::{Entry, TensorFile};
 use crate::writer::{LazyTensor, write};
 
-/// Writes arrays as one safetensors file in f32: atomically, and with the same bytes for the same
-/// arrays in any order.
+/// Writes arrays to a safetensors file in `f32`. The file is replaced atomically. It has the same
+/// bytes whatever the order of the arrays.
 ///
 /// ```
 /// use checkpoint::{load_tensors_into, save_tensors};
@@ -29,8 +28,10 @@ use crate::writer::{LazyTensor, write};
 /// ```
 ///
 /// # Errors
-/// If the operating system refuses, a name is duplicate or is `__metadata__`, the names and shapes
-/// take more than 2 MiB, or a number is not finite.
+///
+/// Returns an error if the file can't be written, if two arrays have the same name, if a name is
+/// `__metadata__`, if the names and shapes take more than 2 MiB, if an array doesn't have the shape
+/// that it declares, or if a number isn't finite. In these cases, the old file isn't changed.
 pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
@@ -61,13 +62,14 @@ pub fn read_metadata(path: impl AsRef<Path>) -> Result<BTreeMap<String, String>,
     Ok(TensorFile::open(path.as_ref())?.metadata)
 }
 
-/// Fills every parameter from the tensor named `prefix` + its own name; tensors that don't begin
-/// with `prefix` are left alone.
+/// Fills every parameter with the numbers of the tensor whose name is `prefix` followed by the name
+/// of the parameter. Tensors whose names don't begin with `prefix` are ignored.
 ///
 /// # Errors
-/// Some parameters may have been filled already. If the file can't be read or is damaged, or a
-/// tensor is missing, of another shape or type, not finite, or begins with `prefix` and names no
-/// parameter.
+///
+/// Returns an error if the file can't be read or is damaged; if a tensor is missing, has the wrong
+/// shape or type, or contains a number that isn't finite; or if there is no parameter for a tensor
+/// whose name begins with `prefix`. Some of the parameters may already have been filled.
 pub fn load_tensors_into(
     path: impl AsRef<Path>,
     parameters: &mut (impl Parameters + ?Sized),

@@ -1,6 +1,7 @@
-//! The tokens at the beginning, end and padding of a model's texts, from its folder.
+//! The special tokens that a model folder declares, which begin, end and pad texts.
 //!
-//! It reads no vocabulary: names of tokens are the tokenizer's to resolve.
+//! They are token IDs. If the folder doesn't declare a token, the caller's tokenizer is asked for
+//! it, because this crate doesn't read vocabularies.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +13,7 @@ use crate::error::CheckpointError;
 use crate::json::{self, Fields};
 use crate::model_files::{CONFIG, GENERATION_CONFIG};
 
-/// The tokens that begin, end and pad a model's texts, by their ids.
+/// The IDs of the tokens that begin, end and pad a model's texts.
 ///
 /// ```
 /// use checkpoint::SpecialTokens;
@@ -29,16 +30,17 @@ use crate::model_files::{CONFIG, GENERATION_CONFIG};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpecialTokens {
-    /// The token at the beginning of a text; an empty prompt starts with it.
+    /// Token at the beginning of a text. An empty prompt is replaced by it.
     pub bos: Option<u32>,
-    /// The tokens that end a text; without any, texts end at their longest.
+    /// Tokens that end a text. If there are none, texts end only at their maximum length.
     pub eos: Vec<u32>,
-    /// The token that fills a batch's shorter texts.
+    /// Token that fills up the shorter texts of a batch.
     pub pad: Option<u32>,
 }
 
 impl SpecialTokens {
-    /// One token between two texts, which ends the one and begins the other: GPT-2's 50256.
+    /// Returns special tokens for a model that has one token between texts, which ends one text and
+    /// begins the next. For GPT-2, this is 50256.
     #[must_use]
     pub fn between(id: u32) -> Self {
         Self {
@@ -48,16 +50,17 @@ impl SpecialTokens {
         }
     }
 
-    /// Reads each token from generation_config.json, otherwise from config.json, otherwise from the
-    /// tokenizer's `bos_token`, `eos_token` or `pad_token`, whose id `tokenizer` returns.
+    /// Reads the special tokens of a model folder. A token that generation_config.json doesn't
+    /// contain is read from config.json. If it isn't there, either, `tokenizer` is called with
+    /// `bos_token`, `eos_token` or `pad_token` and returns the ID.
     ///
     /// `null` and negative numbers mean that there is no such token. As in transformers, a
-    /// generation_config.json without an end token means that there is none. Without a beginning
-    /// token, texts begin with the first end token.
+    /// generation_config.json without an end token means that there is none. If there is no token
+    /// for the beginning, the first end token is used.
     ///
     /// # Errors
-    /// If one of the files is damaged or too long, or a value isn't an id; if the operating system
-    /// refuses.
+    ///
+    /// Returns an error if a file can't be read, is damaged or too long, or if a value isn't an ID.
     pub fn of_folder(
         folder: impl AsRef<Path>,
         tokenizer: impl Fn(&str) -> Option<u32>,
@@ -87,7 +90,7 @@ impl SpecialTokens {
         })
     }
 
-    /// Returns those that a model with so many tokens has: another never comes out of it.
+    /// Removes IDs that aren't less than `vocab_size`. A model can't generate them.
     #[must_use]
     pub fn within(mut self, vocab_size: usize) -> Self {
         let known = |&id: &u32| (id as usize) < vocab_size;
@@ -97,11 +100,12 @@ impl SpecialTokens {
         self
     }
 
-    /// Writes these tokens to a generation_config.json in a model's folder, like
-    /// [`save_hugging_face`](crate::save_hugging_face).
+    /// Writes these tokens to a generation_config.json in a model folder, as
+    /// [`save_hugging_face`](crate::save_hugging_face) does.
     ///
     /// # Errors
-    /// If the operating system refuses.
+    ///
+    /// Returns an error if the file can't be written.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
         let mut json = json!({});
         self.add_to(&mut json);
@@ -126,7 +130,7 @@ impl SpecialTokens {
     }
 }
 
-/// Returns the ids of a key, without numbers that aren't ids.
+/// Returns the IDs that are the value of a key. Numbers that can't be IDs, such as -1, are omitted.
 fn ids(file: &Fields<'_>, key: &str) -> Result<Vec<u32>, CheckpointError> {
     let list = match file.get(key) {
         None => &[],

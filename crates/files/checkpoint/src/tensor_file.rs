@@ -1,10 +1,12 @@
-//! One safetensors file, open: its checked header, and its tensors read one at a time into the
-//! caller's memory.
+//! An open safetensors file. Its header has been checked, and its tensors can be read one at a time
+//! into the caller's memory.
 //!
-//! The file is eight bytes of header length, a JSON header, and the tensors' bytes; the crate
-//! `safetensors` checks the header, and this file adds the name of the wrong tensor. Memory for a
-//! tensor is allocated only after the check. The file isn't mapped, so that a file that shrinks
-//! during reading gives an error, not a signal.
+//! A safetensors file consists of the length of the header (8 bytes), the header in JSON, and the
+//! numbers of the tensors. The crate `safetensors` checks the header. This module adds the name of
+//! the tensor to its errors. Memory for a tensor is allocated only after the check.
+//!
+//! The file isn't mapped into memory. If it is truncated while it is being read, this leads to an
+//! error, and not to a signal that ends the program.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,30 +25,32 @@ use tensor_ops::engine::transpose_into;
 use crate::encoding::decode;
 use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
 
-/// The most bytes of a header; GPT-2 XL's has 60 thousand.
+/// Maximum size of a header in bytes. The header of GPT-2 XL has about 60,000.
 pub(crate) const MAX_HEADER_BYTES: u64 = 2 << 20;
 
-/// The key that isn't a tensor.
+/// The key in the header that isn't the name of a tensor.
 pub(crate) const METADATA: &str = "__metadata__";
 
 thread_local! {
-    /// Numbers that a thread reads at once and keeps, as fresh memory costs more.
+    /// Buffer for the numbers that a thread reads at once. Each thread keeps it because allocating
+    /// it every time would take longer.
     static NUMBERS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    /// Their bytes in the file.
+    /// Buffer for the bytes of these numbers in the file.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Rows that are transposed at once: the numbers of a cache line.
+/// Number of rows that are transposed at once, which is the number of `f32` in a cache line.
 const LINE: usize = 16;
 
-/// Elements a thread reads, converts and checks at once, few enough for the cache.
+/// Number of elements that a thread reads, converts and checks at once. They fit in the cache.
 const CHUNK: usize = 1 << 16;
 
-/// One tensor of a file: its name, place, type and shape.
+/// A tensor in the header.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: String,
-    /// Its offsets are bytes from the end of the header.
+    /// Type, shape and position of the tensor. The offsets are in bytes, relative to the end of the
+    /// header.
     pub(crate) info: TensorInfo,
 }
 
@@ -55,11 +59,11 @@ pub(crate) struct Entry {
 pub(crate) struct TensorFile {
     pub(crate) path: PathBuf,
     file: File,
-    /// Sorted by name.
+    /// Tensors of the file, sorted by name.
     pub(crate) entries: Vec<Entry>,
     /// Texts by their keys.
     pub(crate) metadata: BTreeMap<String, String>,
-    /// The tensors' first byte.
+    /// Offset of the first tensor in the file, in bytes.
     data_begin: u64,
 }
 
@@ -83,10 +87,12 @@ impl TensorFile {
         })
     }
 
-    /// Reads a tensor's numbers from the element `first` on, in row-major order, as f32.
+    /// Reads the elements of a tensor from index `first`, in row-major order, and converts them to
+    /// `f32`.
     ///
     /// # Errors
-    /// If the operating system refuses, or a number is not finite.
+    ///
+    /// Returns an error if the file can't be read or if a number isn't finite.
     pub(crate) fn read(
         &self,
         entry: &Entry,
@@ -97,19 +103,21 @@ impl TensorFile {
         first_error(chunks.map(|(i, chunk)| self.read_part(entry, first + i * CHUNK, chunk)))
     }
 
-    /// Reads columns of a matrix, from `first` on, as rows: `out[o][i]` is the matrix's
-    /// `[i][first + o]`.
+    /// Reads the columns of a matrix from index `first` as rows, which means that `out[o][i]` is
+    /// the element `[i][first + o]` of the matrix.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    ///
+    /// Returns an error under the same conditions as [`read`](Self::read).
     pub(crate) fn read_columns(
         &self,
         entry: &Entry,
         first: usize,
         mut out: ArrayViewMut2<'_, f32>,
     ) -> Result<(), CheckpointError> {
-        /// Numbers that a task reads at once, few enough for the cache; their rows are long enough
-        /// in the transpose that each of its pages is met seldom.
+        /// Number of elements that a task reads at once. They fit in the cache. In the transposed
+        /// matrix, their rows are long enough to keep the number of accesses to each page of memory
+        /// small.
         const BLOCK: usize = 1 << 18;
         let (width, columns) = (out.nrows(), entry.info.shape[1]);
         let rows = (BLOCK / width).next_multiple_of(LINE);
@@ -119,7 +127,8 @@ impl TensorFile {
                 let len = out.ncols() * width;
                 numbers.resize(len.max(numbers.len()), 0.0);
                 let block = &mut numbers[..len];
-                // Whole rows lie one behind the other.
+                // If all columns are read, the rows are contiguous in the file and can be read
+                // together.
                 let piece = if width == columns { len } else { width };
                 for (row, piece) in block.chunks_exact_mut(piece).enumerate() {
                     self.read_part(entry, (i * rows + row) * columns + first, piece)?;
@@ -131,7 +140,8 @@ impl TensorFile {
         }))
     }
 
-    /// True if two tensors of one shape have the same numbers, read a little at a time.
+    /// Returns true if two tensors of the same shape contain the same numbers. The numbers are read
+    /// in chunks.
     pub(crate) fn read_equal(
         (self_, entry): (&Self, &Entry),
         (other, other_entry): (&Self, &Entry),
@@ -149,12 +159,12 @@ impl TensorFile {
         Ok(true)
     }
 
-    /// An error about one of this file's tensors.
+    /// Returns the error for a problem with a tensor of this file.
     pub(crate) fn problem(&self, entry: &Entry, problem: impl Into<String>) -> CheckpointError {
         in_tensor(&self.path, &entry.name, problem)
     }
 
-    /// Checks that a tensor has this shape, and numbers that weights may have.
+    /// Checks that a tensor has this shape and a type that weights can have.
     pub(crate) fn check(&self, entry: &Entry, shape: &[usize]) -> Result<(), CheckpointError> {
         let TensorInfo {
             dtype,
@@ -170,7 +180,7 @@ impl TensorFile {
         Err(self.problem(entry, problem))
     }
 
-    /// Reads elements from `first` on and checks that they are finite.
+    /// Reads the elements from index `first` and checks that they are finite.
     fn read_part(
         &self,
         entry: &Entry,
@@ -184,7 +194,7 @@ impl TensorFile {
             read_exact_at(&self.file, bytes, offset).map_err(io_error(&self.path, "read"))
         };
         if dtype == Dtype::F32 && cfg!(target_endian = "little") {
-            read(bytemuck::cast_slice_mut(out))?; // the file's bytes are the array's
+            read(bytemuck::cast_slice_mut(out))?; // The bytes in the file are the bytes of the array.
         } else {
             BYTES.with_borrow_mut(|bytes| {
                 bytes.resize(out.len() * size, 0);
@@ -202,7 +212,7 @@ impl TensorFile {
     }
 }
 
-/// Returns the first error in the file's order, on any number of threads.
+/// Returns the error that comes first in the file, whatever the number of threads.
 fn first_error(
     parts: impl IndexedParallelIterator<Item = Result<(), CheckpointError>>,
 ) -> Result<(), CheckpointError> {
@@ -210,59 +220,60 @@ fn first_error(
     all.into_iter().collect()
 }
 
-/// The formats that a file can't have if the length of a header is at its beginning.
+/// The first bytes of other kinds of files. As the length of a header, they would be too large.
 const FOREIGN: [(&[u8], &str); 3] = [
     (b"GGUF", "a GGUF file (llama.cpp)"),
     (b"\x80", "a Python pickle, written by an old torch.save"),
     (b"{", "a JSON file"),
 ];
 
-/// Checks the length of the header, given the file's first bytes (at most 8) and its size.
+/// Returns the length of the header. `first` contains the first bytes of the file, up to 8.
 fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, CheckpointError> {
     if let Ok(length) = first.try_into().map(u64::from_le_bytes)
         && length <= MAX_HEADER_BYTES.min(file_size - 8)
     {
         return Ok(length);
     }
-    // Other formats' first bytes make lengths that no header has.
+    // The length is invalid. If the first bytes belong to another kind of file, the error says
+    // which one.
     let mut foreign = FOREIGN.iter();
     let foreign = foreign.find_map(|(magic, name)| first.starts_with(magic).then_some(*name));
     let known = FileFormat::of(first).map(|format| format.name);
     let problem = match known.or(foreign) {
         Some(name) => format!("this is {name}, not a safetensors file"),
         None => format!(
-            "the file has {file_size} bytes and begins with {first:?}, where a safetensors file has the length of its header, at most {MAX_HEADER_BYTES} bytes"
+            "this isn't a safetensors file, or it is damaged: it has {file_size} bytes and begins with {first:?}, which isn't the length of a header (at most {MAX_HEADER_BYTES} bytes)"
         ),
     };
     Err(invalid(file, problem))
 }
 
-/// True if all numbers are finite; it doesn't stop at the first that isn't, so that many are
-/// looked at at once.
+/// Returns true if all numbers are finite. The loop doesn't stop at the first one that isn't, so
+/// that it can be vectorized.
 pub(crate) fn all_finite(numbers: &[f32]) -> bool {
     const EXPONENT: u32 = 0x7f80_0000;
     let is_not = |x: &f32| x.to_bits() & EXPONENT == EXPONENT;
     !numbers.iter().fold(false, |any, x| any | is_not(x))
 }
 
-/// The problem of a shape that isn't the configuration's.
+/// Returns the problem of a tensor whose shape doesn't match the configuration.
 pub(crate) fn other_shape(found: &[usize], expected: &[usize]) -> String {
-    format!("the shape is {found:?}, but the configuration asks for {expected:?}")
+    format!("the shape is {found:?}, but the configuration requires {expected:?}")
 }
 
-/// The problem of a number that weights can't have.
+/// Returns the problem of a number that isn't finite.
 pub(crate) fn not_finite(index: usize, value: f32) -> String {
     format!("element {index} is {value}, but weights must be finite")
 }
 
-/// Reads and checks a header, given how many bytes of tensors follow it; the entries come sorted by
+/// Parses and checks a header. `data` is the number of bytes after it. The entries are sorted by
 /// name.
 fn entries(
     file: &Path,
     header: &[u8],
     data: u64,
 ) -> Result<(Vec<Entry>, BTreeMap<String, String>), CheckpointError> {
-    let wrong = |problem: String| invalid(file, format!("the header is wrong: {problem}"));
+    let wrong = |problem: String| invalid(file, format!("the header is damaged: {problem}"));
     let mut json: BTreeMap<String, Value> =
         serde_json::from_slice(header).map_err(|e| wrong(e.to_string()))?;
     // Values that aren't texts are left out.
@@ -273,7 +284,7 @@ fn entries(
     let entry = |(name, value)| match TensorInfo::deserialize(&value) {
         Ok(info) => Ok(Entry { name, info }),
         Err(error) => {
-            let problem = format!("the header's entry is wrong: {error}");
+            let problem = format!("its entry in the header is damaged: {error}");
             Err(in_tensor(file, &name, problem))
         }
     };

@@ -1,5 +1,5 @@
-//! The tensors of a model's file or files, by name, checked against what the configuration asks
-//! for.
+//! The tensors in one or several weight files, by name, and the check that they match the
+//! configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
@@ -14,42 +14,46 @@ use crate::json::{not_json, text_of};
 use crate::layout::Layout;
 use crate::tensor_file::{Entry, TensorFile};
 
-/// The most bytes of an index: it has a hundred a tensor.
+/// Maximum size of an index in bytes. It has about a hundred bytes per tensor.
 const MAX_INDEX_BYTES: u64 = 2 << 20;
 
-/// Prefixes that wrappers put before each name: torch.compile, and training on several devices.
+/// Prefixes that wrappers add to each name. They come from torch.compile and from training on
+/// several devices.
 const WRAPPERS: [&str; 2] = ["_orig_mod.", "module."];
 
-/// A model's files, open, and where each tensor is.
+/// The open weight files of a model, and where each tensor is.
 #[derive(Debug)]
 pub(crate) struct Weights {
-    /// The file, or the index, that a missing tensor is missing from.
+    /// Path to the weight file or the index. Errors about missing tensors contain it.
     pub(crate) path: PathBuf,
     files: Vec<TensorFile>,
-    /// File and entry by the name without wrappers' prefixes. Buffers are omitted.
+    /// Index of the file, and index of the entry in it, by the name of the tensor. The names have
+    /// no wrapper prefixes. Buffers aren't included.
     entries: HashMap<String, (usize, usize)>,
 }
 
-/// The place of a parameter's numbers: a tensor of the files, or one of its equal parts.
+/// The part of a tensor that contains the numbers of a parameter.
 #[derive(Debug)]
 pub(crate) struct TensorSlice {
-    /// File and entry; none for a bias that the files lack, whose numbers are zeros.
+    /// Index of the file and of the entry, or `None` for a bias that isn't in the files, so that
+    /// its numbers are zero.
     pub(crate) tensor: Option<(usize, usize)>,
-    /// True if the parameter's rows are the tensor's columns.
+    /// Whether the rows of the parameter are columns of the tensor.
     pub(crate) transposed: bool,
-    /// Rows of the tensor before the parameter's first.
+    /// Index of the tensor's row, or column if it is transposed, with which the parameter begins.
     pub(crate) first: usize,
-    /// The parameter's rows.
+    /// Number of rows of the parameter.
     pub(crate) rows: usize,
-    /// Numbers in a row.
+    /// Number of elements in a row of the parameter.
     pub(crate) width: usize,
 }
 
 impl Weights {
-    /// Finds the weights among the files' tensors.
+    /// Finds the tensors in the files.
     ///
     /// # Errors
-    /// If a file has one twice.
+    ///
+    /// Returns an error if a file contains a tensor twice.
     pub(crate) fn new(
         path: PathBuf,
         files: Vec<TensorFile>,
@@ -66,10 +70,10 @@ impl Weights {
                 if layout.is_buffer(name) {
                     continue;
                 }
-                // Of several files the last one counts, as in transformers.
+                // If several files contain the tensor, the last file counts, as in transformers.
                 let before = entries.insert(layout.in_file(name), (i, j));
                 if before.is_some_and(|(file, _)| file == i) {
-                    return Err(file.problem(entry, "duplicate tensor name"));
+                    return Err(file.problem(entry, "the file contains this tensor twice"));
                 }
             }
         }
@@ -80,16 +84,16 @@ impl Weights {
         })
     }
 
-    /// The tensor at a place.
+    /// Returns the file and the entry of a tensor.
     pub(crate) fn at(&self, (file, entry): (usize, usize)) -> (&TensorFile, &Entry) {
         (&self.files[file], &self.files[file].entries[entry])
     }
 
-    /// True if the model is tied according to its tensors: a head with the embedding's numbers is
-    /// the embedding, and one of the two is enough. Afterwards, every needed tensor has its
-    /// expected name.
+    /// Determines whether the model is tied, according to its tensors. If the output layer has the
+    /// same numbers as the embedding, or if one of the two is missing, the model is tied.
+    /// Afterwards, the tensor has the name of the embedding.
     ///
-    /// A model configured with a separate head has one, with any numbers.
+    /// If the configuration says that the model isn't tied, it isn't, whatever its tensors contain.
     pub(crate) fn settle_tied(
         &mut self,
         layout: Layout,
@@ -113,10 +117,12 @@ impl Weights {
         Ok(true)
     }
 
-    /// Returns the parameters' places by their names, once it is known that the files have all of
-    /// the model's tensors; it reads nothing, and ends at the first that is not right.
+    /// Checks that all tensors of the model exist and have the correct shape and type. Returns
+    /// where the numbers of each parameter are. No numbers are read, and the check ends at the
+    /// first error.
     ///
-    /// After this check the model isn't larger than the files, so memory may be allocated for it.
+    /// After this check, the model isn't larger than its files, so it is safe to allocate memory
+    /// for it.
     pub(crate) fn places(
         &self,
         layout: Layout,
@@ -152,10 +158,10 @@ impl Weights {
         Ok(places)
     }
 
-    /// Returns true if query, key and value have biases according to their tensors.
+    /// Determines whether query, key and value have biases, according to the tensors.
     ///
-    /// Hugging Face's layout always has the tensors. A configuration that says that the model has
-    /// no such biases counts if all of their numbers are zero.
+    /// In Hugging Face's layout, the tensors usually exist even if the model has no such biases. If
+    /// the configuration says that it has none, this is accepted if all of their numbers are zero.
     pub(crate) fn settle_qkv_bias(
         &self,
         layout: Layout,
@@ -179,24 +185,25 @@ impl Weights {
         Ok(false)
     }
 
-    /// True for a bias that the files have in no block, as nanoGPT's with `bias=False`;
-    /// transformers takes zeros.
+    /// Returns true for a bias that is missing in all blocks, as in models that nanoGPT trained
+    /// with `bias=False`. transformers replaces such biases by zeros.
     fn lacks_bias(&self, name: &str) -> bool {
         let of_block = |name: &str| {
             let rest = name.strip_prefix("transformer.h.")?;
             Some(rest.split_once('.')?.1.to_owned())
         };
-        // The last norm is one of the norms.
+        // The final layer normalization has no bias if those in the blocks have none.
         let kind = of_block(name).unwrap_or_else(|| "ln_1.bias".to_owned());
         let mut names = self.entries.keys();
         name.ends_with(".bias") && names.all(|other| of_block(other).as_ref() != Some(&kind))
     }
 
-    /// Returns a line about biases that the files lack and tensors that the model lacks, which in
-    /// Hugging Face's layout are of other heads or parts.
+    /// Returns a line about biases that aren't in the files, or about tensors that the model
+    /// doesn't have. In Hugging Face's layout, such tensors can belong to another output layer.
     ///
     /// # Errors
-    /// In the book's layout, whose models have no others.
+    ///
+    /// Returns an error if there are such tensors in the book's layout.
     pub(crate) fn unread(
         &self,
         layout: Layout,
@@ -212,7 +219,9 @@ impl Weights {
         let first = others.clone().min_by_key(|(_, entry)| &entry.name);
         let Some((file, entry)) = first else {
             let path = self.path.display();
-            return Ok((zeros > 0).then(|| format!("{path}: no biases ({zeros}); they are zeros")));
+            return Ok((zeros > 0).then(|| {
+                format!("{path}: the file contains no biases, so {zeros} of them are zero")
+            }));
         };
         if layout == Layout::Book {
             return Err(file.problem(entry, UNEXPECTED));
@@ -220,20 +229,20 @@ impl Weights {
         let (path, name) = (file.path.display(), quoted(&entry.name));
         let count = others.count();
         Ok(Some(format!(
-            "{path}: {count} tensors are not of this model and not read, such as {name}"
+            "{path}: {count} tensors, such as {name}, don't belong to this model and aren't read"
         )))
     }
 }
 
-/// The index that transformers writes beside the shards.
+/// The index that transformers writes for a model with several weight files.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a weight_map")]
 struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Opens a file of weights, or the shards in an index. The shards' contents count, not the index's
-/// list, as in transformers.
+/// Opens a weight file, or the files in an index. The index may list the wrong tensors because only
+/// the content of the files counts, as in transformers.
 pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
     if path.extension() != Some(OsStr::new("json")) {
         return Ok(vec![TensorFile::open(path)?]);
@@ -244,17 +253,17 @@ pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError
     let mut shards = BTreeSet::new();
     for (tensor, shard) in &weight_map {
         let name = shard.strip_prefix("./").unwrap_or(shard);
-        // An index must not reach elsewhere.
+        // An index must not refer to files in other folders.
         if Path::new(name).file_name() != Some(OsStr::new(name)) {
             let problem = format!(
-                "the index places it in {shard:?}, but a shard is a file in the same folder"
+                "the index places it in {shard:?}, but weight files must be in the same folder"
             );
             return Err(in_tensor(path, tensor, problem));
         }
         shards.insert(name);
     }
     if shards.is_empty() {
-        return Err(invalid(path, "weight_map names no shard"));
+        return Err(invalid(path, "weight_map contains no files"));
     }
     let shards = shards.into_iter().map(|shard| folder_of(path).join(shard));
     shards.map(|shard| TensorFile::open(&shard)).collect()

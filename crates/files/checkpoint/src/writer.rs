@@ -1,8 +1,8 @@
-//! Writing a safetensors file: tensors sorted by name, one metadata entry, so that equal weights
-//! make equal bytes.
+//! Writes safetensors files. The tensors are sorted by name and the metadata is constant, so equal
+//! weights lead to equal bytes.
 //!
-//! Names that the file can't have are errors, and so are numbers that aren't finite, also after
-//! rounding to the file's format. After an error, the old file stays.
+//! Invalid names and numbers that aren't finite after rounding lead to an error. In this case, the
+//! old file isn't changed.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,13 +16,14 @@ use crate::encoding::{FILE_DTYPES, encode, in_file};
 use crate::error::{CheckpointError, in_tensor, invalid, io};
 use crate::tensor_file::{MAX_HEADER_BYTES, METADATA, not_finite, other_shape};
 
-/// A tensor to be written, whose numbers are made when its turn comes: in the order of the names.
+/// A tensor to be written. Its numbers are computed only when it is written, which happens in the
+/// order of the names.
 pub struct LazyTensor<'a> {
-    /// Its name in the file.
+    /// Name of the tensor in the file.
     pub name: String,
-    /// Its shape in the file.
+    /// Shape of the tensor in the file.
     pub shape: Vec<usize>,
-    /// Makes an array of this shape.
+    /// Function that returns an array of this shape.
     pub numbers: Box<dyn Fn() -> CowArray<'a, f32, IxDyn> + 'a>,
 }
 
@@ -46,10 +47,10 @@ pub(crate) fn write(
     dtype.one_of(FILE_DTYPES)?;
     items.sort_by(|a, b| a.name.cmp(&b.name));
     if let Some(twins) = items.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        return Err(in_tensor(path, &twins[0].name, "duplicate tensor name"));
+        return Err(in_tensor(path, &twins[0].name, "two tensors have this name"));
     }
     if let Some(item) = items.iter().find(|item| item.name == METADATA) {
-        let problem = "a safetensors file has its metadata under this name";
+        let problem = "this name is reserved for the metadata of a safetensors file; choose another";
         return Err(in_tensor(path, &item.name, problem));
     }
     let header = header(&items, dtype, metadata);
@@ -58,7 +59,7 @@ pub(crate) fn write(
         return Err(invalid(
             path,
             format!(
-                "the names and shapes take {bytes} bytes, more than the {MAX_HEADER_BYTES} that are read; write fewer tensors, or shorter names"
+                "the names and shapes take {bytes} bytes, but at most {MAX_HEADER_BYTES} can be read; write fewer tensors, or use shorter names"
             ),
         ));
     }
@@ -72,8 +73,8 @@ pub(crate) fn write(
     })
 }
 
-/// Writes a tensor's numbers, a part at a time. `encode` makes the bytes of a part; its error is
-/// the index of a number that the format can't hold.
+/// Writes the numbers of a tensor in parts. `encode` appends the bytes of a part, or returns the
+/// index of a number that the format can't represent.
 pub(crate) fn write_numbers(
     out: &mut dyn Write,
     path: &Path,
@@ -95,7 +96,7 @@ pub(crate) fn write_numbers(
         encode(part, &mut bytes).map_err(|place| {
             let (index, value) = (i * PART + place, part[place]);
             let problem = match value.is_finite() {
-                true => format!("element {index} is {value}, which {dtype} can't hold"),
+                true => format!("element {index} is {value}, which is too large for {dtype}"),
                 false => not_finite(index, value),
             };
             in_tensor(path, name, problem)
@@ -105,9 +106,10 @@ pub(crate) fn write_numbers(
     Ok(())
 }
 
-/// The JSON of the header, padded with spaces so that the tensors begin at a multiple of 8.
+/// Returns the header in JSON. It is padded with spaces, so that the tensors begin at a multiple of
+/// 8 bytes.
 fn header(items: &[LazyTensor<'_>], dtype: Dtype, metadata: &[(&str, &str)]) -> String {
-    // transformers requires the name of the framework.
+    // transformers requires the name of the framework in the metadata.
     let mut json = json!({METADATA: {"format": "pt"}});
     for (key, value) in metadata {
         json[METADATA][key] = json!(value);

@@ -160,9 +160,9 @@ fn a_setting_may_have_either_of_two_names_or_both_with_one_value() {
 #[test]
 fn text_that_is_no_json_object() {
     for (text, part) in [
-        ("", "not a JSON object"),
+        ("", "isn't a JSON object"),
         ("[]", "a map"),
-        ("nonsense", "not a JSON object"),
+        ("nonsense", "isn't a JSON object"),
         ("{\"n_head\": 2", "EOF"),
         ("{} {}", "trailing"),
         ("\u{feff}{}", "byte-order mark"),
@@ -171,7 +171,7 @@ fn text_that_is_no_json_object() {
     }
     let folder = Broken::hugging_face();
     fs::write(folder.config(), b"{\"a\": \"\xff\"}").unwrap();
-    folder.is_refused(FILE, &["not UTF-8", "index 7"]);
+    folder.is_refused(FILE, &["isn't valid UTF-8", "index 7"]);
 }
 
 #[test]

@@ -99,7 +99,10 @@ fn folders_without_weights_say_what_they_lack() {
         fs::write(&pickle, "PK").unwrap();
         folder.is_refused(
             name,
-            &["a pickle, which is not read", "save_pretrained(NEW)"],
+            &[
+                "a pickle, which can't be read safely",
+                "save_pretrained(NEW)",
+            ],
         );
         let named = load_model(&pickle).unwrap_err().to_string();
         assert!(named.contains("a pickle"), "{named}");

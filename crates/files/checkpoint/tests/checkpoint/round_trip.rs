@@ -130,7 +130,7 @@ fn names_that_a_file_cant_have_are_not_written_and_all_others_come_back() {
     };
     let long = "x".repeat(2 << 20);
     for (names, problem) in [
-        (&["a", "a"][..], "\"a\": duplicate tensor name"),
+        (&["a", "a"][..], "\"a\": two tensors have this name"),
         (
             &["a", "__metadata__"],
             "\"__metadata__\": a safetensors file",
