@@ -23,7 +23,7 @@ pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
     differ.map(|((_, at), (_, place))| [at, place]).collect()
 }
 
-/// Converts both outputs to HTML. Numbers that differ are mark_differences from the first differing
+/// Converts both outputs to HTML. Numbers that differ are marked from the first differing
 /// character to their end.
 pub(crate) fn mark_differences(ours: &str, printed: &str) -> [String; 2] {
     let parts = differences(ours, printed).into_iter().map(|[at, place]| {

@@ -27,7 +27,7 @@ const HALF: usize = BLOCK / 2;
 /// unchanged.
 pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     let (mean, std) = (f64::from(mean), f64::from(std));
-    // The product and the sum are rounded together once because PyTorch uses a fused multiply-add.
+    // The result is rounded only once because PyTorch uses a fused multiply-add.
     let scaled = |normal: f32| (f64::from(normal) * std + mean) as f32;
     for block in data.chunks_exact_mut(BLOCK) {
         let (first, second) = block.split_at_mut(HALF);

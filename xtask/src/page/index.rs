@@ -75,13 +75,13 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
             MODEL_PAGE,
             "story",
             "A trained model, live",
-            "a small model writes, and shows its attention",
+            "a small model continues your text and shows its attention weights",
         ),
         (
             TRAINING_PAGE,
             "train",
             "Train one here",
-            "a smaller one learns in the page",
+            "an even smaller model is trained on the page",
         ),
     ] {
         if book.live && is_here(page) {
@@ -90,7 +90,7 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
     }
     let first = format!(
         "<ul class=\"first\">\n{first}\
-         <li><a href=\"{}docs/practice.md\">Practice</a>: write the book's functions yourself, and have them checked (<code>cargo xtask practice</code>)</li>\n\
+         <li><a href=\"{}docs/practice.md\">Practice</a>: write the book's functions yourself and have them checked (<code>cargo xtask practice</code>)</li>\n\
          <li><a href=\"{}\">Glossary</a>: the terms of chapters 2 to 5</li>\n</ul>\n",
         book.to_root,
         glossary::FILE

@@ -10,7 +10,7 @@ use regex::Regex;
 use super::read;
 use crate::workspace::files_below;
 
-/// A module, by the parts of its path. The root of the crate has none.
+/// The parts of a module's path, such as `train` and `log`. The root of the crate has none.
 type Module = Vec<String>;
 
 /// The modules that each module uses.

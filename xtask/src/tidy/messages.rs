@@ -89,7 +89,7 @@ fn quoted_in_readme(text: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Returns the messages whose runs of words don't occur in the sources.
+/// Returns the messages that contain enough consecutive words, but none that occur in the sources.
 fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
     let mut violations = Vec::new();
     for message in messages {
