@@ -106,18 +106,21 @@ fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
     violations
 }
 
-/// Returns the runs of plain words in a message. Names of files, numbers and other values divide
-/// them, and so does punctuation.
+/// Returns the runs of plain words in a message. They are divided by punctuation, by values such as
+/// numbers and names of files, and by the ends of lines and columns.
 fn runs(message: &str) -> Vec<Vec<&str>> {
-    let mut runs = vec![Vec::new()];
-    for token in message.split_whitespace() {
-        let word = token.trim_end_matches([',', ';', ':', '.']);
-        let is_word = !word.is_empty() && word.chars().all(|c| c.is_alphabetic() || c == '\'');
-        if let Some(run) = runs.last_mut().filter(|_| is_word) {
-            run.push(word);
-        }
-        if !is_word || word != token {
-            runs.push(Vec::new());
+    let mut runs = Vec::new();
+    for part in message.lines().flat_map(|line| line.split("  ")) {
+        runs.push(Vec::new());
+        for token in part.split_whitespace() {
+            let word = token.trim_end_matches([',', ';', ':', '.']);
+            let is_word = !word.is_empty() && word.chars().all(|c| c.is_alphabetic() || c == '\'');
+            if let Some(run) = runs.last_mut().filter(|_| is_word) {
+                run.push(word);
+            }
+            if !is_word || word != token {
+                runs.push(Vec::new());
+            }
         }
     }
     runs
