@@ -10,8 +10,8 @@
 pub(crate) const MODULUS: u64 = (1 << 31) - 1;
 const MULTIPLIER: u64 = 1_132_489_760;
 
-/// An MCG31m1 generator. Its state is the next element of the sequence, which is between 1 and `MODULUS -
-/// 1`.
+/// An MCG31m1 generator. Its state is the next element of the sequence, which is between 1 and
+/// `MODULUS - 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mcg31m1(u64);
 

@@ -3,9 +3,9 @@
 //! a README would show output that no program prints.
 //!
 //! A quoted message contains values where the source has placeholders, so the two can't be compared
-//! directly. The rule looks for [`MIN_WORDS`] plain words in a row. If a message has such words, the
-//! sources must contain them at one place at least. For example, "the header has 9 bytes, but the
-//! file has only 4" contains "the header has" and "but the file".
+//! directly. The rule looks for [`MIN_WORDS`] plain words in a row. If a message has such words,
+//! the sources must contain them at one place at least. For example, "the header has 9 bytes, but
+//! the file has only 4" contains "the header has" and "but the file".
 
 use std::path::{Path, PathBuf};
 

@@ -24,18 +24,18 @@ fn f32s(shape: &str, offsets: &str) -> String {
 
 #[test]
 fn files_too_short_for_a_header() {
-    weights_refused(|_| vec![], &["the file has 0 bytes"]);
-    weights_refused(|_| vec![1; 7], &["the file has 7 bytes"]);
-    weights_refused(|_| vec![0; 8], &["header is wrong", "EOF"]);
+    weights_refused(|_| vec![], &["it has 0 bytes"]);
+    weights_refused(|_| vec![1; 7], &["it has 7 bytes"]);
+    weights_refused(|_| vec![0; 8], &["the header is damaged", "EOF"]);
 }
 
 #[test]
 fn a_header_that_is_no_json_object() {
     let folder = Broken::hugging_face();
     folder.change_weights(|bytes| join(b"{\"a\xff\":1}", split(&bytes).1));
-    folder.is_refused(FILE, &["header is wrong", "unicode"]);
-    header_refused(|_| "[1, 2]".into(), &["header is wrong", "sequence"]);
-    header_refused(|_| "{\"a\":".repeat(100_000), &["header is wrong"]);
+    folder.is_refused(FILE, &["the header is damaged", "unicode"]);
+    header_refused(|_| "[1, 2]".into(), &["the header is damaged", "sequence"]);
+    header_refused(|_| "{\"a\":".repeat(100_000), &["the header is damaged"]);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn shapes_and_places_that_do_not_fit_each_other_or_the_file() {
         ("[4294967296,4294967296]", "[0,4]"),
         (&format!("[{}]", vec!["2"; 100_000].join(",")), "[0,4]"),
     ] {
-        file_refused(&f32s(shape, offsets), 4, &["header is wrong"]);
+        file_refused(&f32s(shape, offsets), 4, &["the header is damaged"]);
     }
     let length = ["end at byte 8", "4 bytes follow"];
     file_refused(&f32s("[2]", "[0,8]"), 4, &length);

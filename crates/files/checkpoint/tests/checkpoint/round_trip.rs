@@ -133,7 +133,7 @@ fn names_that_a_file_cant_have_are_not_written_and_all_others_come_back() {
         (&["a", "a"][..], "\"a\": two tensors have this name"),
         (
             &["a", "__metadata__"],
-            "\"__metadata__\": a safetensors file",
+            "\"__metadata__\": this name is reserved",
         ),
         (&[&long], "the names and shapes take"),
     ] {
