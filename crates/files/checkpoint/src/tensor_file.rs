@@ -61,7 +61,7 @@ pub(crate) struct TensorFile {
     file: File,
     /// Tensors of the file, sorted by name.
     pub(crate) entries: Vec<Entry>,
-    /// Texts by their keys.
+    /// The texts in the metadata, by key.
     pub(crate) metadata: BTreeMap<String, String>,
     /// Offset of the first tensor in the file, in bytes.
     data_begin: u64,
@@ -276,7 +276,7 @@ fn entries(
     let wrong = |problem: String| invalid(file, format!("the header is damaged: {problem}"));
     let mut json: BTreeMap<String, Value> =
         serde_json::from_slice(header).map_err(|e| wrong(e.to_string()))?;
-    // Values that aren't texts are left out.
+    // Values that aren't texts are omitted.
     let of_file = json.remove(METADATA).unwrap_or_default();
     let of_file = of_file.as_object().into_iter().flatten();
     let texts = of_file.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));

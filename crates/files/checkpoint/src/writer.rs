@@ -37,7 +37,8 @@ impl<'a> From<(String, ArrayViewD<'a, f32>)> for LazyTensor<'a> {
     }
 }
 
-/// Writes a file atomically: the header with pairs of `metadata`, then tensor after tensor.
+/// Replaces a file atomically. The header with the pairs in `metadata` is written first, and then one
+/// tensor after another.
 pub(crate) fn write(
     path: &Path,
     mut items: Vec<LazyTensor<'_>>,
@@ -47,10 +48,15 @@ pub(crate) fn write(
     dtype.one_of(FILE_DTYPES)?;
     items.sort_by(|a, b| a.name.cmp(&b.name));
     if let Some(twins) = items.windows(2).find(|pair| pair[0].name == pair[1].name) {
-        return Err(in_tensor(path, &twins[0].name, "two tensors have this name"));
+        return Err(in_tensor(
+            path,
+            &twins[0].name,
+            "two tensors have this name",
+        ));
     }
     if let Some(item) = items.iter().find(|item| item.name == METADATA) {
-        let problem = "this name is reserved for the metadata of a safetensors file; choose another";
+        let problem =
+            "this name is reserved for the metadata of a safetensors file; choose another";
         return Err(in_tensor(path, &item.name, problem));
     }
     let header = header(&items, dtype, metadata);
