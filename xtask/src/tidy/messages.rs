@@ -7,7 +7,7 @@
 //! the sources must contain them at one place at least. For example, "the header has 9 bytes, but
 //! the file has only 4" contains "the header has" and "but the file".
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use regex::Regex;
@@ -51,7 +51,7 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Returns true for the tests of a package. The notebooks below `tests` are programs.
-fn is_test(root: &Path, path: &PathBuf) -> bool {
+fn is_test(root: &Path, path: &Path) -> bool {
     let path = path.strip_prefix(root).unwrap_or(path);
     let is_tests = |part: &std::ffi::OsStr| part == "tests" || part == "benches";
     path.iter().any(is_tests) && !path.starts_with("tests/notebooks")
