@@ -37,8 +37,8 @@ impl<'a> From<(String, ArrayViewD<'a, f32>)> for LazyTensor<'a> {
     }
 }
 
-/// Replaces a file atomically. The header with the pairs in `metadata` is written first, and then one
-/// tensor after another.
+/// Replaces a file atomically. The header with the pairs in `metadata` is written first, and then
+/// one tensor after another.
 pub(crate) fn write(
     path: &Path,
     mut items: Vec<LazyTensor<'_>>,
