@@ -8,10 +8,26 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use atomic_file::{append, create_folder, write_atomically, write_output};
-use practice::{EXERCISES, Exercise};
+use practice::{EXERCISES, Exercise, files_of_gpt};
 use serde::{Deserialize, Serialize};
 
 use crate::workspace::root;
+
+/// Name of the program that is a GPT made of the reader's functions.
+pub(super) const GPT: &str = "gpt";
+
+/// Packages of which a GPT in training needs optimised code, and their levels.
+pub(super) const OPTIMISED: [(&str, u8); 9] = [
+    ("my-practice", 2),
+    ("attention", 2),
+    ("gpt", 2),
+    ("kernels", 3),
+    ("matrixmultiply", 3),
+    ("ndarray", 2),
+    ("rayon-core", 2),
+    ("tensor-ops", 2),
+    ("torch-rng", 2),
+];
 
 /// How far a reader is with an exercise.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -213,6 +229,19 @@ impl Folder {
             };
         })?;
         Ok(copy)
+    }
+
+    /// Writes the program that is a GPT made of the reader's functions.
+    ///
+    /// # Errors
+    /// A file can't be written.
+    pub(super) fn write_gpt(&self) -> Result<()> {
+        let folder = self.path.join("src/bin").join(GPT);
+        create_folder(&folder)?;
+        for (name, text) in files_of_gpt() {
+            write_atomically(folder.join(name), |out| out.write_all(text.as_bytes()))?;
+        }
+        Ok(())
     }
 
     /// Writes the solution beside the exercises and returns its path.

@@ -8,13 +8,13 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use practice::{EXERCISES, Exercise, Outcome};
+use practice::{EXERCISES, Exercise, Outcome, parts_of_gpt};
 
 use crate::documents::plain;
 use crate::workspace::{print, root};
-use folder::{Folder, Progress};
+use folder::{Folder, GPT, Progress};
 use program::End;
 
 mod folder;
@@ -23,7 +23,8 @@ mod program;
 /// The exercise, and what to do with it.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The exercise to check (3.3.1, ex3.1) [default: list all]
+    /// The exercise to check (3.3.1, ex3.1), or `gpt` to train a GPT made of your functions
+    /// [default: list all]
     exercise: Option<String>,
     /// Check all exercises
     #[arg(long, conflicts_with_all = ["exercise", "watch"])]
@@ -48,12 +49,20 @@ pub(crate) struct Options {
 /// The longest time that a check may take.
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// The longest time that the training of a GPT may take.
+const LONGEST_TRAINING: Duration = Duration::from_secs(600);
+
 /// Does what was asked for.
 ///
 /// # Errors
 /// There is no such exercise, a file can't be read or written, or cargo is missing.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = Folder::open(root().join(&options.folder))?;
+    if options.exercise.as_deref() == Some(GPT) {
+        let other = options.watch || options.hint || options.diff || options.reset;
+        ensure!(!other, "gpt is no exercise, so it takes no option");
+        return train_gpt(&folder);
+    }
     let exercise = options.exercise.as_deref().map(find).transpose()?;
     if options.watch {
         return watch(&folder, exercise);
@@ -80,7 +89,10 @@ fn find(words: &str) -> Result<&'static Exercise> {
     let found = EXERCISES.iter().find(is_it);
     found.with_context(|| {
         let numbers: Vec<&str> = EXERCISES.iter().map(Exercise::number).collect();
-        format!("no exercise {words}; there are {}", numbers.join(", "))
+        format!(
+            "no exercise {words}; there are {}, and gpt",
+            numbers.join(", ")
+        )
     })
 }
 
@@ -120,7 +132,33 @@ fn list(folder: &Folder) -> Result<()> {
             "to check: cargo xtask practice {}\n",
             next.number()
         )),
-        None => Ok(()),
+        None => print("to train a GPT made of your functions: cargo xtask practice gpt\n"),
+    }
+}
+
+/// Builds a GPT from the reader's functions, trains it, and shows what it writes.
+fn train_gpt(folder: &Folder) -> Result<()> {
+    let state = folder.state()?;
+    let missing = parts_of_gpt().filter(|part| !state.is_done(part));
+    let missing: Vec<&str> = missing.map(Exercise::number).collect();
+    ensure!(
+        missing.is_empty(),
+        "these parts of the GPT are not done yet: {}",
+        missing.join(", ")
+    );
+    let names = parts_of_gpt().map(Exercise::number).collect::<Vec<_>>();
+    print(&format!("a GPT of your functions: {}\n", names.join(", ")))?;
+    folder.write_gpt()?;
+    let programs = program::build(&folder.path, &[GPT], true)?;
+    let program = programs.built.get(GPT);
+    let program = program.context("your functions don't fit together; the message is above")?;
+    match program::run(program, LONGEST_TRAINING, true)?.0 {
+        End::Itself(status) if status.success() => Ok(()),
+        End::Itself(status) => bail!("the program failed ({status}); the reason is in its output"),
+        End::Stopped => bail!(
+            "stopped after {} minutes: is one of your functions very slow?",
+            LONGEST_TRAINING.as_secs() / 60
+        ),
     }
 }
 

@@ -14,6 +14,7 @@ use atomic_file::read_small_file;
 use practice::REPORT_FILE;
 use serde::Deserialize;
 
+use super::folder::{GPT, OPTIMISED};
 use crate::workspace::{cargo, print, print_bytes, root};
 
 /// Number of bytes of a program's output that are shown.
@@ -72,6 +73,10 @@ pub(super) fn build(folder: &Path, names: &[&str], shows: bool) -> Result<Progra
     });
     for name in names {
         cargo.args(["--bin", name]);
+    }
+    for (package, level) in OPTIMISED.iter().filter(|_| names.contains(&GPT)) {
+        cargo.arg("--config");
+        cargo.arg(format!("profile.dev.package.{package}.opt-level={level}"));
     }
     if env::var_os("CARGO_TARGET_DIR").is_none() {
         let target = root().join("target/practice");

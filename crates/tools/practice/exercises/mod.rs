@@ -17,22 +17,37 @@ use ndarray::{Array2, array};
 
 use crate::Exercise;
 
+#[path = "../gpt/given.rs"]
+pub mod given;
+#[cfg(test)]
+#[path = "../gpt/program.rs"]
+pub(crate) mod program;
+
 mod ex3_1;
 mod s2_3;
 mod s2_5;
 mod s2_6;
+mod s2_8;
 mod s3_3_1;
 mod s3_3_2;
 mod s3_4;
 mod s3_5;
+mod s3_5_2;
 mod s3_6;
+mod s3_6_2;
 mod s4_2;
 mod s4_3;
+mod s4_3b;
 mod s4_4;
 mod s4_5;
+mod s4_6;
 mod s4_7;
 mod s5_1;
+mod s5_2a;
+mod s5_2b;
+mod s5_2c;
 mod s5_3;
+mod s5_3_3;
 
 /// Makes the list from the name of each file, its check, and the functions that are checked.
 macro_rules! exercises {
@@ -58,19 +73,28 @@ exercises! {
     s2_3 simple_tokenizer(encode, decode)
     s2_5 merge_pair(merge)
     s2_6 windows(windows)
+    s2_8 embeddings(embed)
     s3_3_1 softmax(softmax)
     s3_3_2 context_vectors(context_vectors)
     s3_4 attention_with_weights(attention)
     s3_5 causal_weights(causal_weights)
+    s3_5_2 dropout(dropout)
     s3_6 heads(split, join)
+    s3_6_2 multi_head(multi_head)
     ex3_1 weights_of_linear(v1_weights)
     s4_2 layer_norm(layer_norm)
     s4_3 gelu(gelu)
+    s4_3b feed_forward(feed_forward)
     s4_4 shortcut(forward)
     s4_5 block(block)
+    s4_6 model(forward)
     s4_7 greedy(generate)
     s5_1 cross_entropy(cross_entropy, perplexity)
+    s5_2a backward(cross_entropy_gradient, linear_backward)
+    s5_2b adamw(adamw)
+    s5_2c training_loop(train)
     s5_3 decoding(with_temperature, top_k)
+    s5_3_3 generation(generate)
 }
 
 /// Returns the six words of chapter 3, a row each: (num_tokens, d_in) = (6, 3).

@@ -28,6 +28,66 @@ fn every_known_mistake_is_rejected_and_named() {
     assert!(faults.is_empty(), "{faults}");
 }
 
+/// Other ways to make a mistake than the one in the list.
+#[test]
+fn a_mistake_is_named_however_it_is_made() {
+    let late: fn(&mut dyn practice::Training, usize, usize, usize) -> Vec<(usize, f32)>;
+    late = |model, batches, epochs, every| {
+        let mut losses = Vec::new();
+        for steps in 1..=batches * epochs {
+            model.zero_grad();
+            model.loss((steps - 1) % batches);
+            model.step();
+            model.backward();
+            if steps % every == 0 {
+                losses.push((steps, model.validation_loss()));
+            }
+        }
+        losses
+    };
+    let report = practice::training_loop(late).to_string();
+    assert!(report.contains("`step` uses gradients of 0"), "{report}");
+    // Zeroed after the step: as right as before it.
+    let report = practice::training_loop(|model, batches, epochs, every| {
+        let mut losses = Vec::new();
+        for steps in 1..=batches * epochs {
+            model.loss((steps - 1) % batches);
+            model.backward();
+            model.step();
+            model.zero_grad();
+            if steps % every == 0 {
+                losses.push((steps, model.validation_loss()));
+            }
+        }
+        losses
+    });
+    assert!(report.is_done(), "{report}");
+    // The wrong code that readers wrote and earlier checks took for right.
+    let report = practice::softmax(|scores| {
+        let clamped = scores.mapv(|x| x.clamp(-80.0, 80.0).exp());
+        &clamped / clamped.sum()
+    });
+    assert!(!report.is_done(), "{report}");
+    let report = practice::causal_weights(|scores, d_k| {
+        let mut masked = scores / (d_k as f32).sqrt();
+        for ((i, j), score) in masked.indexed_iter_mut() {
+            *score = if j > i { -1e2 } else { *score };
+        }
+        practice::given::softmax_rows(masked)
+    });
+    let named = "masked scores are -100";
+    assert!(
+        !report.is_done() && report.to_string().contains(named),
+        "{report}"
+    );
+    let report = practice::windows(|ids, length, stride| {
+        let starts = (0..ids.len() - length).step_by(stride);
+        let part = |start: usize| ids[start..start + length].to_vec();
+        starts.map(|start| (part(start), part(start + 1))).collect()
+    });
+    assert!(!report.is_done(), "{report}");
+}
+
 #[test]
 fn every_file_of_the_folder_is_in_the_list() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/exercises");

@@ -1,0 +1,117 @@
+//! 2.8 Embeddings with positions
+//!
+//! A model computes with vectors, so each token is replaced by a vector that training can change:
+//! the token's row in a table. Attention alone can't see the order of the tokens. Therefore a
+//! second table has a vector for each position in the text, and the vector of a token is combined
+//! with the vector of its position into one vector of the same length.
+//!
+//! Return the vectors of a text, one row per token.
+//!
+//! HINT: The same token at two positions must get two different vectors. What selects the row of
+//!   the first table, and what the row of the second?
+//! HINT: out[i] = tokens[ids[i]] + positions[i]
+//! HINT: `Array2::from_shape_fn((rows, columns), |(i, feature)| ...)` makes an array from the
+//!   number at each place.
+
+use practice::ndarray::Array2;
+
+/// IDs, a (vocabulary, features) table and a (context, features) table to (ids, features)
+pub fn embed(ids: &[u32], tokens: &Array2<f32>, positions: &Array2<f32>) -> Array2<f32> {
+    // SOLUTION
+    Array2::from_shape_fn((ids.len(), tokens.ncols()), |(i, feature)| {
+        tokens[[ids[i] as usize, feature]] + positions[[i, feature]]
+    })
+    // END
+}
+
+// CHECKS
+
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+
+type Embed = fn(&[u32], &Array2<f32>, &Array2<f32>) -> Array2<f32>;
+
+/// A row for each ID, which gets the position and the ID.
+fn rows(ids: &[u32], features: usize, number: impl Fn(usize, usize, usize) -> f32) -> Array2<f32> {
+    Array2::from_shape_fn((ids.len(), features), |(i, feature)| {
+        number(i, ids[i] as usize, feature)
+    })
+}
+
+pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
+    ("the positions are missing", |ids, tokens, _| {
+        rows(ids, tokens.ncols(), |_, id, feature| tokens[[id, feature]])
+    }),
+    (
+        "the position's row is selected by the ID, not by the place in the text",
+        |ids, tokens, positions| {
+            rows(ids, tokens.ncols(), |_, id, feature| {
+                tokens[[id, feature]] + positions[[id % positions.nrows(), feature]]
+            })
+        },
+    ),
+    (
+        "the token's row is selected by the place in the text, not by the ID",
+        |ids, tokens, positions| {
+            rows(ids, tokens.ncols(), |i, _, feature| {
+                tokens[[i, feature]] + positions[[i, feature]]
+            })
+        },
+    ),
+    (
+        "all tokens get the first position",
+        |ids, tokens, positions| {
+            rows(ids, tokens.ncols(), |_, id, feature| {
+                tokens[[id, feature]] + positions[[0, feature]]
+            })
+        },
+    ),
+    (
+        "the positions are counted from 1, not from 0",
+        |ids, tokens, positions| {
+            rows(ids, tokens.ncols(), |i, id, feature| {
+                tokens[[id, feature]] + positions[[(i + 1) % positions.nrows(), feature]]
+            })
+        },
+    ),
+    (
+        "the vectors are multiplied, not added",
+        |ids, tokens, positions| {
+            rows(ids, tokens.ncols(), |i, id, feature| {
+                tokens[[id, feature]] * positions[[i, feature]]
+            })
+        },
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(embed: Embed) -> Report {
+    let mut check = Check::new(embed, MISTAKES);
+    // A number says where it comes from: the ID or the position, and the feature.
+    let tokens = Array2::from_shape_fn((6, 3), |(id, feature)| (10 * id + feature) as f32);
+    let positions = Array2::from_shape_fn((4, 3), |(i, _)| (100 * (i + 1)) as f32);
+    let expected = |ids: &[u32]| {
+        let mut out = Array2::<f32>::zeros((ids.len(), 3));
+        for (i, &id) in ids.iter().enumerate() {
+            let sum = &tokens.row(id as usize) + &positions.row(i);
+            out.row_mut(i).assign(&sum);
+        }
+        out
+    };
+    for (label, ids) in [
+        ("the IDs 5, 1 and 2", vec![5, 1, 2]),
+        ("the IDs 3, 3, 3 and 3", vec![3; 4]),
+        ("a single ID", vec![4]),
+        ("an empty text", vec![]),
+    ] {
+        check.equals(label, expected(&ids), |embed| {
+            embed(&ids, &tokens, &positions)
+        });
+    }
+    let (tokens, positions) = (random(5, 4, 7), random(3, 4, 8));
+    let sum = |i: usize, id: usize| &tokens.row(id) + &positions.row(i);
+    check.equals("a second input (seed 7)", sum(1, 4), |embed| {
+        embed(&[0, 4, 2], &tokens, &positions).row(1).to_owned()
+    });
+    check.report()
+}

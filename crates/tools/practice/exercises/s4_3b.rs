@@ -1,0 +1,109 @@
+//! 4.3b The feed-forward network: listing 4.4
+//!
+//! Attention moves information between tokens. The feed-forward network then works on each token by
+//! itself: a first layer makes more features out of the token's features (four times as many in
+//! GPT-2), GELU bends them, and a second layer brings them back to the old number, so that the
+//! result can be added to the input.
+//!
+//! The layers are those of `nn.Linear`, so a weight has the shape (out, in), and each layer has a
+//! bias. `gelu` is your function of 4.3, for one number.
+//!
+//! HINT: Without a function between them, two linear layers would be one. Where must GELU stand?
+//! HINT: hidden = gelu(x @ w1^T + b1), and the result is hidden @ w2^T + b2.
+//! HINT: `x.dot(&w1.t()) + b1` is a linear layer, and `.mapv(gelu)` applies a function to each
+//!   number.
+
+use practice::given::gelu;
+use practice::ndarray::{Array1, Array2};
+
+/// (n, d) tokens and the layers (hidden, d) and (d, hidden) to (n, d)
+pub fn feed_forward(
+    x: &Array2<f32>,
+    w1: &Array2<f32>,
+    b1: &Array1<f32>,
+    w2: &Array2<f32>,
+    b2: &Array1<f32>,
+) -> Array2<f32> {
+    // SOLUTION
+    let hidden = (x.dot(&w1.t()) + b1).mapv(gelu);
+    hidden.dot(&w2.t()) + b2
+    // END
+}
+
+// CHECKS
+
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::reference::wide;
+
+type FeedForward =
+    fn(&Array2<f32>, &Array2<f32>, &Array1<f32>, &Array2<f32>, &Array1<f32>) -> Array2<f32>;
+
+pub(crate) const MISTAKES: &[Mistake<FeedForward>] = &[
+    ("GELU is missing", |x, w1, b1, w2, b2| {
+        (x.dot(&w1.t()) + b1).dot(&w2.t()) + b2
+    }),
+    ("this is ReLU, not GELU", |x, w1, b1, w2, b2| {
+        (x.dot(&w1.t()) + b1).mapv(|x| x.max(0.0)).dot(&w2.t()) + b2
+    }),
+    (
+        "GELU stands after the second layer, not between the layers",
+        |x, w1, b1, w2, b2| ((x.dot(&w1.t()) + b1).dot(&w2.t()) + b2).mapv(gelu),
+    ),
+    (
+        "there is a GELU after the second layer, too",
+        |x, w1, b1, w2, b2| feed_forward(x, w1, b1, w2, b2).mapv(gelu),
+    ),
+    (
+        "GELU comes before the first bias, not after it",
+        |x, w1, b1, w2, b2| (x.dot(&w1.t()).mapv(gelu) + b1).dot(&w2.t()) + b2,
+    ),
+    ("the first bias is missing", |x, w1, _, w2, b2| {
+        x.dot(&w1.t()).mapv(gelu).dot(&w2.t()) + b2
+    }),
+    ("the second bias is missing", |x, w1, b1, w2, _| {
+        (x.dot(&w1.t()) + b1).mapv(gelu).dot(&w2.t())
+    }),
+    ("both biases are missing", |x, w1, _, w2, _| {
+        x.dot(&w1.t()).mapv(gelu).dot(&w2.t())
+    }),
+    (
+        "the input is added; that is the task of the block",
+        |x, w1, b1, w2, b2| feed_forward(x, w1, b1, w2, b2) + x,
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(feed_forward: FeedForward) -> Report {
+    let mut check = Check::new(feed_forward, MISTAKES);
+    for (label, tokens, d, hidden) in [
+        ("2 tokens, 3 features, 12 hidden", 2, 3, 12),
+        ("1 token, 4 features, 2 hidden", 1, 4, 2),
+    ] {
+        let x = random(tokens, d, 7);
+        let (w1, w2) = (random(hidden, d, 8), random(d, hidden, 9));
+        let [b1, b2] =
+            [(hidden, 10), (d, 11)].map(|(n, seed)| random(1, n, seed).row(0).to_owned());
+        let gelu = |x: f64| {
+            let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            0.5 * x * (1.0 + inner.tanh())
+        };
+        let inside = (wide(&x).dot(&wide(&w1).t()) + wide(&b1)).mapv(gelu);
+        let expected = inside.dot(&wide(&w2).t()) + wide(&b2);
+        check.equals(label, expected, |yours| yours(&x, &w1, &b1, &w2, &b2));
+    }
+    check.holds("each token is computed by itself", |yours| {
+        let x = random(3, 4, 7);
+        let (w1, w2) = (random(8, 4, 8), random(4, 8, 9));
+        let (b1, b2) = (Array1::ones(8), Array1::ones(4));
+        let mut changed = x.clone();
+        changed.row_mut(0).fill(2.0);
+        let [before, after] = [&x, &changed].map(|x| yours(x, &w1, &b1, &w2, &b2));
+        let change = (&before - &after).mapv(f32::abs);
+        match change.row(1).sum() + change.row(2).sum() < 1e-4 {
+            true => Ok(()),
+            false => Err("the first token changed the result of another".to_owned()),
+        }
+    });
+    check.report()
+}

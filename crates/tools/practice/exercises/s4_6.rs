@@ -1,0 +1,179 @@
+//! 4.6 GPTModel: from IDs to logits
+//!
+//! All parts are ready, so the model itself is short: its forward pass sends a text through them.
+//! The text becomes vectors with positions. The blocks change them, one block after the other. The
+//! shortcuts only ever add to these vectors, so a last normalization brings them to a common size.
+//! Finally, a linear layer without a bias gives each token of the vocabulary a logit, at each
+//! position of the text.
+//!
+//! As in 4.5, blocks and normalization are functions. `embed` is your function of 2.8. The weight
+//! of the last layer, `head`, is that of `nn.Linear`: (vocabulary, features).
+//!
+//! HINT: The output of a block is the input of the next. What gets the output of the last block?
+//! HINT: x = embed(ids, tokens, positions); x = block(x) for each block; logits = final_norm(x) @
+//!   head^T
+//! HINT: A block is called as `block(&x)`. `let mut x = ...;` and a loop over `blocks` are enough.
+
+use practice::given::embed;
+use practice::ndarray::Array2;
+
+/// A part of the model: (tokens, features) to (tokens, features)
+type Part<'a> = &'a dyn Fn(&Array2<f32>) -> Array2<f32>;
+
+/// IDs to (ids, vocabulary) logits
+pub fn forward(
+    ids: &[u32],
+    tokens: &Array2<f32>,
+    positions: &Array2<f32>,
+    blocks: &[Part<'_>],
+    final_norm: Part<'_>,
+    head: &Array2<f32>,
+) -> Array2<f32> {
+    // SOLUTION
+    let mut x = embed(ids, tokens, positions);
+    for block in blocks {
+        x = block(&x);
+    }
+    final_norm(&x).dot(&head.t())
+    // END
+}
+
+// CHECKS
+
+use gpt::{DropRates, GptConfig, GptModel};
+use ndarray::{Axis, s};
+use torch_rng::TorchRng;
+
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::given::softmax_rows;
+use crate::reference::wide;
+
+type Forward =
+    fn(&[u32], &Array2<f32>, &Array2<f32>, &[Part<'_>], Part<'_>, &Array2<f32>) -> Array2<f32>;
+
+/// The vectors behind the last block.
+fn behind(x: Array2<f32>, blocks: &[Part<'_>]) -> Array2<f32> {
+    blocks.iter().fold(x, |x, block| block(&x))
+}
+
+pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
+    (
+        "the last normalization is missing",
+        |ids, tokens, positions, blocks, _, head| {
+            behind(embed(ids, tokens, positions), blocks).dot(&head.t())
+        },
+    ),
+    (
+        "normalized before the blocks, not after them",
+        |ids, tokens, positions, blocks, norm, head| {
+            behind(norm(&embed(ids, tokens, positions)), blocks).dot(&head.t())
+        },
+    ),
+    (
+        "normalized after each block: the blocks normalize their inputs themselves",
+        |ids, tokens, positions, blocks, norm, head| {
+            let x = embed(ids, tokens, positions);
+            let x = blocks.iter().fold(x, |x, block| norm(&block(&x)));
+            x.dot(&head.t())
+        },
+    ),
+    (
+        "only the first block is used",
+        |ids, tokens, positions, blocks, norm, head| {
+            let first = &blocks[..blocks.len().min(1)];
+            forward(ids, tokens, positions, first, norm, head)
+        },
+    ),
+    (
+        "each block gets the embeddings, not the output of the block before it",
+        |ids, tokens, positions, blocks, norm, head| {
+            let x = embed(ids, tokens, positions);
+            let last = blocks.last().map_or(x.clone(), |block| block(&x));
+            norm(&last).dot(&head.t())
+        },
+    ),
+    (
+        "the blocks are used in the opposite order",
+        |ids, tokens, positions, blocks, norm, head| {
+            let blocks: Vec<Part<'_>> = blocks.iter().rev().copied().collect();
+            forward(ids, tokens, positions, &blocks, norm, head)
+        },
+    ),
+    (
+        "the input of each block is added again; the shortcuts are inside the blocks",
+        |ids, tokens, positions, blocks, norm, head| {
+            let x = embed(ids, tokens, positions);
+            let x = blocks.iter().fold(x, |x, block| block(&x) + &x);
+            norm(&x).dot(&head.t())
+        },
+    ),
+    (
+        "these are probabilities; softmax is no part of the model",
+        |ids, tokens, positions, blocks, norm, head| {
+            softmax_rows(forward(ids, tokens, positions, blocks, norm, head))
+        },
+    ),
+    (
+        "only the last position's logits are returned; training needs all",
+        |ids, tokens, positions, blocks, norm, head| {
+            let logits = forward(ids, tokens, positions, blocks, norm, head);
+            logits.slice(s![logits.nrows() - 1.., ..]).to_owned()
+        },
+    ),
+];
+
+/// Checks an answer to this exercise.
+pub fn check(forward: Forward) -> Report {
+    let mut check = Check::new(forward, MISTAKES);
+    let (tokens, positions, head) = (random(5, 3, 7), random(4, 3, 8), random(5, 3, 9));
+    let square = |x: &Array2<f32>| x.mapv(|x| x * x);
+    let plus_1 = |x: &Array2<f32>| x + 1.0;
+    let half = |x: &Array2<f32>| x * 0.5;
+    let ids = [4, 0, 4];
+    let expected = |blocks: &dyn Fn(f64) -> f64| {
+        let mut x = wide(&tokens).select(Axis(0), &[4, 0, 4]);
+        x += &wide(&positions).slice(s![..3, ..]);
+        x.mapv(|x| 0.5 * blocks(x)).dot(&wide(&head).t())
+    };
+    check.equals(
+        "simple functions as parts",
+        expected(&|x| x * x + 1.0),
+        |yours| yours(&ids, &tokens, &positions, &[&square, &plus_1], &half, &head),
+    );
+    check.equals("a model without blocks", expected(&|x| x), |yours| {
+        yours(&ids, &tokens, &positions, &[], &half, &head)
+    });
+    let config = GptConfig {
+        vocab_size: 20,
+        context_length: 8,
+        emb_dim: 12,
+        n_heads: 3,
+        n_layers: 2,
+        drop_rates: DropRates::all(0.0),
+        ..GptConfig::GPT2_124M
+    };
+    let model = GptModel::new(config, &mut TorchRng::manual_seed(123)).expect("a valid model");
+    let ids = [3, 14, 15, 9, 2, 6];
+    let batch = Array2::from_shape_vec((1, 6), ids.to_vec()).expect("six IDs");
+    let logits = model.forward(&batch).expect("six tokens");
+    check.equals(
+        "listing 4.7 with 2 blocks (seed 123)",
+        logits.index_axis_move(Axis(0), 0),
+        |yours| {
+            let blocks = model.trf_blocks.iter().map(|block| {
+                move |x: &Array2<f32>| {
+                    let x = x.clone().insert_axis(Axis(0));
+                    let out = block.forward(&x).expect("as many features");
+                    out.index_axis_move(Axis(0), 0)
+                }
+            });
+            let blocks: Vec<_> = blocks.collect();
+            let blocks: Vec<Part<'_>> = blocks.iter().map(|block| block as Part<'_>).collect();
+            let norm = |x: &Array2<f32>| model.final_norm.forward(x);
+            let (tokens, positions) = (&model.tok_emb.weight, &model.pos_emb.weight);
+            yours(&ids, tokens, positions, &blocks, &norm, model.head_weight())
+        },
+    );
+    check.report()
+}

@@ -1,0 +1,230 @@
+//! 5.2a Backward: cross-entropy and a linear layer
+//!
+//! A gradient says for each number how the loss changes if that number grows a little: the change
+//! of the loss, divided by the change of the number. Training computes the gradients from the loss
+//! back to the first layer. Each operation gets the gradient of its output and returns the
+//! gradients of its inputs. Write this for the last two operations of a GPT.
+//!
+//! `cross_entropy_gradient` returns the gradient of each logit. The loss is the mean of 5.1, so a
+//! logit of one position has only a share in it.
+//!
+//! `linear_backward` belongs to `y = x @ W.T + b`. From `d_y`, the gradient of y, it returns the
+//! gradients of x, of W and of b, each in the shape of its array. The bias is added to each row of
+//! y.
+//!
+//! The checks compare your gradients with finite differences: they change a number by a little, and
+//! compute the loss again.
+//!
+//! HINT: A number that is used several times collects the sum of its gradients. And the shapes
+//!   leave hardly a choice: which product of d_y, x and W has the shape of W?
+//! HINT: d_logits = (softmax(logits) - one_hot(target)) / n for n positions, where one_hot is 1 for
+//!   the target and 0 elsewhere. d_x = d_y @ W, d_W = d_y^T @ x, and d_b is the sum of d_y's rows.
+//! HINT: `d_y.sum_axis(Axis(0))` is the sum of the rows. `probabilities[[row, target as usize]] -=
+//!   1.0` changes one number.
+
+use practice::given::softmax_rows;
+use practice::ndarray::{Array1, Array2, Axis};
+
+/// (positions, vocabulary) logits and the targets to the gradients of the logits
+pub fn cross_entropy_gradient(logits: &Array2<f32>, targets: &[u32]) -> Array2<f32> {
+    // SOLUTION
+    let mut probabilities = softmax_rows(logits.clone());
+    for (row, &target) in targets.iter().enumerate() {
+        probabilities[[row, target as usize]] -= 1.0;
+    }
+    probabilities / targets.len() as f32
+    // END
+}
+
+/// (n, in) inputs, an (out, in) weight and (n, out) gradients to the gradients of x, W and b
+pub fn linear_backward(
+    x: &Array2<f32>,
+    weight: &Array2<f32>,
+    d_y: &Array2<f32>,
+) -> (Array2<f32>, Array2<f32>, Array1<f32>) {
+    // SOLUTION
+    (d_y.dot(weight), d_y.t().dot(x), d_y.sum_axis(Axis(0)))
+    // END
+}
+
+// CHECKS
+
+use crate::Report;
+use crate::check::{Check, Mistake, random};
+use crate::reference::{self, wide};
+
+type CrossEntropyGradient = fn(&Array2<f32>, &[u32]) -> Array2<f32>;
+type LinearBackward =
+    fn(&Array2<f32>, &Array2<f32>, &Array2<f32>) -> (Array2<f32>, Array2<f32>, Array1<f32>);
+
+/// The probabilities, from which `taken` is subtracted at each target.
+fn probabilities_less(logits: &Array2<f32>, targets: &[u32], taken: f32) -> Array2<f32> {
+    let mut probabilities = softmax_rows(logits.clone());
+    for (row, &target) in targets.iter().enumerate() {
+        probabilities[[row, target as usize]] -= taken;
+    }
+    probabilities
+}
+
+pub(crate) const MISTAKES: &[Mistake<(CrossEntropyGradient, LinearBackward)>] = &[
+    (
+        "the gradients are not divided by the number of positions",
+        (
+            |logits, targets| probabilities_less(logits, targets, 1.0),
+            linear_backward,
+        ),
+    ),
+    (
+        "the gradients are divided by the number of all logits, not of positions",
+        (
+            |logits, targets| probabilities_less(logits, targets, 1.0) / logits.len() as f32,
+            linear_backward,
+        ),
+    ),
+    (
+        "these are the probabilities; the targets are missing",
+        (
+            |logits, targets| probabilities_less(logits, targets, 0.0) / targets.len() as f32,
+            linear_backward,
+        ),
+    ),
+    (
+        "the sign is wrong: a larger logit of the target makes the loss smaller",
+        (
+            |logits, targets| -cross_entropy_gradient(logits, targets),
+            linear_backward,
+        ),
+    ),
+    (
+        "only the targets have a gradient; softmax makes the loss depend on all logits",
+        (
+            |logits, targets| {
+                let mut gradient = cross_entropy_gradient(logits, targets);
+                for ((row, id), gradient) in gradient.indexed_iter_mut() {
+                    if id != targets[row] as usize {
+                        *gradient = 0.0;
+                    }
+                }
+                gradient
+            },
+            linear_backward,
+        ),
+    ),
+    (
+        "softmax is missing",
+        (
+            |logits, targets| {
+                let mut gradient = logits.clone();
+                for (row, &target) in targets.iter().enumerate() {
+                    gradient[[row, target as usize]] -= 1.0;
+                }
+                gradient / targets.len() as f32
+            },
+            linear_backward,
+        ),
+    ),
+    (
+        "the gradient of W is transposed: its shape must be that of W",
+        (cross_entropy_gradient, |x, weight, d_y| {
+            let (d_x, d_weight, d_bias) = linear_backward(x, weight, d_y);
+            (d_x, d_weight.t().to_owned(), d_bias)
+        }),
+    ),
+    (
+        "the gradient of W is divided by the number of rows; the loss did that already",
+        (cross_entropy_gradient, |x, weight, d_y| {
+            let (d_x, d_weight, d_bias) = linear_backward(x, weight, d_y);
+            (d_x, d_weight / x.nrows() as f32, d_bias)
+        }),
+    ),
+    (
+        "the gradient of b is the mean of the rows, not their sum",
+        (cross_entropy_gradient, |x, weight, d_y| {
+            let (d_x, d_weight, d_bias) = linear_backward(x, weight, d_y);
+            (d_x, d_weight, d_bias / x.nrows() as f32)
+        }),
+    ),
+    (
+        "the gradient of b is that of the first row, not the sum of all",
+        (cross_entropy_gradient, |x, weight, d_y| {
+            let (d_x, d_weight, _) = linear_backward(x, weight, d_y);
+            (d_x, d_weight, d_y.row(0).to_owned())
+        }),
+    ),
+    (
+        "the gradient of x is computed by the transposed W",
+        (cross_entropy_gradient, |x, weight, d_y| {
+            let (_, d_weight, d_bias) = linear_backward(x, weight, d_y);
+            (d_y.dot(&weight.t()), d_weight, d_bias)
+        }),
+    ),
+];
+
+/// The gradient of `loss` at `x`, by finite differences.
+fn differences(x: &Array2<f64>, loss: impl Fn(&Array2<f64>) -> f64) -> Array2<f64> {
+    const STEP: f64 = 1e-5;
+    Array2::from_shape_fn(x.dim(), |place| {
+        let at = |step: f64| {
+            let mut x = x.clone();
+            x[place] += step;
+            loss(&x)
+        };
+        (at(STEP) - at(-STEP)) / (2.0 * STEP)
+    })
+}
+
+/// Checks an answer to this exercise.
+pub fn check(
+    cross_entropy_gradient: CrossEntropyGradient,
+    linear_backward: LinearBackward,
+) -> Report {
+    let mut check = Check::new((cross_entropy_gradient, linear_backward), MISTAKES);
+    let (logits, targets) = (random(4, 5, 7), [0, 4, 2, 2]);
+    let loss = |logits: &Array2<f64>| {
+        let probabilities = reference::softmax_rows(logits);
+        let rows = targets.iter().enumerate();
+        let losses = rows.map(|(row, &target)| -probabilities[[row, target as usize]].ln());
+        losses.sum::<f64>() / targets.len() as f64
+    };
+    check.equals(
+        "the logits of 4 positions (seed 7)",
+        differences(&wide(&logits), loss),
+        |(gradient, _)| gradient(&logits, &targets),
+    );
+    let one = Array2::zeros((1, 4));
+    let expected = Array2::from_shape_fn((1, 4), |(_, id)| if id == 2 { -0.75 } else { 0.25 });
+    check.equals("one position, equal logits", expected, |(gradient, _)| {
+        gradient(&one, &[2])
+    });
+    check.holds("a position's gradients sum to 0", |(gradient, _)| {
+        let sum = gradient(&logits, &targets).row(0).sum();
+        match sum.abs() < 1e-5 {
+            true => Ok(()),
+            false => Err(format!("the sum is {sum} instead of 0")),
+        }
+    });
+    for (n, inputs, outputs) in [(4, 3, 2), (3, 3, 3)] {
+        let [x, weight, d_y] = [(n, inputs, 8), (outputs, inputs, 9), (n, outputs, 10)]
+            .map(|(rows, columns, seed)| random(rows, columns, seed));
+        let bias = random(1, outputs, 11);
+        let wide = [&x, &weight, &bias, &d_y].map(wide);
+        // A loss whose gradient at y is d_y.
+        let loss = |x: &Array2<f64>, weight: &Array2<f64>, bias: &Array2<f64>| {
+            ((x.dot(&weight.t()) + bias) * &wide[3]).sum()
+        };
+        let of = |what: &str| format!("{what}, {n} rows, {inputs} inputs, {outputs} outputs");
+        let expected = differences(&wide[0], |x| loss(x, &wide[1], &wide[2]));
+        check.equals(&of("x"), expected, |(_, backward)| {
+            backward(&x, &weight, &d_y).0
+        });
+        let expected = differences(&wide[1], |weight| loss(&wide[0], weight, &wide[2]));
+        check.equals(&of("W"), expected, |(_, backward)| {
+            backward(&x, &weight, &d_y).1
+        });
+        let expected = differences(&wide[2], |bias| loss(&wide[0], &wide[1], bias));
+        check.equals(&of("b"), expected.row(0).to_owned(), |(_, backward)| {
+            backward(&x, &weight, &d_y).2
+        });
+    }
+    check.report()
+}

@@ -1,0 +1,71 @@
+//! The program that `cargo xtask practice gpt` builds from the reader's own functions.
+
+use crate::{EXERCISES, Exercise};
+
+/// Number of times that the program goes through the story.
+const EPOCHS: usize = 12;
+
+/// Names of the exercises whose functions are parts of the program.
+const PARTS: [&str; 19] = [
+    "s2_3", "s2_6", "s2_8", "s3_3_1", "s3_5", "s3_5_2", "s3_6", "s3_6_2", "s4_2", "s4_3", "s4_3b",
+    "s4_5", "s4_6", "s5_1", "s5_2a", "s5_2b", "s5_2c", "s5_3", "s5_3_3",
+];
+
+/// Returns the exercises whose functions are parts of the program, in the book's order.
+pub fn parts_of_gpt() -> impl Iterator<Item = &'static Exercise> {
+    let all = EXERCISES.iter();
+    all.filter(|exercise| PARTS.contains(&exercise.name))
+}
+
+/// Returns the name and the text of each file of the program. Their folder is beside the files of
+/// the exercises.
+#[must_use]
+pub fn files_of_gpt() -> [(&'static str, String); 3] {
+    let modules: String = parts_of_gpt()
+        .map(|part| format!("#[path = \"../{0}.rs\"]\nmod {0};\n", part.name))
+        .collect();
+    let main = format!(
+        "//! Your GPT: one program from the functions that you wrote.\n\
+         //!\n\
+         //! `cargo xtask practice gpt` writes the files of this folder again each time. To change\n\
+         //! them, copy the folder first.\n\n\
+         // In this program, `practice::given` means your own functions.\n\
+         extern crate practice as library;\n\
+         extern crate self as practice;\n\n\
+         pub use library::*;\n\n\
+         pub mod given;\n\
+         mod program;\n{modules}\n\
+         fn main() -> Result<(), String> {{\n\
+         \x20   let sentence = program::run({EPOCHS})?;\n\
+         \x20   println!(\"\\n{{sentence}}\\n\\nYou have written a GPT.\");\n\
+         \x20   Ok(())\n\
+         }}\n"
+    );
+    [
+        ("main.rs", main),
+        ("given.rs", include_str!("../gpt/given.rs").to_owned()),
+        ("program.rs", include_str!("../gpt/program.rs").to_owned()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_an_exercise_and_a_module() {
+        assert_eq!(parts_of_gpt().count(), PARTS.len());
+        let [(_, main), (_, given), (_, program)] = files_of_gpt();
+        for name in PARTS {
+            assert!(main.contains(&format!("mod {name};")), "{name}");
+            let used = format!("super::{name}::");
+            assert!(given.contains(&used) || program.contains(&used), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_solutions_are_a_gpt_that_writes_a_sentence() {
+        let sentence = crate::exercises::program::run(1).unwrap();
+        assert!(sentence.starts_with("The bell"), "{sentence}");
+    }
+}
