@@ -1,4 +1,4 @@
-//! 5.3.3 Generation with temperature and top-k: listing 5.4
+//! 5.3.3 Generation with temperature and top-k
 //!
 //! Now generate text as in 4.7, but draw each token instead of taking the most probable one. Keep
 //! the k largest logits, turn them into probabilities with the temperature, and draw a token with
