@@ -31,8 +31,7 @@ fn every_known_mistake_is_rejected_and_named() {
 /// Other ways to make a mistake than the one in the list.
 #[test]
 fn a_mistake_is_named_however_it_is_made() {
-    let late: fn(&mut dyn practice::Training, usize, usize, usize) -> Vec<(usize, f32)>;
-    late = |model, batches, epochs, every| {
+    let report = practice::training_loop(|model, batches, epochs, every| {
         let mut losses = Vec::new();
         for steps in 1..=batches * epochs {
             model.zero_grad();
@@ -44,8 +43,8 @@ fn a_mistake_is_named_however_it_is_made() {
             }
         }
         losses
-    };
-    let report = practice::training_loop(late).to_string();
+    });
+    let report = report.to_string();
     assert!(report.contains("`step` uses gradients of 0"), "{report}");
     // Zeroed after the step: as right as before it.
     let report = practice::training_loop(|model, batches, epochs, every| {
