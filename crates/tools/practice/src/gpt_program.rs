@@ -2,9 +2,6 @@
 
 use crate::{EXERCISES, Exercise};
 
-/// Number of times that the program goes through the story.
-const EPOCHS: usize = 12;
-
 /// Names of the exercises whose functions are parts of the program.
 const PARTS: [&str; 19] = [
     "s2_3", "s2_6", "s2_8", "s3_3_1", "s3_5", "s3_5_2", "s3_6", "s3_6_2", "s4_2", "s4_3", "s4_3b",
@@ -24,23 +21,7 @@ pub fn files_of_gpt() -> [(&'static str, String); 3] {
     let modules: String = parts_of_gpt()
         .map(|part| format!("#[path = \"../{0}.rs\"]\nmod {0};\n", part.name))
         .collect();
-    let main = format!(
-        "//! Your GPT: one program from the functions that you wrote.\n\
-         //!\n\
-         //! `cargo xtask practice gpt` writes the files of this folder again each time. To change\n\
-         //! them, copy the folder first.\n\n\
-         // In this program, `practice::given` means your own functions.\n\
-         extern crate practice as library;\n\
-         extern crate self as practice;\n\n\
-         pub use library::*;\n\n\
-         pub mod given;\n\
-         mod program;\n{modules}\n\
-         fn main() -> Result<(), String> {{\n\
-         \x20   let sentence = program::run({EPOCHS})?;\n\
-         \x20   println!(\"\\n{{sentence}}\\n\\nYou have written a GPT.\");\n\
-         \x20   Ok(())\n\
-         }}\n"
-    );
+    let main = include_str!("../gpt/main.rs").replace("// MODULES\n", &modules);
     [
         ("main.rs", main),
         ("given.rs", include_str!("../gpt/given.rs").to_owned()),

@@ -1,0 +1,20 @@
+//! Your GPT: one program from the functions that you wrote.
+//!
+//! `cargo xtask practice gpt` writes the files of this folder again each time. To change them, copy
+//! the folder first.
+
+// In this program, `practice::given` means your own functions.
+extern crate practice as library;
+extern crate self as practice;
+
+pub use library::*;
+
+pub mod given;
+mod program;
+// MODULES
+
+fn main() -> Result<(), String> {
+    let sentence = program::run(12)?;
+    println!("\n{sentence}\n\nYou have written a GPT.");
+    Ok(())
+}
