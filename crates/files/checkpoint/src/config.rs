@@ -236,6 +236,7 @@ pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTok
         "model_type": "gpt2",
         "vocab_size": config.vocab_size,
         "n_positions": config.context_length,
+        "n_ctx": config.context_length, // the name that llama.cpp's converter reads
         "n_embd": config.emb_dim,
         "n_head": config.n_heads,
         "n_layer": config.n_layers,
