@@ -1,11 +1,13 @@
 //! Matrix product, `c[i][j] = sum_k a[i][k] b[k][j]`: the one function that every dense product
 //! goes through.
 //!
+//! A row of a product has the same bits whether it is computed alone or with any number of other
+//! rows, and with any number of threads.
 //! Views may have any strides, so a transpose costs no copy. Only [`matmul_batched`] broadcasts,
 //! over its leading dimensions.
 
+use kernels::Dtype;
 use kernels::gemm::{self, Threads};
-use kernels::{Dtype, gemv};
 use ndarray::{
     Array, Array1, Array2, ArrayRef, ArrayRef2, ArrayViewD, ArrayViewMut2, ArrayViewMutD,
     Dimension, Ix2,
@@ -34,11 +36,6 @@ pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
 #[must_use]
 pub fn matmul_in(dtype: Dtype, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
     check_inner("matmul", a, b);
-    if few_rows_times_transposed(dtype, a, b).is_some() {
-        let mut c = Array2::zeros((a.nrows(), b.ncols()));
-        matmul_into_in(dtype, a, b, 1.0, c.view_mut());
-        return c;
-    }
     gemm::product(a, b, None, dtype)
 }
 
@@ -50,20 +47,10 @@ pub(crate) fn matmul_plus_row(
     row: &Array1<f32>,
 ) -> Array2<f32> {
     check_inner("matmul_plus_row", a, b);
-    if few_rows_times_transposed(dtype, a, b).is_none() {
-        return gemm::product(
-            a,
-            b,
-            Some(
-                row.as_slice()
-                    .expect("Linear: the bias is a view with a stride; it must be contiguous"),
-            ),
-            dtype,
-        );
-    }
-    let mut c = Array2::zeros((a.nrows(), b.ncols())) + row;
-    matmul_into_in(dtype, a, b, 1.0, c.view_mut());
-    c
+    let row = row
+        .as_slice()
+        .expect("Linear: the bias is a view with a stride; it must be contiguous");
+    gemm::product(a, b, Some(row), dtype)
 }
 
 /// `c = a @ b + beta * c` on all threads; `c` is not read if `beta` is 0.
@@ -83,18 +70,10 @@ pub fn matmul_into_in(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
     beta: f32,
-    mut c: ArrayViewMut2<f32>,
+    c: ArrayViewMut2<f32>,
 ) {
     check_inner("matmul_into", a, b);
     check_output("matmul_into", a, b, &c);
-    if let Some((x, w)) = few_rows_times_transposed(dtype, a, b) {
-        if beta == 0.0 {
-            c.fill(0.0);
-        } else if beta != 1.0 {
-            c *= beta;
-        }
-        return gemv::accumulate(x, w, c);
-    }
     gemm::accumulate(a, b, beta, c, Threads::Pool, dtype);
 }
 
@@ -183,20 +162,6 @@ fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<
         0.0,
         c.view_mut().into_dimensionality::<Ix2>().expect(matrix),
     );
-}
-
-/// The elements of an `a` of few rows and of the matrix whose transpose `b` is, when both are
-/// contiguous.
-fn few_rows_times_transposed<'a>(
-    dtype: Dtype,
-    a: &'a ArrayRef2<f32>,
-    b: &'a ArrayRef2<f32>,
-) -> Option<(&'a [f32], &'a [f32])> {
-    let few = (1..=gemv::FEW_ROWS).contains(&a.nrows());
-    if !few || !b.t().is_standard_layout() || dtype != Dtype::Float32 {
-        return None;
-    }
-    Some((a.as_slice()?, b.as_slice_memory_order()?))
 }
 
 fn check_inner(op: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {

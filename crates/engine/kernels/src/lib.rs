@@ -15,7 +15,7 @@ mod weight;
 pub use ndarray;
 
 pub use decoding::{
-    Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, PAGE, PackedMatrix, attend_query, gemv,
+    Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, PAGE, PackedMatrix, attend_query,
 };
 pub use dtype::{Dtype, UnsupportedDtype};
 pub use elementwise::reduce;

@@ -4,8 +4,6 @@
 mod x86;
 
 use crate::elementwise::math;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use x86::{Summed, Widening};
 
 /// A register of f32; its functions ask that the CPU has its instructions, and that what they read
 /// or write can be.
@@ -42,6 +40,31 @@ pub(crate) trait Register: Copy {
             self.store(lanes.as_mut_ptr());
             at.copy_from_nonoverlapping(lanes.as_ptr(), n);
         }
+    }
+}
+
+/// A register whose columns can be gathered from as many rows as it has lanes.
+pub(crate) trait Square: Register {
+    type Columns: AsRef<[Self]>;
+
+    /// Returns the columns of a square of numbers, whose rows are `distance` bytes apart.
+    ///
+    /// # Safety
+    /// The square can be read.
+    unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns;
+}
+
+impl Square for [f32; 4] {
+    type Columns = [Self; 4];
+
+    #[inline(always)]
+    unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns {
+        let number = |l: usize, k: usize| {
+            let row = from.wrapping_byte_offset(l as isize * distance);
+            // SAFETY: the caller's promise.
+            unsafe { row.add(k).read_unaligned() }
+        };
+        std::array::from_fn(|k| std::array::from_fn(|l| number(l, k)))
     }
 }
 

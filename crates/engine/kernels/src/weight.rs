@@ -9,10 +9,8 @@ use ndarray::ArrayView2;
 
 /// A number that is stored in some format and computed with as f32.
 pub(crate) trait Weight: Copy + Send + Sync {
-    /// True if AVX2 needs several instructions, and registers between them, to widen it: then
-    /// several rows of activations share one widening.
-    #[cfg(target_arch = "x86_64")]
-    const WIDENS_SLOWLY: bool = false;
+    /// True for bf16, which processors with AVX512-BF16 multiply as it is.
+    const IS_BF16: bool = false;
 
     /// Its value, exactly.
     fn value(self) -> f32;
@@ -35,13 +33,6 @@ pub(crate) trait Weight: Copy + Send + Sync {
     fn as_f32(_: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
         None
     }
-
-    /// The values of 16 of them.
-    ///
-    /// # Safety
-    /// `at` must point to 16 of them, and the CPU must have AVX-512 F.
-    #[cfg(target_arch = "x86_64")]
-    unsafe fn load16(at: *const Self) -> __m512;
 
     /// The values of 8 of them.
     ///
@@ -72,13 +63,6 @@ impl Weight for f32 {
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    unsafe fn load16(at: *const Self) -> __m512 {
-        // SAFETY: the caller's promise; the load asks for no alignment.
-        unsafe { _mm512_loadu_ps(at) }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
         // SAFETY: the caller's promise; the load asks for no alignment.
         unsafe { _mm256_loadu_ps(at) }
@@ -86,8 +70,7 @@ impl Weight for f32 {
 }
 
 impl Weight for bf16 {
-    #[cfg(target_arch = "x86_64")]
-    const WIDENS_SLOWLY: bool = true;
+    const IS_BF16: bool = true;
 
     #[inline(always)]
     fn value(self) -> f32 {
@@ -97,16 +80,6 @@ impl Weight for bf16 {
 
     fn nearest(value: f32) -> Self {
         Self::from_f32(value)
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    unsafe fn load16(at: *const Self) -> __m512 {
-        // SAFETY: the caller's promise; the load asks for no alignment.
-        unsafe {
-            let halves = _mm256_loadu_si256(at.cast());
-            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
-        }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -141,13 +114,6 @@ impl Weight for f16 {
     fn nearest(value: f32) -> Self {
         let largest = Self::MAX.to_f32();
         Self::from_f32(value.clamp(-largest, largest))
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    unsafe fn load16(at: *const Self) -> __m512 {
-        // SAFETY: the caller's promise; the load asks for no alignment.
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -193,21 +159,15 @@ mod tests {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
         for w in all.chunks(16) {
             #[cfg(target_arch = "x86_64")]
-            let loaded: Option<[f32; 16]> = is_x86_feature_detected!("avx512f").then(|| {
-                // SAFETY: 16 numbers, the CPU has the instructions, and a register is 16 floats.
-                unsafe { std::mem::transmute(f16::load16(w.as_ptr())) }
-            });
-            #[cfg(target_arch = "x86_64")]
             let halves: Option<[[f32; 8]; 2]> = has_avx2().then(|| {
-                // SAFETY: as above, for 8.
+                // SAFETY: 8 numbers, the CPU has the instructions, and a register is 8 floats.
                 [0, 8].map(|at| unsafe { std::mem::transmute(f16::load8(w[at..].as_ptr())) })
             });
             #[cfg(not(target_arch = "x86_64"))]
-            let (loaded, halves): (Option<[f32; 16]>, Option<[[f32; 8]; 2]>) = (None, None);
+            let halves: Option<[[f32; 8]; 2]> = None;
             for (i, w) in w.iter().enumerate() {
                 let expected = w.to_f32();
-                let loaded = loaded.map(|loaded| loaded[i]);
-                let forms = loaded.into_iter().chain(halves.map(|h| h[i / 8][i % 8]));
+                let forms = halves.map(|h| h[i / 8][i % 8]).into_iter();
                 for got in forms.chain([w.value()]) {
                     assert!(
                         got == expected || (got.is_nan() && expected.is_nan()),

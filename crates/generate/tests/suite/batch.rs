@@ -12,9 +12,6 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use torch_rng::TorchRng;
 
-/// Formats whose products give a row the same bits alone and among others.
-const FORMATS: [Dtype; 2] = [Dtype::Int8, Dtype::Int4];
-
 /// A text that joins streams, and perhaps leaves before its end.
 #[derive(Clone, Debug)]
 struct Visit {
@@ -151,7 +148,7 @@ proptest! {
     ) {
         let visits: Vec<Visit> = visits.into_iter().map(|visit| visit.to(&model.config())).collect();
         let pool = ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        for precision in FORMATS {
+        for &precision in Dtype::ALL {
             let weights = DecoderWeights::new(&model, precision).unwrap();
             let outcomes = pool.install(|| together(&weights, &visits));
             for (visit, outcome) in visits.iter().zip(outcomes) {
@@ -167,7 +164,7 @@ proptest! {
         let vocab_size = model.config().vocab_size as u32;
         let most = ids.len().min(model.config().context_length);
         let ids: Vec<u32> = ids[..most].iter().map(|id| id % vocab_size).collect();
-        for precision in FORMATS {
+        for &precision in Dtype::ALL {
             let weights = DecoderWeights::new(&model, precision).unwrap();
             let mut whole = Decoder::new(&weights);
             whole.start(&ids).unwrap();

@@ -1,12 +1,12 @@
 //! Weights in 16 bits, bf16 or f16: half the memory to read while decoding.
 //!
-//! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even; inputs and
-//! sums are f32.
+//! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even. Sums are f32,
+//! and so are inputs, except that products with bf16 weights round their inputs to bf16, for any
+//! number of rows, on processors that multiply bf16 numbers.
 
 use half::{bf16, f16};
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};
 
-use crate::decoding::gemv::{self, FEW_ROWS};
 use crate::decoding::packed_matrix::Format;
 use crate::operands::has_bf16;
 use crate::product::gemm::{self, Threads};
@@ -30,7 +30,7 @@ pub struct Halves<T>(Vec<T>);
 pub(crate) trait Half: Weight {
     fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 
-    /// The operands of products with many rows of inputs.
+    /// The operands of products.
     fn operands() -> Dtype {
         Dtype::Float32
     }
@@ -41,7 +41,7 @@ impl Half for bf16 {
         matmul_rows(weights, x, out);
     }
 
-    /// Inputs are rounded, too, where that makes the product twice as fast.
+    /// Inputs are rounded, too, where the processor multiplies bf16 numbers.
     fn operands() -> Dtype {
         match has_bf16() {
             true => Dtype::BFloat16,
@@ -80,15 +80,9 @@ impl<T: Half> Format for Halves<T> {
     }
 }
 
-/// `out = x W^T`, with weights (outputs, inputs) that are widened as they are read.
-fn matmul_rows<T: Half>(weights: &[T], x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-    if x.nrows() > FEW_ROWS {
-        let shape = (out.ncols(), x.ncols());
-        let w = ArrayView2::from_shape(shape, weights).expect("as many elements");
-        return gemm::widening_accumulate(x, &w.t(), 0.0, out, Threads::Pool, T::operands());
-    }
-    let rows = x.as_standard_layout();
-    let rows = rows.as_slice().expect("standard layout is contiguous");
-    out.fill(0.0);
-    gemv::widening_accumulate(rows, weights, out);
+/// `out = x W^T`, with weights (outputs, inputs).
+fn matmul_rows<T: Half>(weights: &[T], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
+    let shape = (out.ncols(), x.ncols());
+    let w = ArrayView2::from_shape(shape, weights).expect("as many elements");
+    gemm::widening_accumulate(x, &w.t(), 0.0, out, Threads::Pool, T::operands());
 }

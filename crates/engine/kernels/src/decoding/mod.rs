@@ -1,10 +1,8 @@
-//! Products of a few rows with weights in any format, which decoding spends its time on, and the
-//! attention of one query.
+//! Weights in fewer bits than f32, whose products decoding spends its time on, and the attention of
+//! one query.
 
 mod activations;
 mod attend_query;
-pub mod gemv;
-mod gemv_kernel;
 mod half_matrix;
 mod int4;
 mod int8;

@@ -227,6 +227,8 @@ mod tests {
             }
         }
         let w = Array2::from_shape_fn((200, 130), |(i, j)| ((i * 5 + j * 11) % 97) as f32 - 48.0);
+        check(&Bf16Matrix::from_f32(&w));
+        check(&F16Matrix::from_f32(&w));
         check(&Int8Matrix::from_f32(&w));
         check(&Int4Matrix::from_f32(&w));
     }

@@ -14,11 +14,11 @@ use rayon::prelude::*;
 #[cfg(target_arch = "x86_64")]
 use crate::decoding::activations::Quad;
 use crate::decoding::activations::{self, ActivationBlock, BLOCK};
-use crate::decoding::gemv::cut;
 use crate::decoding::packed_matrix::{Format, ROWS};
 use crate::prefetch::{self, STREAMS};
 use crate::threads::for_each;
 use crate::threads::huge_pages::room;
+use crate::threads::tasks::cut;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 

@@ -148,9 +148,8 @@ unsafe fn number_by_number(square: Square) {
     }
 }
 
-/// Four columns at a time: four numbers of every fourth row side by side, then pairs of rows, then
-/// fours. In place of rows that are missing the last one is read, which is faster than a branch,
-/// and not written.
+/// Four columns at a time. In place of rows that are missing the last one is read, which is faster
+/// than a branch, and not written.
 ///
 /// # Safety
 /// The square must be inside of two matrices, and have all columns.
@@ -160,37 +159,50 @@ unsafe fn number_by_number(square: Square) {
 unsafe fn avx512_square(square: Square) {
     /// Rows may be on different pages, where processors don't prefetch.
     const AHEAD: usize = 256;
+    for r in 0..16 {
+        prefetch::line(square.row(r.min(square.rows - 1)), AHEAD);
+    }
     for quad in (0..16).step_by(4) {
-        let mut rows = [_mm512_setzero_ps(); 4];
-        for r in 0..16 {
-            let row = square.row(r.min(square.rows - 1));
-            if quad == 0 {
-                prefetch::line(row, AHEAD);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let row = |r: usize| square.row(r.min(square.rows - 1)).add(quad);
+            for (c, column) in four_columns_of_16(row).into_iter().enumerate() {
+                column.store_first(square.column(quad + c), square.rows);
             }
-            // SAFETY: the caller's promise.
-            let four = unsafe { _mm_loadu_ps(row.add(quad)) };
-            let place = 0b1111 << (r / 4 * 4);
-            rows[r % 4] = _mm512_mask_broadcast_f32x4(rows[r % 4], place, four);
-        }
-        let [a, b, c, d] = rows;
-        let low = |a, b| _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
-        let high = |a, b| _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
-        let columns = [
-            _mm512_unpacklo_pd(low(a, b), low(c, d)),
-            _mm512_unpackhi_pd(low(a, b), low(c, d)),
-            _mm512_unpacklo_pd(high(a, b), high(c, d)),
-            _mm512_unpackhi_pd(high(a, b), high(c, d)),
-        ];
-        for (c, column) in columns.into_iter().enumerate() {
-            let to = square.column(quad + c);
-            // SAFETY: the caller's promise.
-            unsafe { _mm512_castpd_ps(column).store_first(to, square.rows) };
         }
     }
 }
 
-/// The halves of rows that are four apart side by side, then pairs of rows, then fours.
+/// Four columns of 16 rows: four numbers of every fourth row side by side, then pairs of rows, then
+/// fours.
 ///
+/// # Safety
+/// The CPU must have AVX-512 F, and four numbers can be read at each row.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) unsafe fn four_columns_of_16(row: impl Fn(usize) -> *const f32) -> [__m512; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut rows = [_mm512_setzero_ps(); 4];
+        for r in 0..16 {
+            let place = 0b1111 << (r / 4 * 4);
+            let four = _mm_loadu_ps(row(r));
+            rows[r % 4] = _mm512_mask_broadcast_f32x4(rows[r % 4], place, four);
+        }
+        let [a, b, c, d] = rows;
+        let low_ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
+        let low_cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+        let high_ab = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
+        let high_cd = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+        [
+            _mm512_castpd_ps(_mm512_unpacklo_pd(low_ab, low_cd)),
+            _mm512_castpd_ps(_mm512_unpackhi_pd(low_ab, low_cd)),
+            _mm512_castpd_ps(_mm512_unpacklo_pd(high_ab, high_cd)),
+            _mm512_castpd_ps(_mm512_unpackhi_pd(high_ab, high_cd)),
+        ]
+    }
+}
+
 /// # Safety
 /// The square must be inside of two matrices.
 #[cfg(target_arch = "x86_64")]
@@ -199,21 +211,38 @@ unsafe fn avx512_square(square: Square) {
 unsafe fn avx2_square(square: Square) {
     for half in [0, 4] {
         // SAFETY: the caller's promise.
-        let four = |r| unsafe { _mm_loadu_ps(square.row(r).add(half)) };
-        let both = |r| _mm256_set_m128(four(r + 4), four(r));
-        let (a, b, c, d) = (both(0), both(1), both(2), both(3));
+        unsafe {
+            let columns = four_columns_of_8(|r| square.row(r).add(half));
+            for (c, column) in columns.into_iter().enumerate() {
+                _mm256_storeu_ps(square.column(half + c), column);
+            }
+        }
+    }
+}
+
+/// Four columns of 8 rows: the halves of rows that are four apart side by side, then pairs of rows,
+/// then fours.
+///
+/// # Safety
+/// The CPU must have AVX, and four numbers can be read at each row.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) unsafe fn four_columns_of_8(row: impl Fn(usize) -> *const f32) -> [__m256; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut rows = [_mm256_setzero_ps(); 4];
+        for (r, both) in rows.iter_mut().enumerate() {
+            *both = _mm256_set_m128(_mm_loadu_ps(row(r + 4)), _mm_loadu_ps(row(r)));
+        }
+        let [a, b, c, d] = rows;
         let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
         let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
-        let columns = [
+        [
             _mm256_shuffle_ps::<0b01_00_01_00>(ab, cd),
             _mm256_shuffle_ps::<0b11_10_11_10>(ab, cd),
             _mm256_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high),
             _mm256_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high),
-        ];
-        for (c, column) in columns.into_iter().enumerate() {
-            // SAFETY: as above.
-            unsafe { _mm256_storeu_ps(square.column(half + c), column) };
-        }
+        ]
     }
 }
 

@@ -15,12 +15,17 @@ use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
+use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2};
 
 use crate::operands::has_bf16;
-use crate::product::kernel::{Avx512Bf16, Block, Kernel, Layout, RowPanel, Start, store_sum};
+use crate::prefetch;
+use crate::product::few_rows::Rows;
+use crate::product::kernel::{
+    Avx512Bf16, Block, DEPTH, Kernel, Layout, RowPanel, Start, store_sum,
+};
 use crate::product::tiles::{Threads, multiply_by};
-use crate::register::Register;
+use crate::register::{Register, Square};
+use crate::weight::Weight;
 
 /// Rows of a tile, each of 64 bytes: 16 pairs of bf16, or 16 sums.
 const TILE: usize = 16;
@@ -40,7 +45,7 @@ struct Configuration {
     rows: [u8; 16],
 }
 
-static WHOLE_TILES: Configuration = Configuration {
+const WHOLE_TILES: Configuration = Configuration {
     palette: 1,
     start_row: 0,
     reserved: [0; 14],
@@ -51,6 +56,23 @@ static WHOLE_TILES: Configuration = Configuration {
 #[repr(align(64))]
 struct Sums([[f32; SIDE]; SIDE]);
 
+/// Gives this thread's tiles their shapes, and fills them with 0.
+///
+/// # Safety
+/// The CPU must have AMX; no other code uses tiles.
+unsafe fn configure(shapes: &Configuration) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!(
+            "ldtilecfg [{}]",
+            in(reg) &raw const *shapes,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
 impl Kernel for Amx {
     const ROWS: usize = SIDE;
     const COLUMNS: usize = SIDE;
@@ -58,16 +80,8 @@ impl Kernel for Amx {
     const STEPS: usize = TILE;
 
     unsafe fn begin() {
-        // SAFETY: the caller's promise; no other code uses tiles.
-        unsafe {
-            asm!(
-                "ldtilecfg [{}]",
-                in(reg) &raw const WHOLE_TILES,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack, preserves_flags),
-            );
-        }
+        // SAFETY: the caller's promise.
+        unsafe { configure(&WHOLE_TILES) }
     }
 
     unsafe fn end() {
@@ -143,6 +157,178 @@ unsafe fn store(Sums(sums): &Sums, rows: usize, c: *mut f32, block: &Block<'_>) 
                 let sum = <__m512 as Register>::load(sums.as_ptr().add(before));
                 store_sum(sum, row, before, lanes, block.start);
             }
+        }
+    }
+}
+
+/// Packs the pairs of a few rows as the right operand of tiles: for each 16 rows, and each 16 pairs
+/// of them, a tile with a pair of each row in a line.
+pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
+    let tiles = x.length.div_ceil(TILE);
+    let length = tiles * TILE;
+    let mut lanes = vec![0.0; x.count * length];
+    for first in (0..x.count).step_by(TILE) {
+        let here = TILE.min(x.count - first);
+        let to = &mut lanes[first * length..];
+        for r in 0..here {
+            for k in 0..x.length {
+                to[k * here + r] = x.lanes[(first + r) * x.length + k];
+            }
+        }
+    }
+    Rows {
+        lanes,
+        count: x.count,
+        length,
+    }
+}
+
+/// `c = start + x W^T` for at most 32 rows of `x`, in [`tiles_of_rows`], and weights (outputs, n)
+/// in bf16: a tile of weights, read from where it is, meets a tile of rows of `x`.
+///
+/// # Safety
+/// The CPU must have AMX; `c` must be the place of (rows, outputs), `stride` from row to row, and
+/// initialised if `start` reads it.
+pub(crate) unsafe fn run_few_rows<W: Weight>(
+    x: &Rows,
+    w: &ArrayView2<W>,
+    c: *mut f32,
+    stride: isize,
+    start: Start<'_>,
+) {
+    assert!(W::IS_BF16, "tiles are of bf16");
+    let (outputs, n) = w.dim();
+    let distance = w.strides()[0] as usize * size_of::<W>();
+    let groups = x.count.div_ceil(TILE);
+    let rows = |group: usize| TILE.min(x.count - group * TILE);
+    let mut shapes = WHOLE_TILES;
+    for (sums, tile) in [(0, 2), (1, 3)] {
+        let bytes = (size_of::<f32>() * rows(sums.min(groups - 1))) as u16;
+        (shapes.bytes_of_a_row[sums], shapes.bytes_of_a_row[tile]) = (bytes, bytes);
+    }
+    let mut panel = Panel([[0.0; TILE]; TILE]);
+    // SAFETY: the caller's promise. Each block of assembly declares the tiles that it changes. Sums
+    // stay in tiles from block to block, because compiled code uses none.
+    unsafe {
+        configure(&shapes);
+        for first in (0..outputs).step_by(TILE) {
+            let here = TILE.min(outputs - first);
+            let from = w
+                .as_ptr()
+                .wrapping_add(first * (distance / size_of::<W>()))
+                .cast::<u8>();
+            // Once even without an inner dimension, for the initial summand.
+            for k in (0..x.length.max(1)).step_by(DEPTH) {
+                let depth = DEPTH.min(x.length - k);
+                let numbers = 2 * k..n.min(2 * (k + depth));
+                let whole = if here == TILE {
+                    numbers.len() / SIDE
+                } else {
+                    0
+                };
+                asm!(
+                    "tilezero tmm0",
+                    "tilezero tmm1",
+                    out("tmm0") _, out("tmm1") _,
+                    options(nostack, preserves_flags)
+                );
+                for tile in 0..depth / TILE {
+                    let from = from.wrapping_add(4 * (k + tile * TILE));
+                    let (from, distance) = if tile < whole {
+                        for row in 0..TILE {
+                            prefetch::far_line(from.wrapping_add((TILE + row) * distance), 0);
+                        }
+                        (from, distance)
+                    } else {
+                        let left = (numbers.len() - tile * SIDE).min(SIDE);
+                        panel.0 = [[0.0; TILE]; TILE];
+                        for (row, to) in panel.0.iter_mut().enumerate().take(here) {
+                            let from = from.wrapping_add(row * distance);
+                            let to = to.as_mut_ptr().cast::<u8>();
+                            to.copy_from_nonoverlapping(from, left * size_of::<W>());
+                        }
+                        ((&raw const panel).cast(), 64)
+                    };
+                    let place = |group: usize| {
+                        let rows = rows(group);
+                        let at = group * TILE * x.length + (k + tile * TILE) * rows;
+                        (x.lanes.as_ptr().wrapping_add(at), size_of::<f32>() * rows)
+                    };
+                    let (x0, across0) = place(0);
+                    asm!(
+                        "tileloadd tmm4, [{w} + {distance}]",
+                        "tileloadd tmm2, [{x} + {across}]",
+                        "tdpbf16ps tmm0, tmm4, tmm2",
+                        w = in(reg) from,
+                        distance = in(reg) distance,
+                        x = in(reg) x0,
+                        across = in(reg) across0,
+                        out("tmm0") _, out("tmm2") _, out("tmm4") _,
+                        options(nostack, preserves_flags),
+                    );
+                    if groups > 1 {
+                        let (x1, across1) = place(1);
+                        asm!(
+                            "tileloadd tmm3, [{x} + {across}]",
+                            "tdpbf16ps tmm1, tmm4, tmm3",
+                            x = in(reg) x1,
+                            across = in(reg) across1,
+                            out("tmm1") _, out("tmm3") _,
+                            options(nostack, preserves_flags),
+                        );
+                    }
+                }
+                let start = if k == 0 {
+                    start.at_column(first)
+                } else {
+                    Start::times(1.0)
+                };
+                let mut sums = Panel([[0.0; TILE]; TILE]);
+                for group in 0..groups {
+                    match group {
+                        0 => asm!(
+                            "tilestored [{sums} + {across}], tmm0",
+                            sums = in(reg) &raw mut sums,
+                            across = in(reg) 64_usize,
+                            options(nostack, preserves_flags),
+                        ),
+                        _ => asm!(
+                            "tilestored [{sums} + {across}], tmm1",
+                            sums = in(reg) &raw mut sums,
+                            across = in(reg) 64_usize,
+                            options(nostack, preserves_flags),
+                        ),
+                    }
+                    let c = c.offset((group * TILE) as isize * stride).add(first);
+                    store_columns(&sums, rows(group), (c, stride), here, start);
+                }
+            }
+        }
+        Amx::end();
+    }
+}
+
+/// The numbers of a tile.
+#[repr(align(64))]
+struct Panel([[f32; TILE]; TILE]);
+
+/// Adds the initial summand to the sums of 16 outputs (outputs, rows), and writes them to rows.
+///
+/// # Safety
+/// As [`run_few_rows`].
+#[target_feature(enable = "avx512f")]
+unsafe fn store_columns(
+    sums: &Panel,
+    rows: usize,
+    (c, stride): (*mut f32, isize),
+    outputs: usize,
+    start: Start<'_>,
+) {
+    // SAFETY: the caller's promise; a panel is a square.
+    unsafe {
+        let columns = <__m512 as Square>::columns(sums.0.as_ptr().cast(), 64);
+        for (r, column) in columns.into_iter().enumerate().take(rows) {
+            store_sum(column, c.offset(r as isize * stride), 0, outputs, start);
         }
     }
 }

@@ -4,6 +4,8 @@
 //!
 //! An element's sum runs along the inner dimension in blocks of 384, so its bits depend on its row
 //! of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
+//! Few rows times transposed weights have a kernel of their own that adds in the same order
+//! (`few_rows`).
 //! Weights of 16 bits are widened where they are packed.
 
 use std::mem::MaybeUninit;
@@ -14,6 +16,7 @@ use crate::Dtype;
 use crate::operands::{OPERAND_DTYPES, has_bf16, rounded};
 #[cfg(target_arch = "x86_64")]
 use crate::product::amx::{Amx, has_amx};
+use crate::product::few_rows::{self, FEW_ROWS};
 use crate::product::kernel::{self, Start};
 use crate::product::tiles::multiply_by;
 pub use crate::product::tiles::{Threads, packed_bytes};
@@ -138,6 +141,13 @@ unsafe fn multiply<A: Weight, B: Weight>(
     );
     if c.is_empty() {
         return;
+    }
+    let multiplied_as_stored = dtype == Dtype::Float32 || (B::IS_BF16 && has_bf16());
+    if c.nrows() <= FEW_ROWS && b.strides()[0] == 1 && multiplied_as_stored {
+        if let (Threads::Pool, Some(a)) = (threads, A::as_f32(a.view())) {
+            // SAFETY: the caller's promise.
+            return awake(|| unsafe { few_rows::multiply(&a, &b.t(), start, c, dtype) });
+        }
     }
     let few = c.nrows() <= TRANSPOSED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
     if few && b.strides()[0] == 1 {

@@ -154,7 +154,7 @@ const PACKED: u8 = 2;
 const WIDE_ROWS: usize = 14;
 
 /// How a kernel multiplies.
-trait Multiply<V> {
+pub(crate) trait Multiply<V> {
     /// `sum + a b`
     ///
     /// # Safety
@@ -163,7 +163,7 @@ trait Multiply<V> {
 }
 
 /// Lanes of f32.
-struct OfF32;
+pub(crate) struct OfF32;
 
 impl<V: Register> Multiply<V> for OfF32 {
     #[inline(always)]
@@ -175,7 +175,7 @@ impl<V: Register> Multiply<V> for OfF32 {
 
 /// Lanes of pairs of bf16, whose two products are added.
 #[cfg(target_arch = "x86_64")]
-struct OfPairs;
+pub(crate) struct OfPairs;
 
 #[cfg(target_arch = "x86_64")]
 impl Multiply<__m512> for OfPairs {

@@ -61,7 +61,7 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
 
 /// Neighbours of a row become pairs.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
+pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
     const LANES: usize = 32;
     for (row, pairs) in row.chunks(LANES).zip(pairs.chunks_mut(LANES / 2)) {
         let mut numbers = [0.0f32; LANES];

@@ -2,21 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::Register;
-use crate::weight::Weight;
-
-/// One whose lanes can be summed.
-pub(crate) trait Summed: Register {
-    unsafe fn plus(self, other: Self) -> Self;
-    /// The sum of its lanes, halves added to halves
-    unsafe fn sum(self) -> f32;
-}
-
-/// One that weights are widened to.
-pub(crate) trait Widening<W>: Summed {
-    /// The values of as many weights as there are lanes
-    unsafe fn widen(at: *const W) -> Self;
-}
+use super::{Register, Square};
+use crate::elementwise::transpose::{four_columns_of_8, four_columns_of_16};
 
 /// A [`Register`] by the names of its instructions.
 macro_rules! register {
@@ -82,56 +69,28 @@ register!(
     _mm256_fmadd_ps
 );
 
-impl<W: Weight> Widening<W> for __m512 {
-    #[inline(always)]
-    unsafe fn widen(at: *const W) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { W::load16(at) }
-    }
-}
+/// A [`Square`] by a function for four of its columns.
+macro_rules! square {
+    ($register:ty, $lanes:literal, $four_columns:ident) => {
+        impl Square for $register {
+            type Columns = [Self; $lanes];
 
-impl Summed for __m512 {
-    #[inline(always)]
-    unsafe fn plus(self, other: Self) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm512_add_ps(self, other) }
-    }
-    #[inline(always)]
-    unsafe fn sum(self) -> f32 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let high = _mm512_extractf64x4_pd::<1>(_mm512_castps_pd(self));
-            _mm512_castps512_ps256(self)
-                .plus(_mm256_castpd_ps(high))
-                .sum()
+            #[inline(always)]
+            unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let mut columns = [Self::splat(0.0); $lanes];
+                    for (quad, columns) in columns.as_chunks_mut().0.iter_mut().enumerate() {
+                        let from = from.add(4 * quad);
+                        *columns =
+                            $four_columns(|r| from.wrapping_byte_offset(r as isize * distance));
+                    }
+                    columns
+                }
+            }
         }
-    }
+    };
 }
 
-impl<W: Weight> Widening<W> for __m256 {
-    #[inline(always)]
-    unsafe fn widen(at: *const W) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { W::load8(at) }
-    }
-}
-
-impl Summed for __m256 {
-    #[inline(always)]
-    unsafe fn plus(self, other: Self) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { _mm256_add_ps(self, other) }
-    }
-    #[inline(always)]
-    unsafe fn sum(self) -> f32 {
-        // SAFETY: the caller's promise.
-        unsafe {
-            let four = _mm_add_ps(
-                _mm256_castps256_ps128(self),
-                _mm256_extractf128_ps::<1>(self),
-            );
-            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
-        }
-    }
-}
+square!(__m512, 16, four_columns_of_16);
+square!(__m256, 8, four_columns_of_8);

@@ -7,6 +7,7 @@ mod fill_blocks;
 mod for_each;
 pub(crate) mod huge_pages;
 mod passes;
+pub(crate) mod tasks;
 mod team;
 
 pub use awake::awake;

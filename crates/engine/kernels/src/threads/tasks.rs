@@ -1,0 +1,49 @@
+//! The outputs of a product with few rows, cut into tasks.
+
+use std::ops::Range;
+
+/// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
+const BYTES_PER_TASK: usize = 32 * 1024;
+
+/// Cuts so many outputs into tasks of whole groups, each of which costs `bytes` of weights: a part
+/// for each thread, whose first task is two thirds of it and each later one smaller, so that no
+/// thread waits long for another's last.
+///
+/// The results don't depend on it.
+pub(crate) fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {
+    let groups = outputs.div_ceil(group);
+    let least = (BYTES_PER_TASK / bytes.max(1)).max(1);
+    let parts = ((groups + least / 2) / least).clamp(1, rayon::current_num_threads());
+    let mut tasks = Vec::new();
+    for part in 0..parts {
+        let (mut start, end) = (groups * part / parts, groups * (part + 1) / parts);
+        while start < end {
+            let left = end - start;
+            let task = match left <= least + least / 2 {
+                true => left,
+                false => (2 * left / 3).max(least),
+            };
+            tasks.push(start * group..outputs.min((start + task) * group));
+            start += task;
+        }
+    }
+    tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_all_outputs_in_order_and_whole_groups_but_the_last() {
+        for (outputs, group) in [(0, 4), (1, 1), (3, 4), (60, 1), (1000, 16), (50_257, 4)] {
+            for bytes in [0, 1, 4096, BYTES_PER_TASK, 1 << 20] {
+                let tasks = cut(outputs, group, bytes);
+                assert!(tasks.iter().all(|task| task.start % group == 0));
+                let all: Vec<usize> = tasks.into_iter().flatten().collect();
+                let expected: Vec<usize> = (0..outputs).collect();
+                assert_eq!(all, expected, "{group} of {bytes}");
+            }
+        }
+    }
+}
