@@ -314,7 +314,7 @@ unsafe fn square<V: Square, M: Multiply<V>>(
         let mut r = 0;
         macro_rules! rows {
             ($($together:expr),*) => {$(
-                while r + $together <= rows {
+                while rows - r >= $together {
                     let x = x.add(r * length);
                     let sums = sums[r..].first_chunk_mut().expect("as many sums");
                     if count == V::LANES {

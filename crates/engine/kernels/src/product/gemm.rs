@@ -143,11 +143,13 @@ unsafe fn multiply<A: Weight, B: Weight>(
         return;
     }
     let multiplied_as_stored = dtype == Dtype::Float32 || (B::IS_BF16 && has_bf16());
-    if c.nrows() <= FEW_ROWS && b.strides()[0] == 1 && multiplied_as_stored {
-        if let (Threads::Pool, Some(a)) = (threads, A::as_f32(a.view())) {
-            // SAFETY: the caller's promise.
-            return awake(|| unsafe { few_rows::multiply(&a, &b.t(), start, c, dtype) });
-        }
+    if c.nrows() <= FEW_ROWS
+        && b.strides()[0] == 1
+        && multiplied_as_stored
+        && let (Threads::Pool, Some(a)) = (threads, A::as_f32(a.view()))
+    {
+        // SAFETY: the caller's promise.
+        return awake(|| unsafe { few_rows::multiply(&a, &b.t(), start, c, dtype) });
     }
     let few = c.nrows() <= TRANSPOSED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
     if few && b.strides()[0] == 1 {
