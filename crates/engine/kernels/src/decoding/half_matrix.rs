@@ -1,8 +1,8 @@
 //! Weights in 16 bits, bf16 or f16: half the memory to read while decoding.
 //!
-//! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even. Sums are f32,
-//! and so are inputs, except that products with bf16 weights round their inputs to bf16, for any
-//! number of rows, on processors that multiply bf16 numbers.
+//! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even. Sums are in
+//! f32, and so are inputs, with one exception: on processors that multiply bf16 numbers, a product
+//! with bf16 weights rounds its inputs to bf16, whatever the number of rows.
 
 use half::{bf16, f16};
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};

@@ -19,10 +19,10 @@ use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2};
 
 use crate::operands::has_bf16;
 use crate::prefetch;
-use crate::product::few_rows::Rows;
 use crate::product::kernel::{
     Avx512Bf16, Block, DEPTH, Kernel, Layout, RowPanel, Start, store_sum,
 };
+use crate::product::pack::Rows;
 use crate::product::tiles::{Threads, multiply_by};
 use crate::register::{Register, Square};
 use crate::weight::Weight;

@@ -21,7 +21,7 @@ use crate::product::amx::{has_amx, run_few_rows};
 #[cfg(target_arch = "x86_64")]
 use crate::product::kernel::OfPairs;
 use crate::product::kernel::{DEPTH, Multiply, OfF32, ROW_STRIDE, Start, store_sum};
-use crate::product::pack::{BLOCK, with_panels};
+use crate::product::pack::{BLOCK, Rows, with_panels};
 #[cfg(target_arch = "x86_64")]
 use crate::product::pairs::round_row;
 use crate::register::Square;
@@ -40,14 +40,6 @@ pub(crate) const OUTPUTS: usize = 16;
 
 /// Rows that meet a column together, whose sums are in registers meanwhile.
 const TOGETHER: usize = 8;
-
-/// The rows of `x` in the form in which a kernel reads them.
-pub(crate) struct Rows {
-    pub(crate) lanes: Vec<f32>,
-    pub(crate) count: usize,
-    /// Lanes of a row
-    pub(crate) length: usize,
-}
 
 /// How a product is computed.
 #[derive(Clone, Copy, PartialEq)]

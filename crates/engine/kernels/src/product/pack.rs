@@ -15,6 +15,15 @@ use crate::threads::buffers::{buffer, recycle};
 use crate::threads::for_each;
 use crate::weight::Weight;
 
+/// A few rows of `x`, one after another, in the form in which a kernel reads them.
+pub(crate) struct Rows {
+    pub(crate) lanes: Vec<f32>,
+    /// Number of rows
+    pub(crate) count: usize,
+    /// Number of lanes in a row
+    pub(crate) length: usize,
+}
+
 /// Numbers whose packing is not worth a second thread.
 const SMALL: usize = 1 << 15;
 
