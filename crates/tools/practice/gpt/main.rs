@@ -14,7 +14,7 @@ mod program;
 // MODULES
 
 fn main() -> Result<(), String> {
-    let sentence = program::run(12)?;
+    let sentence = program::run(7)?;
     println!("\n{sentence}\n\nYou have written a GPT.");
     Ok(())
 }
