@@ -40,6 +40,8 @@ pub struct Notebook {
     changed: bool,
     /// True in a part that reads another text than the book's.
     on_other_text: bool,
+    /// True once a small model replaces the document's.
+    on_small_model: bool,
 }
 
 /// The kind of a cell's figures.
@@ -53,6 +55,8 @@ pub enum Kind {
     Changed,
     /// Computed on another text than the book's: compared with nothing.
     OtherText,
+    /// Computed by a small model instead of the document's: compared with nothing.
+    SmallModel,
     /// Figures that no document prints: a shape, the same result by two ways, a refusal, a bug
     /// beside the right code.
     #[default]
@@ -97,6 +101,7 @@ impl Record {
                 return "compared with nothing: the document prints no such run".to_owned();
             }
             Kind::OtherText => return "compared with nothing: not on the book's text".to_owned(),
+            Kind::SmallModel => return "compared with nothing: not the book's model".to_owned(),
         };
         let mut about = match verdict.figures {
             0 => return String::new(),
@@ -220,6 +225,18 @@ impl Notebook {
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
+    }
+
+    /// Returns true if a small model shall replace the document's, whose training takes minutes:
+    /// where the notebook is shown and not run for its training. Its cells are compared with
+    /// nothing. `default` is false, for the code of a notebook that hasn't run.
+    #[track_caller]
+    pub fn takes_small_model(&mut self, default: bool) -> bool {
+        let line = self.go_to_caller();
+        let is_shown = self.settings.other_text.is_some() || self.settings.small;
+        self.on_small_model = is_shown && self.settings.training.is_none();
+        self.code.insert(line, self.on_small_model.to_string());
+        self.on_small_model || default
     }
 
     /// Ends the part unless the training runs for all epochs of the document.
@@ -525,11 +542,13 @@ impl Notebook {
     #[track_caller]
     fn record(&mut self, mut record: Record) {
         let line = self.go_to_caller();
-        if self.changed || self.on_other_text {
-            record.kind = match self.changed {
-                true => Kind::Changed,
-                false => Kind::OtherText,
-            };
+        let replaced = [
+            (self.changed, Kind::Changed),
+            (self.on_small_model, Kind::SmallModel),
+            (self.on_other_text, Kind::OtherText),
+        ];
+        if let Some((_, kind)) = replaced.iter().find(|(is_so, _)| *is_so) {
+            record.kind = *kind;
             record.verdict = Verdict::default();
         }
         let before = self.records.insert(line, record);

@@ -1,53 +1,71 @@
-//! ch05.ipynb: the losses of the untrained model, and decoding; the training run between them is
-//! ch05_training.rs.
+//! ch05.ipynb: the losses of the untrained model, a small model that is trained, and decoding; the
+//! book's training run is ch05_training.rs.
 //!
 //! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
 //! come from a CPU.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use dataloader::{
     Batch, DataLoader, DataLoaderConfig, create_dataloader_v1, train_validation_split,
 };
-use generate::{generate_text_simple, greedy_id, softmax_with_temperature, top_k_filter};
+use generate::{
+    BookSampling, generate, generate_text_simple, greedy_id, softmax_with_temperature, top_k_filter,
+};
 use gpt::{GptConfig, GptModel};
-use ndarray::{Array1, Array3, Axis, array};
-use pictures::{Bars, bars};
-use tensor_ops::{cross_entropy, softmax};
-use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
+use ndarray::{Array1, Array2, Array3, Axis, array};
+use pictures::{Bars, Chart, Line, PLAIN, bars, chart};
+use tensor_ops::{Linear, Parameters, cross_entropy, cross_entropy_train, softmax};
+use tokenizer::{Gpt2Tokenizer, SimpleTokenizerV1, text_to_token_ids, token_ids_to_text};
 use torch_rng::TorchRng;
-use train::{calc_loss_batch, calc_loss_loader, perplexity};
+use train::{
+    AdamW, AdamWConfig, Schedule, calc_loss_batch, calc_loss_loader, clip_grad_norm, grad_norm,
+    perplexity,
+};
 
+use crate::small_model::{beginning, first_words, small_config, small_loaders};
 use crate::{Lines, Notebook};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "How good is a model? Chapter 5 measures this by one number, the loss, trains the model to reduce it (section 5.2, on the training page), and shows ways to choose the next token.",
+        "How good is a model, and how does it become better? This chapter measures a model by one number, the loss. It explains how training changes the weights so that the loss falls, first for a single weight and then for a small model, which is trained here. Then it shows ways to choose the next token.",
         "chapter 4.",
-        40,
+        70,
     );
     book.part(untrained_model);
     book.part(story);
+    book.part(one_weight);
+    let trained = book.part(small_training);
     book.part(decoding_strategies);
+    if let Some(trained) = trained {
+        book.part(|book| writing(book, trained));
+    }
     book.part(what_is_left_out);
     Ok(())
 }
 
 fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
+    book.value("of_a_million", 1e6f64.ln());
+    book.value("of_a_guess", 50_257f64.ln());
+    // The goal of this section is to see what a model writes before training. It uses the model of
+    // section 4.6 and its greedy loop, which always takes the token with the largest logit. Two
+    // short functions connect them with texts: the first turns a text into a batch of ids, and the
+    // second turns ids into a text.
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
-    // What can a model write before training? An untrained model with a shorter context generates
-    // ten tokens.
+    // The model continues the prompt by {max_new_tokens:w} tokens. Its weights are random numbers,
+    // so its text is nonsense. (The context is 256 tokens long instead of 1,024, because the
+    // texts of this chapter are short.)
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
     };
     let prompt = book.input("prompt", "Every effort moves you".to_owned(), 1..=500);
+    let max_new_tokens = book.input("max_new_tokens", 10, 1..=50);
     book.not_in_a_page()?;
     let tokenizer = Gpt2Tokenizer::new();
     let idx = text_to_token_ids(&prompt, &tokenizer)?;
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
-    let max_new_tokens = book.input("max_new_tokens", 10, 1..=50);
     let token_ids = generate_text_simple(&model, idx, max_new_tokens, config.context_length)?;
     let text = token_ids_to_text(&token_ids, &tokenizer)?;
     book.prints(
@@ -57,16 +75,26 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     );
 
     book.asks(
-        "The text is nonsense. What would a model write that gives all tokens the same probability?",
-        "The same kind of nonsense. An untrained model isn't worse than a random guess, and training starts from there.",
+        "The text is nonsense. Suppose a model gave every token the same probability. What would it write with this function?",
+        "One token, again and again. Greedy decoding takes the first of several tokens with the same largest logit, so it would take the same one at each step. The untrained model writes different tokens, because its logits depend on the text before them, even though they mean nothing. If tokens are drawn at random instead (section 5.3.1), both models write similar nonsense.",
     );
     book.section(
         "5.1.2",
         "Calculating the text generation loss: cross-entropy and perplexity",
     );
-    // How can nonsense be measured? Here are two inputs and their targets, the same ids moved by
-    // one position. At each of the 2 x 3 positions, the model gives each of the 50,257 tokens a
-    // probability.
+    book.aside(|book| {
+        let equal = Array1::from_elem(9, 0.5f32);
+        book.holds(
+            "the first of equals",
+            greedy_id(&equal).is_ok_and(|id| id == 0),
+        );
+    });
+    // How can nonsense be measured? The goal of this section is one number that tells how well a
+    // model predicts a text, the *loss*. Training will make it smaller.
+    //
+    // Here are two short texts as inputs, and their targets. The target of a position is the id
+    // that comes next in the text. The model gives a *logit* for each of the 50,257 tokens, at each
+    // of the 2 x 3 positions, and softmax turns the logits of a position into probabilities.
     let inputs = array![
         [16833, 3626, 6100], // "every effort moves"
         [40, 1107, 588]      // "I really like"
@@ -79,7 +107,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let probas = softmax(&logits, Axis(2));
     book.shape("In [5]", &probas, &[2, 3, 50257]);
 
-    // The model's choice at each position is the id with the highest probability.
+    // The model's choice at a position is the id with the highest probability. None of the six
+    // choices is the target.
     let mut token_ids = Array3::zeros((2, 3, 1));
     for (id, probas) in token_ids.iter_mut().zip(probas.lanes(Axis(2))) {
         *id = greedy_id(&probas)?;
@@ -96,15 +125,16 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
          [41751]]])",
     );
 
-    // Decoded: the correct continuation, and the model's choice.
+    // Compare the first text's targets with the model's choices. Training shall make the model
+    // choose the targets, so it has to raise their probabilities.
     let text = tokenizer.decode(&targets.row(0).to_vec())?;
     book.prints("In [7]", &text, " effort moves you");
     let first_row: Vec<u32> = token_ids.index_axis(Axis(0), 0).iter().copied().collect();
     let text = tokenizer.decode(&first_row)?;
     book.prints("In [7]", &text, " Armed heNetflix");
 
-    // Which probability does the model give the correct tokens? About 1 in 50,000, like a random
-    // guess.
+    // Which probabilities do the targets have now? They lie between 1 in 13,000 and 1 in 210,000. A
+    // random guess would give each of them 1 in 50,257.
     let of_targets = |text_idx: usize| -> Array1<f32> {
         let ids = targets.row(text_idx).to_owned();
         let probas = probas.index_axis(Axis(0), text_idx);
@@ -126,8 +156,30 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "Text 2: tensor([1.0337e-05, 5.6776e-05, 4.7559e-06])",
     );
 
-    // The logarithms of these probabilities can be added; probabilities would have to be
-    // multiplied.
+    book.aside(|book| {
+        let both = || target_probas_1.iter().chain(&target_probas_2);
+        let [least, most] = [
+            both().fold(1.0f32, |a, &b| a.min(b)),
+            both().fold(0.0f32, |a, &b| a.max(b)),
+        ];
+        let is_so = (1.0 / most - 13_000.0).abs() < 500.0;
+        let is_so = is_so && (1.0 / least - 210_000.0).abs() < 500.0;
+        book.holds("1 in 13,000 to 1 in 210,000", is_so);
+        let chosen = token_ids.iter().zip(&targets);
+        book.holds(
+            "no choice is right",
+            chosen.into_iter().all(|(a, b)| a != b),
+        );
+        let product = (1.0f64 / 50_257.0).powi(1000);
+        let sum = 1000.0 * (1.0f64 / 50_257.0).ln();
+        let is_so = product == 0.0 && (sum + 10_825.0).abs() < 0.5;
+        book.holds("a product underflows and a sum doesn't", is_so);
+    });
+    // The probability of a whole text is the product of its tokens' probabilities. But a computer
+    // can't store such a product: for 1,000 tokens with probabilities of 1 in 50,257 it is about
+    // 10^-4701, whereas the smallest 64-bit number above 0 is about 5 x 10^-324, so the result
+    // would be 0. Logarithms turn the product into a sum, which is only -10,825 in this example.
+    // Here are the natural logarithms of the six probabilities:
     let log_probas: Array1<f32> = target_probas_1
         .iter()
         .chain(&target_probas_2)
@@ -139,36 +191,45 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "tensor([ -9.5042, -10.3796, -11.3677, -11.4798,  -9.7764, -12.2561])",
     );
 
-    // Their mean is one number for all six positions: the nearer to 0, the better.
+    // Their mean is one number for all six positions, which doesn't depend on the length of the
+    // text. The largest possible value is 0, and it means that every target has the probability 1.
     let avg_log_probas = log_probas.sum() / 6.0;
     book.prints("In [10]", &avg_log_probas, "tensor(-10.7940)");
 
-    // With the opposite sign, this number is a loss, the cross-entropy. Training makes it small.
+    // With the opposite sign, it is the loss, which is called *cross-entropy*. The smaller it is,
+    // the better the model predicts the text.
     let neg_avg_log_probas = -avg_log_probas;
     book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
 
-    // The loss function takes a list of positions, so the axes of batch and position become one.
+    // Now the same with one function. For one position, the computation is short:
+    book.listing(
+        "tests/notebooks/formulas.rs",
+        "pub(crate) fn cross_entropy(",
+    );
+    // The crate's `cross_entropy` takes the mean over a list of positions, so the axes of texts and
+    // positions become one axis: 2 x 3 positions are six rows.
     let logits_flat = logits.into_shape_with_order((6, 50257))?;
     book.shape("In [13]", &logits_flat, &[6, 50257]);
 
-    // `cross_entropy` does all these steps from the logits, and returns the same number.
+    // `cross_entropy` does all steps, from the logits to the mean, and gives the number of In [11].
     let targets_flat: Vec<u32> = targets.iter().copied().collect();
     let loss = cross_entropy(&logits_flat, &targets_flat);
     book.prints("In [14]", &loss, "tensor(10.7940)");
-    // So does `calc_loss_batch`, which training calls for each batch.
+    // So does `calc_loss_batch`, which measures the loss of a batch of windows.
     let batch = Batch {
         input_ids: inputs,
         target_ids: targets,
     };
     book.agrees("In [14]", &calc_loss_batch(&batch, &model)?, &loss);
 
-    // The perplexity is the exponential of the loss: the model is as uncertain as a random choice
-    // among this number of tokens.
+    // The *perplexity* is the exponential of the loss, e^loss. A perplexity of 50 means that the
+    // model is as unsure as if it chose blindly among 50 tokens. Here it is nearly the size of the
+    // vocabulary, so the model knows almost nothing.
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");
     book.asks(
-        "A model is sure of a wrong token and gives the right one a probability of 1 in a million. How large is its loss there?",
-        "ln 1,000,000 = 13.8. Being sure and wrong costs more than not knowing, which costs ln 50,257 = 10.8.",
+        "A model is sure of a wrong token and gives the right one a probability of 1 in a million. How large is its loss at this position?",
+        "It is ln 1,000,000 = {of_a_million:.1}. A model that gives all tokens the same probability has a loss of ln 50,257 = {of_a_guess:.1}, so to be sure and wrong costs more than not to know.",
     );
     Ok(())
 }
@@ -178,29 +239,39 @@ fn story(book: &mut Notebook) -> Result<()> {
         "5.1.3",
         "Calculating the training and validation set losses",
     );
+    // A model that is trained on a text may learn the language or learn the text by heart. How can
+    // we tell the difference? We keep a part of the text away from training. The loss on this part,
+    // the *validation loss*, shows how well the model predicts what it hasn't seen. The goal of
+    // this section is to measure both losses.
+
     // The model will be trained on this story. Here are its first 99 characters.
     let text_data = book.the_verdict()?;
     let characters: Vec<char> = text_data.chars().collect();
     let beginning: String = characters[..99].iter().collect();
     book.prints("In [17]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
 
-    // And its last 99 characters.
+    // And these are its last 99 characters:
     let total_characters = characters.len();
     let end: String = characters[total_characters - 99..].iter().collect();
     book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
 
-    // It is short for training a language model: a few minutes are enough, and the model will
-    // overfit.
+    // With {total_tokens:,} tokens, the story is very short for a language model. GPT-2 was trained
+    // on 40 gigabytes of text. So a run takes only minutes, but the model will learn the story by
+    // heart, which is called *overfitting*.
     let tokenizer = Gpt2Tokenizer::new();
     let total_tokens = tokenizer.encode(text_data)?.len();
+    book.value("total_tokens", total_tokens);
     book.prints("In [19]", &total_characters, "Characters: 20479");
     book.prints("In [19]", &total_tokens, "Tokens: 5145");
 
-    // How can we see whether a model has learned or memorized? It trains on nine tenths of the
-    // text; the last tenth is only for validation. Both are split into windows of 256 tokens, two
-    // in a batch: nine batches and one.
+    // The model trains on the first nine tenths of the text, and the last tenth is only for
+    // validation. Both parts are cut into windows of 256 tokens, and two windows make a batch.
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
+    // There are {train_batches:w} batches for training and {val_batches:w} for validation. Each line
+    // shows the shapes of a batch's inputs and targets.
     let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
+    book.value("train_batches", train_loader.len());
+    book.value("val_batches", val_loader.len());
     let mut rng = TorchRng::manual_seed(123);
     book.prints(
         "In [22]",
@@ -222,7 +293,8 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         "torch.Size([2, 256]) torch.Size([2, 256])",
     );
 
-    // The number of tokens in both parts. Remainders at the ends are not used.
+    // Together, the batches contain {used_tokens:,} of the {total_tokens:,} tokens. What remains at
+    // the end of each part doesn't fill a window or a batch and isn't used.
     let mut tokens_of = |loader: &DataLoader| {
         let lengths = loader.epoch(&mut rng);
         lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
@@ -230,6 +302,7 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     let train_tokens: Result<usize> = tokens_of(&train_loader);
     let val_tokens: Result<usize> = tokens_of(&val_loader);
     let (train_tokens, val_tokens) = (train_tokens?, val_tokens?);
+    book.value("used_tokens", train_tokens + val_tokens);
     book.prints("In [23]", &train_tokens, "Training tokens: 4608");
     book.prints("In [23]", &val_tokens, "Validation tokens: 512");
     book.prints("In [23]", &(train_tokens + val_tokens), "All tokens: 5120");
@@ -237,8 +310,11 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.not_in_a_page()?;
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
-    // The mean loss of both parts before training is near ln 50257 = 10.82, the loss of a random
-    // guess.
+    // Before training, both losses are near 10.99. That is a little more than ln 50,257 = 10.82,
+    // the loss of a model that gives all tokens the same probability. Where does the difference
+    // come from? The untrained model's logits are random numbers with a variance of about 1/3.
+    // They make some tokens more probable than others, but not the right ones, and on average this
+    // adds half of the variance to the loss: 10.82 + 1/6 = 10.99.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -249,9 +325,17 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     let val_loss = calc_loss_loader(&val_loader, &model, None, &mut rng)?;
     book.prints("In [25]", &train_loss, "Training loss: 10.98758347829183");
     book.prints("In [25]", &val_loss, "Validation loss: 10.98110580444336");
+    book.aside(|book| {
+        let near = |loss: f64| (loss - 10.99).abs() < 0.04;
+        let logits = model.forward(&array![[16833, 3626, 6100]]);
+        let variance = logits.map(|logits| logits.var(0.0)).unwrap_or_default();
+        let is_so = near(train_loss) && near(val_loss);
+        book.holds("both losses are near 10.99", is_so);
+        book.holds("the variance is 1/3", (variance - 1.0 / 3.0).abs() < 0.04);
+    });
     book.asks(
-        "Why is the loss before training near 10.8, for any text?",
-        "The untrained model spreads its probability over all 50,257 tokens, and ln 50,257 is 10.82.",
+        "Why does the loss before training hardly depend on the text?",
+        "The weights are random, so no token of any text is predicted better than another. The probabilities of the targets are spread around 1 in 50,257, whatever the targets are.",
     );
     Ok(())
 }
@@ -288,10 +372,464 @@ fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> Result<String> {
     Ok(lines.collect::<Result<Vec<_>>>()?.join("\n"))
 }
 
+fn one_weight(book: &mut Notebook) -> Result<()> {
+    book.section("5.2", "From a loss to a better weight");
+    // The loss tells how good a model is. *Training* changes the weights so that the loss falls.
+    // The goal of this section is to understand one such change, a *training step*: first for a
+    // single weight, where everything can be computed by hand, and then for a whole model. At the
+    // end, a small model is trained on this page.
+    //
+    // The first model has a single weight, w, and knows only two words. In its training text, the
+    // word "the" is followed by "bell" three times and by "door" once. The model gives "bell" the
+    // logit w and "door" the logit 0, so w decides how probable "bell" is.
+    //
+    // With w = {w}, the probability of "bell" is {p_bell:.4}, and the mean of the four losses is
+    // {loss:.4}:
+    let targets = [0, 0, 0, 1]; // three times "bell", and "door"
+    let logits_of = |w: f32| Array2::from_shape_fn((4, 2), |(_, word)| [w, 0.0][word]);
+    let loss_of = |w: f32| cross_entropy(&logits_of(w), &targets);
+    let w = book.input("w", 0.5, -5.0..=5.0);
+    book.value("p_bell", p_bell(w));
+    book.value("loss", loss_of(w));
+    book.yours("the loss", &loss_of(w));
+
+    // Should w become larger or smaller? We can try: increase w by a small number h, decrease it by
+    // h, and compare the losses. The change of the loss, divided by the change of w, is the slope
+    // of the loss at w, which is called the *gradient*. This way of computing it is called a
+    // *finite difference*. The gradient here is {slope:.4}. If it is negative, the loss falls when
+    // w grows, and if it is positive, the loss falls when w shrinks.
+    let h = 0.01;
+    let slope = (loss_of(w + h) - loss_of(w - h)) / (2.0 * h);
+    book.value("slope", slope);
+    book.yours("the gradient by a finite difference", &slope);
+
+    // A finite difference needs two losses for each weight, which is far too slow for a model with
+    // millions of weights. The *backward pass* computes the gradients of all weights at once, by the
+    // rules for derivatives. It goes from the loss back to the weights. For the step from the
+    // logits to the loss, the rule is short: the gradient of a logit is its probability, minus 1 if
+    // it belongs to the target.
+    book.listing(
+        "tests/notebooks/formulas.rs",
+        "pub(crate) fn cross_entropy_backward(",
+    );
+    // The crate's `cross_entropy_train` does this for all four rows and divides by their number.
+    // The weight w is the logit of "bell" in each row, so its gradient is the sum of the first
+    // column. It agrees with the finite difference.
+    let (_, d_logits) = cross_entropy_train(logits_of(w), &targets, 1.0); // (4, 2)
+    let gradient = d_logits.column(0).sum();
+    book.holds("both gradients agree", (gradient - slope).abs() < 1e-4);
+    book.yours("the gradient by the backward pass", &gradient);
+
+    // Now the step. The weight moves against its gradient, by the gradient times the *learning
+    // rate*: w - {learning_rate} x {gradient:.4} = {new_w:.4}. The loss was {loss:.4}, and with the
+    // new weight it is {new_loss:.4}.
+    let learning_rate = book.input("learning_rate", 3.0, 0.01..=100.0);
+    let new_w = w - learning_rate * gradient;
+    book.value("gradient", gradient);
+    book.value("new_w", new_w);
+    book.value("new_loss", loss_of(new_w));
+    book.holds("the loss falls", loss_of(new_w) < loss_of(w));
+    book.yours("the weight after a step", &new_w);
+    book.yours("the loss after a step", &loss_of(new_w));
+
+    // The picture shows the loss for other values of w. The dashed line has the slope of the
+    // gradient, and the step goes along the curve from w to the new weight.
+    book.draws("The loss around the weight", || {
+        let (low, high) = (w.min(new_w).min(-3.0), w.max(new_w).max(5.0));
+        let at = |w: f32| (f64::from(w), f64::from(loss_of(w)));
+        let line = |name: &str, points, dashed| Line {
+            name: name.to_owned(),
+            points,
+            dashed,
+            ..Line::default()
+        };
+        let tangent = [w - 1.0, w + 1.0].map(|other| {
+            let along = loss_of(w) + gradient * (other - w);
+            (f64::from(other), f64::from(along))
+        });
+        let mut step = vec![at(w), at(new_w)];
+        step.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let curve = Array1::linspace(low, high, 200);
+        let lines = vec![
+            line("loss", curve.iter().map(|&w| at(w)).collect(), false),
+            line("slope at w", tangent.to_vec(), true),
+            line("the step", step, false),
+        ];
+        let around = Chart {
+            title: "The loss around the weight",
+            x: "w",
+            y: "loss",
+            lines,
+            log_y: false,
+        };
+        chart(&around, PLAIN)
+    });
+
+    // Repeat the step, and the loss falls to its lowest point. There the gradient is 0: the model
+    // gives "bell" the probability 0.75, which is how often "bell" follows "the" in the text. That
+    // is what training with this loss does: the probabilities approach the frequencies in the text.
+    let mut lines = vec!["steps          w    P(bell)     loss".to_owned()];
+    let mut weight = w;
+    for step in 0..=12 {
+        if step % 4 == 0 {
+            let (p, loss) = (p_bell(weight), loss_of(weight));
+            lines.push(format!("{step:5} {weight:10.4} {p:10.4} {loss:8.4}"));
+        }
+        let (_, d_logits) = cross_entropy_train(logits_of(weight), &targets, 1.0);
+        weight -= learning_rate * d_logits.column(0).sum();
+    }
+    book.holds("bell has 0.75", (p_bell(weight) - 0.75).abs() < 1e-3);
+    book.yours("more steps", &lines.join("\n"));
+
+    book.asks(
+        "With a learning rate of 40, does the first step make the loss smaller or larger? Guess, then look at the picture with 40 in the field.",
+        "{of_large_step}",
+    );
+    book.aside(|book| {
+        let far = w - 40.0 * gradient;
+        let (before, after) = (loss_of(w), loss_of(far));
+        let how = if after > before { "larger" } else { "smaller" };
+        book.value("of_large_step", format!("It becomes {how}. The step ends at w = {far:.2}, and the loss changes from {before:.4} to {after:.4}. The gradient tells only the direction in which the loss falls and how steep it is at w. It doesn't tell where the lowest point is, so a step that is too large jumps over it."));
+        book.holds("a large step is worse", after > before);
+    });
+    Ok(())
+}
+
+/// The probability of "bell" in the model with one weight.
+fn p_bell(w: f32) -> f32 {
+    softmax(&array![w, 0.0], Axis(0))[0]
+}
+
+fn small_training(book: &mut Notebook) -> Result<Trained> {
+    // A GPT learns in the same way, with many weights instead of one. To train it here, we need a
+    // small one. It reads only the first 8,000 characters of the story, and its tokens are words
+    // (section 2.3), because GPT-2's 50,257 tokens would need too many weights.
+    book.listing(
+        "tests/notebooks/small_model.rs",
+        "pub(crate) fn small_loaders(",
+    );
+    // It has the parts of the large model, but only {emb_dim} features, four heads, one block and a
+    // context of 16 words:
+    let text = beginning(book.the_verdict()?);
+    let (tokenizer, [train_loader, val_loader]) = small_loaders(text)?;
+    let config = small_config(tokenizer.vocab_size(), book.input("emb_dim", 32, 4..=64));
+    let seed = book.input("seed", 123, ..);
+    let mut rng = TorchRng::manual_seed(seed);
+    let mut model = GptModel::new(config, &mut rng)?;
+    let sizes = [
+        ("words in the vocabulary", config.vocab_size),
+        ("weights", model.num_parameters()),
+        ("batches to train on", train_loader.len()),
+        ("batches to validate", val_loader.len()),
+    ];
+    book.value("weights", model.num_parameters());
+    book.value("batches", train_loader.len());
+    let sizes = sizes.map(|(what, count)| format!("{what:<24} {count:>7}"));
+    book.yours("the small model", &sizes.join("\n"));
+
+    // One training step of this model has four parts:
+    //
+    // - *forward*: the model computes the logits for a batch;
+    // - *loss*: cross-entropy turns the logits and the targets into one number;
+    // - *backward*: the gradients go back from the loss through all layers, from the last one to the
+    //   first, and each layer computes the gradients of its weights;
+    // - *step*: the optimizer changes each weight a little, against its gradient.
+    //
+    // The four lines after the batch are these parts. The cell prints the loss of the batch before
+    // the step and after it.
+    let mut optimizer = AdamW::new(
+        AdamWConfig {
+            lr: 0.001,
+            ..AdamWConfig::default()
+        },
+        &model,
+    )?;
+    let mut grads = GptModel::zeros(config)?;
+    let batch = train_loader.epoch(&mut rng).next().context("a batch")??;
+    let targets: Vec<u32> = batch.target_ids.iter().copied().collect();
+
+    let (logits, cache) = model.forward_train(&batch.input_ids, &mut rng)?; // forward
+    let (texts, words, vocab_size) = logits.dim();
+    let rows = logits.into_shape_with_order((texts * words, vocab_size))?;
+    let (loss, d_logits) = cross_entropy_train(rows, &targets, 1.0); // loss
+    let d_logits = d_logits.into_shape_with_order((texts, words, vocab_size))?;
+    model.backward(cache, &d_logits, &mut grads); // backward
+    let before_step = model.clone();
+    let gradients = grads.clone();
+    optimizer.step(&mut model, &mut grads); // step
+    let new_loss = calc_loss_batch(&batch, &model)?;
+    book.holds("the loss of the batch falls", new_loss < loss);
+    book.yours(
+        "a training step",
+        &format!("before {loss:.4}\nafter  {new_loss:.4}"),
+    );
+
+    // Are the gradients right? A finite difference can check any of them, as for the single weight.
+    // We take three weights of the output layer, those of the first feature in the rows of the
+    // first three targets. To compute all {weights:,} gradients in this way, the model would need
+    // {twice:,} forward passes. The backward pass takes about as long as two.
+    let mut lines = vec!["weight of          finite difference     backward".to_owned()];
+    for &target in &targets[..3] {
+        let place = [target as usize, 0];
+        let loss_at = |change: f32| {
+            let mut changed = before_step.clone();
+            head_of(&mut changed)[place] += change;
+            calc_loss_batch(&batch, &changed)
+        };
+        let h = 0.05;
+        let slope = (loss_at(h)? - loss_at(-h)?) / (2.0 * h);
+        let gradient = head_of(&mut gradients.clone())[place];
+        let word = tokenizer.decode(&[target])?;
+        lines.push(format!("{word:<16} {slope:19.5} {gradient:12.5}"));
+        book.aside(|book| {
+            let is_near = (slope - gradient).abs() < 2e-4 + 0.02 * gradient.abs();
+            book.holds("the gradients agree", is_near);
+        });
+    }
+    book.value("twice", 2 * model.num_parameters());
+    book.yours("three gradients", &lines.join("\n"));
+
+    // The optimizer here isn't plain gradient descent, weight - learning rate x gradient, but
+    // *AdamW*. Plain steps have two problems. Each batch has another gradient, so the steps zigzag.
+    // And gradients differ in size: in the step above, the largest hundredth of them are about
+    // {spread:,} times as large as the smallest hundredth, so no learning rate suits all weights.
+    // AdamW keeps two running means for each weight:
+    //
+    // - m is the mean of the last gradients, about ten of them. What changes from batch to batch
+    //   cancels.
+    // - v is the mean of the squares of the last gradients, about a thousand of them. Its root is
+    //   the usual size of the weight's gradient.
+    //
+    // The step is learning rate x m / √v. So a weight whose gradients always point in the same
+    // direction moves by about the learning rate in each step, whether its gradients are large or
+    // small, and a weight whose gradients contradict each other hardly moves.
+    book.listing("crates/train/src/adamw.rs", "pub fn step_plain<");
+    // Here are three weights that begin at 0. The gradients of the first are always 100, and those
+    // of the second always 0.001. The gradients of the third are 1 and -1 in turn. The cell prints
+    // the weights after twenty steps with a learning rate of 0.01.
+    book.aside(|book| {
+        let mut sizes = Vec::new();
+        gradients.visit("", &mut |_, view| {
+            sizes.extend(view.iter().map(|it| it.abs()))
+        });
+        sizes.retain(|&size| size > 0.0); // words that aren't in the batch have no gradient
+        sizes.sort_by(f32::total_cmp);
+        let [small, large] = [sizes.len() / 100, sizes.len() * 99 / 100].map(|at| sizes[at]);
+        book.value("spread", large / small);
+        book.holds("gradients differ in size", large > 100.0 * small);
+    });
+    let mut three = Linear::new(3, 1, false, &mut rng);
+    three.weight.fill(0.0);
+    let without_decay = AdamWConfig {
+        lr: 0.01,
+        weight_decay: 0.0,
+        ..AdamWConfig::default()
+    };
+    let mut of_three = AdamW::new(without_decay, &three)?;
+    let mut d_three = three.clone();
+    for step in 0..20 {
+        let sign = if step % 2 == 0 { 1.0 } else { -1.0 };
+        d_three.weight.assign(&array![[100.0, 0.001, sign]]);
+        of_three.step(&mut three, &mut d_three);
+    }
+    book.aside(|book| {
+        let moved = three.weight.row(0).mapv(f32::abs);
+        let is_so = (moved[0] - 0.2).abs() < 1e-3 && (moved[1] - 0.2).abs() < 1e-3;
+        book.holds("both move by the learning rate", is_so && moved[2] < 0.02);
+        let kept = (1.0 - AdamWConfig::default().lr * 0.1).powi(1000);
+        book.value("kept", kept);
+    });
+    book.yours("three weights after twenty steps", &three.weight);
+
+    // The W in the name stands for *weight decay*: each step also multiplies each weight by
+    // 1 - learning rate x 0.1. A weight that no gradient pushes shrinks to {kept:.3} of its size in a
+    // thousand steps of the book's training. So a weight stays large only if the data need it, and
+    // this makes it harder to learn a text by heart.
+    //
+    // Why does the book train with a learning rate of 0.0004? As AdamW moves a weight by up to the
+    // learning rate, compare it with the size of the weights. Those of a linear layer with 768
+    // inputs lie between -{bound:.3} and {bound:.3} at first, so a step changes a typical one by
+    // about {share:%}. After 90 steps, the weights can be quite different, and yet no single batch
+    // can destroy what the others have taught. A small model has fewer and larger weights and can
+    // take larger steps.
+    //
+    // Three additions help long runs. They are options of `gpt train`, and appendix D of the book
+    // describes them:
+    //
+    // - *Warmup* (`--warmup-steps`): the learning rate begins near 0 and rises. In the first steps,
+    //   m and v are means of only a few gradients, and the gradients of random weights are large.
+    // - *Cosine decay* (`--min-lr`): after the warmup, the rate falls along half a cosine. At the end,
+    //   small steps let the weights settle instead of jumping around the lowest point.
+    // - *Clipping* (`--grad-clip`): if the *norm* of all gradients, the root of the sum of their
+    //   squares, exceeds a limit, they are all multiplied by the same factor, so that the norm is the
+    //   limit. So one unusual batch can't cause a huge step.
+    book.draws("Warmup and cosine decay", || {
+        let schedule = Schedule {
+            warmup_steps: 20,
+            total_steps: 100,
+            initial_lr: 0.00002,
+            min_lr: 0.00004,
+        };
+        let rates = (0..=100u32).map(|step| {
+            let rate = schedule.learning_rate(u64::from(step), 0.0004);
+            (f64::from(step), rate)
+        });
+        let rate = Line {
+            name: "learning rate".to_owned(),
+            points: rates.collect(),
+            ..Line::default()
+        };
+        let rates = Chart {
+            title: "The learning rate with warmup and cosine decay",
+            x: "step",
+            y: "learning rate",
+            lines: vec![rate],
+            log_y: false,
+        };
+        chart(&rates, PLAIN)
+    });
+    // This is the norm of the gradients of the step above, and their norm after clipping with a
+    // limit of 0.25:
+    book.aside(|book| {
+        let bound = 1.0 / 768f64.sqrt();
+        book.value("bound", bound);
+        // The root of the mean square of numbers between -bound and bound.
+        book.value("share", 0.0004 / (bound / 3f64.sqrt()));
+    });
+    let mut clipped = gradients.clone();
+    let norm = clip_grad_norm(&mut clipped, 0.25);
+    let norms = [norm, grad_norm(&clipped)].map(|norm| norm as f32);
+    book.holds(
+        "the norm is clipped",
+        norm > 0.25 && (norms[1] - 0.25).abs() < 1e-4,
+    );
+    book.yours(
+        "the norm before and after clipping",
+        &Array1::from(norms.to_vec()),
+    );
+
+    // Now the whole training. In each *epoch*, the model takes a step for each of the {batches}
+    // batches. The loader shuffles the windows anew for each epoch. Otherwise, successive batches
+    // would come from the same page of the story and pull the weights in the same direction, and
+    // the end of the story would always have the last word. After each epoch, the cell prints the
+    // loss on both parts of the text.
+    let num_epochs = book.input("num_epochs", 10, 1..=20);
+    let mut model = GptModel::new(config, &mut TorchRng::manual_seed(seed))?;
+    let lr = book.input("learning_rate", 0.005, 0.0..=10.0);
+    let mut optimizer = AdamW::new(
+        AdamWConfig {
+            lr,
+            ..AdamWConfig::default()
+        },
+        &model,
+    )?;
+    let mut losses = Vec::new();
+    for epoch in 0..=num_epochs {
+        if epoch > 0 {
+            for batch in train_loader.epoch(&mut rng) {
+                let Batch {
+                    input_ids,
+                    target_ids,
+                } = batch?;
+                // forward, loss and backward
+                model.loss_and_grads(&input_ids, &target_ids, 1.0, &mut rng, &mut grads)?;
+                optimizer.step(&mut model, &mut grads);
+            }
+        }
+        let train_loss = calc_loss_loader(&train_loader, &model, None, &mut rng)?;
+        let val_loss = calc_loss_loader(&val_loader, &model, None, &mut rng)?;
+        losses.push([train_loss, val_loss]);
+    }
+    let line = |(epoch, [train_loss, val_loss]): (usize, &[f64; 2])| {
+        format!("{epoch:5} {train_loss:15.3} {val_loss:17.3}")
+    };
+    let lines: Vec<String> = losses.iter().enumerate().map(line).collect();
+    let heading = "epoch   training loss   validation loss\n";
+    book.yours("training", &(heading.to_owned() + &lines.join("\n")));
+    book.aside(|book| {
+        let order =
+            |one: &(usize, &[f64; 2]), other: &(usize, &[f64; 2])| one.1[1].total_cmp(&other.1[1]);
+        let best = losses
+            .iter()
+            .enumerate()
+            .min_by(order)
+            .map_or(0, |(epoch, _)| epoch);
+        let last = losses[num_epochs];
+        book.value("best_epoch", best);
+        book.value("best_val_loss", losses[best][1]);
+        book.value("last_train_loss", last[0]);
+        book.value("last_val_loss", last[1]);
+        book.value("first_train_loss", losses[0][0]);
+        book.value("of_a_guess_here", (config.vocab_size as f64).ln());
+        let is_overfit = best > 0 && best < num_epochs && last[1] > losses[best][1] + 0.3;
+        book.holds(
+            "the model overfits",
+            is_overfit && last[0] < 0.5 * losses[best][0],
+        );
+        let apart = (losses[0][0] - (config.vocab_size as f64).ln()).abs();
+        book.holds("the first loss is that of a guess", apart < 0.4);
+    });
+    book.draws("The losses of the small model", || {
+        let of = |name: &str, part: usize| Line {
+            name: name.to_owned(),
+            points: (0u32..)
+                .zip(&losses)
+                .map(|(epoch, losses)| (f64::from(epoch), losses[part]))
+                .collect(),
+            ..Line::default()
+        };
+        let curves = Chart {
+            title: "The losses of the small model",
+            x: "epoch",
+            y: "cross-entropy of a token",
+            lines: vec![of("training", 0), of("validation", 1)],
+            log_y: false,
+        };
+        chart(&curves, PLAIN)
+    });
+    book.asks(
+        "Which epoch's model would you keep, and why isn't it the last one's?",
+        "The one of epoch {best_epoch}. Its validation loss, {best_val_loss:.2}, is the lowest, so it predicts a new text best. The last model has a validation loss of {last_val_loss:.2}.",
+    );
+    // Compare the two curves. The training loss begins at {first_train_loss:.2}, near the loss of a
+    // guess, ln V = {of_a_guess_here:.2}, where V is the size of the vocabulary. It falls to
+    // {last_train_loss:.2}. The validation loss is lowest after epoch {best_epoch}, at
+    // {best_val_loss:.2}, and {last_val_loss:.2} at the end. If the training loss falls while the
+    // validation loss rises, the model *overfits*: it learns this text by heart, and what it learns
+    // doesn't help with other texts. More text, a smaller model, dropout, weight decay or an earlier
+    // end help against it.
+
+    // At last, the model continues the first words of its text, by greedy decoding.
+    let prompt = first_words(text, &tokenizer)?;
+    let idx = text_to_token_ids(&prompt, &tokenizer)?;
+    let token_ids = generate_text_simple(&model, idx, 20, config.context_length)?;
+    book.yours(
+        "the trained model writes",
+        &token_ids_to_text(&token_ids, &tokenizer)?,
+    );
+    Ok(Trained {
+        model,
+        tokenizer,
+        prompt,
+    })
+}
+
+/// The weights (vocab_size, emb_dim) of the output layer.
+fn head_of(model: &mut GptModel) -> &mut Array2<f32> {
+    let head = model.out_head.as_mut();
+    &mut head
+        .expect("the model has an output layer of its own")
+        .weight
+}
+
 fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.1", "Temperature scaling");
-    // How else can the next token be chosen? Nine words are the vocabulary in this example. Greedy
-    // decoding always takes the most probable word.
+    // Greedy decoding (section 4.7) gives the same text in every run, and it often repeats itself.
+    // The goal of this section is to draw the next token at random instead, and to control by one
+    // number, the *temperature*, how daring the draws are.
+    //
+    // The example has a vocabulary of nine words and their logits after the text "every effort
+    // moves you". Greedy decoding takes the word with the largest logit.
     let vocab = VOCAB;
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
@@ -299,14 +837,18 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let next_token_id = greedy_id(&probas)?;
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
-    // A random draw takes each word with its probability. This draw gives the most probable word,
-    // too.
+    // A random draw gives each word with its probability. With this seed, it is "{drawn}".
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let next_token_id = rng.multinomial(&probas.to_vec());
+    book.value("drawn", vocab[next_token_id]);
     book.prints("In [31]", vocab[next_token_id], "forward");
 
-    // In a thousand draws, each word's count is near a thousand times its probability.
+    // In a thousand draws, each word's count is near a thousand times its probability. "forward"
+    // has the probability {p_forward:.3} and is drawn {n_forward} times. (The draws always begin
+    // with the same seed, so the field above doesn't change them.)
     let sampled_ids = sampled_tokens(&probas);
+    book.value("p_forward", probas[FORWARD]);
+    book.value("n_forward", sampled_ids[FORWARD]);
     book.prints(
         "In [32]",
         &with_words(sampled_ids),
@@ -322,14 +864,29 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
+    // The temperature T divides the logits before softmax:
     book.listing(
-        "crates/generate/src/filters.rs",
-        "pub fn softmax_with_temperature(",
+        "tests/notebooks/formulas.rs",
+        "pub(crate) fn softmax_with_temperature(",
     );
-    // A temperature below 1 sharpens the probabilities: almost always the most probable word is
-    // drawn.
+    // What does the division do? Softmax turns a difference between two logits into a ratio between
+    // their probabilities, e^difference (section 3.3.1). A T-th of the difference raises the ratio
+    // to the power 1/T. "forward" is {ratio:.2} times as probable as "toward". With T =
+    // {temperature} it is {ratio_of_colder:,} times as probable, because the power is {power}. In a
+    // thousand draws, "toward" now comes {n_toward} times.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
+    let of_colder = temperature;
+    book.aside(|book| {
+        let ratio = |probas: &Array1<f32>| f64::from(probas[FORWARD]) / f64::from(probas[TOWARD]);
+        let power = 1.0 / f64::from(temperature);
+        book.value("ratio", ratio(&probas));
+        book.value("ratio_of_colder", ratio(&colder));
+        book.value("power", (power * 1e3).round() / 1e3);
+        book.value("n_toward", sampled_tokens(&colder)[TOWARD]);
+        let error = ratio(&colder) / ratio(&probas).powf(power) - 1.0;
+        book.holds("the ratio is raised to the power 1/T", error.abs() < 1e-3);
+    });
     book.prints(
         "In [35]",
         &with_words(sampled_tokens(&colder)),
@@ -345,9 +902,12 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
-    // A temperature above 1 flattens them: the words vary more, and more of them are nonsense.
+    // A temperature above 1 takes a root of each ratio, which brings the probabilities closer
+    // together. With T = {temperature}, the text varies more, but "every effort moves you pizza" is
+    // drawn {n_pizza} times.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
+    book.value("n_pizza", sampled_tokens(&hotter)[PIZZA]);
     book.prints(
         "In [36]",
         &with_words(sampled_tokens(&hotter)),
@@ -363,30 +923,47 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 103 x you",
     );
 
-    book.draws("Probabilities at three temperatures", || {
+    book.draws("The probabilities at three temperatures", || {
+        let name = |temperature: f32| format!("temperature {temperature}");
         let groups = [
-            ("temperature 0.1", &colder),
-            ("temperature 1", &probas),
-            ("temperature 5", &hotter),
+            (name(of_colder), &colder),
+            (name(1.0), &probas),
+            (name(temperature), &hotter),
         ];
         bars(&Bars {
             title: "Temperature scaling",
             x: "next token",
             y: "probability",
             labels: &vocab,
-            groups: &groups.map(|(temperature, probas)| {
-                (temperature, probas.iter().map(|&p| f64::from(p)).collect())
-            }),
+            groups: &groups
+                .each_ref()
+                .map(|(name, probas)| (&**name, probas.iter().map(|&p| f64::from(p)).collect())),
         })
     });
 
     book.asks(
         "What does a temperature of 0.001 do? And one of 1000?",
-        "0.001 nearly gives the greedy choice; 1000 nearly gives all words the same probability. Try both in the fields.",
+        "At 0.001, the most probable word has the probability {of_coldest:.3}, so this is almost greedy decoding. At 1000, the probabilities lie between {least_of_hottest:.3} and {most_of_hottest:.3}, so each of the nine words is about equally probable, and the text is nonsense. Try both in the fields.",
     );
+    book.aside(|book| {
+        let at = |temperature| softmax_with_temperature(&next_token_logits, temperature);
+        let [Ok(coldest), Ok(hottest)] = [at(0.001), at(1000.0)] else {
+            return;
+        };
+        book.value("of_coldest", coldest[FORWARD]);
+        book.value("least_of_hottest", hottest.fold(1.0f32, |a, &b| a.min(b)));
+        book.value("most_of_hottest", hottest.fold(0.0f32, |a, &b| a.max(b)));
+        let is_so = coldest[FORWARD] > 0.999 && hottest.iter().all(|p| (p - 0.111).abs() < 0.001);
+        book.holds("0.001 is greedy, and 1000 makes all words equal", is_so);
+    });
     book.section("5.3.2", "Top-k sampling");
-    // Top-k sampling avoids nonsense in another way: it draws only among the k most probable words.
-    // These are the best three.
+    // A high temperature makes a text varied, but it also raises the probabilities of words that
+    // don't fit. Each of them is still improbable, but in a vocabulary of 50,257 tokens there are
+    // so many of them that together they are drawn often. *Top-k sampling* excludes them: only the
+    // k most probable tokens take part in the draw. The goal of this section is to combine it with
+    // the temperature.
+
+    // With k = {top_k}, the following logits are kept. The positions are the ids of their words.
     let top_k = book.input("top_k", 3, 1..=100);
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
@@ -401,24 +978,31 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [37]", &top_pos, "Top positions: tensor([3, 7, 0])");
 
-    // The logits of all other words become minus infinity.
+    // The logits of all other words become minus infinity, as in the causal mask.
+    book.listing("tests/notebooks/formulas.rs", "pub(crate) fn top_k_filter(");
+    // Of the nine logits, {excluded:w} are minus infinity now, and the others are unchanged.
+    book.value("excluded", vocab.len() - top_pos.len());
     book.prints(
         "In [38]",
         &new_logits,
         "tensor([4.5100,   -inf,   -inf, 6.7500,   -inf,   -inf,   -inf, 6.2800,   -inf])",
     );
 
-    // Softmax turns minus infinity into zero; the remaining probabilities sum to 1.
+    // Softmax gives the excluded words the probability 0, because e to the power of minus infinity
+    // is 0. The probabilities of the others grow, so that they sum to 1 again: "forward" had
+    // {p_forward:.4} and now has {p_forward_of_top:.4}.
     let topk_probas = softmax(&new_logits, Axis(0));
+    book.value("p_forward_of_top", topk_probas[FORWARD]);
     book.prints(
         "In [39]",
         &topk_probas,
         "tensor([0.0615, 0.0000, 0.0000, 0.5775, 0.0000, 0.0000, 0.0000, 0.3610, 0.0000])",
     );
-    book.draws("Probabilities before and after top-k", || {
-        let groups = [("all tokens", &probas), ("top 3", &topk_probas)];
+    book.draws("The probabilities before and after top-k", || {
+        let name = format!("top {top_k}");
+        let groups = [("all tokens", &probas), (&*name, &topk_probas)];
         bars(&Bars {
-            title: "Top-k sampling, k = 3",
+            title: &format!("Top-k sampling, k = {top_k}"),
             x: "next token",
             y: "probability",
             labels: &vocab,
@@ -427,8 +1011,67 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         })
     });
     book.asks(
-        "With k = 1, which method of section 5.1 do you get back?",
-        "The greedy one: only the most probable token remains, at any temperature.",
+        "With k = 1, which method of section 4.7 do you get back?",
+        "Greedy decoding. Only the most probable token remains, so it is drawn with certainty, whatever the temperature is.",
+    );
+    Ok(())
+}
+
+/// The small model after its training, and its tokenizer.
+struct Trained {
+    model: GptModel,
+    tokenizer: SimpleTokenizerV1,
+    /// The first words of its text.
+    prompt: String,
+}
+
+fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
+    book.section("5.3.3", "Modifying the text generation function");
+    // The goal of this section is one function that writes with temperature and top-k. It is the
+    // greedy loop of section 4.7 with a filter before softmax and a draw after it. Temperature 0
+    // stands for greedy decoding, because a division by 0 makes no sense. The function can also
+    // stop at a token that marks the end of a text, `eos_id`.
+    book.listing("crates/generate/src/book.rs", "pub fn generate(");
+    // Here the small model of section 5.2 continues the first words of its text. Compare this text
+    // with the greedy one above. Then change the fields: with k = 1, the text is the greedy one
+    // again, and a high temperature without a small k gives words in random order.
+    let Trained {
+        model,
+        tokenizer,
+        prompt,
+    } = trained;
+    let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
+    let sampling = BookSampling {
+        max_new_tokens: book.input("max_new_tokens", 20, 1..=100),
+        context_size: model.config().context_length,
+        top_k: Some(book.input("top_k", 25, 1..=1000)),
+        temperature: book.input("temperature", 1.4, 0.0..=100.0),
+        eos_id: None,
+    };
+    let idx = text_to_token_ids(&prompt, &tokenizer)?;
+    let token_ids = generate(&model, idx.clone(), sampling, &mut rng)?;
+    book.yours(
+        "drawn with top-k and temperature",
+        &token_ids_to_text(&token_ids, &tokenizer)?,
+    );
+    book.aside(|book| {
+        let greedy = BookSampling {
+            top_k: None,
+            temperature: 0.0,
+            ..sampling
+        };
+        let only_one = BookSampling {
+            top_k: Some(1),
+            ..sampling
+        };
+        let [greedy, only_one] =
+            [greedy, only_one].map(|it| generate(&model, idx.clone(), it, &mut rng).ok());
+        let is_so = greedy.is_some() && greedy == only_one && greedy.as_ref() != Some(&token_ids);
+        book.holds("k = 1 is greedy, and this text isn't", is_so);
+    });
+    book.asks(
+        "Should a program that writes code use a high temperature or a low one? And one that invents names for a shop?",
+        "Code has to be right, and most other tokens at a position are wrong, so a low temperature is better. Names should surprise, and a bad one does no harm, so a high temperature is better.",
     );
     Ok(())
 }
@@ -459,6 +1102,11 @@ fn what_is_left_out(book: &mut Notebook) -> Result<()> {
     );
     Ok(())
 }
+
+/// The places of three of the nine words.
+const FORWARD: usize = 3;
+const PIZZA: usize = 6;
+const TOWARD: usize = 7;
 
 /// The nine words of section 5.3's example.
 const VOCAB: [&str; 9] = [

@@ -15,6 +15,7 @@ use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig, Event, SimpleTraining, train_model_simple};
 
 use crate::ch05::loaders;
+use crate::small_model::{Tokenizer, beginning, first_words, small_config, small_loaders};
 use crate::{Notebook, numbers};
 
 const ROUNDING_GROWS: &str = "rounding differences grow over 90 steps";
@@ -22,8 +23,8 @@ const PYTORCH: &str = "the ids of PyTorch 2.4's run of the same loop";
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Section 5.2: the book's training run, ten epochs on a short story, with its losses and samples; then the trained model writes.",
-        "sections 5.1.1 to 5.1.3; some minutes for the run.",
+        "The book's training run: ten epochs on a short story, with losses and samples. Then the trained model writes. Pages train the small model of chapter 5's section 5.2 instead, which takes a second, and show the book's output beside it.",
+        "chapter 5 up to section 5.2, which explains what a training step does.",
         15,
     );
     if let Some(trained) = book.part(training) {
@@ -32,48 +33,105 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The trained model, and its optimizer and data.
+/// What a run trains: the book's model, or the small one of section 5.2.
+struct Run {
+    is_small: bool,
+    config: GptConfig,
+    optimizer: AdamWConfig,
+    loaders: [DataLoader; 2],
+    tokenizer: Box<dyn Tokenizer>,
+    /// What the samples continue.
+    start_context: String,
+}
+
+/// The book's run, with the model of this configuration.
+fn run_of_book(text: &str, config: GptConfig) -> Result<Run> {
+    let tokenizer = Gpt2Tokenizer::new();
+    Ok(Run {
+        is_small: false,
+        config,
+        optimizer: AdamWConfig::default(), // learning rate 0.0004, weight decay 0.1
+        loaders: loaders(text, &tokenizer)?,
+        tokenizer: Box::new(tokenizer),
+        start_context: "Every effort moves you".to_owned(),
+    })
+}
+
+/// The run of the small model, on the beginning of the text.
+fn small_run(text: &str) -> Result<Run> {
+    let text = beginning(text);
+    let (tokenizer, loaders) = small_loaders(text)?;
+    Ok(Run {
+        is_small: true,
+        config: small_config(tokenizer.vocab_size(), 32),
+        optimizer: AdamWConfig {
+            lr: 0.005,
+            ..AdamWConfig::default()
+        },
+        loaders,
+        start_context: first_words(text, &tokenizer)?,
+        tokenizer: Box::new(tokenizer),
+    })
+}
+
+/// The trained model, its optimizer, its data, and what the samples continue.
 struct Trained {
     model: GptModel,
     optimizer: AdamW,
-    train_loader: DataLoader,
-    val_loader: DataLoader,
-    tokenizer: Gpt2Tokenizer,
+    loaders: [DataLoader; 2],
+    tokenizer: Box<dyn Tokenizer>,
+    start_context: String,
 }
 
 fn training(book: &mut Notebook) -> Result<Trained> {
     book.section("5.2", "Training an LLM");
-    book.listing("crates/train/src/adamw.rs", "pub fn step_plain<");
+    // Section 5.2 of chapter 5 explains what forward, loss, backward and step do. The goal here is
+    // the book's whole run: the model of section 4.6 learns the story for ten epochs. Listing 5.3 is
+    // its loop. Every fifth step it measures both losses, and after each epoch the model writes a
+    // sample.
     book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
+    // The picture shows the losses that the book prints. The training loss falls to almost 0. The
+    // validation loss is lowest in epoch 7 and then rises, because the model overfits. (The
+    // numbers in brackets count the tokens that the model has read.)
     book.draws("Losses that the book prints", || {
         let rows: Vec<f64> = numbers(LOSSES).iter().map(|(number, _)| *number).collect();
-        losses(&[], rows.chunks(4))
+        losses(&[], rows.chunks(4), 512)
     });
-    // What does training change? The run takes ten epochs over the larger part of the story, one
-    // step per batch. Every fifth step prints both losses: the training loss falls to almost zero,
-    // but the validation loss stays above 6, because the model overfits such a short story. After
-    // each epoch the model generates a text.
-    let config = GptConfig {
-        context_length: 256,
-        emb_dim: 12 * book.input("head_dim", 64, 1..=64),
-        n_layers: book.input("n_layers", 12, 1..=12),
-        ..GptConfig::GPT2_124M
+    book.aside(|book| {
+        let rows: Vec<f64> = numbers(LOSSES).iter().map(|(number, _)| *number).collect();
+        let best = rows
+            .chunks(4)
+            .min_by(|one, other| one[3].total_cmp(&other[3]));
+        let last = rows.chunks(4).next_back();
+        let is_so = best.is_some_and(|row| row[0] == 7.0) && last.is_some_and(|row| row[2] < 0.5);
+        book.holds("the book's best epoch is the seventh", is_so);
+    });
+    // This is a run of {which}. {outcome}
+    let run = if book.takes_small_model(false) {
+        small_run(book.the_verdict()?)?
+    } else {
+        let config = GptConfig {
+            context_length: 256,
+            emb_dim: 12 * book.input("head_dim", 64, 1..=64),
+            n_layers: book.input("n_layers", 12, 1..=12),
+            ..GptConfig::GPT2_124M
+        };
+        book.takes_minutes()?;
+        run_of_book(book.the_verdict()?, config)?
     };
-    book.takes_minutes()?;
-    let text_data = book.the_verdict()?;
-    let tokenizer = Gpt2Tokenizer::new();
-    let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
+    let [train_loader, val_loader] = &run.loaders;
 
     let build = book.dropout_build(Build::Portable);
     let mut rng = TorchRng::manual_seed(123).with_build(build);
-    let mut model = GptModel::new(config, &mut rng)?;
-    let mut optimizer = AdamW::new(AdamWConfig::default(), &model)?; // lr 0.0004, weight decay 0.1
-    let mut printout = Printout::new("Every effort moves you", &tokenizer);
+    let mut model = GptModel::new(run.config, &mut rng)?;
+    let mut optimizer = AdamW::new(run.optimizer, &model)?;
+    let mut printout = Printout::new(&run.start_context, &*run.tokenizer);
+    printout.is_quiet = run.is_small;
     let num_epochs = book.epochs(10);
     let history = train_model_simple(
         &mut model,
         &mut optimizer,
-        (&train_loader, &val_loader),
+        (train_loader, val_loader),
         SimpleTraining {
             num_epochs,
             eval_freq: 5,
@@ -82,6 +140,18 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         &mut rng,
         |event| printout.add(event),
     )?;
+    book.aside(|book| {
+        let which = match run.is_small {
+            true => "the small model of chapter 5's section 5.2, on the words of the text's beginning, so its numbers aren't those of the book",
+            false => "the book's model",
+        };
+        book.value("which", which);
+        let [first, .., last] = &printout.losses[..] else {
+            return;
+        };
+        let best = printout.losses.iter().fold(f64::INFINITY, |best, row| best.min(row[3]));
+        book.value("outcome", format!("The training loss goes from {:.2} to {:.2}. The validation loss falls to {best:.2}, and it is {:.2} at the end.", first[2], last[2], last[3]));
+    });
     book.prints_first(
         "In [27]",
         &printout.losses(),
@@ -89,19 +159,22 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         printout.losses.len(),
         Some((5e-3, ROUNDING_GROWS)),
     );
-    // The function also returns the losses, as separate lists.
+    // The function also returns the losses, as separate lists. They are those of In [27].
     let [train_losses, val_losses] = [history.train_losses, history.val_losses].map(Array1::from);
     let lists = stack![Axis(1), train_losses, val_losses];
     book.agrees("the lists", &printout.losses().slice(s![.., 2..]), &lists);
 
-    book.draws("Losses over steps and tokens seen", || {
-        losses(&printout.batch_losses, printout.losses.iter())
+    book.draws("Losses over steps", || {
+        let batch = train_loader.config();
+        let tokens = batch.batch_size * batch.max_length;
+        losses(&printout.batch_losses, printout.losses.iter(), tokens)
     });
 
-    // The generated text after each epoch: at first commas, at the end sentences of the story.
+    // These are the samples after each epoch. In the book, the first one repeats commas, and the
+    // last ones have whole sentences of the story.
     let texts = printout.texts()?;
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
-    // The ids of these texts.
+    // The ids of these texts, next to PyTorch's:
     let ids = printout.ids()?;
     book.reference(
         "In [27] in PyTorch",
@@ -109,39 +182,43 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         &first(IDS, ids.nrows()),
         PYTORCH,
     );
+    book.asks(
+        "The samples get better until the end, but the validation loss doesn't. Which of them tells whether the model would be useful?",
+        "The validation loss. The samples are good because the model has learned the story by heart, so they look like the story. The validation loss shows how well it predicts a text that it hasn't seen.",
+    );
     Ok(Trained {
         model,
         optimizer,
-        train_loader,
-        val_loader,
-        tokenizer,
+        loaders: run.loaders,
+        tokenizer: run.tokenizer,
+        start_context: run.start_context,
     })
 }
 
-fn trained_model(
-    book: &mut Notebook,
-    Trained {
-        mut model,
-        mut optimizer,
-        train_loader,
-        val_loader,
-        tokenizer,
-    }: Trained,
-) -> Result<()> {
+fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.takes_all_epochs()?;
     book.section("5.3", "Decoding strategies to control randomness");
-    // The trained model continues the prompt by greedy decoding. It has memorized the story's
-    // sentences.
-    let idx = text_to_token_ids("Every effort moves you", &tokenizer)?;
+    // The trained model continues the prompt by greedy decoding. In the book, it writes a sentence
+    // of the story.
+    let Trained {
+        mut model,
+        mut optimizer,
+        loaders: [train_loader, val_loader],
+        tokenizer,
+        start_context,
+    } = trained;
+    let tokenizer = &*tokenizer;
+    let idx = text_to_token_ids(&start_context, tokenizer)?;
     let context_size = model.config().context_length;
     let token_ids = generate_text_simple(&model, idx.clone(), 25, context_size)?;
-    book.prints("In [29]", &token_ids_to_text(&token_ids, &tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
-    // Its ids, beside PyTorch's.
+    book.prints("In [29]", &token_ids_to_text(&token_ids, tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
+    // The ids of this text, next to PyTorch's:
     book.reference("In [29] in PyTorch", &token_ids, "6109 3626 6100 345 760 553 373 530 286 262 7877 72 3150 339 8104 866 1973 262 37918 411 290 8465 286 281 33954 271 3973 9899 14678", PYTORCH);
 
     book.section("5.3.3", "Modifying the text generation function");
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
-    // With top-k and temperature, draws among the 25 most probable tokens give new sentences.
+    // With top-k and a temperature (sections 5.3.1 and 5.3.2), the next token is drawn among the
+    // {top_k} most probable ones, so the text is no longer a sentence of the story.
     let mut rng = TorchRng::manual_seed(123);
     let sampling = BookSampling {
         max_new_tokens: book.input("max_new_tokens", 15, 1..=100),
@@ -153,10 +230,10 @@ fn trained_model(
     let drawn_ids = generate(&model, idx.clone(), sampling, &mut rng)?;
     book.prints(
         "In [41]",
-        &token_ids_to_text(&drawn_ids, &tokenizer)?,
+        &token_ids_to_text(&drawn_ids, tokenizer)?,
         "Every effort moves you stand to work on surprise, a one of us had gone with random-",
     );
-    // Its ids, beside PyTorch's.
+    // The ids of this text, next to PyTorch's:
     book.reference(
         "In [41] in PyTorch",
         &drawn_ids,
@@ -165,7 +242,10 @@ fn trained_model(
     );
 
     book.section("ex5.3", "Deterministic behavior in the decoding functions");
-    // At temperature 0 nothing is random, so every run gives the same text.
+    // Task: find settings with which `generate` gives the same text in every run.
+
+    // Solution: at temperature 0, the function takes the largest logit and draws nothing. So it gives
+    // the text of In [29], whatever the seed is. Top-k with k = 1 has the same effect.
     let sampling = BookSampling {
         max_new_tokens: 25,
         top_k: None,
@@ -177,9 +257,13 @@ fn trained_model(
     book.agrees("In [8]", &without_chance, &token_ids);
 
     book.section("ex5.4", "Continued pretraining");
-    // Training continues for one more epoch, with the same model and optimizer.
+    // Task: continue the training for one more epoch.
+
+    // Solution: the loop continues with the same model and the same optimizer. The optimizer has to
+    // be the same, because its two means for each weight are a part of the training's state.
     let mut rng = TorchRng::manual_seed(123);
-    let mut printout = Printout::new("Every effort moves you", &tokenizer);
+    let mut printout = Printout::new(&start_context, tokenizer);
+    printout.is_quiet = model.config().n_layers == 1; // as the small model's
     let once = SimpleTraining {
         num_epochs: 1,
         eval_freq: 5,
@@ -210,7 +294,9 @@ Ep 1 (Step 000005): Train loss 0.244, Val loss 6.614",
 /// sample after each epoch.
 struct Printout<'a> {
     start_context: &'a str,
-    tokenizer: &'a Gpt2Tokenizer,
+    tokenizer: &'a dyn Tokenizer,
+    /// True if losses don't appear on standard error.
+    is_quiet: bool,
     batch_losses: Vec<f32>,
     /// Epoch, step, training and validation loss.
     losses: Vec<[f64; 4]>,
@@ -219,10 +305,11 @@ struct Printout<'a> {
 }
 
 impl<'a> Printout<'a> {
-    fn new(start_context: &'a str, tokenizer: &'a Gpt2Tokenizer) -> Self {
+    fn new(start_context: &'a str, tokenizer: &'a dyn Tokenizer) -> Self {
         Self {
             start_context,
             tokenizer,
+            is_quiet: false,
             batch_losses: Vec::new(),
             losses: Vec::new(),
             samples: Vec::new(),
@@ -237,9 +324,11 @@ impl<'a> Printout<'a> {
                 let (epoch, step) = (evaluation.epoch + 1, evaluation.steps_done - 1);
                 let train_loss = evaluation.train_loss;
                 let val_loss = evaluation.val_loss.unwrap_or(f64::NAN);
-                eprintln!(
-                    "Ep {epoch} (Step {step:06}): Train loss {train_loss:.3}, Val loss {val_loss:.3}"
-                );
+                if !self.is_quiet {
+                    eprintln!(
+                        "Ep {epoch} (Step {step:06}): Train loss {train_loss:.3}, Val loss {val_loss:.3}"
+                    );
+                }
                 let row = [epoch as f64, step as f64, train_loss, val_loss];
                 self.losses.push(row);
             }
@@ -272,8 +361,12 @@ impl<'a> Printout<'a> {
 }
 
 /// The book's figure of both losses, with the losses of all batches behind them; a row has epoch,
-/// step, training and validation loss.
-fn losses(batches: &[f32], rows: impl Iterator<Item = impl AsRef<[f64]>>) -> Picture {
+/// step, training and validation loss. A tick below the axis shows a step and the tokens so far.
+fn losses(
+    batches: &[f32],
+    rows: impl Iterator<Item = impl AsRef<[f64]>>,
+    tokens_per_step: usize,
+) -> Picture {
     let line = |name: &str, points: Vec<(f64, f64)>, faint| Line {
         name: name.to_owned(),
         points,
@@ -300,7 +393,8 @@ fn losses(batches: &[f32], rows: impl Iterator<Item = impl AsRef<[f64]>>) -> Pic
         ],
         log_y: false,
     };
-    let tokens_seen = |step: f64| format!("{step} ({})", (step + 1.0) * 512.0);
+    let tokens_seen =
+        move |step: f64| format!("{step} ({})", (step + 1.0) * tokens_per_step as f64);
     chart(&losses, Some(tokens_seen))
 }
 

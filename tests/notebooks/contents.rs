@@ -224,11 +224,22 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     }
     let unread: Vec<&u32> = book.records.keys().collect();
     assert!(unread.is_empty(), "no calls at these lines: {unread:?}");
-    let unread: Vec<&u32> = book.untrue.keys().collect();
-    assert!(
-        unread.is_empty(),
-        "no calls `holds` at these lines: {unread:?}"
-    );
+    let mut untrue: Vec<(u32, String)> = book.untrue.drain().collect();
+    untrue.sort();
+    for (line, statement) in untrue {
+        let cells = parts.iter_mut().filter_map(|part| match part {
+            Part::Cell(cell) => Some(cell),
+            _ => None,
+        });
+        let ran = cells.filter_map(|cell| match &mut cell.outcome {
+            Outcome::Ran(record) => Some((cell.line, record)),
+            _ => None,
+        });
+        let nearest = ran.min_by_key(|(at, _)| at.abs_diff(line));
+        if let Some((_, record)) = nearest {
+            record.verdict.faults.push(statement);
+        }
+    }
     parts
 }
 

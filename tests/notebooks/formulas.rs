@@ -120,6 +120,37 @@ pub(crate) fn deep_network(
     x
 }
 
+/// Minus the logarithm of the probability that the logits give the right token.
+pub(crate) fn cross_entropy(logits: &ArrayRef1<f32>, target: usize) -> f32 {
+    -softmax(logits)[target].ln()
+}
+
+/// The gradient of this loss for each logit: its probability, minus 1 for the right token.
+pub(crate) fn cross_entropy_backward(logits: &ArrayRef1<f32>, target: usize) -> Array1<f32> {
+    let mut d_logits = softmax(logits);
+    d_logits[target] -= 1.0;
+    d_logits
+}
+
+/// Softmax of the logits divided by the temperature.
+pub(crate) fn softmax_with_temperature(logits: &ArrayRef1<f32>, temperature: f32) -> Array1<f32> {
+    softmax(&(logits / temperature))
+}
+
+/// Minus infinity for each logit that isn't among the k largest.
+pub(crate) fn top_k_filter(logits: &ArrayRef1<f32>, k: usize) -> Array1<f32> {
+    let mut sorted = logits.to_vec();
+    sorted.sort_by(|one, other| other.total_cmp(one)); // the largest first
+    let smallest_kept = sorted[k - 1];
+    logits.mapv(|logit| {
+        if logit < smallest_kept {
+            f32::NEG_INFINITY
+        } else {
+            logit
+        }
+    })
+}
+
 mod tests {
     use attention::{AttentionConfig, MultiHeadAttentionWrapper, WeightInit};
     use gpt::ExampleDeepNeuralNetwork;
@@ -198,6 +229,28 @@ mod tests {
             let network = ExampleDeepNeuralNetwork::new(&sizes, use_shortcut, &mut rng).unwrap();
             let formula = deep_network(&network.layers, use_shortcut, x.clone());
             close(&formula, &network.forward(&x));
+        }
+    }
+
+    #[test]
+    fn the_formulas_of_chapter_5_are_what_the_crates_compute() {
+        let logits = Array1::from(TorchRng::manual_seed(5).randn(9)) * 3.0;
+        let row = |row: Array1<f32>| row.insert_axis(Axis(0));
+        for target in 0..9 {
+            let (loss, d_logits) =
+                tensor_ops::cross_entropy_train(row(logits.clone()), &[target], 1.0);
+            assert!((cross_entropy(&logits, target as usize) - loss).abs() < 1e-5);
+            let formula = cross_entropy_backward(&logits, target as usize);
+            close(&row(formula), &d_logits);
+        }
+        for temperature in [0.1, 1.0, 5.0] {
+            let by_crate = generate::softmax_with_temperature(&logits, temperature).unwrap();
+            let formula = softmax_with_temperature(&logits, temperature);
+            close(&row(formula), &row(by_crate));
+        }
+        for k in 1..=9 {
+            let by_crate = generate::top_k_filter(&logits, k);
+            assert_eq!(top_k_filter(&logits, k), by_crate);
         }
     }
 }

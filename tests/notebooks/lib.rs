@@ -37,6 +37,7 @@ mod notes_self_attention;
 mod notes_transformer;
 mod printed;
 mod prose;
+mod small_model;
 mod source;
 pub mod text;
 mod torch_form;

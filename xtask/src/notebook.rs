@@ -193,13 +193,20 @@ fn text_of(cell: &Cell) -> String {
 /// follows. If the comparison failed, the reasons follow, too.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
-    if let (Kind::OtherText, Some(printed)) = (record.kind, &record.printed) {
-        output += &format!(
-            "\n(This is the output for \"The Answering Bell\". For the book's text it is:)\n{printed}\n"
-        );
+    let instead = match record.kind {
+        Kind::OtherText => {
+            Some("This is the output for \"The Answering Bell\". For the book's text it is:")
+        }
+        Kind::SmallModel => {
+            Some("This is the output of the small model of section 5.2. The book's model gives:")
+        }
+        _ => None,
+    };
+    if let (Some(instead), Some(printed)) = (instead, &record.printed) {
+        output += &format!("\n({instead})\n{printed}\n");
     }
     if let Some(printed) = &record.printed
-        && ![Kind::Changed, Kind::OtherText].contains(&record.kind)
+        && ![Kind::Changed, Kind::OtherText, Kind::SmallModel].contains(&record.kind)
         && !differences(&record.ours, printed).is_empty()
     {
         output += &format!("\nThe document prints:\n{printed}\n");

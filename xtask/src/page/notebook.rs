@@ -380,8 +380,12 @@ fn output(record: &Record) -> String {
         !is_form && !differences(ours, printed).is_empty()
     };
     let shown = match &record.printed {
-        Some(printed) if record.kind == Kind::OtherText => {
-            let theirs = folded("Output for the book's text", &pre(&escape(printed)));
+        Some(printed) if [Kind::OtherText, Kind::SmallModel].contains(&record.kind) => {
+            let whose = match record.kind {
+                Kind::SmallModel => "Output of the book's model",
+                _ => "Output for the book's text",
+            };
+            let theirs = folded(whose, &pre(&escape(printed)));
             pre(&escape(ours)) + &theirs
         }
         Some(printed) if differs(printed) => {
@@ -404,6 +408,7 @@ fn output(record: &Record) -> String {
         Kind::OtherText => {
             "<p class=\"dim\">computed from “The Answering Bell”, a short story of this project</p>\n".to_owned()
         }
+        Kind::SmallModel => "<p class=\"dim\">computed by the small model of section 5.2</p>\n".to_owned(),
         _ if about.is_empty() || !faults.is_empty() => String::new(),
         _ => format!(
             "<p class=\"tick\"><span tabindex=\"0\" role=\"img\" aria-label=\"checked: {about}\" \
