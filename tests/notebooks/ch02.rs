@@ -7,6 +7,7 @@ use dataloader::{Corpus, DataLoaderConfig, GptDataset, WindowConfig, create_data
 use ndarray::{Array1, array};
 use pictures::windows;
 use tensor_ops::Embedding;
+use tokenizer::bpe::{Bpe, BpeConfig};
 use tokenizer::{
     AllowedSpecial, ENDOFTEXT, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
     UNK, build_vocabulary, preprocess, split_keeping, without_blanks,
@@ -14,13 +15,13 @@ use tokenizer::{
 use torch_rng::TorchRng;
 
 use crate::Notebook;
-use crate::text::is_book;
+use crate::text::STORY;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A model computes with numbers, so a text must become numbers first. This chapter goes the whole way: text to tokens, tokens to ids, ids to training windows, and ids to vectors.",
-        "some Rust (slices, iterators, `Result`); no machine learning.",
-        40,
+        "A model computes with numbers, so a text must become numbers first. This chapter goes the whole way: it splits a text into tokens, gives each token an id, cuts the ids into windows for training, and turns each id into a vector.",
+        "some Rust (slices, iterators, `Result`), but no machine learning.",
+        50,
     );
     book.part(the_text);
     book.part(splitting_a_text);
@@ -35,10 +36,16 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn the_text(book: &mut Notebook) -> Result<()> {
     book.section("2.2", "Tokenizing text");
-    // The chapter needs a text to work on. How long is it? Python's `len` counts characters; in
-    // Rust `len()` counts bytes, so the characters are counted one by one. The `?` ends a function
-    // early with an error, where Python would raise an exception.
+    // A language model reads and writes a text piece by piece. The pieces, which are called
+    // *tokens*, come from a fixed list, so that the model can have numbers for each of them. The
+    // goal of this section is to split a text into words and punctuation, the simplest kind of
+    // token.
+
+    // The chapter needs a text to work on, and it has {characters:,} characters. (Python's `len`
+    // counts characters. In Rust, `len()` counts bytes, so the characters are counted one by one.
+    // Where Python would raise an exception, `?` ends a Rust function early with an error.)
     let raw_text = book.the_verdict()?;
+    book.value("characters", raw_text.chars().count());
     book.prints(
         "In [3]",
         &raw_text.chars().count(),
@@ -50,9 +57,9 @@ fn the_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn splitting_a_text(book: &mut Notebook) -> Result<()> {
-    // How can a text be split into tokens? A first try splits at white space and keeps it, like
-    // Python's `re.split(r'(\s)', text)`: the parentheses in that pattern mean "keep the
-    // separators". Here a named separator replaces the pattern.
+    // The first attempt splits a short text at white space and keeps the white space. In Python
+    // this is `re.split(r'(\s)', text)`, where the parentheses mean "keep the separators". Here a
+    // named separator replaces the pattern. Look at the punctuation: it still sticks to the words.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -61,23 +68,25 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
 
-    // Words and punctuation should be separate: "Hello," is two tokens. Splitting at commas and
-    // periods, too, separates them, but it leaves empty strings between two separators, and the
-    // spaces.
+    // A word and the comma after it should be two tokens. Otherwise the model would need one token
+    // for the word alone and others for the word with each punctuation mark. So this attempt also
+    // splits at commas and periods. But it leaves empty strings where two separators meet, and it
+    // leaves the spaces.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
-    // Empty strings and white space are dropped: a list comprehension with `if item.strip()` in
-    // Python, a filter in Rust. Ten tokens are left.
+    // Empty strings and white space are removed. In Python this is a list comprehension with
+    // `if item.strip()`, and in Rust it is a filter. The list has {left} tokens now.
     let result = without_blanks(&result);
+    book.value("left", result.len());
     book.prints(
         "In [6]",
         &result,
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
 
-    // `preprocess` does both steps, with more kinds of punctuation and the double dash. The rest of
-    // the chapter uses it. Type another sentence: which parts stay together?
+    // `preprocess` takes both steps and knows more kinds of punctuation and the double dash.
+    // Sections 2.2 to 2.4 use it. Type another sentence into the field: which parts stay together?
     let text = book.input(
         "text",
         "Hello, world. Is this-- a test?".to_owned(),
@@ -91,30 +100,56 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "How many tokens is \"don't\"? Guess, then type it into the field above.",
-        "Three: `don`, `'` and `t`, because the apostrophe is a separator like a comma. A tokenizer made of rules needs a rule for each such case; section 2.5 does without rules.",
+        "Three: `don`, `'` and `t`, because the apostrophe is a separator like a comma. A tokenizer that is made of rules needs a rule for each such case. The tokenizer of section 2.5 needs no such rules.",
+    );
+    book.holds(
+        "don't is three tokens",
+        preprocess("don't") == ["don", "'", "t"],
     );
     Ok(())
 }
 
 fn vocabulary(book: &mut Notebook) -> Result<()> {
-    // The function splits the whole text. Are the rules good enough? The first 30 tokens show it.
+    // The function splits the whole text. Look at the first 30 tokens: are the rules good enough?
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let first = &preprocessed[..30.min(preprocessed.len())];
     book.prints("In [8]", first, "['I', 'HAD', 'always', 'thought', 'Jack', 'Gisburn', 'rather', 'a', 'cheap', 'genius', '--', 'though', 'a', 'good', 'fellow', 'enough', '--', 'so', 'it', 'was', 'no', 'great', 'surprise', 'to', 'me', 'to', 'hear', 'that', ',', 'in']");
 
-    // The number of tokens is about a quarter of the number of characters.
+    // The text has {tokens:,} tokens. A token stands for {per_token:.1} characters on average, with
+    // the white space, which the tokens have lost.
+    book.value("tokens", preprocessed.len());
+    let characters = raw_text.chars().count() as f64;
+    book.value("per_token", characters / preprocessed.len() as f64);
     book.prints("In [9]", &preprocessed.len(), "4690");
 
     book.section("2.3", "Converting tokens into token IDs");
-    // Which number does a token get? The distinct tokens are sorted and numbered: that list is the
-    // vocabulary. Its length is the number of ids, far less than the number of tokens, because most
-    // words occur again and again.
+    // A model can't compute with words, so each distinct token gets a number, its *id*. The goal of
+    // this section is a tokenizer that turns a text into ids and ids into a text.
+
+    // The distinct tokens are sorted and numbered from 0. This list is the *vocabulary*. It has
+    // {distinct:,} tokens, far fewer than the {tokens:,} tokens of the text, because frequent words
+    // occur again and again. But {once:%} of the distinct tokens occur only once, so a model could
+    // learn little about them.
     let vocab = build_vocabulary(&preprocessed);
+    book.aside(|book| {
+        let mut sorted = preprocessed.clone();
+        sorted.sort_unstable();
+        let once = sorted
+            .chunk_by(|one, other| one == other)
+            .filter(|same| same.len() == 1);
+        let once = once.count() as f64 / vocab.len() as f64;
+        book.value("distinct", vocab.len());
+        book.value("once", once);
+        book.holds(
+            "about half of the words occur once",
+            (0.4..0.75).contains(&once),
+        );
+    });
     book.prints("In [10]", &vocab.len(), "1130");
 
-    // The first entries: punctuation comes before letters, and capitals before small letters,
-    // because that is the order of the characters' codes.
+    // Here are the first entries. Punctuation comes before letters, and capital letters come before
+    // small ones, because this is the order of the characters' codes.
     book.prints(
         "In [12]",
         &vocab.tokens()[..51.min(vocab.len())],
@@ -173,19 +208,23 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     );
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV1 {");
-    // A tokenizer is that vocabulary in both directions: `encode` looks up the id of each token.
-    // `SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary (Rust calls this a *move*),
-    // so nobody else can change it.
+    // The tokenizer uses the vocabulary in both directions. `encode` splits a text and looks up the
+    // id of each token, and `decode` looks up the token of each id. The text here has {ids:w}
+    // tokens. (`SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary, which is called a
+    // *move* in Rust, so nobody else can change it.)
     let tokenizer = SimpleTokenizerV1::new(vocab);
     let sentence = "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.";
-    let text = book.input("text", known(raw_text, sentence), ..=1000);
+    let text = book.input_of_text("text", [sentence, &known(raw_text)], ..=1000);
     let ids = tokenizer.encode(&text)?;
+    book.value("ids", ids.len());
     book.prints("In [14]", &ids, "[1, 56, 2, 850, 988, 602, 533, 746, 5, 1126, 596, 5, 1, 67, 7, 38, 851, 1108, 754, 793, 7]");
 
-    // `decode` goes the other way: it joins the tokens with spaces and removes the spaces before
-    // punctuation. The result isn't quite the original text: the line break is gone, and there is a
-    // space in "It' s".
+    // `decode` joins the tokens with spaces and removes the spaces before punctuation. Compare the
+    // result with the text above: the line break is gone, and there is a space after the first
+    // quotation mark and after the apostrophe.
     let decoded = tokenizer.decode(&ids)?;
+    let is_so = decoded.starts_with("\" ") && decoded.contains("' s ") && !decoded.contains('\n');
+    book.holds("the spaces and the line break", is_so);
     book.prints(
         "In [15]",
         &decoded,
@@ -194,15 +233,17 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "Which information about a text does `decode(encode(text))` lose?",
-        "White space: how many spaces there were, and line breaks. The vocabulary has no token for them, so no rule can bring them back.",
+        "The white space. The vocabulary has no token for spaces and line breaks, so the ids don't tell where they were, and `decode` has to guess.",
     );
     Ok(())
 }
 
-/// Returns the book's sentence; for another text, its beginning, whose words the vocabulary has.
-fn known(raw_text: &str, sentence: &str) -> String {
-    if is_book(raw_text) {
-        return sentence.to_owned();
+/// Returns a sentence of the story, or the beginning of another text, because the vocabulary has
+/// their words.
+fn known(raw_text: &str) -> String {
+    let of_story = "\"He was under the bell.\n           He's gone now.\"";
+    if raw_text == STORY {
+        return of_story.to_owned();
     }
     let words = raw_text.split_whitespace().take(18);
     words.collect::<Vec<_>>().join(" ")
@@ -210,9 +251,11 @@ fn known(raw_text: &str, sentence: &str) -> String {
 
 fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.section("2.4", "Adding special context tokens");
-    // How does the tokenizer treat a word that the text doesn't have? "Hello" is not in the
-    // vocabulary, so encoding fails. In Rust the error is a value of the type `Result`, and it
-    // names the word and its place.
+    // What happens to a word that never occurs in the text? The goal of this section is a tokenizer
+    // that can encode any text, even if it doesn't know all words.
+
+    // "Hello" is not in the vocabulary, so the first tokenizer can't encode this text. Its `encode`
+    // returns an error, which names the word and its place.
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocessed));
@@ -223,13 +266,16 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
         "unknown token \"Hello\" at byte 0",
     );
 
-    // Two special tokens are added: one for every unknown word, and one between two unrelated
-    // texts. `mut` allows the vocabulary to change.
+    // We add two *special tokens*: `<|unk|>`, which stands for any unknown word, and
+    // `<|endoftext|>`, which separates unrelated texts. With the second, several texts can be
+    // joined for training, and the model can learn that what comes before the token says nothing
+    // about what comes after it. (`mut` allows the vocabulary to change.)
     let mut vocab = build_vocabulary(&preprocessed);
     vocab.extend([ENDOFTEXT, UNK]);
     book.prints("In [19]", &vocab.len(), "1132");
 
-    // They are appended after sorting, so no other id has changed.
+    // They are added at the end of the sorted list, so no other id has changed. Here are the last
+    // five entries:
     let last = &vocab.tokens()[vocab.len() - 5..];
     book.prints(
         "In [20]",
@@ -245,8 +291,15 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.prints("In [20]", &ids, "[1127, 1128, 1129, 1130, 1131]");
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV2 {");
-    // The second tokenizer puts the id of `<|unk|>` where a word is unknown. Two texts are joined
-    // with the end of text between them; look for the ids of the two special tokens.
+    // The second tokenizer writes the id of `<|unk|>`, {unk_id}, where a word is unknown. The text
+    // consists of two texts with `<|endoftext|>` between them, which has the id {end_id}. Look for
+    // both ids in the output.
+    book.aside(|book| {
+        for (name, token) in [("unk_id", UNK), ("end_id", ENDOFTEXT)] {
+            book.value(name, vocab.id(token).unwrap_or_default());
+        }
+        book.holds("Hello is unknown", vocab.id("Hello").is_none());
+    });
     let tokenizer = SimpleTokenizerV2::new(vocab)?;
     let text1 = "Hello, do you like tea?";
     let text2 = "In the sunlit terraces of the palace.";
@@ -259,8 +312,24 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
         "[1131, 5, 355, 1126, 628, 975, 10, 1130, 55, 988, 956, 984, 722, 988, 1131, 7]",
     );
 
-    // Decoding can't restore the unknown words: "Hello" and "palace" have both become `<|unk|>`.
+    // Decoding can't restore the unknown words. In this text, {unknown:w} of the tokens are
+    // `<|unk|>` now: {which}.
     let decoded = tokenizer.decode(&ids)?;
+    book.aside(|book| {
+        let vocab = tokenizer.vocabulary();
+        let mut unknown = preprocess(&text);
+        unknown.retain(|token| vocab.id(token).is_none());
+        book.value("unknown", unknown.len());
+        book.value(
+            "which",
+            match &unknown[..] {
+                [] => "all words are known".to_owned(),
+                words => format!("\"{}\"", words.join("\", \"")),
+            },
+        );
+        let marked = ids.iter().filter(|&&id| Some(id) == vocab.id(UNK)).count();
+        book.holds("each of them is marked", marked == unknown.len());
+    });
     book.prints(
         "In [24]",
         &decoded,
@@ -268,16 +337,60 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "Could a model answer a question about \"Hello\" with this tokenizer?",
-        "No. \"Hello\" and every other unknown word have the same id, so the model can't tell them apart.",
+        "No. \"Hello\" and every other unknown word have the same id, so the model can't distinguish them. A larger vocabulary would help with this word, but there are always words that it lacks, such as names and spelling mistakes.",
     );
     Ok(())
 }
 
 fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.section("2.5", "BytePair encoding");
-    // How can a tokenizer know every word? GPT-2's vocabulary has 50,257 pieces: frequent words are
-    // one piece, rare words several, and every single byte is a piece, so nothing is unknown. Look
-    // at how many ids "someunknownPlace" has. The end of text is special only if it is allowed.
+    // How can a tokenizer know every word? It can spell rare words with shorter pieces. *Byte pair
+    // encoding* (BPE) finds such pieces in a text. The goal of this section is to see how it does
+    // that, and how GPT-2's tokenizer treats known and unknown words.
+    //
+    // BPE begins with single bytes, for simple letters one byte each. It counts all pairs of
+    // neighbours, joins the most frequent pair into a new piece, and repeats this until the
+    // vocabulary is full. A step is called a *merge*. A space belongs to the word after it, and no
+    // merge joins two words.
+
+    // This is a tiny text before the first merge and after each of the first four merges. Vertical
+    // lines separate the pieces. The first merge joins "{first_left}" and "{first_right}". After
+    // four merges, the text has {pieces_after} pieces instead of {pieces_before}.
+    let tiny_text = book.input("tiny_text", "low low lower lowest".to_owned(), 4..=200);
+    let mut lines = Vec::new();
+    for merges in 0..=4 {
+        let config = BpeConfig {
+            vocab_size: 256 + merges,
+            ..BpeConfig::default()
+        };
+        let bpe = Bpe::train_plain(&tiny_text, &config)?;
+        let ids = bpe.encode_ordinary(&tiny_text);
+        let pieces: Vec<String> = ids
+            .iter()
+            .map(|&id| String::from_utf8_lossy(&bpe.tokens()[id as usize]).into_owned())
+            .collect();
+        lines.push(format!("{merges} merges: {}", pieces.join("|")));
+        book.aside(|book| {
+            if let Some(first) = bpe.merges().first() {
+                let piece = |id: u32| String::from_utf8_lossy(&bpe.tokens()[id as usize]);
+                book.value("first_left", piece(first.left));
+                book.value("first_right", piece(first.right));
+            }
+            match merges {
+                0 => book.value("pieces_before", pieces.len()),
+                _ => book.value("pieces_after", pieces.len()),
+            }
+        });
+    }
+    book.yours("merges", &lines.join("\n"));
+
+    // GPT-2's vocabulary was made in this way from a large text. It has the 256 bytes, 50,000
+    // merges and `<|endoftext|>`, which makes 50,257 tokens. A frequent word is one token, and a
+    // rare word consists of several. As every byte is a token, no text is unknown.
+    //
+    // Look at the last word before the final period: its {of_last:w} tokens are {last}. The id of
+    // `<|endoftext|>`, 50256, appears only because this call allows it. Otherwise it would be
+    // encoded like ordinary text, so that a user can't insert special tokens by typing them.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input(
         "text",
@@ -286,10 +399,32 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         ..=1000,
     );
     let integers = tokenizer.encode_allowing(&text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
+    book.aside(|book| {
+        let piece = |id: u32| tokenizer.decode_lossy(&[id]).unwrap_or_default();
+        let last = text
+            .trim_end_matches('.')
+            .rsplit(' ')
+            .next()
+            .unwrap_or_default();
+        let ids = tokenizer.encode(&format!(" {last}")).unwrap_or_default();
+        let pieces: Vec<String> = ids.iter().map(|&id| format!("\"{}\"", piece(id))).collect();
+        book.value("of_last", pieces.len());
+        book.value("last", pieces.join(", "));
+        book.holds(
+            "256 bytes, 50,000 merges and the end",
+            tokenizer.vocab_size() == 256 + 50_000 + 1,
+        );
+        let count = |word: &str| tokenizer.encode(word).map_or(0, |ids| ids.len());
+        let counts = ["Tea", "tea", "TEA", " tea"].map(count);
+        book.holds(
+            "Tea, tea, TEA and a space before tea",
+            counts == [1, 2, 2, 1],
+        );
+    });
     book.prints("In [28]", &integers, "[15496, 11, 466, 345, 588, 8887, 30, 220, 50256, 554, 262, 4252, 18250, 8812, 2114, 1659, 617, 34680, 27271, 13]");
 
-    // Decoding returns exactly the original text, including spaces, because a space is part of a
-    // token: " tea" and "tea" are different tokens.
+    // Decoding returns exactly the original text with all its spaces, because a space is a part of
+    // the token that follows it: " tea" with a space before it is a token.
     let strings = tokenizer.decode(&integers)?;
     book.prints(
         "In [29]",
@@ -306,25 +441,31 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
         windows("A text's tokens", &pieces, &[], 0)
     });
     book.asks(
-        "Does \"Tea\" have as many tokens as \"tea\"? And \"TEA\"?",
-        "No. Capital letters are different bytes, so they need different tokens, and a spelling that was rare in the text for GPT-2's vocabulary is split into more of them. Try it in the field above.",
+        "Which of these are single tokens: \"Tea\", \"tea\", \"TEA\", and \" tea\" with a space before it? Guess, then try them in the field above.",
+        "\"Tea\" and \" tea\" are single tokens, whereas \"tea\" and \"TEA\" have two each. Each spelling consists of other bytes, and a spelling gets a token of its own only if it was frequent in the text from which the vocabulary was made. Inside a sentence, \"tea\" follows a space, so \" tea\" was frequent, and \"tea\" without a space was not.",
     );
     Ok(())
 }
 
 fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.section("2.6", "Data sampling with a sliding window");
-    // What does a model learn from? It learns by guessing the next token, so a text gives as many
-    // exercises as it has tokens. First, the whole text is encoded with GPT-2's tokenizer.
+    // A model learns by predicting the next token of a text. Nobody has to write the right answers,
+    // because the text contains them: each token but the first is the answer to an exercise. The
+    // goal of this section is to cut a text into inputs and targets, the right answers, and to hand
+    // them out in batches.
+
+    // First, the whole text is encoded with GPT-2's tokenizer. It has {total_tokens:,} tokens.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
+    book.value("total_tokens", enc_text.len());
     book.prints("In [30]", &enc_text.len(), "5145");
 
     book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
-    // An exercise for the model is a window of the text, x, and the same window one token later, y:
-    // the right answers. Python slices the list twice; here `GptDataset` does. The numbers of y are
-    // the numbers of x moved to the left.
+    // A training example is a pair of two *windows*, each of {context_size} tokens: x is a window
+    // of the text, and y is the window that begins one token later. So each id in y is the right
+    // answer for the id above it in x: compare both lines. (Python slices the list twice, and here
+    // `GptDataset` does it.)
     let first = 50.min(enc_text.len());
     let enc_sample = Corpus::from_ids(&enc_text.read(first..)?[..]);
     let context_size = book.input("context_size", 4, 1..=64);
@@ -338,8 +479,9 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [32]", x, "x: [290, 4920, 2241, 287]");
     book.prints("In [32]", y, "y:      [4920, 2241, 287, 257]");
 
-    // One window holds several exercises: after one token guess the second, after two the third,
-    // and so on.
+    // One pair of windows contains several exercises: given one token, predict the second; given
+    // two, predict the third; and so on. The mask of chapter 3 lets the model do all of them at
+    // once.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (&x[..i], y[i - 1]);
@@ -355,8 +497,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 [290, 4920, 2241, 287] ----> 257",
     );
 
-    // The same exercises as text. The token to the right of the arrow is the one that the model
-    // must learn to predict.
+    // These are the same exercises as text. The model must learn to predict the token to the right
+    // of the arrow.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -370,37 +512,37 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
  and established himself ---->  in
  and established himself in ---->  a",
     );
-    book.draws("Windows of four tokens, and their targets", || {
+    book.draws("Windows and their targets", || {
+        let shown = first + context_size + 6;
         let pieces: Vec<String> = (enc_text
-            .read(first..enc_text.len().min(first + 10))
+            .read(first..enc_text.len().min(shown))
             .iter()
             .flat_map(|ids| ids.iter()))
         .map(|&id| tokenizer.decode_lossy(&[id]).unwrap_or_default())
         .collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-        windows("Windows of 4 tokens, stride 1", &pieces, &[0, 1, 2], 4)
+        let title = format!("Windows of {context_size} tokens, each one token later");
+        windows(&title, &pieces, &[0, 1, 2], context_size)
     });
 
     book.sketch(
         "From a text to a batch",
         "
-ids of the text          i0  i1  i2  i3  i4  i5  i6  i7  i8 ...     (5145)
-                         \\_____________/
-x, max_length = 4        i0  i1  i2  i3                              (4)
-y, one later                 i1  i2  i3  i4                          (4)
-                                         \\_____________/
-next x, stride = 4                       i4  i5  i6  i7              (4)
+ids of the text          i0  i1  i2  i3  i4  i5  i6  i7  i8 ...   ({total_tokens})
+x                        i0  i1  i2  i3                          (max_length)
+y, one token later           i1  i2  i3  i4                      (max_length)
+next x, one stride later                 i4  i5  i6  i7          (max_length)
 
-batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
+a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
 ",
     );
     book.listing(
         "crates/dataloader/src/loader.rs",
         "pub fn create_dataloader_v1(",
     );
-    // A data loader cuts the whole text into windows and hands them out in batches. This one is as
-    // small as possible: one window of four tokens. Python's keyword arguments are the fields of a
-    // struct here.
+    // A *data loader* cuts the whole text into windows and hands them out in batches. In this one,
+    // a batch has batch_size = {batch_size} of them, and a window has max_length = {max_length}
+    // tokens. (Python's keyword arguments are the fields of a struct here.)
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 1, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -423,8 +565,9 @@ batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
         "tensor([[ 367, 2885, 1464, 1807]])",
     );
 
-    // With a stride of 1 the second window begins one token later, so the two overlap. `??` is two
-    // early exits: there may not be another batch, and reading it may fail.
+    // The *stride* tells how many tokens later the next window begins, here {stride}. Compare the
+    // batches: if the stride is smaller than max_length, windows overlap. (`??` is two early exits,
+    // because there may not be another batch, and reading it may fail.)
     let second_batch = data_iter
         .next()
         .context("the text has one batch only; use a smaller batch_size or stride")??;
@@ -439,8 +582,11 @@ batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
         "tensor([[2885, 1464, 1807, 3619]])",
     );
 
-    // Eight windows in a batch, with a stride as long as a window: no token is left out, and no
-    // token is used twice, because repeated tokens would make the model overfit sooner.
+    // For training, the stride usually equals max_length, so that no token is an input twice.
+    // Overlapping windows would repeat tokens, and the model would overfit sooner. This loader has
+    // a stride of {stride} and windows of {max_length} tokens, and a batch has {batch_size}
+    // windows, one in each row. (`drop_last` drops the last batch if it has too few windows,
+    // because a small batch would make an unusually random step.)
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 8, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -477,16 +623,24 @@ batch_size = 8 windows   inputs (8, 4)        targets (8, 4)
     );
     book.asks(
         "What happens to the windows if the stride is larger than `max_length`? And if it is smaller?",
-        "Larger: some tokens are in no window and are never learned from. Smaller: windows overlap, and a token is in several of them.",
+        "If it is larger, some tokens are in no input. If it is larger by just one, the skipped token is still the last target of its window, but with a larger stride some tokens aren't used at all. If the stride is smaller, windows overlap, and a token is in several of them.",
     );
     Ok(())
 }
 
 fn token_embeddings(book: &mut Notebook) -> Result<()> {
     book.section("2.7", "Creating token embeddings");
-    // An id is only a number in a list: 3 is not "more" than 2. So each id gets a vector, a row of
-    // a matrix, which training will change. Here are 6 ids with 3 numbers each, drawn at random;
-    // PyTorch draws the same numbers from this seed.
+    // An id is only a place in a list. A larger id doesn't mean more of anything, so a model can't
+    // compute with ids. It needs several numbers for each token, which can describe the token from
+    // several sides. They are called the token's *embedding*, a vector. The goal of this section is
+    // a table with a vector for each id.
+    //
+    // The vectors begin as random numbers, and training changes them. In a trained model, words
+    // with similar meanings have similar vectors, because they occur in similar texts, and what the
+    // model learns about one of them then helps with the other.
+
+    // This table has six rows, one for each id, and {output_dim} columns. PyTorch draws the same
+    // numbers from this seed.
     let input_ids = array![2, 3, 5, 1];
     let (vocab_size, output_dim) = (6, book.input("output_dim", 3, 1..=64));
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
@@ -502,14 +656,16 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096]], requires_grad=True)",
     );
 
-    // To look up id 3 means to read row 3 of the matrix, its fourth row. Nothing is computed.
+    // To look up the id three means to read the row with this number. Counting begins at zero, so
+    // compare the result with the fourth row above. Nothing is computed.
     book.prints(
         "In [45]",
         &embedding_layer.forward(&array![3]),
         "tensor([[-0.4015,  0.9666, -1.1481]], grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Four ids give four rows, in the order of the ids: (4) becomes (4, 3).
+    // Four ids give four rows, in the order of the ids: two, three, five, one. Find them in the
+    // table. An array of shape (4) becomes one of shape (4, {output_dim}).
     book.prints(
         "In [46]",
         &embedding_layer.forward(&input_ids),
@@ -520,7 +676,7 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "Two words of a sentence are the same. Are their vectors the same, too?",
-        "Yes: the same id is the same row, at every position. That is why section 2.8 adds a vector for the position.",
+        "Yes. The same word has the same id, and the same id gives the same row, wherever the word stands. That is why section 2.8 adds a vector for the position.",
     );
     Ok(())
 }
@@ -528,9 +684,12 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
 fn positions(book: &mut Notebook) -> Result<()> {
     book.section("2.8", "Encoding word positions");
     // The lookup doesn't know a token's position: "dog bites man" and "man bites dog" give the same
-    // three vectors. How can a model tell them apart? We begin with a batch as in 2.6 and a table
-    // of 50,257 rows, one for each id. A comment such as `(8, 4)` gives an array's shape, as in the
-    // book.
+    // three vectors, in another order. The attention of section 3.3 doesn't see the order either,
+    // because it treats all words alike. How can a model distinguish the two sentences? The goal of
+    // this section is to add the position to the vectors.
+
+    // We begin with a batch as in In [41] and a table of 50,257 rows, one for each id of GPT-2's
+    // tokenizer. (A comment such as `(8, 4)` gives an array's shape, as in the book.)
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -547,27 +706,32 @@ fn positions(book: &mut Notebook) -> Result<()> {
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
     let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
-    // The batch has the ids of In [41].
     book.shape("In [49]", &batch.input_ids, &[8, 4]);
 
-    // Each of the 8 x 4 ids becomes 256 numbers.
+    // Each of the 8 x 4 ids becomes a vector of 256 numbers.
     let token_embeddings = token_embedding_layer.forward(&batch.input_ids);
     book.shape("In [50]", &token_embeddings, &[8, 4, 256]);
 
-    // A second table has a row for each position: 0, 1, 2, 3. Its rows are learned, too.
+    // A second table has a row for each of the four positions of a window, 0 to 3. Training changes
+    // these vectors, too.
     let context_length = max_length;
     let pos_embedding_layer = Embedding::new(context_length, output_dim, &mut rng);
     let positions: Array1<u32> = (0..max_length as u32).collect();
     let pos_embeddings = pos_embedding_layer.forward(&positions);
     book.shape("In [52]", &pos_embeddings, &[4, 256]);
 
-    // The sum of both is the input of the model: the position vectors are added to each of the 8
-    // texts. Adding (4, 256) to (8, 4, 256) repeats the smaller array, as in PyTorch.
+    // The sum of both is the input of the model. For example, the first number of the first token
+    // is {of_token:.4} + {of_position:.4} = {of_both:.4}. The same token at another position gets
+    // another sum. As in PyTorch, adding (4, 256) to (8, 4, 256) adds the smaller array to each of
+    // the 8 texts.
     let input_embeddings = &token_embeddings + &pos_embeddings;
+    book.value("of_token", token_embeddings[[0, 0, 0]]);
+    book.value("of_position", pos_embeddings[[0, 0]]);
+    book.value("of_both", input_embeddings[[0, 0, 0]]);
     book.shape("In [53]", &input_embeddings, &[8, 4, 256]);
     book.asks(
         "Why are the two vectors added instead of concatenated?",
-        "Concatenation would work, too, but every later layer would be twice as wide. The sum keeps the width, and training can use different directions for tokens and positions.",
+        "Concatenation would work, too, but with two vectors of 256 numbers every later layer would have to be twice as wide. The sum keeps the width. The model can still distinguish both parts, because training can use different directions of the space for tokens and for positions.",
     );
     Ok(())
 }

@@ -16,8 +16,8 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Four smaller notebooks around chapter 2: the chapter in one piece, embedding and linear layers side by side, windows over plain numbers, and byte pair encoding from the ground up.",
-        "chapter 2; for the multi-head attention, chapter 3.",
+        "These are five smaller notebooks around chapter 2: the chapter in one piece, embedding and linear layers side by side, windows over plain numbers, attention on a text, and byte pair encoding from the ground up.",
+        "chapter 2, and chapter 3 for the multi-head attention.",
         20,
     );
     book.part(dataloader_summary);
@@ -31,8 +31,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 /// dataloader.ipynb: the chapter in one piece.
 fn dataloader_summary(book: &mut Notebook) -> Result<()> {
     book.section("dataloader", "The Main Data Loading Pipeline Summarized");
-    // The whole chapter in a few lines: text, ids, windows, token vectors, place vectors, their
-    // sum. Eight windows of four tokens become (8, 4, 256) numbers, the input of a model.
+    // This is the whole chapter in a few lines. The text becomes ids, windows of ids, and a vector
+    // for each id, to which a vector for its position is added. A batch of eight windows with four
+    // tokens becomes an array of (8, 4, 256) numbers, the input of a model.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
@@ -66,8 +67,8 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         "embedding-vs-matmul",
         "Understanding the Difference Between Embedding Layers and Linear Layers",
     );
-    // Is an embedding layer something new, or a linear layer in disguise? First the embedding: four
-    // ids, each with five numbers.
+    // Is an embedding layer something new, or is it a linear layer in disguise? We begin with an
+    // embedding layer that has four ids and a vector of five numbers for each of them.
     let idx = array![2, 3, 1];
     let (num_idx, out_dim) = (4, 5);
     let seed = book.input("seed", 123, ..);
@@ -108,8 +109,9 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Now a linear layer of the same sizes. Its weight is (5, 4), the transpose, because it
-    // multiplies from the other side; and it is drawn differently, so the numbers are others.
+    // Now a linear layer with the same sizes. Its weight has the transposed shape, (5, 4), because
+    // a linear layer stores a row for each output. The numbers are different because linear layers
+    // draw theirs from a smaller range.
     let seed = book.input("seed", 123, ..);
     let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -122,9 +124,10 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         [-0.3814,  0.3274, -0.1179,  0.1605]], requires_grad=True)",
     );
 
-    // Written as one-hot rows, an id is a row of zeros with a single 1. Multiplied by the
-    // embedding's weights, the 1 picks out its row: the linear layer gives the embedding's rows.
-    // The lookup only saves the multiplications by zero.
+    // A *one-hot* row stands for an id: it has a 1 at the place of the id and zeros elsewhere. If
+    // the linear layer gets the weights of the embedding, the product of a one-hot row and the
+    // weights is the id's row of the embedding, because everything else is multiplied by 0. So both
+    // layers compute the same, and the lookup saves the multiplications by 0.
     let onehot = Array2::from_shape_fn((3, num_idx), |(row, id)| {
         f32::from(u8::from(idx[row] as usize == id))
     });
@@ -139,8 +142,9 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         "dataloader-intuition",
         "Data sampling with a sliding window with number data",
     );
-    // Real text hides what a data loader does. The numbers 0, 1, 2, ... show it: each is its own
-    // id, so a window's numbers are its places in the text.
+    // With a real text it is hard to see what a data loader does. So the text here consists of the
+    // numbers 0, 1, 2 and so on, and each number is its own id. The numbers of a window show where
+    // it lies in the text.
     let numbers = Corpus::from_ids((0..=1000).collect::<Vec<u32>>());
     let mut rng = TorchRng::manual_seed(123);
 
@@ -157,7 +161,7 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.prints("In [68]", &first_batch.input_ids, "tensor([[0, 1, 2, 3]])");
     book.prints("In [68]", &first_batch.target_ids, "tensor([[1, 2, 3, 4]])");
 
-    // Stride 1: the second window begins one number later.
+    // The stride is 1, so the second window begins one number later.
     let second_batch = data_iter.next().context("a second batch")??;
     book.prints("In [69]", &second_batch.input_ids, "tensor([[1, 2, 3, 4]])");
     book.prints(
@@ -171,7 +175,7 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.prints("In [70]", &third_batch.input_ids, "tensor([[2, 3, 4, 5]])");
     book.prints("In [70]", &third_batch.target_ids, "tensor([[3, 4, 5, 6]])");
 
-    // The last window ends where its targets end, at 1000.
+    // The last targets end at 1000, the end of the text, so the last input ends at 999.
     let last_batch = dataloader.epoch(&mut rng).last().context("a batch")??;
     book.prints(
         "In [71]",
@@ -194,8 +198,9 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
             4,
         )
     });
-    // A stride of 4 puts the windows side by side, two to a batch. The last batch of the epoch
-    // shows that no number is in two inputs.
+    // With a stride of 4, which is the length of a window, each window begins where the one before
+    // it ends, and no number is an input twice. A batch has two windows here. This is the last
+    // batch of the epoch, a pass over the whole text:
     let side_by_side = DataLoaderConfig {
         batch_size: 2,
         stride: 4,
@@ -216,8 +221,8 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         [ 997,  998,  999, 1000]])",
     );
 
-    // With `shuffle`, each epoch has a new order of the windows, but each window stays whole.
-    // PyTorch draws the same order from this seed.
+    // With `shuffle`, the windows are shuffled again in each epoch, but the order of the numbers in
+    // a window stays the same. PyTorch draws the same order from this seed.
     rng.reseed(123);
     let shuffled = DataLoaderConfig {
         shuffle: true,
@@ -246,13 +251,14 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
         "multihead-attention",
         "Multi-head Attention Plus Data Loading",
     );
-    // Where chapter 2 ends, chapter 3 begins: the batch of input vectors from above goes through
-    // attention.
+    // The result of chapter 2 is the input of chapter 3. Here the batch of input vectors from the
+    // first section of this notebook goes through multi-head attention.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
 
-    // Two heads of 128 features each, put side by side, give 256 again.
+    // The wrapper of section 3.6.1 has two heads with 128 features each. Side by side, they give
+    // 256 features, so the shape stays the same.
     let config = AttentionConfig {
         d_in: 256,
         d_out: 256,
@@ -265,11 +271,10 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
         d_out: 128,
         ..config
     };
-    // Two heads of 128 features each, put side by side, give 256 again.
     let mha = MultiHeadAttentionWrapper::new(of_one_head, &mut TorchRng::manual_seed(123))?;
     book.shape("In [6]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
 
-    // The class with split weights computes both heads at once; the shape is the same.
+    // The class of section 3.6.2 computes both heads at once, and its result has the same shape.
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
     book.shape("In [8]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
     Ok(())
@@ -282,8 +287,9 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         "bpe-from-scratch",
         "Byte Pair Encoding (BPE) Tokenizer From Scratch",
     );
-    // How does GPT-2's tokenizer get its pieces? It begins with the 256 bytes and joins the most
-    // frequent pair of neighbours into a new piece, again and again, until the vocabulary is full.
+    // Section 2.5 shows four merges of byte pair encoding. The goal here is a whole tokenizer that
+    // is trained on a story. It begins with the 256 bytes and joins the most frequent pair of
+    // neighbours into a new piece, until the vocabulary has 1,000 pieces.
     let text = book.the_verdict()?;
     book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_plain(");
     let bytes = (0..=255).map(|byte| vec![byte]);
@@ -296,12 +302,12 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     let tokenizer = Bpe::train(text, &config)?;
     book.prints("In [7]", &tokenizer.tokens().len(), "1000");
 
-    // As many merges as the vocabulary has pieces beyond those it began with: the bytes, a space
-    // and the end of text.
+    // Each merge adds a piece. The vocabulary began with 258 pieces (the bytes, a space and the end
+    // of text), so there are 1,000 - 258 = 742 merges.
     book.prints("In [8]", &tokenizer.merges().len(), "742");
 
-    // To encode, a word's bytes are joined by the merges that were learned. Frequent words come out
-    // as one piece, rare ones as several.
+    // To encode a word, the tokenizer joins its bytes by the merges that it has learned. A frequent
+    // word becomes one piece, and a rare word consists of several.
     let input_text = "Jack embraced beauty through art and life.";
     let mut token_ids = Vec::new();
     for (number, word) in input_text.split(' ').enumerate() {
@@ -313,7 +319,7 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         &token_ids[..],
         "[424, 256, 654, 531, 302, 311, 256, 296, 97, 465, 121, 595, 841, 116, 287, 466, 256, 326, 972, 46]",
     );
-    // Decoding needs no merges: the bytes of the pieces, one after another, are the text.
+    // Decoding needs no merges, because the bytes of the pieces, one after another, are the text.
     book.agrees("decode", &tokenizer.decode(&token_ids)?, &input_text);
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Two tasks of chapter 2, each with its solution: how GPT-2's tokenizer treats a word that nobody has ever written, and how stride and window length change batches.",
+        "Two tasks of chapter 2 with their solutions: how GPT-2's tokenizer treats a made-up word, and how stride and window length change the batches.",
         "sections 2.5 and 2.6.",
         8,
     );
@@ -23,14 +23,16 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 fn unknown_words(book: &mut Notebook) -> Result<()> {
     book.section("ex2.1", "Byte pair encoding of unknown words");
     // Task: encode the made-up words "Akwirw ier" with GPT-2's tokenizer, print the text of each
-    // id, and decode them again. Expected: six ids, whose texts put together are the words.
-    // Solution:
+    // id, and decode them again.
+
+    // Solution: the tokenizer has no token for either word, so it spells them with {count:w} ids.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text)?;
+    book.value("count", integers.len());
     book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
 
-    // Each id by itself: the tokenizer falls back to shorter pieces, down to single letters.
+    // Here is the text of each id. Some pieces are single letters.
     let mut lines = Vec::new();
     for &i in &integers {
         lines.push(format!("{i} -> {}", tokenizer.decode_lossy(&[i])?));
@@ -41,7 +43,7 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
         "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
     );
 
-    // The other way round: each of these pieces alone has the same id.
+    // In the other direction, each of the pieces in the task, encoded alone, has the same id.
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
     // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");
@@ -54,7 +56,7 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
     // ...
     book.prints("In [10]", &tokenizer.encode("ier")?, "[959]");
 
-    // And all ids together give the words back.
+    // All ids together give the words back.
     book.prints("In [11]", &tokenizer.decode(&integers)?, "Akwirw ier");
     Ok(())
 }
@@ -65,8 +67,10 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         "Data loaders with different strides and context sizes",
     );
     // Task: make a data loader with windows of 2 tokens and a stride of 2, then one with windows of
-    // 8 and a stride of 2. Before you look: which numbers will the second batch share with the
-    // first? Expected: inputs of shape (4, 2) and (4, 8). Solution:
+    // 8 and a stride of 2. Before you look: which numbers will the rows share in each case?
+
+    // Solution: here are {batch_size} windows of {max_length} ids, each of which begins {stride}
+    // ids after the one above it.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     // In order, so the seed decides nothing.
@@ -89,12 +93,13 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         [ 402,  271]])",
     );
 
-    // Longer windows with the same stride overlap: each row repeats the last six ids of the row
-    // above. The two dots mean "all other fields as in config".
+    // Longer windows with the same stride overlap: each row begins with the last {overlap} ids of
+    // the row above. (The two dots mean "all other fields as in `config`".)
     let config = DataLoaderConfig {
         max_length: book.input("max_length", 8, 1..=64),
         ..config
     };
+    book.value("overlap", config.max_length.saturating_sub(config.stride));
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
     let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
     book.prints(

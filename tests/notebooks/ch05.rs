@@ -267,8 +267,8 @@ fn story(book: &mut Notebook) -> Result<()> {
     // The model trains on the first nine tenths of the text, and the last tenth is only for
     // validation. Both parts are cut into windows of 256 tokens, and two windows make a batch.
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
-    // There are {train_batches:w} batches for training and {val_batches:w} for validation. Each line
-    // shows the shapes of a batch's inputs and targets.
+    // There are {train_batches:w} batches for training and {val_batches:w} for validation. Each
+    // line shows the shapes of a batch's inputs and targets.
     let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
     book.value("train_batches", train_loader.len());
     book.value("val_batches", val_loader.len());
@@ -404,8 +404,8 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.yours("the gradient by a finite difference", &slope);
 
     // A finite difference needs two losses for each weight, which is far too slow for a model with
-    // millions of weights. The *backward pass* computes the gradients of all weights at once, by the
-    // rules for derivatives. It goes from the loss back to the weights. For the step from the
+    // millions of weights. The *backward pass* computes the gradients of all weights at once, by
+    // the rules for derivatives. It goes from the loss back to the weights. For the step from the
     // logits to the loss, the rule is short: the gradient of a logit is its probability, minus 1 if
     // it belongs to the target.
     book.listing(
@@ -430,6 +430,7 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.value("new_loss", loss_of(new_w));
     book.holds("the loss falls", loss_of(new_w) < loss_of(w));
     book.yours("the weight after a step", &new_w);
+    // This is the loss with the new weight:
     book.yours("the loss after a step", &loss_of(new_w));
 
     // The picture shows the loss for other values of w. The dashed line has the slope of the
@@ -502,7 +503,7 @@ fn p_bell(w: f32) -> f32 {
 
 fn small_training(book: &mut Notebook) -> Result<Trained> {
     // A GPT learns in the same way, with many weights instead of one. To train it here, we need a
-    // small one. It reads only the first 8,000 characters of the story, and its tokens are words
+    // small one. It reads only the first 5,000 characters of the story, and its tokens are words
     // (section 2.3), because GPT-2's 50,257 tokens would need too many weights.
     book.listing(
         "tests/notebooks/small_model.rs",
@@ -531,8 +532,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     //
     // - *forward*: the model computes the logits for a batch;
     // - *loss*: cross-entropy turns the logits and the targets into one number;
-    // - *backward*: the gradients go back from the loss through all layers, from the last one to the
-    //   first, and each layer computes the gradients of its weights;
+    // - *backward*: the gradients go back from the loss through all layers, from the last one to
+    //   the first, and each layer computes the gradients of its weights;
     // - *step*: the optimizer changes each weight a little, against its gradient.
     //
     // The four lines after the batch are these parts. The cell prints the loss of the batch before
@@ -641,8 +642,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     });
     book.yours("three weights after twenty steps", &three.weight);
 
-    // The W in the name stands for *weight decay*: each step also multiplies each weight by
-    // 1 - learning rate x 0.1. A weight that no gradient pushes shrinks to {kept:.3} of its size in a
+    // The W in the name stands for *weight decay*: each step also multiplies each weight by 1 -
+    // learning rate x 0.1. A weight that no gradient pushes shrinks to {kept:.3} of its size in a
     // thousand steps of the book's training. So a weight stays large only if the data need it, and
     // this makes it harder to learn a text by heart.
     //
@@ -658,11 +659,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     //
     // - *Warmup* (`--warmup-steps`): the learning rate begins near 0 and rises. In the first steps,
     //   m and v are means of only a few gradients, and the gradients of random weights are large.
-    // - *Cosine decay* (`--min-lr`): after the warmup, the rate falls along half a cosine. At the end,
-    //   small steps let the weights settle instead of jumping around the lowest point.
+    // - *Cosine decay* (`--min-lr`): after the warmup, the rate falls along half a cosine. At the
+    //   end, small steps let the weights settle instead of jumping around the lowest point.
     // - *Clipping* (`--grad-clip`): if the *norm* of all gradients, the root of the sum of their
-    //   squares, exceeds a limit, they are all multiplied by the same factor, so that the norm is the
-    //   limit. So one unusual batch can't cause a huge step.
+    //   squares, exceeds a limit, they are all multiplied by the same factor, so that the norm is
+    //   the limit. So one unusual batch can't cause a huge step.
     book.draws("Warmup and cosine decay", || {
         let schedule = Schedule {
             warmup_steps: 20,
@@ -796,8 +797,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // {last_train_loss:.2}. The validation loss is lowest after epoch {best_epoch}, at
     // {best_val_loss:.2}, and {last_val_loss:.2} at the end. If the training loss falls while the
     // validation loss rises, the model *overfits*: it learns this text by heart, and what it learns
-    // doesn't help with other texts. More text, a smaller model, dropout, weight decay or an earlier
-    // end help against it.
+    // doesn't help with other texts. More text, a smaller model, dropout, weight decay or an
+    // earlier end help against it.
 
     // At last, the model continues the first words of its text, by greedy decoding.
     let prompt = first_words(text, &tokenizer)?;
@@ -872,8 +873,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     // What does the division do? Softmax turns a difference between two logits into a ratio between
     // their probabilities, e^difference (section 3.3.1). A T-th of the difference raises the ratio
     // to the power 1/T. "forward" is {ratio:.2} times as probable as "toward". With T =
-    // {temperature} it is {ratio_of_colder:,} times as probable, because the power is {power}. In a
-    // thousand draws, "toward" now comes {n_toward} times.
+    // {temperature} it is {ratio_of_colder:,} times as probable, because the ratio is raised to the
+    // power 1/{temperature}. In a thousand draws, "toward" now comes {n_toward} times.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     let of_colder = temperature;
@@ -882,7 +883,6 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         let power = 1.0 / f64::from(temperature);
         book.value("ratio", ratio(&probas));
         book.value("ratio_of_colder", ratio(&colder));
-        book.value("power", (power * 1e3).round() / 1e3);
         book.value("n_toward", sampled_tokens(&colder)[TOWARD]);
         let error = ratio(&colder) / ratio(&probas).powf(power) - 1.0;
         book.holds("the ratio is raised to the power 1/T", error.abs() < 1e-3);

@@ -86,9 +86,9 @@ struct Trained {
 fn training(book: &mut Notebook) -> Result<Trained> {
     book.section("5.2", "Training an LLM");
     // Section 5.2 of chapter 5 explains what forward, loss, backward and step do. The goal here is
-    // the book's whole run: the model of section 4.6 learns the story for ten epochs. Listing 5.3 is
-    // its loop. Every fifth step it measures both losses, and after each epoch the model writes a
-    // sample.
+    // the book's whole run: the model of section 4.6 learns the story for ten epochs. Listing 5.3
+    // is its loop. Every fifth step it measures both losses, and after each epoch the model writes
+    // a sample.
     book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
     // The picture shows the losses that the book prints. The training loss falls to almost 0. The
     // validation loss is lowest in epoch 7 and then rises, because the model overfits. (The
@@ -244,8 +244,8 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.section("ex5.3", "Deterministic behavior in the decoding functions");
     // Task: find settings with which `generate` gives the same text in every run.
 
-    // Solution: at temperature 0, the function takes the largest logit and draws nothing. So it gives
-    // the text of In [29], whatever the seed is. Top-k with k = 1 has the same effect.
+    // Solution: at temperature 0, the function takes the largest logit and draws nothing. So it
+    // gives the text of In [29], whatever the seed is. Top-k with k = 1 has the same effect.
     let sampling = BookSampling {
         max_new_tokens: 25,
         top_k: None,

@@ -12,7 +12,7 @@ pub(crate) trait Tokenizer: Encode + Decode {}
 impl<T: Encode + Decode> Tokenizer for T {}
 
 /// The number of characters that the small model reads.
-const CHARACTERS: usize = 8000;
+const CHARACTERS: usize = 5000;
 
 /// Returns the beginning of a text, up to the end of a word.
 pub(crate) fn beginning(text: &str) -> &str {
