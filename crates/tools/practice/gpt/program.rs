@@ -37,7 +37,7 @@ const LEARNING_RATE: f32 = 2e-3;
 const WEIGHT_DECAY: f32 = 0.1;
 const PROMPT: &str = "The bell";
 
-/// Trains a GPT on the story for some epochs, and returns the sentence that it writes.
+/// Trains a GPT on the story for some epochs, and returns a sentence or two that it writes.
 pub fn run(epochs: usize) -> Result<String, String> {
     let began = Instant::now();
     let words = tokenizer::preprocess(STORY);
@@ -73,10 +73,14 @@ pub fn run(epochs: usize) -> Result<String, String> {
     let mut random = || rng.rand(1)[0];
     let written = generate(&next, prompt, 40, CONTEXT, 0.8, 10, &mut random);
     let text = decode(&tokens, &written);
-    Ok(match text.find('.') {
-        Some(end) => text[..=end].to_owned(),
-        None => text,
-    })
+    // The model may write a full stop at once, so the text ends at one that comes later.
+    let mut ends = text.match_indices('.').map(|(end, _)| end);
+    Ok(
+        match ends.find(|&end| text[..end].split_whitespace().count() > 10) {
+            Some(end) => text[..=end].to_owned(),
+            None => text,
+        },
+    )
 }
 
 /// A part of the model: (tokens, features) to (tokens, features)
