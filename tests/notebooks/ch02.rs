@@ -354,9 +354,9 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     // merge joins two words.
 
     // This is a tiny text before the first merge and after each of the first four merges. Vertical
-    // lines separate the pieces. The first merge joins "{first_left}" and "{first_right}". After
-    // four merges, the text has {pieces_after} pieces instead of {pieces_before}.
-    let tiny_text = book.input("tiny_text", "low low lower lowest".to_owned(), 4..=200);
+    // lines separate the pieces. {first_merge} In the last line, the text has {pieces_after} pieces
+    // instead of {pieces_before}.
+    let tiny_text = book.input("tiny_text", "low low lower lowest".to_owned(), 1..=200);
     let mut lines = Vec::new();
     for merges in 0..=4 {
         let config = BpeConfig {
@@ -371,11 +371,15 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
             .collect();
         lines.push(format!("{merges} merges: {}", pieces.join("|")));
         book.aside(|book| {
-            if let Some(first) = bpe.merges().first() {
-                let piece = |id: u32| String::from_utf8_lossy(&bpe.tokens()[id as usize]);
-                book.value("first_left", piece(first.left));
-                book.value("first_right", piece(first.right));
-            }
+            let piece = |id: u32| String::from_utf8_lossy(&bpe.tokens()[id as usize]);
+            let first_merge = match bpe.merges().first() {
+                Some(it) => {
+                    let (left, right) = (piece(it.left), piece(it.right));
+                    format!("The first merge joins \"{left}\" and \"{right}\".")
+                }
+                None => "No pair occurs twice, so nothing is joined.".to_owned(),
+            };
+            book.value("first_merge", first_merge);
             match merges {
                 0 => book.value("pieces_before", pieces.len()),
                 _ => book.value("pieces_after", pieces.len()),
