@@ -117,22 +117,25 @@ impl GptConfig {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
 
-    /// The memory of a decoder in addition to the weights: keys and values of a text with this many
-    /// tokens, a layer's intermediate values for a prompt of this length, and the logits, which are
-    /// sorted for sampling.
+    /// The memory of decoding in addition to the weights: keys and values of `texts` texts with
+    /// this many tokens each, a layer's intermediate values for a prompt of this length, and the
+    /// logits of all texts, which are sorted for sampling.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
-    /// let memory = config.decoding_memory(1024)?;
+    /// let memory = config.decoding_memory(1, 1024)?;
     /// assert_eq!(memory.parts()[0], ("keys and values", 75_497_472));
     /// # Ok::<(), gpt::GptError>(())
     /// ```
-    pub fn decoding_memory(&self, tokens: usize) -> Result<Memory, GptError> {
+    pub fn decoding_memory(&self, texts: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         Memory::new()
-            .with("keys and values", &[2 * F32, layers, features, tokens])?
+            .with(
+                "keys and values",
+                &[2 * F32, layers, features, texts, tokens],
+            )?
             .with("activations", &[F32, tokens, self.row()])?
-            .with("logits", &[F32, 1 + SORTED, self.vocab_size])
+            .with("logits", &[F32, 1 + SORTED, texts, self.vocab_size])
     }
 
     /// Numbers that a layer has of a token at once: queries, keys, values, contexts, two norms and
@@ -272,7 +275,7 @@ mod tests {
             n_layers: 1 << 10,
             ..GptConfig::GPT2_124M
         };
-        let cache = endless.decoding_memory(1 << 50);
+        let cache = endless.decoding_memory(1, 1 << 50);
         assert_eq!(cache, Err(GptError::TooLarge));
         assert_eq!(
             Memory::new().with("a", &[usize::MAX, 2]),

@@ -10,7 +10,7 @@ use gpt::GptConfig;
 use train::presets::Preset;
 
 use crate::model::{note_folder, read};
-use crate::terminal::numbers::bytes;
+use crate::terminal::numbers::{AtLeast1, bytes};
 use crate::terminal::output::print;
 use crate::train::choice::preset_parser;
 
@@ -22,12 +22,15 @@ pub(crate) struct InfoArgs {
     /// A model by name instead of a folder
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true, conflicts_with = "model")]
     preset: Option<Preset>,
+    /// The number of texts that are generated together
+    #[arg(long, value_name = "N", default_value_t = AtLeast1(1))]
+    num_samples: AtLeast1,
 }
 
 pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let asked = args.model.as_deref();
     if let Some(preset) = args.preset {
-        return show(preset.name(), &preset.model);
+        return show(preset.name(), &preset.model, args.num_samples);
     }
     let (config, folder) = read(asked, |folder| {
         match ModelFolder::open(folder) {
@@ -38,20 +41,25 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
         }
     })?;
     note_folder(asked, &folder);
-    show(&asked.unwrap_or(&folder).display().to_string(), &config)
+    let name = asked.unwrap_or(&folder).display().to_string();
+    show(&name, &config, args.num_samples)
 }
 
-fn show(name: &str, config: &GptConfig) -> Result<()> {
+fn show(name: &str, config: &GptConfig, AtLeast1(texts): AtLeast1) -> Result<()> {
     let tokens = config.context_length;
     let weights = bytes(config.weights_memory()?.total() as f64);
     let int8 = bytes(weight_bytes(Dtype::Int8, config) as f64);
-    let decoding = bytes(config.decoding_memory(tokens)?.total() as f64);
+    let decoding = bytes(config.decoding_memory(texts, tokens)?.total() as f64);
+    let contexts = match texts {
+        1 => "a full context".to_owned(),
+        _ => format!("{texts} full contexts"),
+    };
     let training = bytes(config.training_memory(1, tokens)?.total() as f64);
     Ok(print(format!(
         "model           {name}\n\
          {config}\n\
          memory          {weights} of weights in f32, {int8} in int8\n\
-         generating      {decoding} beside the weights for a full context\n\
+         generating      {decoding} beside the weights for {contexts}\n\
          training        {training} for one window\n"
     ))?)
 }

@@ -1,29 +1,29 @@
 //! `gpt generate`: continues a text, token by token on standard output, with its speed on standard
 //! error.
 //!
-//! `--json` prints one object and no stream; `-i` runs turn by turn: each line of standard input is
+//! `--json` prints objects and no stream; `-i` runs turn by turn: each line of standard input is
 //! added to the text.
 
 mod options;
 mod pieces;
 mod session;
+mod texts;
 
 use std::io::{IsTerminal, stdin};
 
 use anyhow::Result;
-use generate::Decoder;
+use generate::{Decoder, DecoderWeights, Timings};
 
 use crate::model::FoundModel;
 use crate::model::ids::{Input, read_line};
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::failure::misused;
 use crate::terminal::interrupt::Interrupt;
-use crate::terminal::output::{note, print, print_json, print_text};
+use crate::terminal::output::{note, print, print_text};
+use options::Settings;
 pub(crate) use options::{GenerateArgs, SamplingArgs};
-use session::{Continued, Session};
-
-/// Stands between the texts of `--num-samples`, as nanoGPT prints it.
-const BETWEEN_SAMPLES: &str = "---------------\n";
+use session::Session;
+use texts::Texts;
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let GenerateArgs { input, output, .. } = args;
@@ -39,40 +39,20 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         );
     }
     let found = input.model.find()?;
-    let vocabulary = &found.vocabulary;
     let settings = args.settings(&found)?;
-    let ids = prompt
-        .map(|prompt| args.prompt(&found, prompt))
-        .transpose()?;
-    let weights = found.weights(output.dtype)?;
-    let decoder = Decoder::with_config(weights, args.decoder())?;
-    let mut session = Session::new(args, settings, decoder, vocabulary)?;
-    if input.interactive {
+    let prompts = args.prompts(&found, prompt)?;
+    let longest = prompts.iter().map(Vec::len).max();
+    let memory = args.memory(&found, &settings, prompts.len(), longest.unwrap_or(0))?;
+    let weights = found.weights(output.dtype, &memory)?;
+    Decoder::with_config(&weights, args.decoder())?; // checks the context size before any output
+    if !output.json {
         found.note();
-        return take_turns(args, session, &found, ids);
+        settings.note_seed(args);
     }
-    let ids = ids.unwrap_or_default();
-    for sample in 0..args.length.num_samples.0 {
-        session.begin(&ids)?;
-        if output.json {
-            print_json(&session.continue_text(&mut |_| Ok(()))?)?;
-            continue;
-        }
-        match sample {
-            0 => {
-                found.note();
-                session.note_seed();
-            }
-            _ => print(BETWEEN_SAMPLES)?,
-        }
-        if !output.no_display_prompt {
-            print_text(&shown(&ids, vocabulary))?;
-        }
-        let continued = session.continue_text(&mut print_text)?;
-        print("\n")?;
-        note_speed(&continued);
+    if input.interactive {
+        return take_turns(args, &settings, &found, &weights, prompts);
     }
-    Ok(())
+    Texts::new(args, &settings, &found.vocabulary, &weights, &prompts).run()
 }
 
 /// Lets the user and the model continue one text in turns, to the end of standard input.
@@ -81,38 +61,40 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
 /// program.
 fn take_turns(
     args: &GenerateArgs,
-    mut session: Session<'_>,
+    settings: &Settings,
     found: &FoundModel,
-    prompt: Option<Vec<u32>>,
+    weights: &DecoderWeights,
+    prompts: Vec<Vec<u32>>,
 ) -> Result<()> {
-    session.interrupt = Interrupt::listen_to_ctrl_c()?;
-    session.note_seed();
+    let interrupt = Interrupt::listen_to_ctrl_c()?;
+    let vocabulary = &found.vocabulary;
+    let mut session = Session::new(args, settings, vocabulary, weights, &interrupt)?;
     if stdin().is_terminal() {
         note("each line is added to the text, an empty line lets the model continue, Ctrl-D ends");
     }
-    let mut turn = prompt;
+    let mut turn = prompts.into_iter().next();
     loop {
-        session.interrupt.set(true);
+        interrupt.set(true);
         let ids = match turn.take() {
             Some(ids) => ids,
             None => match read_line()? {
                 Some(line) if session.is_empty() => args.prompt(found, Input::Text(line))?,
                 Some(line) => {
-                    found.vocabulary.note_unknown(&line);
-                    found.vocabulary.encode_part(&line)?
+                    vocabulary.note_unknown(&line);
+                    vocabulary.encode_part(&line)?
                 }
                 None => return Ok(()),
             },
         };
         match session.is_empty() {
             true if ids.is_empty() => continue, // nothing to continue from
-            true => session.begin(&ids)?,
+            true => session.add(vocabulary.begin(&ids)?)?,
             false => session.add(&ids)?,
         }
-        session.interrupt.set(false);
-        let continued = session.continue_text(&mut print_text)?;
+        interrupt.set(false);
+        let timings = session.continue_text(&mut print_text)?;
         print("\n")?;
-        note_speed(&continued);
+        note_speed(&timings);
     }
 }
 
@@ -129,7 +111,7 @@ fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
     }
 }
 
-fn note_speed(Continued { timings, .. }: &Continued) {
+fn note_speed(timings: &Timings) {
     note(&format!(
         "prompt {} tokens, {:.1} tokens/s; decode {} tokens, {:.1} tokens/s",
         timings.prompt_tokens,

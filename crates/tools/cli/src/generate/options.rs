@@ -1,16 +1,20 @@
 //! The command line of `gpt generate`, with llama.cpp's short flags.
 
-use anyhow::{Context, Result};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
 use checkpoint::SamplingDefaults;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
-use generate::{DecoderConfig, Dtype, PastContext, Sampling};
+use generate::{DecoderConfig, Dtype, GenerateOptions, PastContext, Sampling};
+use gpt::Memory;
 use torch_rng::Build;
 
 use crate::model::ids::{Input, TextArgs};
-use crate::model::vocabulary::Vocabulary;
 use crate::model::{FoundModel, ModelArgs};
+use crate::terminal::failure::misused;
 use crate::terminal::numbers::{AtLeast1, Count, sampling, seed};
+use crate::terminal::output::note;
 use crate::terminal::threads::ThreadArgs;
 
 /// Examples under the help.
@@ -20,6 +24,7 @@ Examples:
   gpt generate -m gpt2 -f story.txt -n 200       a folder of transformers
   echo \"Once upon a time\" | gpt generate         a prompt from a pipe
   gpt generate \"\"                                without a prompt
+  gpt generate -f prompts.txt --lines --json     several prompts at once
   gpt generate -i                                turn by turn";
 
 #[derive(Args, Debug)]
@@ -42,6 +47,9 @@ pub(crate) struct InputArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) text: TextArgs,
+    /// Take each line of the text as a prompt; the results follow in the same order
+    #[arg(long, conflicts_with_all = ["tokens", "interactive"])]
+    lines: bool,
     /// Turn by turn: each line is added to the text, an empty line just continues it
     #[arg(short = 'i', long, conflicts_with = "json")]
     pub(crate) interactive: bool,
@@ -52,7 +60,8 @@ pub(crate) struct LengthArgs {
     /// The maximum number of tokens to generate [default: the model's, otherwise 100]
     #[arg(short = 'n', long, value_name = "N", visible_alias = "n-predict")]
     max_new_tokens: Option<Count>,
-    /// The number of texts, each from the prompt
+    /// The number of texts for each prompt. They are computed together, but don't depend on their
+    /// number: text I (from 0) is the text that --seed SEED+I gives alone
     #[arg(long, value_name = "N", default_value_t = AtLeast1(1), conflicts_with = "interactive")]
     pub(crate) num_samples: AtLeast1,
     /// End before this text (may be given several times) [default: the model's, if it has some]
@@ -100,7 +109,7 @@ pub(crate) struct SamplingArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct OutputArgs {
-    /// Print one JSON object for each text when it is done: tokens, text, seed
+    /// Print one JSON object for each text: tokens, text, finish, seed
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the continuation
@@ -120,12 +129,65 @@ const TEMPERATURE: f32 = 0.8;
 const TOP_K: usize = 40;
 const MAX_NEW_TOKENS: usize = 100;
 
+/// Maximum number of texts that are computed together. More need memory and are hardly faster.
+pub(crate) const TOGETHER: usize = 64;
+
+fn new_seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.subsec_nanos().into())
+}
+
 /// The settings of the command line, otherwise those of the model's folder, otherwise the defaults.
 pub(crate) struct Settings {
     pub(crate) sampling: Sampling,
     pub(crate) length: MaxTokens,
     /// Texts that end the new text.
     pub(crate) stops: Vec<String>,
+    /// Tokens that end the new text.
+    stop_ids: Vec<u32>,
+    /// The seed of the first text of a prompt.
+    pub(crate) seed: u64,
+}
+
+impl Settings {
+    /// True if random numbers choose the tokens.
+    pub(crate) fn draws(&self) -> bool {
+        self.sampling.temperature != 0.0
+    }
+
+    /// The options for a text of so many tokens.
+    ///
+    /// # Errors
+    /// If the text already has the length that its folder allows, which transformers rejects, too.
+    pub(crate) fn options(&self, tokens: usize) -> Result<GenerateOptions> {
+        let max_new_tokens = match self.length {
+            MaxTokens::New(most) => most,
+            MaxTokens::All(most) if tokens < most => most - tokens,
+            MaxTokens::All(most) => bail!(
+                "the text has {tokens} tokens, but max_length in the folder's generation_config.json is {most}; --max-new-tokens overrides it"
+            ),
+        };
+        Ok(GenerateOptions {
+            sampling: self.sampling,
+            max_new_tokens,
+            stop_ids: self.stop_ids.clone(),
+        })
+    }
+
+    /// Prints the seeds on standard error, unless the user named the first or nothing is drawn.
+    pub(crate) fn note_seed(&self, args: &GenerateArgs) {
+        if args.sampling.seed.is_some() || !self.draws() {
+            return;
+        }
+        let first = self.seed;
+        note(&match args.length.num_samples.0 {
+            1 => format!("seed {first}"),
+            samples => format!(
+                "seeds {first} to {}",
+                first.wrapping_add(samples as u64 - 1)
+            ),
+        });
+    }
 }
 
 /// Maximum number of tokens.
@@ -174,7 +236,66 @@ impl GenerateArgs {
                 (None, None) => MaxTokens::New(MAX_NEW_TOKENS),
             },
             stops,
+            stop_ids: match length.ignore_eos {
+                true => Vec::new(),
+                false => vocabulary.special.eos.clone(),
+            },
+            seed: self.sampling.seed.unwrap_or_else(new_seed),
         })
+    }
+
+    /// The ids of all prompts; none in an interactive session that begins without one.
+    ///
+    /// # Errors
+    /// As [`prompt`](Self::prompt), naming the line if there are several.
+    pub(crate) fn prompts(
+        &self,
+        found: &FoundModel,
+        input: Option<Input>,
+    ) -> Result<Vec<Vec<u32>>> {
+        match input {
+            None => Ok(Vec::new()),
+            Some(Input::Text(text)) if self.input.lines => {
+                let lines = text.split('\n').map(|line| line.trim_end_matches('\r'));
+                let prompt = |(i, line): (usize, &str)| {
+                    let ids = self.prompt(found, Input::Text(line.to_owned()));
+                    let ids = ids.and_then(|ids| found.vocabulary.begin(&ids).map(|_| ids.clone()));
+                    ids.with_context(|| format!("line {}", i + 1))
+                };
+                lines.enumerate().map(prompt).collect()
+            }
+            Some(Input::Ids(_)) if self.input.lines => {
+                misused("--lines takes the lines of a text, but the file has token ids")
+            }
+            Some(input) => Ok(vec![self.prompt(found, input)?]),
+        }
+    }
+
+    /// The memory of so many prompts' texts that are computed together, beside the weights; the
+    /// longest prompt has `longest` tokens.
+    pub(crate) fn memory(
+        &self,
+        found: &FoundModel,
+        settings: &Settings,
+        prompts: usize,
+        longest: usize,
+    ) -> Result<Memory> {
+        let context = found.config().context_length;
+        let context = self
+            .length
+            .context_size
+            .map_or(context, |n| n.0.min(context));
+        let tokens = match self.input.interactive {
+            true => context,
+            false => {
+                let new = settings.options(longest)?.max_new_tokens;
+                longest.saturating_add(new).min(context)
+            }
+        };
+        let texts = prompts.max(1).saturating_mul(self.length.num_samples.0);
+        Ok(found
+            .config()
+            .decoding_memory(texts.min(TOGETHER), tokens)?)
     }
 
     /// The ids of a prompt.
@@ -199,14 +320,6 @@ impl GenerateArgs {
                 Some(WhenFull::Stop) => PastContext::Stop,
                 Some(WhenFull::Crop) | None => PastContext::Crop,
             },
-        }
-    }
-
-    /// Tokens that end the text.
-    pub(crate) fn stop_ids(&self, vocabulary: &Vocabulary) -> Vec<u32> {
-        match self.length.ignore_eos {
-            true => Vec::new(),
-            false => vocabulary.special.eos.clone(),
         }
     }
 }

@@ -89,13 +89,18 @@ impl FoundModel {
         load(&self.model)
     }
 
-    /// Loads the model for decoding; its weights are rounded during reading.
-    pub(crate) fn weights(&self, dtype: Dtype) -> Result<DecoderWeights> {
-        if dtype == Dtype::Float32 {
-            return Ok(self.load()?.into());
+    /// Loads the model for decoding, which needs the memory `beside` the weights. The weights are
+    /// rounded during reading.
+    pub(crate) fn weights(&self, dtype: Dtype, beside: &Memory) -> Result<DecoderWeights> {
+        let bytes = weight_bytes(dtype, self.config());
+        let mut needed = Memory::new().with("weights", &[bytes])?;
+        for &(name, bytes) in beside.parts() {
+            needed = needed.with(name, &[usize::try_from(bytes).unwrap_or(usize::MAX)])?;
         }
-        let bytes = weight_bytes(dtype, self.model.config());
-        begin_loading(&self.model, &Memory::new().with("weights", &[bytes])?)?;
+        begin_loading(&self.model, &needed)?;
+        if dtype == Dtype::Float32 {
+            return Ok(self.model.load()?.into());
+        }
         DecoderWeights::read(self.model.config(), dtype, |name, rows, out| {
             Ok(self.model.read_rows(name, rows, out)?)
         })

@@ -129,6 +129,20 @@ impl Vocabulary {
         Ok(self.tokenizer()?.encode_part(text)?)
     }
 
+    /// Returns the ids of a prompt or, if it is empty, the token that begins a text.
+    ///
+    /// # Errors
+    /// If the prompt is empty and there is no such token.
+    pub(crate) fn begin<'t>(&'t self, prompt: &'t [u32]) -> Result<&'t [u32]> {
+        match (prompt, self.special.bos.as_slice()) {
+            ([], []) => bail!(
+                "the prompt is empty: at least one token is needed, because this model has no beginning token"
+            ),
+            ([], begin) => Ok(begin),
+            _ => Ok(prompt),
+        }
+    }
+
     /// Encodes a text; ids stay ids; characters that the vocabulary lacks are noted.
     ///
     /// # Errors

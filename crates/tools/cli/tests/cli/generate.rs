@@ -147,16 +147,90 @@ fn a_closed_standard_output_is_no_error() {
 }
 
 #[test]
-fn several_samples_are_several_texts_of_one_seed() {
-    let args = "generate Once -n 8 --seed 7 --temp 1";
+fn samples_are_separated_and_the_first_is_the_only_one_of_its_seed() {
+    let args = "generate Once -n 8 --seed 7 --temp 1 --dtype int8";
     let ran = trained().ok(&format!("{args} --num-samples 3"));
     let texts: Vec<&str> = ran.stdout.split("---------------\n").collect();
     assert_eq!(texts.len(), 3);
     let all = texts.iter().all(|text| text.starts_with("Once"));
     assert!(all && texts[0] != texts[1], "{texts:?}");
     assert_eq!(texts[0], trained().ok(args).stdout);
-    let json = trained().ok(&format!("{args} --num_samples=2 --json"));
-    assert_eq!(json.stdout.lines().count(), 2);
+    let seeds = trained().ok("generate Once -n 1 --num-samples 3").stderr;
+    holds(&seeds, &["seeds ", " to "]);
+}
+
+/// The lines of `--json`.
+fn lines(args: &str) -> Vec<String> {
+    let printed = trained().ok(&format!("generate {args} --json")).stdout;
+    printed.lines().map(str::to_owned).collect()
+}
+
+const DTYPES: [&str; 5] = ["float32", "float16", "bfloat16", "int8", "int4"];
+
+#[test]
+fn a_sample_depends_only_on_the_seed_and_its_index() {
+    // The folder's temperature, stop strings that end the texts at different times, and texts
+    // beyond the context.
+    for (dtype, options) in DTYPES.into_iter().flat_map(|dtype| {
+        [
+            "-n 9",
+            "-n 30 --stop e",
+            "-n 30 --past-context stop",
+            "-n 0",
+        ]
+        .map(|more| (dtype, more))
+    }) {
+        let args = format!("Once --dtype {dtype} {options} --threads 2");
+        let all = lines(&format!("{args} --seed 5 --num-samples 5"));
+        assert_eq!(all.len(), 5);
+        assert_eq!(lines(&format!("{args} --seed 5 --num-samples 2")), all[..2]);
+        for (i, sample) in all.iter().enumerate() {
+            let alone = lines(&format!("{args} --seed {}", 5 + i));
+            assert_eq!(alone, [sample.as_str()], "{args}: sample {i}");
+        }
+    }
+    // More samples than are computed together.
+    let many = lines("Once --dtype int8 -n 3 --seed 5 --num-samples 70");
+    assert_eq!(lines("Once --dtype int8 -n 3 --seed 74"), many[69..]);
+    assert_eq!(many.len(), 70);
+}
+
+#[test]
+fn each_line_is_a_prompt_with_its_own_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prompts.txt");
+    std::fs::write(&file, "Once\r\nMarta looked\n\nThe bell\n").unwrap();
+    let args = "--dtype int8 -n 6 --seed 5 --num-samples 2";
+    let all = lines(&format!("-f {} --lines {args}", file.display()));
+    assert_eq!(all.len(), 8);
+    let alone = |prompt: &[&str]| {
+        let words = ["generate", "--json"].iter().chain(prompt).copied();
+        let command = trained()
+            .command_with(words.chain(args.split(' ')))
+            .output();
+        String::from_utf8(command.unwrap().stdout).unwrap()
+    };
+    for (i, prompt) in ["Once", "Marta looked", "", "The bell"]
+        .into_iter()
+        .enumerate()
+    {
+        assert_eq!(
+            alone(&[prompt]),
+            all[2 * i..2 * i + 2].join("\n") + "\n",
+            "{prompt}"
+        );
+    }
+    let ran = trained().gpt_reading("generate --lines --dtype int8 -n 2 --temp 0", "Once\nThe\n");
+    let (first, second) = ran.stdout.split_once("\n---------------\n").unwrap();
+    assert!(
+        first.starts_with("Once") && second.starts_with("The"),
+        "{}",
+        ran.stdout
+    );
+    trained().misused("generate --lines --tokens 1", &["--lines", "--tokens"]);
+    std::fs::write(&file, format!("Once\n{}", "Once ".repeat(40))).unwrap();
+    let long = format!("generate -f {} --lines", file.display());
+    trained().refused(&long, &["line 2", "--past-context crop"]);
 }
 
 #[test]

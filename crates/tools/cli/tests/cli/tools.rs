@@ -50,6 +50,8 @@ fn info_counts_the_parameters_of_the_book() {
     let folder = folder();
     let text = folder.ok("info --preset gpt2-124m").stdout;
     holds(&text, &["163,009,536", "124,412,160", "652.0 MB"]);
+    let eight = folder.ok("info --preset gpt2-124m --num-samples 8").stdout;
+    holds(&eight, &["8 full contexts"]);
     holds(&trained().ok("info").stdout, &["runs/0001"]);
 }
 
