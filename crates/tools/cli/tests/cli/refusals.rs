@@ -4,9 +4,7 @@
 
 use std::fs;
 
-#[cfg(not(feature = "mpi"))]
-use crate::support::holds;
-use crate::support::{Folder, TINY, folder, trained};
+use crate::support::{Folder, TINY, folder, holds, trained};
 
 /// Tries a table of commands, a line each: the exit code, the command, and behind `->` what its
 /// refusal names, with `;` between.
