@@ -90,7 +90,7 @@ pub fn open(page: &Path) -> Option<Opened> {
 ///
 /// # Panics
 ///
-/// If the file can't be read, or if nothing is reported within two minutes.
+/// If the file can't be read, or if nothing is reported within ten minutes.
 pub fn ask(page: &Path, script: &str) -> Option<String> {
     let server = TcpListener::bind("127.0.0.1:0").expect("a local port");
     let port = server.local_addr().expect("it is bound").port();
@@ -113,9 +113,9 @@ pub fn ask(page: &Path, script: &str) -> Option<String> {
     let mut connection = loop {
         match server.accept() {
             Ok((connection, _)) => break connection,
-            Err(_) if begun.elapsed() > Duration::from_secs(120) => {
+            Err(_) if begun.elapsed() > Duration::from_secs(600) => {
                 let _ = browser.kill();
-                panic!("the page reported nothing within two minutes");
+                panic!("the page reported nothing within ten minutes");
             }
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
