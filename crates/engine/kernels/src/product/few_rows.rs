@@ -213,74 +213,70 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     let (outputs, n) = w.dim();
     let distance = w.strides()[0] * size_of::<W>() as isize; // in bytes
     let in_place = size_of::<W>() * N == size_of::<f32>();
-    {
-        for first in (0..outputs).step_by(V::LANES) {
-            let here = V::LANES.min(outputs - first);
-            // Once even without an inner dimension, for the initial summand.
-            for k in (0..x.length.max(1)).step_by(DEPTH) {
-                let depth = DEPTH.min(x.length - k);
-                let numbers = k * N..n.min((k + depth) * N);
-                let whole = match in_place && here == V::LANES {
-                    true => numbers.len() / N / V::LANES * V::LANES,
-                    false => 0,
+    for first in (0..outputs).step_by(V::LANES) {
+        let here = V::LANES.min(outputs - first);
+        // Once even without an inner dimension, for the initial summand.
+        for k in (0..x.length.max(1)).step_by(DEPTH) {
+            let depth = DEPTH.min(x.length - k);
+            let numbers = k * N..n.min((k + depth) * N);
+            let whole = match in_place && here == V::LANES {
+                true => numbers.len() / N / V::LANES * V::LANES,
+                false => 0,
+            };
+            // SAFETY: the caller's promise: the squares are within the rows of weights, and
+            // those of the panel within the panel.
+            unsafe {
+                let mut sums = [V::splat(0.0); FEW_ROWS];
+                let at_x = |at: usize| (x.lanes.as_ptr().add(k + at), x.length, x.count);
+                let from = w.as_ptr().cast::<u8>().offset(first as isize * distance);
+                let from = from.add(numbers.start * size_of::<W>());
+                for at in (0..whole).step_by(V::LANES) {
+                    let from = from.add(at * size_of::<f32>());
+                    for l in 0..V::LANES as isize {
+                        // Of the next outputs.
+                        let next = from.wrapping_offset((l + V::LANES as isize) * distance);
+                        prefetch::far_line(next, 0);
+                    }
+                    square::<V, M>((from.cast(), distance), at_x(at), V::LANES, &mut sums);
+                }
+                if whole < depth {
+                    let numbers = numbers.start + whole * N..numbers.end;
+                    let rows = w.slice(s![first..first + here, numbers]);
+                    for (row, to) in rows.rows().into_iter().zip(panel.chunks_mut(ROW_STRIDE)) {
+                        let row = row.to_slice().expect("a contiguous row");
+                        let ahead = V::LANES * distance as usize;
+                        for line in row.chunks(prefetch::LINE * size_of::<f32>() / size_of::<W>()) {
+                            prefetch::far_line(line.as_ptr(), ahead);
+                        }
+                        let (to, rest) = to.split_at_mut(row.len().div_ceil(N));
+                        if N == 1 {
+                            W::widen(row, to);
+                        } else {
+                            if let Some(last) = to.last_mut() {
+                                *last = 0.0;
+                            }
+                            let bytes = size_of_val(row);
+                            let to = to.as_mut_ptr().cast::<u8>();
+                            to.copy_from_nonoverlapping(row.as_ptr().cast(), bytes);
+                        }
+                        let padding = rest.len().min(V::LANES);
+                        rest[..padding].fill(0.0);
+                    }
+                    let distance = (size_of::<f32>() * ROW_STRIDE) as isize;
+                    for at in (whole..depth).step_by(V::LANES) {
+                        let from = (panel.as_ptr().add(at - whole), distance);
+                        let count = V::LANES.min(depth - at);
+                        square::<V, M>(from, at_x(at), count, &mut sums);
+                    }
+                }
+                let start = if k == 0 {
+                    start.at_column(first)
+                } else {
+                    Start::times(1.0)
                 };
-                // SAFETY: the caller's promise: the squares are within the rows of weights, and
-                // those of the panel within the panel.
-                unsafe {
-                    let mut sums = [V::splat(0.0); FEW_ROWS];
-                    let at_x = |at: usize| (x.lanes.as_ptr().add(k + at), x.length, x.count);
-                    let from = w.as_ptr().cast::<u8>().offset(first as isize * distance);
-                    let from = from.add(numbers.start * size_of::<W>());
-                    for at in (0..whole).step_by(V::LANES) {
-                        let from = from.add(at * size_of::<f32>());
-                        for l in 0..V::LANES as isize {
-                            // Of the next outputs.
-                            let next = from.wrapping_offset((l + V::LANES as isize) * distance);
-                            prefetch::far_line(next, 0);
-                        }
-                        square::<V, M>((from.cast(), distance), at_x(at), V::LANES, &mut sums);
-                    }
-                    if whole < depth {
-                        let numbers = numbers.start + whole * N..numbers.end;
-                        let rows = w.slice(s![first..first + here, numbers]);
-                        for (row, to) in rows.rows().into_iter().zip(panel.chunks_mut(ROW_STRIDE)) {
-                            let row = row.to_slice().expect("a contiguous row");
-                            let ahead = V::LANES * distance as usize;
-                            for line in
-                                row.chunks(prefetch::LINE * size_of::<f32>() / size_of::<W>())
-                            {
-                                prefetch::far_line(line.as_ptr(), ahead);
-                            }
-                            let (to, rest) = to.split_at_mut(row.len().div_ceil(N));
-                            if N == 1 {
-                                W::widen(row, to);
-                            } else {
-                                if let Some(last) = to.last_mut() {
-                                    *last = 0.0;
-                                }
-                                let bytes = size_of_val(row);
-                                let to = to.as_mut_ptr().cast::<u8>();
-                                to.copy_from_nonoverlapping(row.as_ptr().cast(), bytes);
-                            }
-                            let padding = rest.len().min(V::LANES);
-                            rest[..padding].fill(0.0);
-                        }
-                        let distance = (size_of::<f32>() * ROW_STRIDE) as isize;
-                        for at in (whole..depth).step_by(V::LANES) {
-                            let from = (panel.as_ptr().add(at - whole), distance);
-                            let count = V::LANES.min(depth - at);
-                            square::<V, M>(from, at_x(at), count, &mut sums);
-                        }
-                    }
-                    let start = if k == 0 {
-                        start.at_column(first)
-                    } else {
-                        Start::times(1.0)
-                    };
-                    for (r, sum) in sums[..x.count].iter().enumerate() {
-                        let row = c.offset(r as isize * stride).add(first);
-                        store_sum(*sum, row, 0, here, start);
-                    }
+                for (r, sum) in sums[..x.count].iter().enumerate() {
+                    let row = c.offset(r as isize * stride).add(first);
+                    store_sum(*sum, row, 0, here, start);
                 }
             }
         }
