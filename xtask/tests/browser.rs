@@ -378,8 +378,17 @@ fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
          const {{ left, top, height }} = map.getBoundingClientRect();\
          map.dispatchEvent(new PointerEvent('pointerdown', {{ clientX: left + 1 + height / 2, clientY: top + height - 4 }}));\
          told('tapped', weight.textContent);\
-         document.querySelector('.write').click();\
-         setTimeout(() => told('text', document.querySelector('textarea').value), 9000); }})();</script>",
+         const write = (temperature, name, then) => {{\
+           document.getElementById('temperature').value = temperature;\
+           document.getElementById('temperature').dispatchEvent(new Event('change'));\
+           document.querySelector('textarea').value = 'and the bell';\
+           document.querySelector('.write').click();\
+           setTimeout(() => {{ told(name, document.querySelector('textarea').value); then?.(); }}, 5000);\
+         }};\
+         write('4', 'hot', () => {{\
+           told('top', document.getElementById('top-k').disabled);\
+           write('0', 'text', () => told('greedy', document.getElementById('top-k').disabled));\
+         }}); }})();</script>",
         live::MODEL_START,
         BASE64.encode(packed)
     );
@@ -406,6 +415,9 @@ fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
         "{new}"
     );
     assert!(dom.contains("20 tokens, "));
+    // The reader's temperature is used, and fields without an effect are disabled.
+    assert_ne!(told("hot"), text);
+    assert_eq!([told("top"), told("greedy")], ["false", "true"]);
 }
 
 /// Compares two answers. Texts must be equal, and numbers must be close. For encoded attention

@@ -5,6 +5,81 @@ function make(name, properties = {}, ...inside) {
   return made;
 }
 
+/** Replaces line breaks, tabs, and leading and trailing spaces by visible symbols. */
+const visible = (text) => text
+  .replace(/^ +| +$/g, (blanks) => '␣'.repeat(blanks.length)).replace(/\n/g, '⏎').replace(/\t/g, '⇥');
+
+/** Returns the background of a token. `most` is the loss that has the strongest color. */
+const lossColor = (loss, most) => `rgba(209,87,27,${.75 * Math.min(1, (loss ?? 0) / most)})`;
+
+/** Returns the value of a color variable of the page, which depends on the color scheme. */
+const pageColor = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** Calls `redraw` when the reader switches between light and dark colors. */
+const onColorScheme = (redraw) => matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+
+/**
+ * Returns the attention weight of a query and a key in units of 1/10,000. `bytes` are the weights of
+ * a head, row by row and only up to the diagonal, with two bytes per weight.
+ */
+const weightAt = (bytes, q, k) => {
+  const start = q * (q + 1) + 2 * k;
+  return k > q ? 0 : bytes.charCodeAt(start) | bytes.charCodeAt(start + 1) << 8;
+};
+
+/**
+ * Draws the weights of a head for a text of `n` tokens, one pixel per weight. If the text has more
+ * than `size` tokens, some weights are skipped.
+ */
+function attentionPicture(bytes, n, size) {
+  const made = make('canvas', { width: size, height: size }), pixels = new ImageData(size, size);
+  const of = (place) => Math.floor(place * n / size), color = pageColor('--weight').split(',');
+  for (let y = 0; y < size; y++) {
+    let most = 1;
+    for (let k = 0; k <= of(y); k++) most = Math.max(most, weightAt(bytes, of(y), k));
+    for (let x = 0; x <= y; x++)
+      pixels.data.set([...color, 255 * weightAt(bytes, of(y), of(x)) / most], 4 * (y * size + x));
+  }
+  made.getContext('2d').putImageData(pixels, 0, 0);
+  return made;
+}
+
+/**
+ * Draws a picture of attention weights on a canvas that is at most `room` CSS pixels wide, with the
+ * tokens along both axes unless the cells are too small to read them. Returns the context for
+ * further drawing, whose origin is the corner of the picture, and the sizes of a cell and of the
+ * margin.
+ */
+function drawAttention(canvas, names, picture, room) {
+  const n = names.length, paint = canvas.getContext('2d');
+  const upright = names.every((name) => name.length <= 1), least = upright ? 9 : 14;
+  const cellIn = (room) => Math.min(28, Math.floor(room / n));
+  paint.font = '12px sans-serif';
+  let margin = 8 + Math.ceil(Math.max(...names.map((name) => paint.measureText(name).width)));
+  if (cellIn(room - margin) < least) margin = 0;
+  const cell = Math.max(2, cellIn(room - margin)), size = margin + n * cell;
+  const sharp = devicePixelRatio || 1; // device pixels per CSS pixel
+  canvas.width = canvas.height = Math.round(size * sharp);
+  canvas.style.width = canvas.style.height = `${size}px`;
+  paint.scale(sharp, sharp);
+  paint.translate(margin, margin);
+  paint.font = `${Math.min(12, cell)}px sans-serif`;
+  paint.fillStyle = pageColor('--ink');
+  if (margin) names.forEach((name, place) => {
+    const middle = (place + .5) * cell;
+    paint.textAlign = 'right';
+    paint.fillText(name, -6, middle + 4);
+    paint.save();
+    paint.translate(middle, -6);
+    if (!upright) paint.rotate(-Math.PI / 2);
+    paint.textAlign = upright ? 'center' : 'left';
+    paint.fillText(name, 0, upright ? 0 : 4);
+    paint.restore();
+  });
+  paint.imageSmoothingEnabled = false;
+  paint.drawImage(picture, 0, 0, n * cell, n * cell);
+  return { paint, cell, margin };
+}
+
 // Shows a model at work on a text: the loss of each token, the most probable next tokens, what the
 // model would predict after each block, and the attention weights of all heads.
 //
@@ -17,9 +92,6 @@ function showModel(root, { look, block, write, next: writeNext }, text) {
   const choice = (id, options) =>
     make('select', { id }, ...options.map((option) => make('option', { textContent: option })));
   const number = (value, max) => make('input', { type: 'number', min: 0, max, value });
-  // Replaces line breaks, tabs, and leading and trailing spaces by visible symbols.
-  const visible = (text) => text
-    .replace(/^ +| +$/g, (blanks) => '␣'.repeat(blanks.length)).replace(/\n/g, '⏎').replace(/\t/g, '⇥');
 
   let data, names, shown, place, query, key; // All of these belong to the current text.
   const about = make('p'), tokens = make('p', { className: 'tokens' });
@@ -34,11 +106,14 @@ function showModel(root, { look, block, write, next: writeNext }, text) {
 
   const field = make('textarea', { value: text ?? '', spellcheck: false });
   const seed = number(123, 2 ** 53 - 1), count = number(20, 500), status = make('p', { role: 'status' });
-  const greedy = make('input', { type: 'checkbox', checked: true });
   const go = make('button', { type: 'button', className: 'write', textContent: 'Continue' });
   const written = make('p', { className: 'written', hidden: true }); // with the new part marked
+  const sampling = [labelled('temperature', temperature), labelled('top-k', top)];
   const form = make('div', {}, labelled('Text', field), labelled('number of new tokens', count),
-    labelled('always take the most probable token', greedy), labelled('otherwise sample with seed', seed), go, status, written);
+    ...write ? sampling : [], labelled('seed', seed), go,
+    make('p', { className: 'dim', textContent: `The next token is drawn at random from the probabilities \
+below, which depend on the temperature and top-k. At temperature 0, the most probable token is always \
+taken (greedy decoding), so top-k and the seed have no effect.` }), status, written);
   root.classList.add('view');
   root.append(...write ? [form] : [], about,
     make('p', { className: 'dim', textContent: `The stronger a token's color, the larger its loss \
@@ -46,7 +121,7 @@ function showModel(root, { look, block, write, next: writeNext }, text) {
 to it with the Tab key, to see which tokens the model expects after it, and what it would predict \
 after each block.` }),
     tokens, make('div', { className: 'columns' },
-      make('div', {}, labelled('temperature', temperature), labelled('top-k', top), next),
+      make('div', {}, ...write ? [] : sampling, next),
       make('div', {}, make('h3', { textContent: 'Attention' }),
         make('p', { className: 'dim', textContent: 'An overview of all heads, with one row per layer. The selected head is shown below.' }),
         heads, labelled('layer', layer), labelled('head', head), weight, map,
@@ -55,62 +130,15 @@ sums to 1, and its largest weight has the strongest color. The frame marks the r
     make('details', { open: !write }, make('summary', { textContent: 'All tokens' }),
       make('div', { className: 'map' }, all)));
 
-  // Returns a weight of a head in units of 1/10,000. Only the weights up to the diagonal are stored.
-  const at = (bytes, q, k) => {
-    const start = q * (q + 1) + 2 * k;
-    return k > q ? 0 : bytes.charCodeAt(start) | bytes.charCodeAt(start + 1) << 8;
-  };
-  const largest = (bytes, q) => {
-    let most = 1;
-    for (let k = 0; k <= q; k++) most = Math.max(most, at(bytes, q, k));
-    return most;
-  };
-  // Draws one pixel per weight. If the text has more than `size` tokens, some weights are skipped.
-  const picture = (bytes, size) => {
-    const made = make('canvas', { width: size, height: size }), pixels = new ImageData(size, size);
-    const of = (place) => Math.floor(place * names.length / size);
-    for (let y = 0; y < size; y++) {
-      const most = largest(bytes, of(y));
-      for (let x = 0; x <= y; x++)
-        pixels.data.set([8, 64, 129, 255 * at(bytes, of(y), of(x)) / most], 4 * (y * size + x));
-    }
-    made.getContext('2d').putImageData(pixels, 0, 0);
-    return made;
-  };
   let cell, margin; // in CSS pixels
   const draw = () => {
-    const n = names.length, paint = canvas.getContext('2d');
     if (shown.layer !== layer.value) shown = { layer: layer.value, heads: block(+layer.value, text).heads };
     if (shown.head !== head.value) {
       const bytes = atob(shown.heads[head.value]);
-      Object.assign(shown, { head: head.value, bytes, picture: picture(bytes, n) });
+      Object.assign(shown, { head: head.value, bytes, picture: attentionPicture(bytes, names.length, names.length) });
     }
-    const room = Math.min(640, map.clientWidth || 640), cellIn = (room) => Math.min(28, Math.floor(room / n));
-    paint.font = '12px sans-serif';
-    // The tokens are drawn along both axes, unless the cells are too small to read them.
-    margin = 8 + Math.ceil(Math.max(...names.map((name) => paint.measureText(name).width)));
-    if (cellIn(room - margin) < 14) margin = 0;
-    cell = Math.max(2, cellIn(room - margin));
-    const size = margin + n * cell;
-    const sharp = devicePixelRatio || 1; // device pixels per CSS pixel
-    canvas.width = canvas.height = Math.round(size * sharp);
-    canvas.style.width = canvas.style.height = `${size}px`;
-    paint.scale(sharp, sharp);
-    paint.translate(margin, margin);
-    paint.font = '12px sans-serif';
-    paint.fillStyle = '#222';
-    if (margin) names.forEach((name, place) => {
-      const middle = (place + .5) * cell + 4;
-      paint.textAlign = 'right';
-      paint.fillText(name, -6, middle);
-      paint.save();
-      paint.rotate(-Math.PI / 2);
-      paint.textAlign = 'left';
-      paint.fillText(name, 6, middle);
-      paint.restore();
-    });
-    paint.imageSmoothingEnabled = false;
-    paint.drawImage(shown.picture, 0, 0, n * cell, n * cell);
+    const drawn = drawAttention(canvas, names, shown.picture, Math.min(640, map.clientWidth || 640)), { paint } = drawn;
+    ({ cell, margin } = drawn);
     paint.strokeStyle = '#d1571b';
     paint.lineWidth = 1;
     paint.strokeRect(.5, query * cell + .5, (query + 1) * cell - 1, cell - 1);
@@ -119,7 +147,7 @@ sums to 1, and its largest weight has the strongest color. The frame marks the r
     for (const button of heads.querySelectorAll('button'))
       button.ariaPressed = button.title === `layer ${layer.value}, head ${head.value}`;
     weight.textContent = `query ${query} “${names[query]}” → key ${key} “${names[key]}”: \
-${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
+${(weightAt(shown.bytes, query, key) / 1e4).toFixed(4)}`;
   };
   const move = (q, k) => {
     [query, key] = [q, k].map((place) => Math.max(0, Math.min(names.length - 1, place)));
@@ -133,8 +161,10 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
   };
   // Returns the candidates for the next token and their probabilities after temperature and top-k.
   const expected = ({ next, scales }) => {
+    if (temperature.value === '0') return next.map(([name], place) => [visible(name), place ? 0 : 1]);
     const kept = top.selectedIndex ? next.slice(0, +top.value) : next;
-    const shares = kept.map(([, logit]) => Math.exp(logit / temperature.value - scales[temperature.selectedIndex]));
+    const scale = scales[data.temperatures.indexOf(+temperature.value)];
+    const shares = kept.map(([, logit]) => Math.exp(logit / temperature.value - scale));
     const whole = top.selectedIndex ? shares.reduce((sum, share) => sum + share, 0) : 1;
     return kept.map(([name], place) => [visible(name), shares[place] / whole]);
   };
@@ -160,6 +190,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
         cells('td', [place, names[place], token.id, token.loss?.toFixed(4) ?? '', line(expected(token))])));
   };
   const again = () => {
+    top.disabled = seed.disabled = temperature.value === '0';
     expect(place);
     list();
   };
@@ -178,7 +209,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     tokens.replaceChildren(...data.tokens.map(({ loss }, place) => {
       const button = make('button', { type: 'button', textContent: names[place],
         title: loss === null ? 'the first token has no loss' : `loss ${loss.toFixed(4)}` });
-      button.style.background = `rgba(209,87,27,${Math.min(1, (loss ?? 0) / 10)})`;
+      button.style.background = lossColor(loss, 10);
       for (const event of ['click', 'focus', 'pointerenter']) button.addEventListener(event, () => {
         expect(place);
         move(place, Math.min(key, place));
@@ -186,7 +217,8 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
       return button;
     }));
     if (!temperature.length) {
-      refresh(temperature, data.temperatures);
+      if (write) temperature.append(make('option', { value: 0, textContent: '0 (greedy)' }));
+      temperature.append(...data.temperatures.map((option) => make('option', { textContent: option })));
       temperature.value = data.temperature ?? 1;
     }
     const up = (count) => Array.from({ length: count }, (_, place) => place);
@@ -199,7 +231,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
       data.predictions.push(predictions);
       return make('div', {}, ...heads.map((bytes, head) => {
         const button = make('button', { type: 'button', title: `layer ${layer}, head ${head}` },
-          picture(atob(bytes), Math.min(n, 48)));
+          attentionPicture(atob(bytes), n, Math.min(n, 48)));
         button.addEventListener('click', () => choose(layer, head));
         return button;
       }));
@@ -262,8 +294,7 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
       change();
       return 'Stopped.';
     }
-    write(field.value, { count: +count.value, temperature: greedy.checked ? 0 : +temperature.value,
-      top_k: +top.value || 0, seed: +seed.value });
+    write(field.value, { count: +count.value, temperature: +temperature.value, top_k: +top.value || 0, seed: +seed.value });
     writing = { before: field.value, start: performance.now() };
     written.replaceChildren(field.value); // the text to keep if the reader stops immediately
     go.textContent = 'Stop';
@@ -282,5 +313,6 @@ ${(at(shown.bytes, query, key) / 1e4).toFixed(4)}`;
     event.preventDefault();
     move(query + down, key + right);
   });
+  onColorScheme(trying(show));
   trying(show)();
 }
