@@ -121,9 +121,30 @@ pub const CHARACTERS: Preset = Preset {
     },
 };
 
+/// A small model of the story's words that overfits within half a minute, even in a web page.
+pub const WORDS: Preset = Preset {
+    names: &["words"],
+    model: GptConfig {
+        context_length: 32,
+        emb_dim: 64,
+        drop_rates: DropRates::all(0.0),
+        ..STORY.model
+    },
+    tokenizer: STORY.tokenizer,
+    training: PresetTraining {
+        batch_size: 8,
+        max_steps: 600,
+        learning_rate: 1e-2,
+        warmup_steps: 20,
+        eval_interval: 20,
+        eval_iters: 3,
+    },
+};
+
 /// All presets, beginning with the default.
-pub const PRESETS: [Preset; 7] = [
+pub const PRESETS: [Preset; 8] = [
     STORY,
+    WORDS,
     CHARACTERS,
     gpt2(
         &["gpt2-124m", "gpt2", "gpt2-small"],

@@ -232,6 +232,21 @@ impl Trainer {
         self.state.steps_done()
     }
 
+    /// Returns the first batch of the next step, and the generator that will draw the batch's
+    /// dropout masks. The run doesn't change.
+    ///
+    /// # Errors
+    /// If the batch can't be read.
+    pub fn next_step(&self) -> Result<(Batch, TorchRng), TrainError> {
+        let mut rng = self.state.rng.clone();
+        let mut epoch = match &self.epoch {
+            Some(epoch) if epoch.len() > 0 => epoch.clone(),
+            _ => self.train_loader.epoch(&mut rng),
+        };
+        let batch = epoch.try_next()?.expect("an epoch has a batch");
+        Ok((batch, rng))
+    }
+
     /// The last step, which may have been before a resume.
     pub fn last_step(&self) -> Option<&StepReport> {
         self.state.last_step.as_ref()
