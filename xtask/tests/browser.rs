@@ -86,25 +86,68 @@ fn pages_fit_a_phone(folder: &Path) {
     }
 }
 
-/// A script that trains with a preset for 20 steps, one at a time, as a reader would.
-const STEPS: &str = "
+/// Functions for scripts that use the training page as a reader would.
+const LESSON: &str = "
     const root = document.getElementById('lesson');
     const status = () => root.querySelector('[role=status]')?.textContent ?? '';
-    await until(() => status().startsWith('step 0'));
-    const preset = root.querySelector('select');
-    if (preset.value !== 'PRESET') {
-        preset.value = 'PRESET';
-        preset.dispatchEvent(new Event('change'));
-        const guess = status();
-        await until(() => status() !== guess && status().startsWith('step 0'));
+    const button = (text) => [...root.querySelectorAll('button')].find((it) => it.textContent === text);
+    const label = (text) => [...root.querySelectorAll('label')].find((it) => it.textContent.startsWith(text + ' '));
+    const change = (text, value) => {
+        const field = label(text).querySelector('input, select');
+        field.value = value;
+        field.dispatchEvent(new Event(field.type === 'range' ? 'input' : 'change'));
+    };
+    const command = () => root.querySelector('code')?.textContent ?? '';
+    await until(() => status().startsWith('step 0') && root.querySelector('mark'));";
+
+/// A script that trains with a preset and with other settings for 20 steps, one at a time.
+const STEPS: &str = "
+    if (label('model').querySelector('select').value !== 'PRESET') {
+        change('model', 'PRESET');
+        await until(() => command().includes('--preset PRESET'));
     }
-    const losses = [], step = root.querySelector('button');
+    for (const [label, value, option] of SETTINGS) {
+        change(label, value);
+        await until(() => command().includes(option));
+    }
+    const losses = [], step = button('Step');
     for (let i = 1; i <= 20; i++) {
         step.click();
         await until(() => status().startsWith(`step ${i}:`));
         losses.push(status().match(/training loss ([0-9.]+)/)[1]);
     }
-    report(JSON.stringify({ losses, command: root.querySelector('code').textContent }));";
+    report(JSON.stringify({ losses, command: command() }));";
+
+/// The script of [`a_reader_changes_a_training_run_and_looks_at_it`].
+const READER: &str = "
+    const told = {}, buttons = () => ['Step', 'Run', 'Take one step and show its parts'].map((text) => button(text).disabled);
+    change('learning rate', '2000');
+    await until(() => label('learning rate').textContent.includes('must be'));
+    told.refused = [label('learning rate').textContent, status(), label('learning rate').querySelector('input').ariaInvalid, ...buttons()];
+    change('learning rate', '0.01');
+    await until(() => status().startsWith('step 0'));
+    told.corrected = [label('learning rate').textContent, ...buttons()];
+    change('prompt', '\u{436} bell');
+    await until(() => label('prompt').textContent.includes('\u{436}'));
+    told.unknown = label('prompt').textContent;
+    button('Run').click();
+    await until(() => Number(status().match(/^step (\\d+)/)?.[1]) >= 5);
+    button('Pause').click();
+    await until(() => button('Run'));
+    button('Keep this run to compare').click();
+    told.kept = root.querySelectorAll('polyline').length;
+    const before = Number(status().match(/^step (\\d+)/)[1]);
+    button('Take one step and show its parts').click();
+    await until(() => root.querySelector('output').textContent.startsWith(` step ${before + 1} `));
+    told.parts = [before, root.querySelectorAll('h4').length, root.querySelector('h4').textContent, root.querySelector('strong').textContent,
+        root.querySelectorAll('table')[1].rows.length];
+    const now = [...root.querySelectorAll('output')].map((it) => it.textContent).join();
+    change('snapshot', 1);
+    await until(() => root.querySelector('output').textContent !== now);
+    told.snapshots = [now, root.querySelector('output').textContent];
+    const canvas = root.querySelector('canvas'), line = [...root.querySelectorAll('.tokens')][0].children.length;
+    told.map = [canvas.clientWidth > 16 * line, document.documentElement.scrollWidth <= innerWidth];
+    report(JSON.stringify(told));";
 
 /// Writes interactive pages. If the WebAssembly target isn't installed, returns false and writes a
 /// line to standard error.
@@ -134,16 +177,26 @@ fn a_page_trains_as_gpt_train_does() {
     if !writes_live_pages("5.2", folder.path()) {
         return;
     }
-    for preset in ["characters", "story"] {
-        let page = folder.path().join("training.html");
-        let answer = test_support::browser::ask(&page, &STEPS.replace("PRESET", preset));
-        let Some(answer) = answer else { return };
+    let page = folder.path().join("training.html");
+    let ask = |script: &str| test_support::browser::ask(&page, &(LESSON.to_owned() + script));
+    let changed = "[['width', '32', '--emb-dim 32'], ['layers', '1', '--n-layers 1'], ['heads', '2', '--n-heads 2'], \
+                    ['batch size', '5', '--batch-size 5'], ['dropout', '0.25', '--drop-rate 0.25']]";
+    for (preset, settings) in [
+        ("words", "[]"),
+        ("characters", "[]"),
+        ("story", "[]"),
+        ("characters", changed),
+    ] {
+        let steps = STEPS
+            .replace("PRESET", preset)
+            .replace("SETTINGS", settings);
+        let Some(answer) = ask(&steps) else { return };
         let answer: Value = serde_json::from_str(&answer).expect(&answer);
         let words = answer["command"]
             .as_str()
             .unwrap()
             .strip_prefix("cargo gpt ");
-        let run = folder.path().join(preset);
+        let run = folder.path().join(format!("{preset}-{}", settings.len()));
         let mut gpt = Command::new("cargo")
             .args("run --release --quiet --package cli --bin gpt --".split(' '))
             .args(words.unwrap().split_whitespace())
@@ -172,8 +225,47 @@ fn a_page_trains_as_gpt_train_does() {
         };
         gpt.kill().unwrap();
         gpt.wait().unwrap();
-        assert_eq!(answer["losses"], json!(losses), "{preset}");
+        assert_eq!(answer["losses"], json!(losses), "{preset} {settings}");
     }
+}
+
+/// Enters invalid and unusual values, trains, and looks at snapshots and at the parts of a step.
+#[test]
+fn a_reader_changes_a_training_run_and_looks_at_it() {
+    let folder = tempfile::tempdir().unwrap();
+    if !writes_live_pages("5.2", folder.path()) {
+        return;
+    }
+    let page = folder.path().join("training.html");
+    let told = test_support::browser::ask(&page, &(LESSON.to_owned() + READER));
+    let Some(told) = told else { return };
+    let told: Value = serde_json::from_str(&told).expect(&told);
+    let rule = "learning rate  must be a number from 0.000001 to 1000, not 2000";
+    let refused = "A setting has an invalid value. Correct it to go on.";
+    assert_eq!(
+        told["refused"],
+        json!([rule, refused, "true", true, true, true])
+    );
+    assert_eq!(
+        told["corrected"],
+        json!(["learning rate  ", false, false, false])
+    );
+    let unknown = "prompt  Not in the story: \u{436}. The model hasn't learned the tokens of these characters.";
+    assert_eq!(told["unknown"], unknown);
+    assert_eq!(told["kept"], 4);
+    let parts = told["parts"].as_array().unwrap();
+    let step = parts[0].as_u64().unwrap() + 1;
+    assert_eq!(
+        parts[1..3],
+        [json!(4), json!(format!("1. The batch of step {step}"))]
+    );
+    assert!(parts[3].as_str().unwrap().ends_with(" (target)"), "{told}");
+    assert_eq!(parts[4], 7, "{told}");
+    assert_eq!(
+        told["snapshots"],
+        json!([format!(" step {step} (now)"), " step 1"])
+    );
+    assert_eq!(told["map"], json!([true, true]));
 }
 
 /// Notebooks that can run as WebAssembly. The others train or catch panics.

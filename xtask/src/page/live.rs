@@ -9,8 +9,6 @@ use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use pictures::html::filled;
-
 use super::save;
 use crate::workspace::{cargo, print, root, run, target};
 
@@ -45,14 +43,8 @@ pub(super) fn write(folder: &Path, text: Option<&str>) -> Result<()> {
     save(&folder.join("live.js"), &script)
 }
 
-/// Returns the HTML of the section in which a model is trained on the page.
-pub(super) fn lesson() -> String {
-    let values = [
-        ("prompt", "The bell "),
-        ("line", "The river at Low Ferry was wide"),
-    ];
-    filled(include_str!("lesson.html"), &values)
-}
+/// HTML of the section in which a model is trained on the page.
+pub(super) const LESSON: &str = include_str!("lesson.html");
 
 /// Text with which the model on chapter 5's page starts.
 pub(super) const STORY: &str = "The bell rang";

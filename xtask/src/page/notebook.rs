@@ -93,7 +93,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                      Reading time: {minutes} minutes.</p></div>",
                 )?;
                 if has_training {
-                    body += &live::lesson();
+                    body += live::LESSON;
                     body += &end_of_section("train", &links);
                 }
             }

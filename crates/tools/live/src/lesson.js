@@ -1,5 +1,6 @@
-// A model that learns in the page, by lesson.rs in a worker, so that the page answers meanwhile.
-// The worker comes from a Blob, because browsers refuse workers from `file:` pages.
+// A model that learns in the page. training.rs computes in a worker, so that the page can respond to
+// the reader meanwhile. The worker comes from a Blob, because browsers refuse workers from `file:`
+// pages.
 (() => {
   const root = document.getElementById('lesson');
   if (!root) return;
@@ -25,182 +26,297 @@
     worker.postMessage(request);
   });
 
-  let presets = [];
-  const labelled = (label, field) => make('label', {}, `${label} `, field);
+  const paragraph = (textContent) => make('p', { className: 'dim', textContent });
+  const digits = (x) => x === null ? 'not finite' : Math.abs(x) < 1e4 ? x.toFixed(4) : x.toExponential(2);
+  const share = (probability) => probability.toPrecision(3);
+  /** Returns an input field with its label and a place for a message about its value. */
+  let fields = 0;
+  const entry = (text, properties) => {
+    const fault = make('span', { className: 'fault', id: `lesson-fault-${++fields}`, role: 'alert' });
+    const input = make('input', { autocomplete: 'off', spellcheck: false, ...properties });
+    input.setAttribute('aria-describedby', fault.id);
+    const label = make('label', {}, `${text} `, input, ' ', fault);
+    const tell = (message, invalid = false) => {
+      fault.textContent = message;
+      input.setAttribute('aria-invalid', invalid);
+    };
+    return { label, input, tell };
+  };
+  const chooser = (text) => {
+    const select = make('select');
+    return { select, label: make('label', {}, `${text} `, select) };
+  };
+
+  const fail = (error) => { status.textContent = `That can’t be computed: ${error.message}`; };
+  // All actions of the reader happen one after the other, and each one ends a run.
+  let turn = 0, current = Promise.resolve();
+  const act = (work) => {
+    const mine = ++turn;
+    current = current.then(() => work(() => mine === turn)).catch(fail);
+  };
   const button = (textContent, onclick) => {
     const made = make('button', { type: 'button', textContent });
-    made.addEventListener('click', () => onclick().catch(fail));
+    made.addEventListener('click', onclick);
     return made;
   };
-  const preset = make('select');
-  const rate = make('input', { inputMode: 'decimal', size: 8, autocomplete: 'off' });
-  const prompt = make('input', { value: root.dataset.prompt, size: 24, autocomplete: 'off', spellcheck: false });
-  const line = make('input', { value: root.dataset.line, size: 48, autocomplete: 'off', spellcheck: false });
-  const [layer, head] = [make('select'), make('select')];
-  const snapshot = make('input', { type: 'range', min: 0, max: 0, value: 0 });
-  const status = make('p', { role: 'status' }), command = make('p', { className: 'dim' });
-  const chart = make('div'), sample = make('p', { className: 'written', ariaLive: 'off' });
-  const tokens = make('p', { className: 'tokens lesson-tokens' }), at = make('output');
-  const canvas = make('canvas', { role: 'img' });
-  const stepButton = button('Step', () => halted(() => train(1)));
-  const runButton = button('Run', () => run());
-  const resetButton = button('Reset', () => halted(reset));
-  root.classList.add('view');
+  const stepButton = button('Step', () => act(() => train({ steps: 1 })));
+  const runButton = button('Run', () => runButton.textContent === 'Run' ? act(run) : ++turn);
+  const resetButton = button('Reset', () => act(reset));
+  const partsButton = button('Take one step and show its parts', () => act(() => train({ parts: true })));
+  const keepButton = button('Keep this run to compare', () => {
+    kept = kept ? undefined : { losses, evaluations, baseline, name: described() };
+    plot();
+  });
+
+  const preset = chooser('model'), layer = chooser('layer'), head = chooser('head');
+  const settings = make('span'), status = make('p', { role: 'status' }), command = make('p', { className: 'dim' });
+  const chart = make('div'), legend = make('ul', { className: 'legend' });
+  const snapshot = make('input', { type: 'range', min: 0, max: 0, value: 0 }), at = make('output');
+  const prompt = entry('prompt', { size: 24 }), sample = make('p', { className: 'written', ariaLive: 'off' });
+  const lines = ['a line of the training text', 'a line of the validation text'].map((text) =>
+    ({ ...entry(text, { size: 40 }), tokens: make('p', { className: 'tokens' }), mean: make('span', { className: 'dim' }) }));
+  const canvas = make('canvas', { role: 'img' }), map = make('div', { className: 'map', tabIndex: 0 }, canvas);
+  const parts = make('div');
+  root.classList.add('view', 'lesson');
   root.replaceChildren(
-    make('p', {}, labelled('model', preset), labelled('learning rate', rate), stepButton, ' ', runButton, ' ', resetButton),
-    status, chart, make('p', {}, labelled('prompt', prompt)), sample, make('p', {}, labelled('line', line)), tokens,
-    make('p', { className: 'dim', textContent: 'The stronger a token’s colour, the larger its loss. Below: one head’s attention weights for this line; rows are queries, columns are keys.' }),
-    make('p', {}, labelled('layer', layer), labelled('head', head)), make('div', { className: 'map' }, canvas),
-    make('p', {}, labelled('snapshots', snapshot), at), command);
+    make('p', {}, preset.label, settings),
+    make('p', {}, stepButton, ' ', runButton, ' ', resetButton, ' ', keepButton), status,
+    make('div', { className: 'columns' },
+      make('div', {}, chart, legend, command,
+        make('h3', { textContent: 'Attention' }),
+        paragraph('The attention weights of one head for the line of the training text. Rows are queries and columns are keys. The largest weight of each row has the strongest color.'),
+        make('p', {}, layer.label, head.label), map),
+      make('div', {}, make('p', {}, make('label', {}, 'snapshot ', snapshot), at),
+        paragraph('Snapshots of the model are kept after 1, 2, 4, 8, ... steps. The last one is the current model.'),
+        prompt.label, sample,
+        ...lines.flatMap(({ label, tokens, mean }) => [label, tokens, mean]),
+        paragraph('The stronger a token’s color, the larger its loss. Point at a token to see its loss.'))),
+    make('h3', { textContent: 'One step, part by part' }), partsButton, parts);
 
-  let losses, evaluations, baseline, step, snapshots, every, running, done;
-  const fail = (error) => {
-    running = false;
-    runButton.textContent = 'Run';
-    status.textContent = `That can’t be computed: ${error.message}`;
+  let about, losses, evaluations, baseline, step, snapshots, kept, shown, view;
+  let valid = false, done = false;
+  const allow = () => [stepButton, runButton, partsButton].forEach((it) => { it.disabled = !valid || done; });
+  /** Returns the settings that differ from those of the preset. */
+  const differing = () => {
+    const { values } = about.presets.find(({ name }) => name === preset.select.value);
+    return about.settings.filter(({ option, field }) => Number(field.input.value) !== values[option])
+      .map(({ option, label, field }) => ({ option, label, value: field.input.value.trim() }));
   };
-  /** Stops a run and waits for its last step before the next request. */
-  const halted = async (then) => {
-    running = false;
-    await current;
-    await then();
-  };
-  let current = Promise.resolve();
+  const described = () => [preset.select.value, ...differing().map(({ label, value }) => `${label} ${value}`)].join(', ');
 
-  const report = () => {
+  const report = ({ diverged }) => {
     const last = losses.at(-1), checked = evaluations.at(-1);
-    status.textContent = `step ${step}${done ? ' (the last)' : ''}` +
-      (last ? `: training loss ${last[1].toFixed(4)}` : '') +
-      (checked ? `, validation loss ${checked[2].toFixed(4)} at step ${checked[0]}` : '') +
-      `; a guess has ln V = ${baseline.toFixed(4)}`;
+    status.textContent = `step ${step}${done && !diverged ? ' (the last)' : ''}` +
+      (last ? `: training loss ${digits(last[1])}` : '') +
+      (checked ? `, validation loss ${digits(checked[2])} at step ${checked[0]}` : '') +
+      (diverged ? `. Training failed: ${diverged}` : '');
   };
 
-  // Both losses over the steps, and the loss of a guess among all tokens.
+  // The losses over the steps, those of the run that was kept, and the loss of a guess.
   const plot = () => {
-    const [width, height, left, bottom] = [640, 200, 40, 24], steps = Math.max(20, step);
-    const top = Math.max(baseline, ...losses.map(([, loss]) => loss)) * 1.05;
-    const x = (step) => left + (width - left - 8) * step / steps, y = (loss) => (height - bottom) * (1 - loss / top) + 4;
-    const path = (points) => points.map(([step, loss]) => `${x(step).toFixed(1)},${y(loss).toFixed(1)}`).join(' ');
-    const text = (at, height, what, anchor = 'start') => `<text x="${at}" y="${height}" text-anchor="${anchor}">${what}</text>`;
-    const marks = [1, 2, 3, 4, 5, 6, 7].filter((loss) => loss < top).map((loss) => text(left - 6, y(loss) + 4, loss, 'end'));
-    // Our own numbers, no text of the reader.
-    chart.innerHTML = `<svg class="losses" viewBox="0 0 ${width} ${height}" role="img" aria-label="Training and validation loss by step; the baseline is ln V">
-      <line class="baseline" x1="${left}" x2="${width - 8}" y1="${y(baseline)}" y2="${y(baseline)}"/>
-      <polyline class="training" points="${path(losses)}"/><polyline class="validation" points="${path(evaluations.map(([step, , loss]) => [step, loss]))}"/>
-      ${marks.join('')}${text(left, height - 6, 'step 0')}${text(width - 8, height - 6, steps, 'end')}
-      ${text(width - 8, y(baseline) + 14, 'ln V', 'end')}</svg>
-      <p class="dim"><span class="training">—</span> training, <span class="validation">—</span> validation, dashed: a guess</p>`;
+    const runs = [{ losses, evaluations, baseline }, ...kept ? [kept] : []];
+    const width = Math.max(300, Math.min(640, chart.clientWidth || 640)), [height, left, bottom] = [240, 36, 34];
+    const steps = Math.max(20, ...runs.map(({ losses }) => losses.at(-1)?.[0] ?? 0));
+    const most = Math.max(...runs.map(({ baseline, losses }) =>
+      Math.min(2.5 * baseline, Math.max(baseline, ...losses.map(([, loss]) => loss))))) * 1.05;
+    const x = (step) => left + (width - left - 10) * step / steps;
+    const y = (loss) => 14 + (height - bottom - 14) * (1 - Math.min(most, loss) / most);
+    const text = (at, height, what, anchor) => `<text x="${at}" y="${height}" text-anchor="${anchor}">${what}</text>`;
+    const ticks = (most) => {
+      const unit = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((unit) => most / unit <= 7) ?? 1000;
+      return Array.from({ length: Math.floor(most / unit) + 1 }, (_, place) => place * unit);
+    };
+    const rule = (kind, x1, x2, y1, y2) => `<line class="${kind}" x1="${x1}" x2="${x2}" y1="${y1}" y2="${y2}"/>`;
+    const grid = ticks(most).map((loss) => rule('grid', left, width - 10, y(loss), y(loss)) + text(left - 6, y(loss) + 4, loss, 'end'))
+      .concat(ticks(steps).map((step) => rule('grid', x(step), x(step), 14, height - bottom) + text(x(step), height - bottom + 15, step, 'middle')));
+    const curve = (kind, points) => `<polyline class="${kind}" points="${points.map(([step, loss]) => `${x(step).toFixed(1)},${y(loss).toFixed(1)}`).join(' ')}"/>`;
+    const curves = ({ losses, evaluations, name }) => curve(name ? 'training kept' : 'training', losses) +
+      curve(name ? 'validation kept' : 'validation', evaluations.map(([step, , loss]) => [step, loss]));
+    // The numbers are computed here, so the markup contains no text of the reader.
+    chart.innerHTML = `<svg class="losses" viewBox="0 0 ${width} ${height}" role="img" aria-label="Training and validation loss by step">
+      ${grid.join('')}${rule('baseline', left, width - 10, y(baseline), y(baseline))}${runs.map(curves).reverse().join('')}
+      ${text(left - 6, 10, 'loss', 'end')}${text(width - 10, height - 4, 'step', 'end')}
+      ${text(width - 12, y(baseline) - 5, 'ln V', 'end')}</svg>`;
+    const lowest = ({ evaluations }) => {
+      const [step, , loss] = evaluations.reduce((best, it) => it[2] < best[2] ? it : best, evaluations[0] ?? []);
+      return step === undefined ? '' : ` (lowest: ${digits(loss)} at step ${step})`;
+    };
+    const item = (kind, text) => make('li', {}, make('span', { className: `key ${kind}` }), text);
+    legend.replaceChildren(item('training', 'training loss'), item('validation', `validation loss${lowest(runs[0])}`),
+      item('baseline', `ln V = ${digits(baseline)}, the loss of a guess`));
+    if (kept) legend.append(item('training kept', `training loss of the run that you kept: ${kept.name}`),
+      item('validation kept', `its validation loss${lowest(kept)}`));
+    if (kept && kept.baseline !== baseline)
+      legend.append(make('li', { textContent: 'The two models have different tokens, so their losses can’t be compared.' }));
+    keepButton.textContent = kept ? 'Remove the kept run' : 'Keep this run to compare';
+    keepButton.disabled = !kept && !losses.length;
   };
 
-  const show = (view) => {
-    sample.replaceChildren(view.prompt, make('mark', { textContent: view.sample }));
-    tokens.replaceChildren(...view.tokens.map(([text, loss]) => {
-      const made = make('span', { textContent: text.replace(/ /g, '␣').replace(/\n/g, '⏎') || '�',
-        title: loss === null ? 'the first token has no loss' : `loss ${loss.toFixed(4)}` });
-      made.style.background = `rgba(209,87,27,${Math.min(1, (loss ?? 0) / 8)})`;
-      return made;
-    }));
-    const size = view.tokens.length, bytes = atob(view.attention), image = new ImageData(size, size);
-    for (let query = 0, place = 0; query < size; query++) for (let key = 0; key <= query; key++, place += 2) {
-      const weight = (bytes.charCodeAt(place) | bytes.charCodeAt(place + 1) << 8) / 1e4;
-      image.data.set([8, 64, 129, 255 * weight], 4 * (query * size + key));
-    }
-    [canvas.width, canvas.height] = [size, size];
-    canvas.style.width = canvas.style.height = `${Math.min(320, size * Math.max(4, Math.floor(320 / size)))}px`;
-    canvas.ariaLabel = `Attention weights of layer ${layer.value}, head ${head.value}, after step ${view.step}`;
-    canvas.getContext('2d').putImageData(image, 0, 0);
-    at.textContent = ` step ${view.step}`;
+  const drawMap = () => {
+    const names = view.lines[0].tokens.map(([text]) => visible(text) || '�'), n = names.length;
+    map.hidden = n === 0;
+    if (n === 0) return;
+    drawAttention(canvas, names, attentionPicture(atob(view.attention), n, n), Math.min(480, map.clientWidth || 480));
+    canvas.ariaLabel = `Attention weights of layer ${layer.select.value}, head ${head.select.value}, after step ${view.step}`;
   };
+  /** Shows what the model, or the chosen snapshot of it, does with the reader's texts. */
   const look = async () => {
-    const view = { prompt: prompt.value, tokens: 80, line: line.value, layer: +layer.value, head: +head.value };
-    return { ...await ask({ view }), prompt: prompt.value, step };
-  };
-  /** Shows the model as it is; every few steps this is kept, at most ten times. */
-  const refresh = async () => {
-    const view = await look();
-    show(view);
-    const last = snapshots.at(-1);
-    if (last?.step === step) snapshots[snapshots.length - 1] = view;
-    else if (!last || step - last.step >= every) snapshots.push(view);
-    if (snapshots.length > 10) {
-      snapshots = snapshots.filter((_, place) => place % 2 === 0);
-      every *= 2;
+    const place = +snapshot.value, texts = lines.map(({ input }) => input.value);
+    const asked = { prompt: prompt.input.value, tokens: 80, lines: texts, layer: +layer.select.value, head: +head.select.value };
+    if (place < snapshots.length) asked.snapshot = place;
+    view = await ask({ view: asked });
+    at.textContent = ` step ${view.step}${place < snapshots.length ? '' : ' (now)'}`;
+    prompt.tell(view.prompt_note);
+    sample.replaceChildren(asked.prompt, make('mark', { textContent: view.sample }));
+    for (const [place, { tell, tokens, mean }] of lines.entries()) {
+      const { note, tokens: all } = view.lines[place], known = all.filter(([, loss]) => loss !== null);
+      tell(note);
+      tokens.replaceChildren(...all.map(([text, loss]) => {
+        const made = make('span', { textContent: visible(text) || '�',
+          title: loss === null ? 'the first token has no loss' : `loss ${digits(loss)}` });
+        made.style.background = lossColor(loss, 8);
+        return made;
+      }));
+      mean.textContent = known.length ? `mean loss ${digits(known.reduce((sum, [, loss]) => sum + loss, 0) / known.length)}` : '';
     }
-    snapshot.max = snapshot.value = snapshots.length - 1;
+    drawMap();
   };
 
   const take = (answer) => {
     losses.push(...answer.losses);
     evaluations.push(...answer.evaluations);
-    ({ baseline, step, done } = answer);
-    report();
-  };
-  const train = async (steps) => {
-    take(await ask({ steps }));
+    const follows = +snapshot.value === snapshots.length; // the slider is at the current model
+    ({ baseline, step, snapshots } = answer);
+    done = answer.done || Boolean(answer.diverged);
+    snapshot.max = snapshots.length;
+    if (follows) snapshot.value = snapshots.length;
+    allow();
+    report(answer);
     plot();
-    await refresh();
+    return answer;
   };
-  const run = async () => {
-    if (running) {
-      running = false;
-      return;
-    }
-    running = true;
+  const train = async (request) => {
+    const answer = take(await ask(request));
+    if (answer.parts) showParts(answer);
+    await look();
+  };
+  const run = async (goesOn) => {
     runButton.textContent = 'Pause';
-    current = (async () => {
-      let steps = 1, shown = performance.now();
-      while (running && !done) {
+    try {
+      let steps = 1, looked = performance.now();
+      while (goesOn() && valid && !done) {
         const start = performance.now();
         take(await ask({ steps }));
         // About four answers a second.
         steps = Math.max(1, Math.min(100, Math.round(steps * 250 / Math.max(1, performance.now() - start))));
-        plot();
-        if (performance.now() - shown > 1000) {
-          await refresh();
-          shown = performance.now();
+        if (performance.now() - looked > 1000) {
+          await look();
+          looked = performance.now();
         }
       }
-      await refresh();
-    })();
-    try {
-      await current;
+      await look();
     } finally {
-      running = false;
       runButton.textContent = 'Run';
     }
   };
-  const choices = (select, count) => select.replaceChildren(
+  const choices = ({ select }, count) => select.replaceChildren(
     ...Array.from({ length: count }, (_, place) => make('option', { textContent: place })));
   const reset = async () => {
-    [losses, evaluations, snapshots, every, done] = [[], [], [], 1, false];
-    const request = { lesson: preset.value };
-    if (rate.value !== '') request.learning_rate = Number(rate.value);
-    rate.setAttribute('aria-invalid', Number.isNaN(request.learning_rate));
-    if (Number.isNaN(request.learning_rate)) throw new Error(`the learning rate must be a number, got ${rate.value}`);
-    const answer = await ask(request);
-    take(answer);
+    const values = {};
+    for (const { option, field } of about.settings) {
+      const text = field.input.value.trim(), number = Number(text);
+      values[option] = text === '' || Number.isNaN(number) ? text : number;
+    }
+    const answer = await ask({ lesson: preset.select.value, values });
+    valid = !answer.faults;
+    for (const { option, label, field } of about.settings) {
+      const fault = answer.faults?.[option];
+      field.tell(fault ?? '', Boolean(fault));
+    }
+    allow();
+    if (!valid) {
+      status.textContent = 'A setting has an invalid value. Correct it to go on.';
+      return;
+    }
+    [losses, evaluations, snapshots] = [[], [], []];
+    snapshot.max = snapshot.value = 0;
     choices(layer, answer.layers);
     choices(head, answer.heads);
-    const { arguments: words } = presets.find(({ name }) => name === preset.value);
     command.replaceChildren(`${answer.parameters.toLocaleString('en')} weights, ${answer.vocab_size} tokens. The same run in a terminal: `,
-      make('code', { textContent: `cargo gpt ${words}` }));
-    plot();
-    await refresh();
+      make('code', { textContent: ['cargo gpt train --preset', preset.select.value,
+        ...differing().flatMap(({ option, value }) => [`--${option}`, value])].join(' ') }));
+    parts.replaceChildren();
+    take(answer);
+    await look();
   };
-  const defaultRate = () => { rate.value = presets.find(({ name }) => name === preset.value).learning_rate; };
-  preset.addEventListener('change', () => {
-    defaultRate();
-    halted(reset).catch(fail);
+
+  const table = (head, rows) => make('div', { className: 'map', tabIndex: 0 }, make('table', {},
+    make('tr', {}, ...head.map((text) => make('th', { scope: 'col', textContent: text }))),
+    ...rows.map((cells) => make('tr', {}, ...cells.map((cell) => make('td', {}, cell))))));
+  /** Shows the parts of the step that has just been taken. */
+  const showParts = ({ parts: { windows, positions, loss, loss_after, layers, grad_norm, max_grad_norm, learning_rate } }) => {
+    const prediction = make('div'), clip = Math.min(1, max_grad_norm / grad_norm);
+    const tokens = make('p', { className: 'tokens' }, ...positions.map(({ token, loss }, place) => {
+      const made = button(visible(token) || '�', () => choose(place));
+      made.style.background = lossColor(loss, 8);
+      return made;
+    }));
+    const choose = (place) => {
+      const { target, logit, loss, rank, candidates } = positions[place], probability = Math.exp(-loss);
+      [...tokens.children].forEach((it, other) => { it.ariaPressed = other === place; });
+      const row = (text, logit, probability) => [visible(text) || '�', digits(logit), share(probability)];
+      const rows = candidates.map(([text, logit, probability]) => row(text, logit, probability));
+      if (rank >= rows.length) rows.push(['…', '', ''], row(target, logit, probability));
+      const cells = rank < candidates.length ? rows[rank] : rows.at(-1);
+      cells[0] = make('strong', { textContent: `${cells[0]} (target)` });
+      prediction.replaceChildren(table(['next token', 'logit', 'probability'], rows),
+        make('p', { textContent: `The target has the probability ${share(probability)}, so the loss at this position is -ln ${share(probability)} = ${digits(loss)}.` }));
+    };
+    const heading = (textContent) => make('h4', { textContent });
+    parts.replaceChildren(
+      heading(`1. The batch of step ${step}`),
+      make('details', {}, make('summary', { textContent: `${windows.length} windows of ${positions.length} tokens, taken from the training text in random order` }),
+        make('ol', { className: 'windows', tabIndex: 0 }, ...windows.map((text) => make('li', { textContent: visible(text) })))),
+      heading('2. Forward: the logits and the loss'),
+      paragraph('The first window. Choose a position to see what the model predicted after it. The model saw this token and those before it, and the target is the token that follows in the text. Dropout is off in this table.'),
+      tokens, prediction,
+      make('p', { textContent: `The mean over all ${windows.length * positions.length} positions of the batch is the loss: ${digits(loss)}.` }),
+      heading('3. Backward: the gradients'),
+      make('p', { textContent: `The gradient of all weights has the norm ${digits(grad_norm)}. ` + (clip < 1
+        ? `That is above ${max_grad_norm}, so all gradients are multiplied by ${digits(clip)} (clipping).`
+        : `That is at most ${max_grad_norm}, so the gradient isn’t clipped.`) }),
+      heading('4. Step: the change of the weights'),
+      make('p', { textContent: `AdamW changes the weights with the learning rate ${Number(learning_rate.toPrecision(4))}. The same batch would now have a loss of ${digits(loss_after)}.` }),
+      table(['layer', 'norm of the gradient', 'norm of the weights', 'norm of their change', 'change in %'],
+        layers.map(([name, [weights, gradient, change]]) => [make('code', { textContent: name }),
+          digits(gradient), digits(weights), digits(change), (100 * change / weights).toFixed(2)])));
+    choose(positions.length - 1);
+  };
+
+  const defaults = () => {
+    const { values } = about.presets.find(({ name }) => name === preset.select.value);
+    for (const { option, field } of about.settings) field.input.value = values[option];
+  };
+  preset.select.addEventListener('change', () => {
+    defaults();
+    act(reset);
   });
-  rate.addEventListener('change', () => halted(reset).catch(fail));
-  const again = () => halted(refresh).catch(fail);
-  for (const field of [prompt, line, layer, head]) field.addEventListener('change', again);
-  snapshot.addEventListener('input', () => show(snapshots[snapshot.value]));
-  current = (async () => {
-    ({ presets } = await ask({ wasm: liveBytes, presets: true }));
-    preset.append(...presets.map(({ name }) => make('option', { textContent: name })));
-    defaultRate();
+  // A run goes on while the reader changes what is shown.
+  const lookAgain = () => runButton.textContent === 'Run' ? act(look) : look().catch(fail);
+  for (const { input } of [prompt, ...lines]) input.addEventListener('change', lookAgain);
+  for (const { select } of [layer, head]) select.addEventListener('change', lookAgain);
+  snapshot.addEventListener('input', lookAgain);
+  onColorScheme(() => view && drawMap());
+  act(async () => {
+    about = await ask({ wasm: liveBytes, presets: true });
+    preset.select.append(...about.presets.map(({ name }) => make('option', { textContent: name })));
+    for (const setting of about.settings) {
+      setting.field = entry(setting.label, { inputMode: 'decimal', size: 6, title: setting.rule });
+      setting.field.input.addEventListener('change', () => act(reset));
+      settings.append(' ', setting.field.label);
+    }
+    [prompt.input.value, lines[0].input.value, lines[1].input.value] = [about.prompt, about.line, about.held_out];
+    defaults();
     await reset();
-  })();
-  current.catch(fail);
+  });
 })();

@@ -204,14 +204,18 @@ pub struct LogSumExps {
 impl LogSumExps {
     /// Adds a token with these logits (vocab_size).
     pub fn add(&mut self, logits: &ArrayRef1<f32>) {
-        let most = logits.iter().copied().fold(f32::MIN, f32::max);
-        let log_sum = |&temperature: &f32| {
-            let exponentials = logits.iter().map(|x| ((x - most) / temperature).exp());
-            most / temperature + exponentials.sum::<f32>().ln()
-        };
+        let log_sum = |&temperature: &f32| log_sum_exp(logits, temperature);
         self.log_sums
             .push(TEMPERATURES.iter().map(log_sum).collect());
     }
+}
+
+/// Returns the logarithm of the sum of the exponentials of logits (vocab_size) divided by the
+/// temperature.
+pub(crate) fn log_sum_exp(logits: &ArrayRef1<f32>, temperature: f32) -> f32 {
+    let most = logits.iter().copied().fold(f32::MIN, f32::max);
+    let exponentials = logits.iter().map(|x| ((x - most) / temperature).exp());
+    most / temperature + exponentials.sum::<f32>().ln()
 }
 
 /// Returns a text's tokens as the view shows them, whose logits `scales` was given.

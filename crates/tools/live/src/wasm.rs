@@ -48,18 +48,23 @@ pub extern "C" fn run() -> u32 {
     length()
 }
 
-/// Answers a request by its fields: `presets`, `lesson`, `steps` and `view` are for a model that
-/// learns; `model` is a packed one in Base64, for requests with `text` or `next`; all others are
-/// for a notebook.
+/// Answers a request by its fields: `presets`, `lesson`, `steps`, `parts` and `view` are for a
+/// model that learns; `model` is a packed one in Base64, for requests with `text` or `next`; all
+/// others are for a notebook.
 fn answer(request: &Value) -> Result<Value> {
     if request["presets"].is_boolean() {
         return Ok(training::presets());
     }
     if let Some(preset) = request["lesson"].as_str() {
-        let lesson = PageTraining::new(preset, request["learning_rate"].as_f64())?;
-        return lock(&LESSON).insert(lesson).answer(&json!({ "steps": 0 }));
+        return match PageTraining::new(preset, &request["values"]) {
+            Ok(lesson) => lock(&LESSON).insert(lesson).answer(&json!({ "steps": 0 })),
+            Err(answer) => Ok(answer),
+        };
     }
-    if request["steps"].is_u64() || request["view"].is_object() {
+    if ["steps", "parts", "view"]
+        .iter()
+        .any(|name| !request[name].is_null())
+    {
         let mut lesson = lock(&LESSON);
         return lesson
             .as_mut()
