@@ -8,7 +8,7 @@ use dataloader::{Corpus, DataLoader, DataLoaderConfig, create_dataloader_v1};
 use ndarray::{Array2, Array3, array};
 use pictures::windows;
 use tensor_ops::{Embedding, Linear};
-use tokenizer::bpe::{Bpe, BpeConfig};
+use tokenizer::bpe::{Bpe, BpeConfig, Ties};
 use tokenizer::{ENDOFTEXT, Gpt2Tokenizer};
 use torch_rng::TorchRng;
 
@@ -297,6 +297,7 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         vocab_size: 1000,
         alphabet: bytes.chain([b" ".to_vec(), ENDOFTEXT.into()]).collect(),
         divide: |text| text,
+        ties: Ties::FirstInText,
         ..BpeConfig::default()
     };
     let tokenizer = Bpe::train(text, &config)?;

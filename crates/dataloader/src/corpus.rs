@@ -7,7 +7,7 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
 #[cfg(feature = "text")]
-use tokenizer::Encode;
+use tokenizer::Tokenizer;
 
 use crate::error::DataLoaderError;
 use crate::tokens::Tokens;
@@ -72,7 +72,7 @@ impl Corpus {
     #[cfg(feature = "text")]
     pub fn from_text(
         text: &str,
-        tokenizer: &(impl Encode + ?Sized),
+        tokenizer: &(impl Tokenizer + ?Sized),
     ) -> Result<Self, DataLoaderError> {
         Ok(Self::from_ids(tokenizer.encode(text)?))
     }

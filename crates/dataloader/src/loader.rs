@@ -6,7 +6,7 @@
 //! There are no workers.
 
 #[cfg(feature = "text")]
-use tokenizer::Encode;
+use tokenizer::Tokenizer;
 use torch_rng::TorchRng;
 
 use crate::corpus::Corpus;
@@ -160,7 +160,7 @@ impl Default for DataLoaderConfig {
 #[cfg(feature = "text")]
 pub fn create_dataloader_v1(
     text: &str,
-    tokenizer: &(impl Encode + ?Sized),
+    tokenizer: &(impl Tokenizer + ?Sized),
     config: DataLoaderConfig,
 ) -> Result<DataLoader, DataLoaderError> {
     let corpus = Corpus::from_text(text, tokenizer)?;

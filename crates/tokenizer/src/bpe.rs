@@ -23,11 +23,12 @@
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
 
-use crate::encode_decode::{Decode, Encode};
+use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
 use crate::gpt2_tokens::{ENDOFTEXT, gpt2_tokens_and_pairs};
 use crate::known::KnownPieces;
@@ -66,7 +67,10 @@ pub struct BpeConfig {
     pub ties: Ties,
 }
 
-/// 256 bytes in GPT-2's order, GPT-2's pieces, and pairs that occur at least twice.
+/// 256 bytes in GPT-2's order, GPT-2's pieces, pairs that occur at least twice, and of several as
+/// frequent the one with the smallest ids, because `model-tokenizer` and the library tokenizers
+/// take it: a text has the same tokens everywhere. The book's notebook takes
+/// [`Ties::FirstInText`].
 impl Default for BpeConfig {
     fn default() -> Self {
         Self {
@@ -74,7 +78,7 @@ impl Default for BpeConfig {
             alphabet: gpt2_bytes().map(|byte| vec![byte]).to_vec(),
             divide: gpt2_piece,
             least_count: 2,
-            ties: Ties::FirstInText,
+            ties: Ties::SmallestIds,
         }
     }
 }
@@ -207,9 +211,17 @@ impl Bpe {
     /// # Errors
     /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
     pub fn train(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
+        Self::train_texts(&[text], config)
+    }
+
+    /// Learns its tokens from several texts, such as files; no pair reaches from one to the next.
+    ///
+    /// # Errors
+    /// Those of [`train`](Self::train).
+    pub fn train_texts(texts: &[&str], config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut words: Vec<(&str, u64)> = Vec::new(); // each once, and how often it occurs
         let mut places = HashMap::new();
-        let documents = text.split(ENDOFTEXT);
+        let documents = texts.iter().flat_map(|text| text.split(ENDOFTEXT));
         for word in documents.flat_map(|text| pieces(text, config.divide)) {
             let place = *places.entry(word).or_insert(words.len());
             match words.get_mut(place) {
@@ -398,6 +410,28 @@ impl Bpe {
         }
     }
 
+    /// Returns a text's ids with the bytes of the text that each stands for.
+    ///
+    /// A space that isn't in the text, because a tokenizer puts it before a word, has no bytes. A
+    /// token for several unknown bytes stands for all that follow.
+    pub fn offsets(&self, text: &[u8], ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
+        let mut at = 0;
+        let with_range = |id: u32| {
+            let (rest, start) = (&text[at..], at);
+            let token = self.tokens.get(id as usize).map_or(&[][..], Vec::as_slice);
+            at += match token.strip_prefix(b" ") {
+                _ if rest.starts_with(token) => token.len(),
+                Some(word) if rest.starts_with(word) => word.len(),
+                _ if self.rules.fuse_unknown => {
+                    rest.iter().take_while(|byte| self.lacks(**byte)).count()
+                }
+                _ => rest.len().min(1),
+            };
+            (id, start..at)
+        };
+        ids.into_iter().map(with_range).collect()
+    }
+
     /// Appends the ids of a piece, as [`encode_plain`](Self::encode_plain) returns them.
     fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
         const MAX: usize = 32; // bytes: the time grows with their square
@@ -476,7 +510,17 @@ impl Bpe {
     /// [`TokenizerError::UnknownId`] at the first unknown id; [`TokenizerError::NotUtf8`] if the
     /// bytes aren't UTF-8, for example half a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        Decode::decode(self, ids)
+        Tokenizer::decode(self, ids)
+    }
+
+    /// The rules that differ from GPT-2's.
+    pub fn rules(&self) -> EncodingRules {
+        self.rules
+    }
+
+    /// Divides a text into the pieces that are encoded by themselves.
+    pub fn pieces<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        pieces(text, self.divide).collect()
     }
 
     /// The bytes of all tokens, in the order of their ids.
@@ -544,13 +588,15 @@ impl Encoder<'_> {
     }
 }
 
-impl Encode for Bpe {
+impl Tokenizer for Bpe {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
-}
 
-impl Decode for Bpe {
+    fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
+        Ok(self.offsets(text.as_bytes(), self.encode(text)?))
+    }
+
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
         let piece = self.tokens.get(id as usize);
         let piece = piece.ok_or(TokenizerError::UnknownId {
@@ -559,5 +605,13 @@ impl Decode for Bpe {
             vocab_size: self.tokens.len(),
         })?;
         Ok(piece.into())
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.tokens.len()
+    }
+
+    fn id_of(&self, token: &[u8]) -> Option<u32> {
+        self.id_of(token)
     }
 }

@@ -1,36 +1,40 @@
-//! The traits of all tokenizers, so that loaders and helpers take any of them.
-//!
-//! Each tokenizer has methods of these names itself; the traits are for code that is given one,
-//! also as `&dyn Encode` or `Box<dyn Encode>`.
-//! They have no policy for special tokens: one in a text is special.
+//! The trait of all tokenizers, so that loaders and helpers take any of them.
 
 use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::TokenizerError;
 
-/// Text to ids.
+/// Text to ids and back.
+///
+/// Each tokenizer has methods of these names itself; the trait is for code that is given one, also
+/// as `&dyn Tokenizer`, `Box<dyn Tokenizer>` or `Arc<dyn Tokenizer>`. A special token in a text
+/// becomes that token, like `<|endoftext|>` in the book.
 ///
 /// ```
-/// use tokenizer::{Encode, Gpt2Tokenizer, SimpleTokenizerV2, UNK, Vocabulary};
+/// use std::sync::Arc;
+/// use tokenizer::{Gpt2Tokenizer, SimpleTokenizerV2, Tokenizer, UNK, Vocabulary};
 ///
-/// fn count(text: &str, tokenizer: &dyn Encode) -> Result<usize, Box<dyn std::error::Error>> {
+/// fn count(text: &str, tokenizer: impl Tokenizer) -> Result<usize, Box<dyn std::error::Error>> {
 ///     Ok(tokenizer.encode(text)?.len())
 /// }
 ///
 /// let mut vocabulary = Vocabulary::from_text("Hello, world");
 /// vocabulary.extend([UNK]);
 /// let words = SimpleTokenizerV2::new(vocabulary)?;
-/// let all: [Box<dyn Encode>; 2] = [Box::new(Gpt2Tokenizer::new()), Box::new(words)];
+/// let all: [Arc<dyn Tokenizer>; 2] = [Arc::new(Gpt2Tokenizer::new()), Arc::new(words)];
 /// for tokenizer in &all {
-///     assert_eq!(count("Hello, you", &**tokenizer)?, 3);
+///     assert_eq!(count("Hello, you", tokenizer)?, 3);
 /// }
+/// assert_eq!(all[0].id_of(b" you"), Some(345));
+/// assert_eq!(all[0].encode_with_offsets("Hello, you")?[2], (345, 6..10));
+/// assert_eq!(all[1].encode_with_offsets("Hello, you")?[2], (3, 7..10));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub trait Encode {
+pub trait Tokenizer: Send + Sync {
     /// Returns the ids of a whole text, with the tokens that the tokenizer puts before and after
     /// each text, if any.
-    ///
-    /// A special token in the text becomes that token, like `<|endoftext|>` in the book.
     ///
     /// # Errors
     /// If the tokenizer has no ids for a part of the text.
@@ -46,19 +50,16 @@ pub trait Encode {
     fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
-}
 
-/// Ids to text.
-///
-/// A token may be a part of a character: only the bytes of all ids together are text.
-///
-/// ```
-/// use tokenizer::{Decode, Gpt2Tokenizer};
-/// let tokenizer: &dyn Decode = &Gpt2Tokenizer::new();
-/// assert_eq!(tokenizer.decode(&[15496, 11, 314, 716])?, "Hello, I am");
-/// # Ok::<(), tokenizer::TokenizerError>(())
-/// ```
-pub trait Decode {
+    /// Returns the ids of [`encode_part`](Self::encode_part), each with the bytes of the text that
+    /// it stands for.
+    ///
+    /// A token may be a part of a character, so its bytes may not be a `str` by themselves.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError>;
+
     /// Returns the bytes that `id`, as number `position` of the ids from 0, adds to their text.
     ///
     /// (The place matters to tokenizers of words, which put a space between two.)
@@ -66,6 +67,17 @@ pub trait Decode {
     /// # Errors
     /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks.
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError>;
+
+    /// One more than the largest id: the rows that a model's embedding needs.
+    fn vocab_size(&self) -> usize;
+
+    /// Returns the id of the token with these bytes.
+    fn id_of(&self, token: &[u8]) -> Option<u32>;
+
+    /// Returns the bytes of the token with this id.
+    fn token_of(&self, id: u32) -> Option<Cow<'_, [u8]>> {
+        self.piece_at(id, 0).ok()
+    }
 
     /// Returns the bytes that all ids stand for.
     ///
@@ -99,3 +111,39 @@ pub trait Decode {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
+
+/// A pointer to a tokenizer is one.
+macro_rules! pointer {
+    ($($pointer:ty),*) => {$(
+        impl<T: Tokenizer + ?Sized> Tokenizer for $pointer {
+            fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+                (**self).encode(text)
+            }
+
+            fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+                (**self).encode_part(text)
+            }
+
+            fn encode_with_offsets(
+                &self,
+                text: &str,
+            ) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
+                (**self).encode_with_offsets(text)
+            }
+
+            fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
+                (**self).piece_at(id, position)
+            }
+
+            fn vocab_size(&self) -> usize {
+                (**self).vocab_size()
+            }
+
+            fn id_of(&self, token: &[u8]) -> Option<u32> {
+                (**self).id_of(token)
+            }
+        }
+    )*};
+}
+
+pointer!(&T, Box<T>, Arc<T>);

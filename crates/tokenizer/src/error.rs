@@ -3,6 +3,10 @@
 //! Positions of words and bytes count UTF-8 bytes of the text, positions of ids count ids; both
 //! from 0.
 
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
 /// Everything that tokenizers refuse, with the offending word or number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -52,11 +56,8 @@ pub enum TokenizerError {
         position: usize,
     },
     /// A tokenizer of another crate has no ids for a text.
-    #[error("{reason}")]
-    Other {
-        /// The reason that it gives.
-        reason: String,
-    },
+    #[error(transparent)]
+    Other(OtherError),
     /// One row of ids was expected.
     #[cfg(feature = "ndarray")]
     #[error("expected ids of shape (1, n), got {rows} rows")]
@@ -65,3 +66,39 @@ pub enum TokenizerError {
         rows: usize,
     },
 }
+
+/// The error of another crate's tokenizer; two are equal if they are the same value.
+#[derive(Clone, Debug)]
+pub struct OtherError(Arc<dyn Error + Send + Sync>);
+
+impl OtherError {
+    /// Wraps an error.
+    pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(error))
+    }
+
+    /// The error, which `downcast_ref` gives back its type.
+    pub fn get_ref(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+impl fmt::Display for OtherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for OtherError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl PartialEq for OtherError {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for OtherError {}

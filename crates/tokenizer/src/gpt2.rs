@@ -7,9 +7,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use crate::bpe::{Bpe, Encoder};
-use crate::encode_decode::{Decode, Encode};
+use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
 use crate::gpt2_tokens::{ENDOFTEXT, VOCAB_SIZE};
 
@@ -114,7 +115,7 @@ impl Gpt2Tokenizer {
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id at or over 50,257.
     pub fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
-        Decode::decode_bytes(self, ids)
+        Tokenizer::decode_bytes(self, ids)
     }
 
     /// The text that the ids stand for.
@@ -123,7 +124,7 @@ impl Gpt2Tokenizer {
     /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`]; [`TokenizerError::NotUtf8`] if
     /// the bytes aren't UTF-8, for example half a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        Decode::decode(self, ids)
+        Tokenizer::decode(self, ids)
     }
 
     /// Returns the text, with U+FFFD for invalid bytes, like Python's `decode`.
@@ -131,24 +132,29 @@ impl Gpt2Tokenizer {
     /// # Errors
     /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`].
     pub fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        Decode::decode_lossy(self, ids)
+        Tokenizer::decode_lossy(self, ids)
     }
 }
 
-impl Encode for Gpt2Tokenizer {
+impl Tokenizer for Gpt2Tokenizer {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
-}
 
-impl Decode for Gpt2Tokenizer {
+    fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
+        self.bpe.encode_with_offsets(text)
+    }
+
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
-        let piece = self.piece(id).ok_or(TokenizerError::UnknownId {
-            id,
-            position,
-            vocab_size: VOCAB_SIZE,
-        })?;
-        Ok(piece.into())
+        self.bpe.piece_at(id, position)
+    }
+
+    fn vocab_size(&self) -> usize {
+        VOCAB_SIZE
+    }
+
+    fn id_of(&self, token: &[u8]) -> Option<u32> {
+        self.bpe.id_of(token)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, ArrayRef2};
 
-use crate::encode_decode::{Decode, Encode};
+use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
 
 /// Returns the ids of a text as a batch of one, (1, n_tokens); `<|endoftext|>` is allowed, as in
@@ -21,7 +21,7 @@ use crate::error::TokenizerError;
 /// ```
 pub fn text_to_token_ids(
     text: &str,
-    tokenizer: &(impl Encode + ?Sized),
+    tokenizer: &(impl Tokenizer + ?Sized),
 ) -> Result<Array2<u32>, TokenizerError> {
     let ids = tokenizer.encode(text)?;
     let encoded = Array2::from_shape_vec((1, ids.len()), ids); // (1, n_tokens)
@@ -36,7 +36,7 @@ pub fn text_to_token_ids(
 /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks.
 pub fn token_ids_to_text(
     token_ids: &ArrayRef2<u32>,
-    tokenizer: &(impl Decode + ?Sized),
+    tokenizer: &(impl Tokenizer + ?Sized),
 ) -> Result<String, TokenizerError> {
     if token_ids.nrows() != 1 {
         return Err(TokenizerError::NotOneRow {

@@ -23,8 +23,8 @@ mod whitespace;
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 
-pub use encode_decode::{Decode, Encode};
-pub use error::TokenizerError;
+pub use encode_decode::Tokenizer;
+pub use error::{OtherError, TokenizerError};
 pub use gpt2::{AllowedSpecial, Gpt2Tokenizer};
 pub use gpt2_tokens::{ENDOFTEXT, ENDOFTEXT_ID};
 #[cfg(feature = "ndarray")]

@@ -9,8 +9,9 @@
 //! is joined.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use crate::encode_decode::{Decode, Encode};
+use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
 use crate::split::split_text;
 use crate::vocabulary::{UNK, Vocabulary};
@@ -81,16 +82,26 @@ impl SimpleTokenizerV1 {
     }
 }
 
-impl Encode for SimpleTokenizerV1 {
+impl Tokenizer for SimpleTokenizerV1 {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
-}
 
-impl Decode for SimpleTokenizerV1 {
+    fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
+        Ok(with_offsets(text, self.encode(text)?))
+    }
+
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
         let word = joined(&self.vocabulary, id, position, JOINED_V1)?;
         Ok(word.into_owned().into_bytes().into())
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocabulary.len()
+    }
+
+    fn id_of(&self, token: &[u8]) -> Option<u32> {
+        self.vocabulary.id(str::from_utf8(token).ok()?)
     }
 }
 
@@ -151,16 +162,26 @@ impl SimpleTokenizerV2 {
     }
 }
 
-impl Encode for SimpleTokenizerV2 {
+impl Tokenizer for SimpleTokenizerV2 {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
-}
 
-impl Decode for SimpleTokenizerV2 {
+    fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
+        Ok(with_offsets(text, self.encode(text)?))
+    }
+
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
         let word = joined(&self.vocabulary, id, position, JOINED_V2)?;
         Ok(word.into_owned().into_bytes().into())
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocabulary.len()
+    }
+
+    fn id_of(&self, token: &[u8]) -> Option<u32> {
+        self.vocabulary.id(str::from_utf8(token).ok()?)
     }
 }
 
@@ -175,6 +196,12 @@ fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
         (position, piece)
     });
     placed.filter(|(_, piece)| !python_strip(piece).is_empty())
+}
+
+/// Returns the ids of a text's words with the bytes of each, without the white space around it.
+fn with_offsets(text: &str, ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
+    let words = words_with_positions(text).map(|(at, word)| at..at + word.len());
+    ids.into_iter().zip(words).collect()
 }
 
 /// Returns the word of the id at `position`, after a space unless it begins the text or begins with

@@ -2,11 +2,11 @@
 //!
 //! A character's bytes may be spread over several tokens: at most three bytes wait for the rest of
 //! theirs.
-//! All strings together are [`Decode::decode_lossy`] of all ids.
+//! All strings together are [`Tokenizer::decode_lossy`] of all ids.
 
 use std::str::from_utf8;
 
-use crate::encode_decode::Decode;
+use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
 
 /// Text from ids, one id at a time, of any tokenizer.
@@ -30,7 +30,7 @@ pub struct StreamingDecoder<'t, D: ?Sized> {
     pushed: usize,    // ids so far
 }
 
-impl<'t, D: Decode + ?Sized> StreamingDecoder<'t, D> {
+impl<'t, D: Tokenizer + ?Sized> StreamingDecoder<'t, D> {
     /// A decoder at the start of a text.
     pub fn new(tokenizer: &'t D) -> Self {
         Self {

@@ -3,12 +3,12 @@
 use proptest::prelude::*;
 use test_support::{any_text, proptest_config};
 use tokenizer::{
-    AllowedSpecial, Decode, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
-    StreamingDecoder, UNK, Vocabulary, preprocess, python_strip, split_keeping, split_text,
-    without_blanks,
+    AllowedSpecial, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
+    StreamingDecoder, Tokenizer, UNK, Vocabulary, preprocess, python_strip, split_keeping,
+    split_text, without_blanks,
 };
 
-fn streamed(tokenizer: &impl Decode, ids: &[u32]) -> String {
+fn streamed(tokenizer: &impl Tokenizer, ids: &[u32]) -> String {
     let mut decoder = StreamingDecoder::new(tokenizer);
     let pushed: Vec<String> = ids
         .iter()
@@ -72,11 +72,11 @@ proptest! {
         let text = words.join(" ");
         let v1 = SimpleTokenizerV1::new(vocabulary.clone());
         prop_assert_eq!(v1.decode(&ids).unwrap(), without_space_before(",.?!\"()'", &text));
-        prop_assert_eq!(Decode::decode(&v1, &ids), v1.decode(&ids));
+        prop_assert_eq!(Tokenizer::decode(&v1, &ids), v1.decode(&ids));
         prop_assert_eq!(streamed(&v1, &ids), v1.decode(&ids).unwrap());
         let v2 = SimpleTokenizerV2::new(vocabulary).unwrap();
         prop_assert_eq!(v2.decode(&ids).unwrap(), without_space_before(",.:;?!\"()'", &text));
-        prop_assert_eq!(Decode::decode(&v2, &ids), v2.decode(&ids));
+        prop_assert_eq!(Tokenizer::decode(&v2, &ids), v2.decode(&ids));
         prop_assert_eq!(streamed(&v2, &ids), v2.decode(&ids).unwrap());
     }
 

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
@@ -45,8 +46,19 @@ impl AddedToken {
     }
 }
 
-/// A part of a text: an added token, or what is between two of them, normalized.
-pub(crate) enum Part<'t> {
+/// A part of a text.
+pub(crate) struct Part<'t> {
+    pub(crate) content: Content<'t>,
+    /// The text between two tokens of the first pass that the part is in, or the token.
+    pub(crate) segment: Range<usize>,
+    /// The bytes of the part in the normalized segment.
+    pub(crate) range: Range<usize>,
+    /// The normalization has changed the segment.
+    pub(crate) is_changed: bool,
+}
+
+/// An added token, or what is between two of them, normalized.
+pub(crate) enum Content<'t> {
     Token(u32),
     Text(Cow<'t, str>),
 }
@@ -94,6 +106,10 @@ impl AddedTokens {
         })
     }
 
+    pub(crate) fn normalization(&self) -> Normalization {
+        self.normalization
+    }
+
     pub(crate) fn tokens(&self) -> &BTreeMap<u32, AddedToken> {
         &self.tokens
     }
@@ -102,17 +118,30 @@ impl AddedTokens {
     pub(crate) fn parts<'t>(&self, text: &'t str) -> Vec<Part<'t>> {
         let mut parts = Vec::new();
         let [first, second] = &self.passes;
-        self.find(first.as_ref(), text, |id, range| match id {
-            Some(id) => parts.push(Part::Token(id)),
-            None => match self.normalization.apply(text[range].into()) {
-                Cow::Borrowed(text) => self.find(second.as_ref(), text, |id, range| {
-                    parts.push(id.map_or_else(|| Part::Text(text[range].into()), Part::Token));
-                }),
-                Cow::Owned(text) => self.find(second.as_ref(), &text, |id, range| {
-                    let rest = || Part::Text(text[range].to_owned().into());
-                    parts.push(id.map_or_else(rest, Part::Token));
-                }),
-            },
+        self.find(first.as_ref(), text, |id, segment| {
+            let normalized = match id {
+                Some(_) => Cow::Borrowed(&text[segment.clone()]),
+                None => self.normalization.apply(text[segment.clone()].into()),
+            };
+            let mut push = |id: Option<u32>, range: Range<usize>| {
+                let content = match (id, &normalized) {
+                    (Some(id), _) => Content::Token(id),
+                    (None, Cow::Borrowed(text)) => Content::Text(text[range.clone()].into()),
+                    (None, Cow::Owned(text)) => {
+                        Content::Text(text[range.clone()].to_owned().into())
+                    }
+                };
+                parts.push(Part {
+                    content,
+                    segment: segment.clone(),
+                    range,
+                    is_changed: matches!(normalized, Cow::Owned(_)),
+                });
+            };
+            match id {
+                Some(_) => push(id, 0..segment.len()),
+                None => self.find(second.as_ref(), &normalized, push),
+            }
         });
         parts
     }
@@ -127,7 +156,7 @@ impl AddedTokens {
         &self,
         finder: Option<&Finder>,
         text: &str,
-        mut each: impl FnMut(Option<u32>, std::ops::Range<usize>),
+        mut each: impl FnMut(Option<u32>, Range<usize>),
     ) {
         let (mut behind, mut blank_end) = (0, 0);
         let found = finder.into_iter().flat_map(|finder| {

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
-use tokenizer::TokenizerError;
+use tokenizer::{OtherError, TokenizerError};
 
 /// Everything this crate refuses, with the offending file, name or number.
 #[derive(Debug, thiserror::Error)]
@@ -53,9 +53,7 @@ pub enum ModelTokenizerError {
 /// For code that takes any tokenizer.
 impl From<ModelTokenizerError> for TokenizerError {
     fn from(error: ModelTokenizerError) -> Self {
-        Self::Other {
-            reason: error.to_string(),
-        }
+        Self::Other(OtherError::new(error))
     }
 }
 

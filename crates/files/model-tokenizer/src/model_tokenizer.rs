@@ -4,11 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use atomic_file::FileError;
-use tokenizer::{Decode, ENDOFTEXT_ID, Encode, TokenizerError};
+use serde::{Deserialize, Serialize};
+use tokenizer::bpe::Bpe;
+use tokenizer::{ENDOFTEXT_ID, Tokenizer, TokenizerError};
 
 use crate::added::AddedToken;
 use crate::error::ModelTokenizerError;
@@ -134,6 +137,28 @@ impl ModelTokenizer {
         self.pipeline.encode(text)
     }
 
+    /// Returns the ids of [`encode_part`](Self::encode_part), each with the bytes of the text that
+    /// it stands for.
+    ///
+    /// The bytes of a token with `lstrip` or `rstrip` include the white space. Where a
+    /// normalization makes one character of several, each token of it has the bytes of all. A
+    /// space that the tokenizer puts before a text has no bytes.
+    ///
+    /// # Errors
+    /// Those of [`encode_part`](Self::encode_part).
+    pub fn encode_with_offsets(
+        &self,
+        text: &str,
+    ) -> Result<Vec<(u32, Range<usize>)>, ModelTokenizerError> {
+        self.pipeline.encode_with_offsets(text)
+    }
+
+    /// Returns the byte pairs, if they alone give the ids of [`encode_part`](Self::encode_part):
+    /// for GPT-2 and for vocabularies that were trained without special tokens of their own.
+    pub fn bpe(&self) -> Option<&Bpe> {
+        self.pipeline.bpe()
+    }
+
     /// The ids that are put before each text, as by a template of tokenizer.json or by
     /// `add_bos_token`.
     pub fn ids_before(&self) -> &[u32] {
@@ -151,7 +176,7 @@ impl ModelTokenizer {
     /// [`TokenizerError::UnknownId`] at the first unknown id; [`TokenizerError::NotUtf8`] if the
     /// bytes aren't UTF-8, for example half a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        Decode::decode(self, ids)
+        Tokenizer::decode(self, ids)
     }
 
     /// Returns the text, with U+FFFD for invalid bytes, like Python's `decode`.
@@ -159,7 +184,7 @@ impl ModelTokenizer {
     /// # Errors
     /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks.
     pub fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
-        Decode::decode_lossy(self, ids)
+        Tokenizer::decode_lossy(self, ids)
     }
 
     /// The bytes that one id stands for; `None` if there is no such id.
@@ -273,7 +298,7 @@ impl ModelTokenizer {
 }
 
 /// The parts of a byte-level tokenizer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytePairs {
     /// Each token by its id: its bytes in GPT-2's alphabet; or, of an added one, its text, and
     /// whether it is special.
@@ -284,7 +309,7 @@ pub struct BytePairs {
     pub begin: Option<u32>,
 }
 
-impl Encode for ModelTokenizer {
+impl Tokenizer for ModelTokenizer {
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         Ok(self.encode(text)?)
     }
@@ -292,9 +317,11 @@ impl Encode for ModelTokenizer {
     fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         Ok(self.encode_part(text)?)
     }
-}
 
-impl Decode for ModelTokenizer {
+    fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
+        Ok(self.encode_with_offsets(text)?)
+    }
+
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
         let piece = self.piece(id).ok_or(TokenizerError::UnknownId {
             id,
@@ -302,6 +329,14 @@ impl Decode for ModelTokenizer {
             vocab_size: self.vocab_size(),
         })?;
         Ok(piece.into())
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.vocab_size()
+    }
+
+    fn id_of(&self, token: &[u8]) -> Option<u32> {
+        self.pipeline.id_of(token)
     }
 }
 

@@ -3,15 +3,16 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use rayon::prelude::*;
-use tokenizer::ENDOFTEXT_ID;
 use tokenizer::bpe::{
     Bpe, Encoder, EncodingRules, Merge, bytes_of_letters, gpt2_parts, gpt2_piece,
 };
+use tokenizer::{ENDOFTEXT, ENDOFTEXT_ID};
 
-use crate::added::{AddedTokens, Part};
+use crate::added::{AddedToken, AddedTokens, Content};
 use crate::error::{ModelTokenizerError, invalid};
 use crate::gpt2;
 use crate::normalization::Normalization;
@@ -181,27 +182,28 @@ impl Pipeline {
     /// # Errors
     /// [`ModelTokenizerError::UnknownByte`] and [`ModelTokenizerError::LeftOut`].
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
-        let mut parts = self.added.parts(text);
+        let parts = self.added.parts(text).into_iter();
+        let mut parts: Vec<Content> = parts.map(|part| part.content).collect();
         parts.iter_mut().for_each(|part| self.add_space(part));
         // Parts are divided further where the pattern divides them anyway.
         let least = MIN_PART.max(text.len() / (PARTS_PER_THREAD * rayon::current_num_threads()));
         let mut cut = Vec::with_capacity(parts.len());
         for part in &parts {
             match part {
-                Part::Text(text) if self.can_cut() => {
+                Content::Text(text) if self.can_cut() => {
                     let texts = gpt2_parts(text, least, |_| false).into_iter();
-                    cut.extend(texts.map(|text| Part::Text(text.into())));
+                    cut.extend(texts.map(|text| Content::Text(text.into())));
                 }
-                Part::Text(text) => cut.push(Part::Text((&**text).into())),
-                Part::Token(id) => cut.push(Part::Token(*id)),
+                Content::Text(text) => cut.push(Content::Text((&**text).into())),
+                Content::Token(id) => cut.push(Content::Token(*id)),
             }
         }
         let ids = cut.par_iter().try_fold(
             || (self.encoder(text.len()), Vec::new()),
             |(mut encoder, mut ids), part| {
                 match part {
-                    Part::Token(id) => ids.push(*id),
-                    Part::Text(text) => encoder.encode(text, &mut ids)?,
+                    Content::Token(id) => ids.push(*id),
+                    Content::Text(text) => encoder.encode(text, &mut ids)?,
                 }
                 Ok((encoder, ids))
             },
@@ -215,6 +217,99 @@ impl Pipeline {
         Ok(all)
     }
 
+    /// Returns the ids of a text, each with the bytes of the text that it stands for.
+    ///
+    /// # Errors
+    /// Those of [`encode`](Self::encode).
+    pub(crate) fn encode_with_offsets(
+        &self,
+        text: &str,
+    ) -> Result<Vec<(u32, Range<usize>)>, ModelTokenizerError> {
+        let mut encoder = self.encoder(text.len());
+        let mut all = Vec::new();
+        let (mut origins, mut origins_of) = (Vec::new(), None);
+        for mut part in self.added.parts(text) {
+            let segment = part.segment.clone();
+            if part.is_changed && origins_of != Some(segment.start) {
+                origins = self.added.normalization().origins(&text[segment.clone()]);
+                origins_of = Some(segment.start);
+            }
+            let ids = match &part.content {
+                Content::Token(id) => vec![(*id, 0..part.range.len())],
+                Content::Text(text) => {
+                    let (text, mut ids) = (text.clone(), Vec::new());
+                    self.add_space(&mut part.content);
+                    if let Content::Text(spaced) = &part.content {
+                        encoder.encode(spaced, &mut ids)?;
+                    }
+                    self.offsets(&text, ids)
+                }
+            };
+            for (id, range) in ids {
+                let (mut start, mut end) =
+                    (part.range.start + range.start, part.range.start + range.end);
+                if part.is_changed {
+                    let origin = |at: usize| {
+                        origins
+                            .get(at)
+                            .cloned()
+                            .unwrap_or(segment.len()..segment.len())
+                    };
+                    (start, end) = match start < end {
+                        true => (origin(start).start, origin(end - 1).end),
+                        false => (origin(start).start, origin(start).start),
+                    };
+                }
+                all.push((id, segment.start + start..segment.start + end));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the ids of a text with the bytes that each stands for.
+    fn offsets(&self, text: &str, ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
+        match &self.model {
+            Model::BytePairs(pairs) => pairs.bpe.offsets(text.as_bytes(), ids),
+            Model::Characters(_) => {
+                let ranges = text.char_indices().map(|(at, c)| at..at + c.len_utf8());
+                ids.into_iter().zip(ranges).collect()
+            }
+        }
+    }
+
+    /// Returns the id of the token with these bytes.
+    pub(crate) fn id_of(&self, token: &[u8]) -> Option<u32> {
+        let mut texts = self.texts.iter();
+        let in_texts = texts.find(|(_, text)| ***text == *token).map(|(&id, _)| id);
+        in_texts.or_else(|| match &self.model {
+            Model::BytePairs(pairs) => pairs.bpe.id_of(token),
+            Model::Characters(_) => None, // all in the texts
+        })
+    }
+
+    /// The byte pairs, if they alone give the ids of any text.
+    pub(crate) fn bpe(&self) -> Option<&Bpe> {
+        let mut added = self.added.tokens().values();
+        let is_plain = added.all(|token| {
+            let normalized = false;
+            gpt2::end_of_text()
+                == AddedToken {
+                    normalized,
+                    ..token.clone()
+                }
+        });
+        match &self.model {
+            Model::BytePairs(pairs) => {
+                let is_gpt2 = pairs.splits.is_empty() && pairs.use_regex && !pairs.add_prefix_space;
+                let is_whole =
+                    self.has_all_bytes() && pairs.bpe.id_of(ENDOFTEXT.as_bytes()).is_some();
+                let is_normalized = self.added.normalization() != Normalization::None;
+                (is_plain && is_gpt2 && is_whole && !is_normalized).then_some(&pairs.bpe)
+            }
+            Model::Characters(_) => None,
+        }
+    }
+
     /// True if a text may be cut into parts that are encoded by themselves.
     fn can_cut(&self) -> bool {
         match &self.model {
@@ -224,8 +319,8 @@ impl Pipeline {
     }
 
     /// Puts a space before a text that has none, if the tokenizer does so before it divides it.
-    fn add_space(&self, part: &mut Part) {
-        if let (Model::BytePairs(pairs), Part::Text(text)) = (&self.model, part)
+    fn add_space(&self, part: &mut Content) {
+        if let (Model::BytePairs(pairs), Content::Text(text)) = (&self.model, part)
             && pairs.splits.is_empty()
         {
             pairs.add_space(text);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use rayon::prelude::*;
-use tokenizer::bpe::{Bpe, BpeConfig, Ties, gpt2_parts, gpt2_pieces, letters_of};
+use tokenizer::bpe::{Bpe, BpeConfig, gpt2_parts, gpt2_pieces, letters_of};
 use tokenizer::{ENDOFTEXT, UNK};
 
 use crate::added::AddedToken;
@@ -31,7 +31,7 @@ impl ModelTokenizer {
     pub fn train_chars(text: &str) -> Result<Self, ModelTokenizerError> {
         let characters: BTreeSet<char> = text.split(ENDOFTEXT).flat_map(str::chars).collect();
         let mut tokens: Vec<String> = characters.into_iter().map(String::from).collect();
-        tokens.push(UNK.to_owned());
+        tokens.extend([UNK.to_owned(), ENDOFTEXT.to_owned()]);
         let unknown = AddedToken::new(UNK, true);
         Self::trained(tokens, Vec::new(), &[unknown], Form::Characters)
     }
@@ -60,40 +60,93 @@ impl ModelTokenizer {
     /// # Errors
     /// [`ModelTokenizerError::Training`] for fewer than 257 tokens and for 2 GiB of text.
     pub fn train_bpe_at_most(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
-        if vocab_size < MIN_BPE {
+        Self::train_bpe_on(&[text], &[], vocab_size)
+    }
+
+    /// Trains byte pairs as [`Self::train_bpe_at_most`] does, on several texts, such as files, and
+    /// with special tokens, which divide the texts and have the ids before `<|endoftext|>`'s.
+    ///
+    /// ```
+    /// use model_tokenizer::ModelTokenizer;
+    /// let texts = ["<|user|>Is it late?", "<|user|>It is late."];
+    /// let tokenizer = ModelTokenizer::train_bpe_on(&texts, &["<|user|>"], 264)?;
+    /// let user = tokenizer.vocab_size() as u32 - 2;
+    /// assert_eq!(tokenizer.encode("<|user|>")?, [user]);
+    /// assert!(tokenizer.is_special(user));
+    /// # Ok::<(), model_tokenizer::ModelTokenizerError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ModelTokenizerError::Training`] for a vocabulary smaller than 256 bytes and the special
+    /// tokens, for 2 GiB of text, and for a special token that is empty or another token.
+    pub fn train_bpe_on(
+        texts: &[&str],
+        special: &[&str],
+        vocab_size: usize,
+    ) -> Result<Self, ModelTokenizerError> {
+        let least = MIN_BPE + special.len();
+        if vocab_size < least {
+            let special = match special.len() {
+                0 => String::new(),
+                count => format!(", {count} special tokens"),
+            };
             return Err(ModelTokenizerError::Training(format!(
-                "a vocabulary of {vocab_size} tokens: byte pairs need at least {MIN_BPE}, 256 bytes and the end of a text"
+                "a vocabulary of {vocab_size} tokens: byte pairs need at least {least}, 256 bytes{special} and the end of a text"
             )));
         }
-        if text.len() > MAX_TEXT {
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        if bytes > MAX_TEXT {
             return Err(ModelTokenizerError::Training(format!(
-                "a text of {} bytes: a vocabulary is trained on at most {MAX_TEXT}; a part of the text makes as good a one",
-                text.len()
+                "a text of {bytes} bytes: a vocabulary is trained on at most {MAX_TEXT}; a part of the text makes as good a one"
             )));
+        }
+        if let Some(token) = special.iter().find(|token| token.is_empty()) {
+            let problem = format!("the special token {token:?} is empty");
+            return Err(ModelTokenizerError::Training(problem));
         }
         let config = BpeConfig {
-            vocab_size: vocab_size - 1,
-            ties: Ties::SmallestIds,
+            vocab_size: vocab_size - 1 - special.len(),
             ..BpeConfig::default()
         };
-        let bpe = Bpe::train_on(&words_of(text), &config);
+        let mut documents = texts.to_vec();
+        for token in special.iter().chain([&ENDOFTEXT]) {
+            documents = documents
+                .iter()
+                .flat_map(|text| text.split(token))
+                .collect();
+        }
+        let bpe = Bpe::train_on(&words_of(&documents), &config);
         let bpe = bpe.expect("GPT-2's alphabet has all bytes");
-        let tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
+        Self::of_bpe(&bpe, special)
+    }
+
+    /// A tokenizer of byte pairs, special tokens after them, and `<|endoftext|>`, if it isn't among
+    /// them, at the end.
+    fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, ModelTokenizerError> {
+        let mut tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
         let token = |id: u32| tokens[id as usize].clone();
         let merges = bpe.merges().iter();
         let merges = merges.map(|merge| (token(merge.left), token(merge.right)));
         let merges = merges.collect();
-        Self::trained(tokens, merges, &[], Form::GPT2)
+        let ends = (bpe.id_of(ENDOFTEXT.as_bytes()).is_none()).then_some(&ENDOFTEXT);
+        tokens.extend(special.iter().chain(ends).map(|token| (*token).to_owned()));
+        let mut distinct = BTreeSet::new();
+        if let Some(token) = tokens.iter().find(|token| !distinct.insert(*token)) {
+            let problem = format!("two tokens are {token:?}");
+            return Err(ModelTokenizerError::Training(problem));
+        }
+        let special = special.iter().map(|token| AddedToken::new(*token, true));
+        let special: Vec<AddedToken> = special.collect();
+        Self::trained(tokens, merges, &special, Form::GPT2)
     }
 
-    /// A tokenizer of tokens in the order of their ids, and `<|endoftext|>` after them.
+    /// A tokenizer of tokens in the order of their ids, with `<|endoftext|>` among them.
     fn trained(
-        mut tokens: Vec<String>,
+        tokens: Vec<String>,
         merges: Vec<(String, String)>,
         special: &[AddedToken],
         form: Form,
     ) -> Result<Self, ModelTokenizerError> {
-        tokens.push(ENDOFTEXT.to_owned());
         let ids: BTreeMap<&str, u32> = tokens.iter().map(String::as_str).zip(0..).collect();
         let special = special.iter().cloned().chain([gpt2::end_of_text()]);
         let spec = TokenizerSpec {
@@ -117,12 +170,33 @@ impl ModelTokenizer {
     }
 }
 
-/// The words of a text and how often each occurs, counted on all threads; their order changes no
+/// Byte pairs that were trained with [`Bpe::train`], as a tokenizer with files; the ids stay, and
+/// `<|endoftext|>` gets the next one unless it is among the tokens. [`ModelTokenizer::bpe`] gives
+/// them back.
+///
+/// # Errors
+/// [`ModelTokenizerError::Training`] if the byte pairs divide a text in another way than GPT-2's,
+/// have other rules, or two tokens with the same bytes.
+impl TryFrom<&Bpe> for ModelTokenizer {
+    type Error = ModelTokenizerError;
+
+    fn try_from(bpe: &Bpe) -> Result<Self, ModelTokenizerError> {
+        const PROBE: &str = "It's 12 o'clock,  we'll go! \n\n a\u{3000}b 1a a1 <|x|> ";
+        if bpe.pieces(PROBE) != gpt2_pieces(PROBE) || bpe.rules() != Default::default() {
+            let problem = "transformers' files need byte pairs with GPT-2's pieces and rules";
+            return Err(ModelTokenizerError::Training(problem.to_owned()));
+        }
+        Self::of_bpe(bpe, &[])
+    }
+}
+
+/// The words of texts and how often each occurs, counted on all threads; their order changes no
 /// token.
-fn words_of(text: &str) -> Vec<(&str, u64)> {
-    let documents = text.split(ENDOFTEXT);
+fn words_of<'t>(documents: &[&'t str]) -> Vec<(&'t str, u64)> {
     // Small parts, because the list of a part's words takes more memory than the part.
-    let parts = documents.flat_map(|text| gpt2_parts(text, MIN_PART, |_| false));
+    let parts = documents
+        .iter()
+        .flat_map(|text| gpt2_parts(text, MIN_PART, |_| false));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {
         for word in gpt2_pieces(part) {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use model_tokenizer::ModelTokenizer;
-use model_tokenizer::tokenizer::Encode;
+use model_tokenizer::tokenizer::Tokenizer;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -321,7 +321,7 @@ fn bos_and_eos_are_put_around_each_text_if_asked_for() {
         let path = folder.path().join("tokenizer_config.json");
         fs::write(path, config.to_string()).unwrap();
         let tokenizer = from_folder(folder.path());
-        let encoded: &dyn Encode = &tokenizer;
+        let encoded: &dyn Tokenizer = &tokenizer;
         assert_eq!(encoded.encode("a bell").unwrap(), expected, "{config}");
         assert_eq!(encoded.encode_part("a bell").unwrap(), [64, 312]);
         let around = [tokenizer.ids_before(), &[64, 312], tokenizer.ids_after()];

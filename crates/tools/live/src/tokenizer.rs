@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use tokenizer::bpe::{Bpe, Merge, gpt2_piece};
-use tokenizer::{Decode, Gpt2Tokenizer};
+use tokenizer::{Gpt2Tokenizer, Tokenizer};
 #[cfg(feature = "notebooks")]
 use train::presets::PresetTokenizer;
 
