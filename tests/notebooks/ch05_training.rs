@@ -10,12 +10,12 @@ use generate::{BookSampling, generate, generate_text_simple};
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array1, Array2, Axis, s, stack};
 use pictures::{Chart, Line, Picture, chart};
-use tokenizer::{Gpt2Tokenizer, text_to_token_ids, token_ids_to_text};
+use tokenizer::{Gpt2Tokenizer, Tokenizer, text_to_token_ids, token_ids_to_text};
 use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig, Event, SimpleTraining, train_model_simple};
 
 use crate::ch05::loaders;
-use crate::small_model::{Tokenizer, beginning, first_words, small_config, small_loaders};
+use crate::small_model::{beginning, first_words, small_config, small_loaders};
 use crate::{Notebook, numbers};
 
 const ROUNDING_GROWS: &str = "rounding differences grow over 90 steps";

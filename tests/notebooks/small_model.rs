@@ -4,12 +4,7 @@
 use anyhow::Result;
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig};
-use tokenizer::{Decode, Encode, SimpleTokenizerV1, build_vocabulary, preprocess};
-
-/// A tokenizer of either model.
-pub(crate) trait Tokenizer: Encode + Decode {}
-
-impl<T: Encode + Decode> Tokenizer for T {}
+use tokenizer::{SimpleTokenizerV1, build_vocabulary, preprocess};
 
 /// The number of characters that the small model reads.
 const CHARACTERS: usize = 5000;

@@ -134,6 +134,15 @@ fn each_example_does_what_it_says() {
     assert!(output.starts_with("270 tokens"), "{output}");
     assert!(Path::new(vocabulary).join("tokenizer.json").exists());
 
+    let output = run("tokenizer_service", &[]);
+    let [encoded, id, decoded, unknown] = output.lines().collect::<Vec<_>>()[..] else {
+        panic!("four answers: {output}");
+    };
+    assert!(encoded.starts_with("[(263, 0..8), "), "{output}");
+    assert_eq!(id, "Some(263)");
+    assert!(decoded.starts_with("\"<|user|>"), "{output}");
+    assert!(unknown.starts_with("error: "), "{output}");
+
     // Those of the libraries: `pack`, of live, is a step of xtask's, over what live's tests show.
     let groups = ["crates", "crates/engine", "crates/files"];
     let crates = groups.map(|group| fs::read_dir(root.join(group)).expect("the crates"));

@@ -28,12 +28,12 @@ use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
 
-use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
 use crate::gpt2_tokens::{ENDOFTEXT, gpt2_tokens_and_pairs};
 use crate::known::KnownPieces;
 use crate::pairs::{Counts, Pair, Row};
 use crate::pattern::pieces;
+use crate::tokenizer::Tokenizer;
 
 pub use crate::letters::{bytes_of_letters, gpt2_bytes, letter_of, letters_of};
 pub use crate::pairs::Ties;
@@ -214,7 +214,8 @@ impl Bpe {
         Self::train_texts(&[text], config)
     }
 
-    /// Learns its tokens from several texts, such as files; no pair reaches from one to the next.
+    /// Learns the tokens of several texts, such as files. A token never reaches from one text into
+    /// the next, as if [`ENDOFTEXT`] separated them.
     ///
     /// # Errors
     /// Those of [`train`](Self::train).
@@ -387,12 +388,13 @@ impl Bpe {
         }
     }
 
-    /// Returns the first byte without a token in a text whose ids contain [`NO_TOKEN`]; `None` if
-    /// they don't.
+    /// Returns the first byte without a token in a text whose ids contain [`NO_TOKEN`], or a space,
+    /// which a tokenizer can put before a text, if the text has no such byte. Returns `None` for
+    /// ids without [`NO_TOKEN`].
     pub fn missing_byte(&self, text: &str, ids: &[u32]) -> Option<u8> {
         let has_no_id = |byte: &u8| self.of_byte[usize::from(*byte)] == NO_TOKEN;
         let is_missing = self.of_byte.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);
-        is_missing.then(|| text.bytes().find(has_no_id)).flatten()
+        is_missing.then(|| text.bytes().find(has_no_id).unwrap_or(b' '))
     }
 
     /// The ids of a text in which nothing is special.
@@ -410,26 +412,24 @@ impl Bpe {
         }
     }
 
-    /// Returns a text's ids with the bytes of the text that each stands for.
+    /// Returns the documents of a text, which [`ENDOFTEXT`] separates if the vocabulary has it.
+    fn documents<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
+        let most = self.end_of_text.map_or(1, |_| usize::MAX);
+        text.splitn(most, ENDOFTEXT)
+    }
+
+    /// Returns the number of bytes that the token `id` stands for at the start of `rest`, which is
+    /// the end of a piece.
     ///
-    /// A space that isn't in the text, because a tokenizer puts it before a word, has no bytes. A
-    /// token for several unknown bytes stands for all that follow.
-    pub fn offsets(&self, text: &[u8], ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
-        let mut at = 0;
-        let with_range = |id: u32| {
-            let (rest, start) = (&text[at..], at);
-            let token = self.tokens.get(id as usize).map_or(&[][..], Vec::as_slice);
-            at += match token.strip_prefix(b" ") {
-                _ if rest.starts_with(token) => token.len(),
-                Some(word) if rest.starts_with(word) => word.len(),
-                _ if self.rules.fuse_unknown => {
-                    rest.iter().take_while(|byte| self.lacks(**byte)).count()
-                }
-                _ => rest.len().min(1),
-            };
-            (id, start..at)
-        };
-        ids.into_iter().map(with_range).collect()
+    /// The unknown token stands for one byte without a token, or for all of them side by side if
+    /// [`EncodingRules::fuse_unknown`] is set.
+    fn length(&self, id: u32, rest: &[u8]) -> usize {
+        let unknown = rest.iter().take_while(|byte| self.lacks(**byte)).count();
+        match unknown {
+            0 => self.tokens.get(id as usize).map_or(0, Vec::len),
+            _ if self.rules.fuse_unknown => unknown,
+            _ => 1,
+        }
     }
 
     /// Appends the ids of a piece, as [`encode_plain`](Self::encode_plain) returns them.
@@ -563,11 +563,8 @@ pub struct Encoder<'b> {
 impl Encoder<'_> {
     /// Appends the ids of a text, as [`Bpe::encode`] returns them.
     pub fn encode(&mut self, text: &str, ids: &mut Vec<u32>) {
-        let Some(end_of_text) = self.bpe.end_of_text else {
-            return self.encode_ordinary(text, ids);
-        };
-        for (number, document) in text.split(ENDOFTEXT).enumerate() {
-            ids.extend((number > 0).then_some(end_of_text));
+        for (number, document) in self.bpe.documents(text).enumerate() {
+            ids.extend(self.bpe.end_of_text.filter(|_| number > 0));
             self.encode_ordinary(document, ids);
         }
     }
@@ -586,6 +583,43 @@ impl Encoder<'_> {
         self.known
             .encode(piece, ids, |ids| self.bpe.encode_piece_into(piece, ids));
     }
+
+    /// Does the same as [`encode_ordinary`](Self::encode_ordinary), but also returns the range of
+    /// bytes that each token stands for. The first byte of `text` has the number `start`.
+    pub fn encode_ordinary_with_offsets(
+        &mut self,
+        text: &str,
+        mut start: usize,
+        tokens: &mut Vec<(u32, Range<usize>)>,
+    ) {
+        for piece in pieces(text, self.bpe.divide) {
+            self.encode_piece_with_offsets(piece, start, tokens);
+            start += piece.len();
+        }
+    }
+
+    /// Does the same as [`encode_piece`](Self::encode_piece), but also returns the range of bytes
+    /// that each token stands for. The first byte of `piece` has the number `start`.
+    pub fn encode_piece_with_offsets(
+        &mut self,
+        piece: &str,
+        start: usize,
+        tokens: &mut Vec<(u32, Range<usize>)>,
+    ) {
+        let mut ids = Vec::new();
+        self.encode_piece(piece, &mut ids);
+        let mut rest = piece.as_bytes();
+        let count = ids.len();
+        for id in ids {
+            let at = start + piece.len() - rest.len();
+            let length = match count {
+                1 => rest.len(),
+                _ => self.bpe.length(id, rest).min(rest.len()),
+            };
+            rest = &rest[length..];
+            tokens.push((id, at..at + length));
+        }
+    }
 }
 
 impl Tokenizer for Bpe {
@@ -594,11 +628,27 @@ impl Tokenizer for Bpe {
     }
 
     fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError> {
-        Ok(self.offsets(text.as_bytes(), self.encode(text)?))
+        let (mut encoder, mut tokens, mut start) = (self.encoder(text.len()), Vec::new(), 0);
+        for (number, document) in self.documents(text).enumerate() {
+            if let Some(end_of_text) = self.end_of_text.filter(|_| number > 0) {
+                let end = start + ENDOFTEXT.len();
+                tokens.push((end_of_text, start..end));
+                start = end;
+            }
+            encoder.encode_ordinary_with_offsets(document, start, &mut tokens);
+            start += document.len();
+        }
+        match tokens.iter().find(|(id, _)| *id == NO_TOKEN) {
+            Some((_, range)) => Err(TokenizerError::MissingByte {
+                byte: text.as_bytes()[range.start],
+            }),
+            None => Ok(tokens),
+        }
     }
 
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
         let piece = self.tokens.get(id as usize);
+        let piece = piece.filter(|piece| !piece.is_empty()); // an ID without a token
         let piece = piece.ok_or(TokenizerError::UnknownId {
             id,
             position,

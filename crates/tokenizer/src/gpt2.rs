@@ -10,9 +10,9 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::bpe::{Bpe, Encoder};
-use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
 use crate::gpt2_tokens::{ENDOFTEXT, VOCAB_SIZE};
+use crate::tokenizer::Tokenizer;
 
 /// The special tokens that a text may contain, as tiktoken's `allowed_special`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

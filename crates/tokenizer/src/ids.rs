@@ -2,8 +2,8 @@
 
 use ndarray::{Array2, ArrayRef2};
 
-use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
+use crate::tokenizer::Tokenizer;
 
 /// Returns the ids of a text as a batch of one, (1, n_tokens); `<|endoftext|>` is allowed, as in
 /// the book.

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod bpe;
-mod encode_decode;
 mod error;
 mod gpt2;
 mod gpt2_tokens;
@@ -16,6 +15,7 @@ mod pattern;
 mod simple;
 mod split;
 mod streaming;
+mod tokenizer;
 mod vocabulary;
 mod whitespace;
 
@@ -23,7 +23,6 @@ mod whitespace;
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 
-pub use encode_decode::Tokenizer;
 pub use error::{OtherError, TokenizerError};
 pub use gpt2::{AllowedSpecial, Gpt2Tokenizer};
 pub use gpt2_tokens::{ENDOFTEXT, ENDOFTEXT_ID};
@@ -34,5 +33,6 @@ pub use split::{
     Separators, preprocess, split_keeping, split_text, strip_without_blanks, without_blanks,
 };
 pub use streaming::StreamingDecoder;
+pub use tokenizer::Tokenizer;
 pub use vocabulary::{UNK, Vocabulary, build_vocabulary};
 pub use whitespace::{is_python_whitespace, python_strip};

@@ -128,19 +128,17 @@ pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item
 /// Cuts a text into parts of at least `least` bytes, where GPT-2's pattern divides it anyway:
 /// before the last white space character in front of a word.
 ///
-/// No part begins there if `keep` returns true for the text from that word on.
-///
 /// The pattern takes white space followed by text as all but its last character (`\s+(?!\S)`) and
 /// the last, which may go with the word after it (` ?\p{L}+`).
 ///
 /// ```
-/// let parts = tokenizer::bpe::gpt2_parts("a b  c", 3, |_| false);
+/// let parts = tokenizer::bpe::gpt2_parts("a b  c", 3);
 /// assert_eq!(parts, ["a b ", " c"]);
 /// ```
-pub fn gpt2_parts(text: &str, least: usize, keep: impl Fn(&str) -> bool) -> Vec<&str> {
+pub fn gpt2_parts(text: &str, least: usize) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;
-    while let Some(at) = first_cut(rest, least, &keep) {
+    while let Some(at) = first_cut(rest, least) {
         let part;
         (part, rest) = rest.split_at(at);
         parts.push(part);
@@ -150,14 +148,14 @@ pub fn gpt2_parts(text: &str, least: usize, keep: impl Fn(&str) -> bool) -> Vec<
 }
 
 /// Returns the first place from `least` on at which a text may be cut.
-fn first_cut(text: &str, least: usize, keep: impl Fn(&str) -> bool) -> Option<usize> {
+fn first_cut(text: &str, least: usize) -> Option<usize> {
     let start = (least.max(1)..=text.len()).find(|&at| text.is_char_boundary(at))?;
     let mut last = None; // the white space character just before
     for (at, c) in text[start..].char_indices() {
         match (c.is_whitespace(), last) {
             (true, _) => last = Some(start + at),
-            (false, Some(cut)) if !keep(&text[start + at..]) => return Some(cut),
-            (false, _) => last = None,
+            (false, Some(cut)) => return Some(cut),
+            (false, None) => {}
         }
     }
     None

@@ -11,9 +11,9 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
 use crate::split::split_text;
+use crate::tokenizer::Tokenizer;
 use crate::vocabulary::{UNK, Vocabulary};
 use crate::whitespace::python_strip;
 

@@ -6,8 +6,8 @@
 
 use std::str::from_utf8;
 
-use crate::encode_decode::Tokenizer;
 use crate::error::TokenizerError;
+use crate::tokenizer::Tokenizer;
 
 /// Text from ids, one id at a time, of any tokenizer.
 ///

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use test_support::any_text;
-use tokenizer::TokenizerError;
-use tokenizer::bpe::{Bpe, BpeConfig, Merge, Ties, gpt2_piece, gpt2_pieces};
+use tokenizer::bpe::{Bpe, BpeConfig, EncodingRules, Merge, Ties, gpt2_piece, gpt2_pieces};
+use tokenizer::{ENDOFTEXT, Tokenizer, TokenizerError};
 
 static GPT2: LazyLock<&Bpe> = LazyLock::new(Bpe::gpt2);
 
@@ -52,6 +52,9 @@ proptest! {
         let plain = Bpe::train_plain(&text, &config).unwrap();
         prop_assert_eq!(bpe.merges(), plain.merges());
         prop_assert_eq!(bpe.tokens(), plain.tokens());
+        let documents: Vec<&str> = text.split(ENDOFTEXT).collect();
+        let of_several = Bpe::train_texts(&documents, &config).unwrap();
+        prop_assert_eq!(of_several.merges(), bpe.merges());
         let pieces = if whole { vec![&*text] } else { gpt2_pieces(&text) };
         for piece in pieces {
             prop_assert_eq!(bpe.encode_ordinary(piece), plain.encode_plain(piece));
@@ -148,4 +151,63 @@ fn an_encoder_that_remembers_returns_the_same_ids() {
     let [special, ordinary] = [GPT2.encode(&text).unwrap(), GPT2.encode_ordinary(&text)];
     assert!(special.len() < ordinary.len());
     assert_eq!(ids, [special, ordinary].concat().repeat(3));
+}
+
+#[test]
+fn the_unknown_token_has_the_range_of_the_bytes_without_a_token() {
+    let tokens = ["[UNK]", "a", " ", "[", "aa", ""].map(|token| token.as_bytes().to_vec());
+    let merge = Merge {
+        left: 1,
+        right: 1,
+        id: 4,
+    };
+    let bpe = |unknown, fuse_unknown| {
+        let rules = EncodingRules {
+            ignore_merges: false,
+            unknown,
+            fuse_unknown,
+        };
+        Bpe::with_rules(tokens.to_vec(), vec![merge], gpt2_piece, rules).unwrap()
+    };
+    let ranges = |bpe: &Bpe, text: &str| {
+        let tokens = bpe.encode_with_offsets(text).unwrap();
+        let ids: Vec<u32> = tokens.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids, bpe.encode(text).unwrap());
+        tokens
+    };
+    let separate = bpe(Some(0), false);
+    let expected = [
+        (4, 0..2),
+        (0, 2..3),
+        (0, 3..4),
+        (1, 4..5),
+        (2, 5..6),
+        (0, 6..7),
+        (0, 7..8),
+    ];
+    assert_eq!(ranges(&separate, "aaéa é"), expected);
+    // Bytes side by side are one unknown token, but not across pieces: "é" and "!" are two pieces.
+    let fused = bpe(Some(0), true);
+    let expected = [
+        (4, 0..2),
+        (0, 2..4),
+        (1, 4..5),
+        (2, 5..6),
+        (0, 6..8),
+        (0, 8..9),
+    ];
+    assert_eq!(ranges(&fused, "aaéa é!"), expected);
+    // The text of the unknown token isn't that token.
+    let expected = [(3, 0..1), (0, 1..4), (0, 4..5)];
+    assert_eq!(ranges(&fused, "[UNK]"), expected);
+
+    let without = bpe(None, false);
+    let missing = TokenizerError::MissingByte { byte: 0xc3 };
+    assert_eq!(without.encode("aaéa").unwrap_err(), missing);
+    assert_eq!(without.encode_with_offsets("aaéa").unwrap_err(), missing);
+
+    // An empty token is an ID that isn't used.
+    assert_eq!(fused.token_of(5), None);
+    assert_eq!(fused.id_of(b""), None);
+    assert!(fused.decode(&[5]).is_err());
 }

@@ -1,12 +1,28 @@
 //! Properties of every text and every list of ids.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use test_support::{any_text, proptest_config};
+use tokenizer::bpe::{Bpe, BpeConfig};
 use tokenizer::{
     AllowedSpecial, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
     StreamingDecoder, Tokenizer, UNK, Vocabulary, preprocess, python_strip, split_keeping,
     split_text, without_blanks,
 };
+
+/// Byte pair encoding without a special token.
+static BPE: LazyLock<Bpe> = LazyLock::new(|| {
+    let config = BpeConfig {
+        vocab_size: 280,
+        ..BpeConfig::default()
+    };
+    Bpe::train(
+        "the bell 界é界é rang  in the\n\n\n\n night of the bells",
+        &config,
+    )
+    .unwrap()
+});
 
 fn streamed(tokenizer: &impl Tokenizer, ids: &[u32]) -> String {
     let mut decoder = StreamingDecoder::new(tokenizer);
@@ -45,6 +61,47 @@ proptest! {
             tokenizer.encode(&text).unwrap(),
             theirs.encode_with_special_tokens(&text)
         );
+    }
+
+    #[test]
+    fn ranges_of_byte_pairs_cover_the_text_and_contain_the_tokens_bytes(text in any_text()) {
+        let gpt2 = Gpt2Tokenizer::new();
+        let all: [&dyn Tokenizer; 2] = [&gpt2, &*BPE];
+        for tokenizer in all {
+            let tokens = tokenizer.encode_with_offsets(&text).unwrap();
+            let ids: Vec<u32> = tokens.iter().map(|(id, _)| *id).collect();
+            prop_assert_eq!(ids, tokenizer.encode(&text).unwrap());
+            let mut end = 0;
+            for (id, range) in tokens {
+                let token = tokenizer.token_of(id).unwrap();
+                prop_assert_eq!(range.start, end);
+                prop_assert_eq!(&text.as_bytes()[range.clone()], &*token);
+                prop_assert_eq!(tokenizer.id_of(&token), Some(id));
+                end = range.end;
+            }
+            prop_assert_eq!(end, text.len());
+        }
+    }
+
+    #[test]
+    fn ranges_of_words_contain_the_words(known in any_text(), text in any_text()) {
+        let mut vocabulary = Vocabulary::from_text(&text);
+        let v1 = SimpleTokenizerV1::new(vocabulary.clone());
+        vocabulary = Vocabulary::from_text(&known);
+        vocabulary.extend([UNK]);
+        let v2 = SimpleTokenizerV2::new(vocabulary).unwrap();
+        let all: [&dyn Tokenizer; 2] = [&v1, &v2];
+        for tokenizer in all {
+            let tokens = tokenizer.encode_with_offsets(&text).unwrap();
+            let ids: Vec<u32> = tokens.iter().map(|(id, _)| *id).collect();
+            prop_assert_eq!(&ids, &tokenizer.encode(&text).unwrap());
+            let words: Vec<&str> = tokens.into_iter().map(|(_, range)| &text[range]).collect();
+            prop_assert_eq!(words, preprocess(&text));
+            for id in ids {
+                let token = tokenizer.token_of(id).unwrap();
+                prop_assert_eq!(tokenizer.id_of(&token), Some(id));
+            }
+        }
     }
 
     #[test]

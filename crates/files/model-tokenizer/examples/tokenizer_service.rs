@@ -1,50 +1,67 @@
-//! A tokenizer as a service has one: trained on two texts with special tokens, saved, loaded, and
-//! shared by threads, which encode with the places of the tokens in their texts.
+//! Answers requests about a tokenizer over TCP, with one thread per connection.
+//!
+//! `tokenizer_service FOLDER ADDRESS` serves the tokenizer of a model folder, for example at
+//! 127.0.0.1:7878, until it is stopped. Without arguments, the program trains a small tokenizer
+//! and is its own client. Each request and each answer is one line.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "an example makes a folder as users do"
-)]
-
+use std::env;
 use std::error::Error;
-use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
 use model_tokenizer::ModelTokenizer;
-use model_tokenizer::tokenizer::{Tokenizer, TokenizerError};
+use model_tokenizer::tokenizer::Tokenizer;
 
-/// What a request gets back: the parts of its text that are tokens.
-fn answer(tokenizer: impl Tokenizer, text: &str) -> Result<Vec<String>, TokenizerError> {
-    let tokens = tokenizer.encode_with_offsets(text)?.into_iter();
-    // A token may be a part of a character.
-    let part = |range| String::from_utf8_lossy(&text.as_bytes()[range]).into_owned();
-    Ok(tokens.map(|(_, range)| part(range)).collect())
+/// Number of bytes that a connection may send.
+const MAX_BYTES: u64 = 1 << 20;
+
+fn answer(tokenizer: &dyn Tokenizer, request: &str) -> Result<String, Box<dyn Error>> {
+    Ok(match request.split_once(' ') {
+        Some(("encode", text)) => format!("{:?}", tokenizer.encode_with_offsets(text)?),
+        Some(("decode", ids)) => {
+            let ids: Result<Vec<u32>, _> = ids.split(' ').map(str::parse).collect();
+            format!("{:?}", tokenizer.decode_lossy(&ids?)?)
+        }
+        Some(("id", token)) => format!("{:?}", tokenizer.id_of(token.as_bytes())),
+        _ => return Err("the request must be `encode TEXT`, `decode IDS` or `id TOKEN`".into()),
+    })
+}
+
+fn serve(tokenizer: &dyn Tokenizer, mut stream: TcpStream) -> io::Result<()> {
+    let requests = BufReader::new(stream.try_clone()?.take(MAX_BYTES));
+    for request in requests.lines() {
+        let answer = answer(tokenizer, &request?);
+        let answer = answer.unwrap_or_else(|error| format!("error: {error}"));
+        writeln!(stream, "{answer}")?;
+    }
+    Ok(())
+}
+
+fn listen(tokenizer: Arc<dyn Tokenizer>, listener: TcpListener) -> io::Result<()> {
+    for stream in listener.incoming() {
+        let (tokenizer, stream) = (tokenizer.clone(), stream?);
+        thread::spawn(move || serve(&*tokenizer, stream));
+    }
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let texts = [
-        "<|user|>Does the bell ring at night?",
-        "<|user|>Does the bell ring in the morning?",
-    ];
-    let trained = ModelTokenizer::train_bpe_on(&texts, &["<|user|>"], 275)?;
-    let folder = std::env::temp_dir().join(format!("tokenizer-service-{}", std::process::id()));
-    fs::create_dir_all(&folder)?;
-    trained.save(&folder)?;
-
-    let loaded = ModelTokenizer::from_folder(&folder)?.ok_or("the folder has a tokenizer")?;
-    let shared: Arc<dyn Tokenizer> = Arc::new(loaded);
-    let workers: Vec<_> = ["<|user|>the bell", "Does it ring?"]
-        .into_iter()
-        .map(|text| {
-            let tokenizer = shared.clone();
-            thread::spawn(move || answer(&tokenizer, text))
-        })
-        .collect();
-    for worker in workers {
-        let tokens = worker.join().expect("a worker that doesn't panic")?;
-        println!("{tokens:?}");
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if let [folder, address] = &arguments[..] {
+        let tokenizer =
+            ModelTokenizer::from_folder(folder)?.ok_or("the folder has no tokenizer")?;
+        return Ok(listen(Arc::new(tokenizer), TcpListener::bind(address)?)?);
     }
-    println!("{:?}", shared.id_of(b"<|user|>"));
+    let texts = ["<|user|>Does the bell ring?", "<|user|>The bells ring."];
+    let tokenizer = ModelTokenizer::train_bpe_on(&texts, &["<|user|>"], 265)?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut stream = TcpStream::connect(listener.local_addr()?)?;
+    thread::spawn(move || listen(Arc::new(tokenizer), listener));
+    stream.write_all(b"encode <|user|>the bell\nid <|user|>\ndecode 263 260\ndecode 9999\n")?;
+    for answer in BufReader::new(stream).lines().take(4) {
+        println!("{}", answer?);
+    }
     Ok(())
 }

@@ -46,21 +46,15 @@ impl AddedToken {
     }
 }
 
-/// A part of a text.
-pub(crate) struct Part<'t> {
-    pub(crate) content: Content<'t>,
-    /// The text between two tokens of the first pass that the part is in, or the token.
-    pub(crate) segment: Range<usize>,
-    /// The bytes of the part in the normalized segment.
+/// An added token that isn't normalized, or the text between two of them.
+pub(crate) struct Segment<'t> {
+    /// Range of bytes in the text before its normalization.
     pub(crate) range: Range<usize>,
-    /// The normalization has changed the segment.
-    pub(crate) is_changed: bool,
-}
-
-/// An added token, or what is between two of them, normalized.
-pub(crate) enum Content<'t> {
-    Token(u32),
-    Text(Cow<'t, str>),
+    /// The segment after its normalization.
+    pub(crate) text: Cow<'t, str>,
+    /// Ranges of bytes in `text`, which together are the whole segment. A range is an added token
+    /// with the given ID, or text to encode. No range is empty.
+    pub(crate) parts: Vec<(Option<u32>, Range<usize>)>,
 }
 
 /// The added tokens of a tokenizer, by their ids.
@@ -114,36 +108,22 @@ impl AddedTokens {
         &self.tokens
     }
 
-    /// Divides a text into added tokens and the rest; no part is empty.
-    pub(crate) fn parts<'t>(&self, text: &'t str) -> Vec<Part<'t>> {
-        let mut parts = Vec::new();
+    /// Divides a text at its added tokens.
+    pub(crate) fn segments<'t>(&self, text: &'t str) -> Vec<Segment<'t>> {
+        let mut segments = Vec::new();
         let [first, second] = &self.passes;
-        self.find(first.as_ref(), text, |id, segment| {
-            let normalized = match id {
-                Some(_) => Cow::Borrowed(&text[segment.clone()]),
-                None => self.normalization.apply(text[segment.clone()].into()),
-            };
-            let mut push = |id: Option<u32>, range: Range<usize>| {
-                let content = match (id, &normalized) {
-                    (Some(id), _) => Content::Token(id),
-                    (None, Cow::Borrowed(text)) => Content::Text(text[range.clone()].into()),
-                    (None, Cow::Owned(text)) => {
-                        Content::Text(text[range.clone()].to_owned().into())
-                    }
-                };
-                parts.push(Part {
-                    content,
-                    segment: segment.clone(),
-                    range,
-                    is_changed: matches!(normalized, Cow::Owned(_)),
-                });
-            };
-            match id {
-                Some(_) => push(id, 0..segment.len()),
-                None => self.find(second.as_ref(), &normalized, push),
+        self.find(first.as_ref(), text, |id, range| {
+            let mut parts = Vec::new();
+            let mut text = Cow::from(&text[range.clone()]);
+            if id.is_some() {
+                parts.push((id, 0..text.len()));
+            } else {
+                text = self.normalization.apply(text);
+                self.find(second.as_ref(), &text, |id, range| parts.push((id, range)));
             }
+            segments.push(Segment { range, text, parts });
         });
-        parts
+        segments
     }
 
     /// Calls `each` for the tokens of a pass, with their ids, and for the text between them.

@@ -35,6 +35,9 @@ pub enum ModelTokenizerError {
     /// A vocabulary that can't be trained: its size, or the text's, and the one that would do.
     #[error("{0}")]
     Training(String),
+    /// Byte pairs that the files of a model can't hold.
+    #[error("these byte pairs can't be written for transformers: {0}")]
+    Conversion(String),
     /// The text has bytes that the vocabulary has no token for.
     #[error("the text has the byte {byte:#04x}, but the vocabulary has no token for it")]
     UnknownByte {

@@ -33,24 +33,27 @@ pub(crate) fn end_of_text() -> AddedToken {
     AddedToken::new(ENDOFTEXT, true)
 }
 
+/// Returns true for the special token in either of the forms in which files have it: it is found
+/// before or after the normalization, of which GPT-2 has none.
+pub(crate) fn is_end_of_text(token: &AddedToken) -> bool {
+    let normalized = false;
+    let token = AddedToken {
+        normalized,
+        ..token.clone()
+    };
+    token == end_of_text()
+}
+
 /// True if these are GPT-2's vocabulary, merges and special token, and no others.
 pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
-    let plain = |token: &AddedToken| {
-        let normalized = false;
-        let token = AddedToken {
-            normalized,
-            ..token.clone()
-        };
-        token == end_of_text()
-    };
     spec.form.is_gpt2()
         && spec.normalization == Normalization::None
         && spec.vocabulary.len() == Gpt2Tokenizer::new().vocab_size()
         && spec
             .added
             .iter()
-            .all(|(&id, token)| id == ENDOFTEXT_ID && plain(token))
-        && spec.special.iter().all(plain)
+            .all(|(&id, token)| id == ENDOFTEXT_ID && is_end_of_text(token))
+        && spec.special.iter().all(is_end_of_text)
         && !(spec.added.is_empty() && spec.special.is_empty())
         && spec.named.iter().flatten().all(|token| token == ENDOFTEXT)
         && spec.vocabulary == vocabulary()

@@ -137,12 +137,13 @@ impl ModelTokenizer {
         self.pipeline.encode(text)
     }
 
-    /// Returns the ids of [`encode_part`](Self::encode_part), each with the bytes of the text that
-    /// it stands for.
+    /// Returns the ids of [`encode_part`](Self::encode_part), each with the range of bytes in the
+    /// text that the token stands for.
     ///
-    /// The bytes of a token with `lstrip` or `rstrip` include the white space. Where a
-    /// normalization makes one character of several, each token of it has the bytes of all. A
-    /// space that the tokenizer puts before a text has no bytes.
+    /// A token can be a part of a character. The range of an added token with `lstrip` or `rstrip`
+    /// includes the white space that it takes. If a normalization joins several characters, the
+    /// range of each token of the result contains all of them. A space that the tokenizer puts
+    /// before a text has an empty range.
     ///
     /// # Errors
     /// Those of [`encode_part`](Self::encode_part).
@@ -153,8 +154,24 @@ impl ModelTokenizer {
         self.pipeline.encode_with_offsets(text)
     }
 
-    /// Returns the byte pairs, if they alone give the ids of [`encode_part`](Self::encode_part):
-    /// for GPT-2 and for vocabularies that were trained without special tokens of their own.
+    /// Returns the byte pair encoding, or `None` if a [`Bpe`] would give other ids than
+    /// [`encode_part`](Self::encode_part).
+    ///
+    /// A `Bpe` divides a text by GPT-2's pattern and has one special token, `<|endoftext|>`.
+    /// GPT-2's tokenizer and those that are trained without further special tokens are of this
+    /// kind. The opposite conversion is `ModelTokenizer::try_from(&bpe)`.
+    ///
+    /// ```
+    /// use model_tokenizer::ModelTokenizer;
+    /// use model_tokenizer::tokenizer::bpe::{Bpe, BpeConfig};
+    /// let text = "the bell rang, and the bell's keeper went to the bell";
+    /// let bpe = Bpe::train(text, &BpeConfig { vocab_size: 261, ..BpeConfig::default() })?;
+    /// let tokenizer = ModelTokenizer::try_from(&bpe)?; // adds <|endoftext|>
+    /// assert_eq!(tokenizer.encode("the bell")?, bpe.encode("the bell")?);
+    /// let again = tokenizer.bpe().expect("no other special token");
+    /// assert_eq!(again.merges(), bpe.merges());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn bpe(&self) -> Option<&Bpe> {
         self.pipeline.bpe()
     }

@@ -36,22 +36,78 @@ impl Normalization {
         is_applied == IsNormalized::Yes
     }
 
-    /// Returns the bytes of a text that each byte of its normalized form comes from: itself, or
-    /// all characters that are normalized together.
+    /// Returns, for each byte of a text's normalized form, the range of bytes in the text that it
+    /// comes from.
+    ///
+    /// The range of a byte that doesn't change is that byte. The range of any other byte contains
+    /// all characters that are normalized together, such as a letter and its accents.
     pub(crate) fn origins(self, text: &str) -> Vec<Range<usize>> {
-        let begins =
-            |c: char| canonical_combining_class(c) == 0 && self.is_applied([c].into_iter());
         let (mut origins, mut start) = (Vec::new(), 0);
         while start < text.len() {
             let mut others = text[start..].char_indices().skip(1);
-            let next = others.find(|&(_, c)| begins(c));
+            let next = others.find(|&(_, c)| self.begins(c));
             let end = next.map_or(text.len(), |(at, _)| start + at);
-            match self.apply(text[start..end].into()) {
-                Cow::Borrowed(_) => origins.extend((start..end).map(|at| at..at + 1)),
-                Cow::Owned(new) => origins.extend(new.bytes().map(|_| start..end)),
+            let normalized = self.apply(text[start..end].into());
+            match normalized == text[start..end] {
+                true => origins.extend((start..end).map(|at| at..at + 1)),
+                false => origins.extend(normalized.bytes().map(|_| start..end)),
             }
             start = end;
         }
         origins
+    }
+
+    /// Returns true if a character is never normalized together with the text before it.
+    fn begins(self, c: char) -> bool {
+        let first = match self {
+            Self::Nfkc => c.nfkd().next(),
+            Self::None | Self::Nfc => c.nfd().next(),
+        };
+        canonical_combining_class(first.unwrap_or(c)) == 0 && self.is_applied(first.into_iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Characters that compose with the text before them, that decompose, or that stay.
+    const PARTS: [&str; 14] = [
+        "a", "e", "\u{301}", "\u{327}", "\u{344}", "é", "\u{212b}", "\u{2126}", "ﬁ", "①",
+        "\u{1100}", "\u{1161}", "\u{11a8}", "가",
+    ];
+
+    #[test]
+    fn each_byte_of_a_normalized_text_comes_from_characters_that_become_it() {
+        let texts = PARTS.iter().flat_map(|a| {
+            let pairs = PARTS.iter().map(move |b| format!("{a}{b}"));
+            pairs.flat_map(|pair| PARTS.iter().map(move |c| format!("{pair}{c}")))
+        });
+        for text in texts {
+            for form in [Normalization::Nfc, Normalization::Nfkc] {
+                let normalized = form.apply((&*text).into());
+                let origins = form.origins(&text);
+                assert_eq!(origins.len(), normalized.len(), "{text:?}");
+                assert!(origins.is_sorted_by_key(|range| range.start), "{text:?}");
+                let mut at = 0;
+                for same in origins.chunk_by(|a, b| a == b) {
+                    let part = &text.as_bytes()[same[0].clone()];
+                    let new = &normalized.as_bytes()[at..at + same.len()];
+                    at += same.len();
+                    match str::from_utf8(part) {
+                        Ok(part) => assert_eq!(form.apply(part.into()).as_bytes(), new, "{text:?}"),
+                        Err(_) => assert_eq!(part, new, "{text:?}"), // a byte of a character
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_characters_that_change_share_their_origin() {
+        let origins = Normalization::Nfc.origins("a\u{2126}e\u{301}b");
+        assert_eq!(origins, [0..1, 1..4, 1..4, 4..7, 4..7, 7..8]);
+        let origins = Normalization::Nfkc.origins("ﬁx");
+        assert_eq!(origins, [0..3, 0..3, 3..4]);
     }
 }

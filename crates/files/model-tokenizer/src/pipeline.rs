@@ -12,7 +12,7 @@ use tokenizer::bpe::{
 };
 use tokenizer::{ENDOFTEXT, ENDOFTEXT_ID};
 
-use crate::added::{AddedToken, AddedTokens, Content};
+use crate::added::AddedTokens;
 use crate::error::{ModelTokenizerError, invalid};
 use crate::gpt2;
 use crate::normalization::Normalization;
@@ -54,6 +54,14 @@ struct BytePairs {
 struct Characters {
     ids: HashMap<char, u32>,
     unknown: u32,
+}
+
+/// A part of a text.
+enum Part<'t> {
+    /// The ID of an added token.
+    Token(u32),
+    /// Text to encode.
+    Text(Cow<'t, str>),
 }
 
 /// The last step with what a thread remembers.
@@ -182,28 +190,33 @@ impl Pipeline {
     /// # Errors
     /// [`ModelTokenizerError::UnknownByte`] and [`ModelTokenizerError::LeftOut`].
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
-        let parts = self.added.parts(text).into_iter();
-        let mut parts: Vec<Content> = parts.map(|part| part.content).collect();
-        parts.iter_mut().for_each(|part| self.add_space(part));
+        let segments = self.added.segments(text);
+        let parts = segments.iter().flat_map(|segment| {
+            segment.parts.iter().map(|(id, range)| match id {
+                Some(id) => Part::Token(*id),
+                None => Part::Text(self.with_space(&segment.text[range.clone()])),
+            })
+        });
+        let parts: Vec<Part> = parts.collect();
         // Parts are divided further where the pattern divides them anyway.
         let least = MIN_PART.max(text.len() / (PARTS_PER_THREAD * rayon::current_num_threads()));
         let mut cut = Vec::with_capacity(parts.len());
         for part in &parts {
             match part {
-                Content::Text(text) if self.can_cut() => {
-                    let texts = gpt2_parts(text, least, |_| false).into_iter();
-                    cut.extend(texts.map(|text| Content::Text(text.into())));
+                Part::Text(text) if self.can_cut() => {
+                    let texts = gpt2_parts(text, least).into_iter();
+                    cut.extend(texts.map(|text| Part::Text(text.into())));
                 }
-                Content::Text(text) => cut.push(Content::Text((&**text).into())),
-                Content::Token(id) => cut.push(Content::Token(*id)),
+                Part::Text(text) => cut.push(Part::Text((&**text).into())),
+                Part::Token(id) => cut.push(Part::Token(*id)),
             }
         }
         let ids = cut.par_iter().try_fold(
             || (self.encoder(text.len()), Vec::new()),
             |(mut encoder, mut ids), part| {
                 match part {
-                    Content::Token(id) => ids.push(*id),
-                    Content::Text(text) => encoder.encode(text, &mut ids)?,
+                    Part::Token(id) => ids.push(*id),
+                    Part::Text(text) => encoder.encode(text, &mut ids)?,
                 }
                 Ok((encoder, ids))
             },
@@ -217,7 +230,7 @@ impl Pipeline {
         Ok(all)
     }
 
-    /// Returns the ids of a text, each with the bytes of the text that it stands for.
+    /// Returns the ids of a text, each with the range of its bytes in the text.
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode).
@@ -225,56 +238,33 @@ impl Pipeline {
         &self,
         text: &str,
     ) -> Result<Vec<(u32, Range<usize>)>, ModelTokenizerError> {
-        let mut encoder = self.encoder(text.len());
-        let mut all = Vec::new();
-        let (mut origins, mut origins_of) = (Vec::new(), None);
-        for mut part in self.added.parts(text) {
-            let segment = part.segment.clone();
-            if part.is_changed && origins_of != Some(segment.start) {
-                origins = self.added.normalization().origins(&text[segment.clone()]);
-                origins_of = Some(segment.start);
-            }
-            let ids = match &part.content {
-                Content::Token(id) => vec![(*id, 0..part.range.len())],
-                Content::Text(text) => {
-                    let (text, mut ids) = (text.clone(), Vec::new());
-                    self.add_space(&mut part.content);
-                    if let Content::Text(spaced) = &part.content {
-                        encoder.encode(spaced, &mut ids)?;
-                    }
-                    self.offsets(&text, ids)
+        let (mut encoder, mut all) = (self.encoder(text.len()), Vec::new());
+        for segment in self.added.segments(text) {
+            let mut tokens = Vec::new();
+            for (id, range) in segment.parts {
+                match id {
+                    Some(id) => tokens.push((id, range)),
+                    None => encoder.encode_with_offsets(&segment.text, range, &mut tokens)?,
                 }
-            };
-            for (id, range) in ids {
-                let (mut start, mut end) =
-                    (part.range.start + range.start, part.range.start + range.end);
-                if part.is_changed {
-                    let origin = |at: usize| {
-                        origins
-                            .get(at)
-                            .cloned()
-                            .unwrap_or(segment.len()..segment.len())
-                    };
-                    (start, end) = match start < end {
-                        true => (origin(start).start, origin(end - 1).end),
-                        false => (origin(start).start, origin(start).start),
+            }
+            if let Cow::Owned(_) = segment.text {
+                let text = &text[segment.range.clone()];
+                let origins = self.added.normalization().origins(text);
+                for (_, range) in &mut tokens {
+                    let start = origins.get(range.start);
+                    let start = start.map_or(text.len(), |origin| origin.start);
+                    *range = match range.is_empty() {
+                        true => start..start,
+                        false => start..origins[range.end - 1].end,
                     };
                 }
-                all.push((id, segment.start + start..segment.start + end));
             }
+            let start = segment.range.start;
+            let placed =
+                |(id, range): (u32, Range<usize>)| (id, start + range.start..start + range.end);
+            all.extend(tokens.into_iter().map(placed));
         }
         Ok(all)
-    }
-
-    /// Returns the ids of a text with the bytes that each stands for.
-    fn offsets(&self, text: &str, ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
-        match &self.model {
-            Model::BytePairs(pairs) => pairs.bpe.offsets(text.as_bytes(), ids),
-            Model::Characters(_) => {
-                let ranges = text.char_indices().map(|(at, c)| at..at + c.len_utf8());
-                ids.into_iter().zip(ranges).collect()
-            }
-        }
     }
 
     /// Returns the id of the token with these bytes.
@@ -287,27 +277,25 @@ impl Pipeline {
         })
     }
 
-    /// The byte pairs, if they alone give the ids of any text.
+    /// Returns the byte pairs, if they alone give the ids and texts of this pipeline.
     pub(crate) fn bpe(&self) -> Option<&Bpe> {
-        let mut added = self.added.tokens().values();
-        let is_plain = added.all(|token| {
-            let normalized = false;
-            gpt2::end_of_text()
-                == AddedToken {
-                    normalized,
-                    ..token.clone()
-                }
+        let Model::BytePairs(pairs) = &self.model else {
+            return None;
+        };
+        let mut added = self.added.tokens().iter();
+        let has_end_only = added.all(|(&id, token)| {
+            gpt2::is_end_of_text(token) && pairs.bpe.id_of(ENDOFTEXT.as_bytes()) == Some(id)
         });
-        match &self.model {
-            Model::BytePairs(pairs) => {
-                let is_gpt2 = pairs.splits.is_empty() && pairs.use_regex && !pairs.add_prefix_space;
-                let is_whole =
-                    self.has_all_bytes() && pairs.bpe.id_of(ENDOFTEXT.as_bytes()).is_some();
-                let is_normalized = self.added.normalization() != Normalization::None;
-                (is_plain && is_gpt2 && is_whole && !is_normalized).then_some(&pairs.bpe)
-            }
-            Model::Characters(_) => None,
-        }
+        let is_gpt2_form = pairs.splits.is_empty()
+            && pairs.use_regex
+            && !pairs.add_prefix_space
+            && self.added.normalization() == Normalization::None;
+        let has_other_texts = self
+            .texts
+            .keys()
+            .any(|id| !self.added.tokens().contains_key(id));
+        let is_whole = !self.added.tokens().is_empty() && self.has_all_bytes() && !has_other_texts;
+        (has_end_only && is_gpt2_form && is_whole).then_some(&pairs.bpe)
     }
 
     /// True if a text may be cut into parts that are encoded by themselves.
@@ -318,12 +306,12 @@ impl Pipeline {
         }
     }
 
-    /// Puts a space before a text that has none, if the tokenizer does so before it divides it.
-    fn add_space(&self, part: &mut Content) {
-        if let (Model::BytePairs(pairs), Content::Text(text)) = (&self.model, part)
-            && pairs.splits.is_empty()
-        {
-            pairs.add_space(text);
+    /// Returns a text with a space before it, if the tokenizer puts one there before it divides the
+    /// text.
+    fn with_space<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match &self.model {
+            Model::BytePairs(pairs) if pairs.splits.is_empty() => pairs.with_space(text),
+            _ => text.into(),
         }
     }
 
@@ -344,50 +332,85 @@ impl PartEncoder<'_> {
                 let start = ids.len();
                 match &pairs.splits[..] {
                     [] => pairs.encode_piece(encoder, text, ids),
-                    splits => pairs.encode_by(splits, encoder, text, ids)?,
+                    splits => divide(splits, text, &mut |part| {
+                        pairs.encode_piece(encoder, &pairs.with_space(part), ids);
+                    })?,
                 }
-                match pairs.bpe.missing_byte(text, &ids[start..]) {
-                    Some(byte) => Err(ModelTokenizerError::UnknownByte { byte }),
-                    None => Ok(()),
-                }
+                pairs.check(text, &ids[start..])
             }
-            Self::Characters(Characters { ids: all, unknown }) => {
-                ids.extend(text.chars().map(|c| all.get(&c).unwrap_or(unknown)));
+            Self::Characters(characters) => {
+                ids.extend(text.chars().map(|c| characters.id_of(c)));
                 Ok(())
             }
         }
     }
+    /// Appends the ids of a range of a text without added tokens, each with the range of its bytes
+    /// in the text. A space that the tokenizer puts before a text has none.
+    fn encode_with_offsets(
+        &mut self,
+        text: &str,
+        range: Range<usize>,
+        tokens: &mut Vec<(u32, Range<usize>)>,
+    ) -> Result<(), ModelTokenizerError> {
+        let mut at = range.start;
+        let text = &text[range];
+        let (pairs, encoder) = match self {
+            Self::BytePairs(pairs, encoder) => (*pairs, encoder),
+            Self::Characters(characters) => {
+                tokens.extend(text.chars().map(|c| {
+                    let start = at;
+                    at += c.len_utf8();
+                    (characters.id_of(c), start..at)
+                }));
+                return Ok(());
+            }
+        };
+        let first = tokens.len();
+        divide(&pairs.splits, text, &mut |part| {
+            let (spaced, first) = (pairs.with_space(part), tokens.len());
+            match pairs.use_regex {
+                true => encoder.encode_ordinary_with_offsets(&spaced, at, tokens),
+                false => encoder.encode_piece_with_offsets(&spaced, at, tokens),
+            }
+            let space = spaced.len() - part.len();
+            let moved = |place: usize| place.saturating_sub(space).max(at);
+            for (_, range) in &mut tokens[first..] {
+                *range = moved(range.start)..moved(range.end);
+            }
+            at += part.len();
+        })?;
+        let ids: Vec<u32> = tokens[first..].iter().map(|(id, _)| *id).collect();
+        pairs.check(text, &ids)
+    }
+}
+
+/// Calls `each` for the parts into which patterns, one after the other, divide a text.
+fn divide(
+    splits: &[Split],
+    text: &str,
+    each: &mut impl FnMut(&str),
+) -> Result<(), ModelTokenizerError> {
+    let Some((split, rest)) = splits.split_first() else {
+        each(text);
+        return Ok(());
+    };
+    for (piece, is_match) in split.pieces(text) {
+        if split.is_whole && !is_match {
+            let text = piece.chars().take(MAX_SHOWN).collect();
+            return Err(ModelTokenizerError::LeftOut { text });
+        }
+        divide(rest, piece, each)?;
+    }
+    Ok(())
 }
 
 impl BytePairs {
-    fn add_space(&self, text: &mut Cow<str>) {
-        if self.add_prefix_space && !text.starts_with(' ') {
-            text.to_mut().insert(0, ' ');
+    /// Returns a text with a space before it, if the tokenizer puts one there.
+    fn with_space<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        match self.add_prefix_space && !text.starts_with(' ') {
+            true => format!(" {text}").into(),
+            false => text.into(),
         }
-    }
-
-    /// Appends the ids of a text that is divided by some patterns, one after the other.
-    fn encode_by(
-        &self,
-        splits: &[Split],
-        encoder: &mut Encoder,
-        text: &str,
-        ids: &mut Vec<u32>,
-    ) -> Result<(), ModelTokenizerError> {
-        let Some((split, rest)) = splits.split_first() else {
-            let mut text = text.into();
-            self.add_space(&mut text);
-            self.encode_piece(encoder, &text, ids);
-            return Ok(());
-        };
-        for (piece, is_match) in split.pieces(text) {
-            if split.is_whole && !is_match {
-                let text = piece.chars().take(MAX_SHOWN).collect();
-                return Err(ModelTokenizerError::LeftOut { text });
-            }
-            self.encode_by(rest, encoder, piece, ids)?;
-        }
-        Ok(())
     }
 
     /// Appends the ids of a text that only GPT-2's pattern divides, if any does.
@@ -396,5 +419,19 @@ impl BytePairs {
             true => encoder.encode_ordinary(text, ids),
             false => encoder.encode_piece(text, ids),
         }
+    }
+
+    /// Returns an error if the vocabulary lacks a byte of the text with these ids.
+    fn check(&self, text: &str, ids: &[u32]) -> Result<(), ModelTokenizerError> {
+        match self.bpe.missing_byte(text, ids) {
+            Some(byte) => Err(ModelTokenizerError::UnknownByte { byte }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Characters {
+    fn id_of(&self, c: char) -> u32 {
+        self.ids.get(&c).copied().unwrap_or(self.unknown)
     }
 }

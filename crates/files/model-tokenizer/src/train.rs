@@ -1,23 +1,22 @@
 //! Vocabularies trained on a text: its characters, or byte pairs.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use rayon::prelude::*;
-use tokenizer::bpe::{Bpe, BpeConfig, gpt2_parts, gpt2_pieces, letters_of};
+use tokenizer::bpe::{Bpe, BpeConfig, EncodingRules, gpt2_parts, gpt2_pieces, letters_of};
 use tokenizer::{ENDOFTEXT, UNK};
 
-use crate::added::AddedToken;
+use crate::added::{AddedToken, AddedTokens};
 use crate::error::ModelTokenizerError;
 use crate::files::TOKENIZER;
-use crate::gpt2;
 use crate::model_tokenizer::ModelTokenizer;
 use crate::normalization::Normalization;
 use crate::pipeline::MIN_PART;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 
-/// 256 bytes and the end of a text.
-const MIN_BPE: usize = 257;
+/// Number of tokens that are a single byte.
+const BYTES: usize = 256;
 
 /// Places in a text, and between its words, are numbered in 32 bits.
 const MAX_TEXT: usize = i32::MAX as usize; // bytes
@@ -32,8 +31,7 @@ impl ModelTokenizer {
         let characters: BTreeSet<char> = text.split(ENDOFTEXT).flat_map(str::chars).collect();
         let mut tokens: Vec<String> = characters.into_iter().map(String::from).collect();
         tokens.extend([UNK.to_owned(), ENDOFTEXT.to_owned()]);
-        let unknown = AddedToken::new(UNK, true);
-        Self::trained(tokens, Vec::new(), &[unknown], Form::Characters)
+        Self::trained(tokens, Vec::new(), &[UNK, ENDOFTEXT], Form::Characters)
     }
 
     /// Byte pairs in GPT-2's way, `vocab_size` tokens with 256 bytes first and `<|endoftext|>`,
@@ -64,7 +62,11 @@ impl ModelTokenizer {
     }
 
     /// Trains byte pairs as [`Self::train_bpe_at_most`] does, on several texts, such as files, and
-    /// with special tokens, which divide the texts and have the ids before `<|endoftext|>`'s.
+    /// with special tokens.
+    ///
+    /// The special tokens get the last ids, in their order, and are followed by `<|endoftext|>`
+    /// unless they contain it. No other token contains a special token or reaches from one text
+    /// into the next.
     ///
     /// ```
     /// use model_tokenizer::ModelTokenizer;
@@ -77,84 +79,102 @@ impl ModelTokenizer {
     /// ```
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Training`] for a vocabulary smaller than 256 bytes and the special
-    /// tokens, for 2 GiB of text, and for a special token that is empty or another token.
+    /// [`ModelTokenizerError::Training`] if `vocab_size` is less than 256 plus the number of
+    /// special tokens, for 2 GiB of text, and for a special token that is empty or equal to another
+    /// token.
     pub fn train_bpe_on(
         texts: &[&str],
         special: &[&str],
         vocab_size: usize,
     ) -> Result<Self, ModelTokenizerError> {
-        let least = MIN_BPE + special.len();
+        let refused = |problem: String| Err(ModelTokenizerError::Training(problem));
+        let mut special = special.to_vec();
+        if !special.contains(&ENDOFTEXT) {
+            special.push(ENDOFTEXT);
+        }
+        let least = BYTES + special.len();
         if vocab_size < least {
-            let special = match special.len() {
-                0 => String::new(),
-                count => format!(", {count} special tokens"),
-            };
-            return Err(ModelTokenizerError::Training(format!(
-                "a vocabulary of {vocab_size} tokens: byte pairs need at least {least}, 256 bytes{special} and the end of a text"
-            )));
+            return refused(format!(
+                "a vocabulary of {vocab_size} tokens is too small: 256 bytes and the special tokens need at least {least}"
+            ));
         }
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         if bytes > MAX_TEXT {
-            return Err(ModelTokenizerError::Training(format!(
+            return refused(format!(
                 "a text of {bytes} bytes: a vocabulary is trained on at most {MAX_TEXT}; a part of the text makes as good a one"
-            )));
+            ));
         }
-        if let Some(token) = special.iter().find(|token| token.is_empty()) {
-            let problem = format!("the special token {token:?} is empty");
-            return Err(ModelTokenizerError::Training(problem));
+        if special.contains(&"") {
+            return refused("a special token is empty".to_owned());
         }
         let config = BpeConfig {
-            vocab_size: vocab_size - 1 - special.len(),
+            vocab_size: vocab_size - special.len(),
             ..BpeConfig::default()
         };
-        let mut documents = texts.to_vec();
-        for token in special.iter().chain([&ENDOFTEXT]) {
-            documents = documents
-                .iter()
-                .flat_map(|text| text.split(token))
-                .collect();
-        }
+        // Texts are divided at special tokens as they are when they are encoded.
+        let tokens = special.iter().map(|token| AddedToken::new(*token, true));
+        let tokens = AddedTokens::new((0..).zip(tokens).collect(), Normalization::None);
+        let tokens = tokens.map_err(|error| {
+            ModelTokenizerError::Training(format!("the special tokens: {error}"))
+        })?;
+        let documents = texts.iter().flat_map(|text| {
+            let segments = tokens.segments(text).into_iter();
+            let between = segments.filter(|segment| matches!(segment.parts[..], [(None, _)]));
+            between.map(|segment| &text[segment.range])
+        });
+        let documents: Vec<&str> = documents.collect();
         let bpe = Bpe::train_on(&words_of(&documents), &config);
         let bpe = bpe.expect("GPT-2's alphabet has all bytes");
-        Self::of_bpe(&bpe, special)
+        Self::of_bpe(&bpe, &special).or_else(refused)
     }
 
-    /// A tokenizer of byte pairs, special tokens after them, and `<|endoftext|>`, if it isn't among
-    /// them, at the end.
-    fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, ModelTokenizerError> {
+    /// Makes a tokenizer of byte pairs and special tokens, which follow the other tokens unless the
+    /// byte pairs contain them.
+    ///
+    /// The error is the reason why files can't hold these tokens.
+    fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, String> {
         let mut tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
-        let token = |id: u32| tokens[id as usize].clone();
-        let merges = bpe.merges().iter();
-        let merges = merges.map(|merge| (token(merge.left), token(merge.right)));
-        let merges = merges.collect();
-        let ends = (bpe.id_of(ENDOFTEXT.as_bytes()).is_none()).then_some(&ENDOFTEXT);
-        tokens.extend(special.iter().chain(ends).map(|token| (*token).to_owned()));
-        let mut distinct = BTreeSet::new();
-        if let Some(token) = tokens.iter().find(|token| !distinct.insert(*token)) {
-            let problem = format!("two tokens are {token:?}");
-            return Err(ModelTokenizerError::Training(problem));
+        if let Some(id) = tokens.iter().position(String::is_empty) {
+            return Err(format!("the token with the ID {id} is empty"));
         }
-        let special = special.iter().map(|token| AddedToken::new(*token, true));
-        let special: Vec<AddedToken> = special.collect();
-        Self::trained(tokens, merges, &special, Form::GPT2)
+        let token = |id: u32| tokens[id as usize].clone();
+        let mut merges = Vec::new();
+        for merge in bpe.merges() {
+            let (left, right) = (token(merge.left), token(merge.right));
+            if token(merge.id) != format!("{left}{right}") {
+                return Err(format!(
+                    "the token of the merge {left:?} {right:?} is {:?}",
+                    token(merge.id)
+                ));
+            }
+            merges.push((left, right));
+        }
+        let ends = bpe.id_of(ENDOFTEXT.as_bytes()).is_some();
+        let new = special
+            .iter()
+            .filter(|token| !(ends && **token == ENDOFTEXT));
+        tokens.extend(new.map(|token| (*token).to_owned()));
+        let mut distinct = HashSet::new();
+        if let Some(token) = tokens.iter().find(|token| !distinct.insert(*token)) {
+            return Err(format!("two tokens are {token:?}"));
+        }
+        Self::trained(tokens, merges, special, Form::GPT2).map_err(|error| error.to_string())
     }
 
     /// A tokenizer of tokens in the order of their ids, with `<|endoftext|>` among them.
     fn trained(
         tokens: Vec<String>,
         merges: Vec<(String, String)>,
-        special: &[AddedToken],
+        special: &[&str],
         form: Form,
     ) -> Result<Self, ModelTokenizerError> {
-        let ids: BTreeMap<&str, u32> = tokens.iter().map(String::as_str).zip(0..).collect();
-        let special = special.iter().cloned().chain([gpt2::end_of_text()]);
+        let vocabulary: HashMap<String, u32> = tokens.into_iter().zip(0..).collect();
+        let special = special.iter();
+        let added = special.map(|token| (vocabulary[*token], AddedToken::new(*token, true)));
         let spec = TokenizerSpec {
             file: TOKENIZER.into(),
-            added: special
-                .map(|token| (ids[token.content.as_str()], token))
-                .collect(),
-            vocabulary: tokens.iter().cloned().zip(0..).collect(),
+            added: added.collect(),
+            vocabulary,
             merges,
             special: Vec::new(),
             named: Default::default(), // from the files
@@ -170,23 +190,29 @@ impl ModelTokenizer {
     }
 }
 
-/// Byte pairs that were trained with [`Bpe::train`], as a tokenizer with files; the ids stay, and
-/// `<|endoftext|>` gets the next one unless it is among the tokens. [`ModelTokenizer::bpe`] gives
-/// them back.
+/// Makes a tokenizer for a model of a byte pair encoding. Each token keeps its ID, and
+/// `<|endoftext|>` gets the next one unless the encoding has it.
+///
+/// The opposite conversion is [`ModelTokenizer::bpe`].
 ///
 /// # Errors
-/// [`ModelTokenizerError::Training`] if the byte pairs divide a text in another way than GPT-2's,
-/// have other rules, or two tokens with the same bytes.
+/// [`ModelTokenizerError::Conversion`] if the encoding doesn't divide a text by GPT-2's pattern, has
+/// other [rules](Bpe::rules) than GPT-2's, an empty token, two tokens with the same bytes, or a
+/// merge whose token isn't its two parts, one after the other. Whether it divides texts by GPT-2's
+/// pattern is tested with a text.
 impl TryFrom<&Bpe> for ModelTokenizer {
     type Error = ModelTokenizerError;
 
     fn try_from(bpe: &Bpe) -> Result<Self, ModelTokenizerError> {
-        const PROBE: &str = "It's 12 o'clock,  we'll go! \n\n a\u{3000}b 1a a1 <|x|> ";
-        if bpe.pieces(PROBE) != gpt2_pieces(PROBE) || bpe.rules() != Default::default() {
-            let problem = "transformers' files need byte pairs with GPT-2's pieces and rules";
-            return Err(ModelTokenizerError::Training(problem.to_owned()));
+        const SAMPLE: &str = "It's 12 o'clock,  we'll go! \n\n a\u{3000}b 1a a1 <|x|> ";
+        let refused = |problem: String| Err(ModelTokenizerError::Conversion(problem));
+        if bpe.pieces(SAMPLE) != gpt2_pieces(SAMPLE) {
+            return refused("they don't divide texts by GPT-2's pattern".to_owned());
         }
-        Self::of_bpe(bpe, &[])
+        if bpe.rules() != EncodingRules::default() {
+            return refused(format!("{:?} aren't GPT-2's rules", bpe.rules()));
+        }
+        Self::of_bpe(bpe, &[ENDOFTEXT]).or_else(refused)
     }
 }
 
@@ -194,9 +220,7 @@ impl TryFrom<&Bpe> for ModelTokenizer {
 /// token.
 fn words_of<'t>(documents: &[&'t str]) -> Vec<(&'t str, u64)> {
     // Small parts, because the list of a part's words takes more memory than the part.
-    let parts = documents
-        .iter()
-        .flat_map(|text| gpt2_parts(text, MIN_PART, |_| false));
+    let parts = documents.iter().flat_map(|text| gpt2_parts(text, MIN_PART));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {
         for word in gpt2_pieces(part) {

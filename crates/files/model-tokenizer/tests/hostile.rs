@@ -235,6 +235,34 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     );
 }
 
+/// The space that is put before a text counts, too.
+#[test]
+fn a_space_without_a_token_is_named() {
+    let mut json = small();
+    let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
+    let id = vocabulary.remove("Ġ").unwrap();
+    vocabulary.insert("instead of a space".to_owned(), id);
+    let last = json!({"type": "ByteLevel", "add_prefix_space": true, "use_regex": false});
+    let digits = json!({"type": "Digits", "individual_digits": true});
+    for parts in [vec![last.clone()], vec![digits, last]] {
+        json["pre_tokenizer"] = json!({"type": "Sequence", "pretokenizers": parts});
+        let config = r#"{"tokenizer_class": "PreTrainedTokenizerFast"}"#;
+        let files = [
+            ("tokenizer.json", &*json.to_string()),
+            ("tokenizer_config.json", config),
+        ];
+        let tokenizer = read(&files).unwrap().unwrap();
+        let errors = [
+            tokenizer.encode("aa").unwrap_err(),
+            tokenizer.encode_with_offsets("aa").unwrap_err(),
+        ];
+        for error in errors {
+            let is_space = matches!(error, ModelTokenizerError::UnknownByte { byte: b' ' });
+            assert!(is_space, "{error}");
+        }
+    }
+}
+
 /// The library's pattern gives up in a run of a million and takes the rest of the text as one
 /// piece.
 #[test]
@@ -303,7 +331,7 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
         .to_string();
     assert_eq!(
         too_small,
-        "a vocabulary of 256 tokens: byte pairs need at least 257, 256 bytes and the end of a text"
+        "a vocabulary of 256 tokens is too small: 256 bytes and the special tokens need at least 257"
     );
     let too_short = ModelTokenizer::train_bpe("aa aa", 300).unwrap_err();
     // "aa" and " aa": the space before the second is a token's, too, but occurs once.
@@ -334,10 +362,13 @@ proptest! {
             true => json["model"][name] = value,
             false => json[name] = value,
         }
+        let text = "aa aaé <|endoftext|>";
         if let Ok(Some(tokenizer)) = read(&[("tokenizer.json", &json.to_string())])
-            && let Ok(ids) = tokenizer.encode("aa aaé <|endoftext|>")
+            && let Ok(ids) = tokenizer.encode(text)
         {
             prop_assert!(tokenizer.decode(&ids).is_ok());
+            let tokens = tokenizer.encode_with_offsets(text).unwrap();
+            prop_assert!(tokens.iter().all(|(_, range)| text.as_bytes().get(range.clone()).is_some()));
         }
     }
 }

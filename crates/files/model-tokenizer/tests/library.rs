@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use model_tokenizer::tokenizer::bpe::{gpt2_bytes, letters_of};
@@ -188,6 +189,14 @@ fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     text
 }
 
+/// Extends a range of bytes to whole characters, as the library does.
+fn characters(text: &str, range: Range<usize>) -> (usize, usize) {
+    let starts = |at: &usize| text.is_char_boundary(*at);
+    let start = (0..=range.start).rev().find(starts).unwrap();
+    let end = (range.end..=text.len()).find(starts).unwrap();
+    (start, end)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -201,16 +210,23 @@ proptest! {
         let ours = ModelTokenizer::from_folder(folder.path()).unwrap().unwrap();
         prop_assert_eq!(ours.vocab_size(), library.get_vocab_size(true));
         for text in std::iter::repeat_with(|| text(&mut random)).take(40) {
-            let theirs = catch_unwind(AssertUnwindSafe(|| library.encode(text.as_str(), false).unwrap().get_ids().to_vec()));
+            let theirs = catch_unwind(AssertUnwindSafe(|| library.encode(text.as_str(), false).unwrap()));
+            let tokens = ours.encode_with_offsets(&text);
             let ids = match ours.encode(&text) {
                 Err(ModelTokenizerError::UnknownByte { .. }) => {
                     prop_assert!(json["model"]["unk_token"].is_null());
+                    prop_assert_eq!(tokens.unwrap_err().to_string(), ours.encode(&text).unwrap_err().to_string());
                     continue;
                 }
                 ids => ids.unwrap(),
             };
+            let tokens = tokens.unwrap();
+            let with_range: Vec<u32> = tokens.iter().map(|(id, _)| *id).collect();
+            prop_assert_eq!(&ids, &with_range, "{:?}\n{}", text, json);
             if let Ok(theirs) = theirs {
-                prop_assert_eq!(&ids, &theirs, "{:?}\n{}", text, json);
+                prop_assert_eq!(&ids, theirs.get_ids(), "{:?}\n{}", text, json);
+                let ranges: Vec<_> = tokens.into_iter().map(|(_, range)| characters(&text, range)).collect();
+                prop_assert_eq!(&ranges, theirs.get_offsets(), "{:?}\n{}", text, json);
                 prop_assert_eq!(ours.decode_lossy(&ids).unwrap(), decoded(&library, &ids), "{:?}\n{}", text, json);
             }
         }
@@ -249,5 +265,39 @@ fn white_space_that_two_tokens_want_is_the_first_ones() {
         assert_eq!(theirs.is_err(), panics, "{text:?}");
         assert_eq!(theirs.unwrap_or(expected.to_vec()), expected, "{text:?}");
         assert_eq!(ours.encode(text).unwrap(), expected, "{text:?}");
+    }
+}
+
+/// The folders' special tokens and texts in many scripts. The library's post-processor, which can
+/// cut white space off the ranges, is left out.
+#[test]
+fn the_ranges_in_the_fixtures_texts_are_the_librarys() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+    let texts = fs::read_to_string(format!("{fixtures}/texts.json")).unwrap();
+    let texts: Vec<String> = serde_json::from_str(&texts).unwrap();
+    for name in [
+        "bpe",
+        "chars",
+        "library_file",
+        "mask_and_literal",
+        "own_end",
+    ] {
+        let folder = format!("{fixtures}/{name}");
+        let json = fs::read_to_string(format!("{folder}/tokenizer.json")).unwrap();
+        let mut json: Value = serde_json::from_str(&json).unwrap();
+        json["post_processor"] = Value::Null;
+        let library: Tokenizer = json.to_string().parse().unwrap();
+        let ours = ModelTokenizer::from_folder(folder).unwrap().unwrap();
+        for text in &texts {
+            let theirs = library.encode(text.as_str(), false).unwrap();
+            let (ids, ranges): (Vec<u32>, Vec<_>) = ours
+                .encode_with_offsets(text)
+                .unwrap()
+                .into_iter()
+                .map(|(id, range)| (id, characters(text, range)))
+                .unzip();
+            assert_eq!(ids, theirs.get_ids(), "{name}, {text:?}");
+            assert_eq!(ranges, theirs.get_offsets(), "{name}, {text:?}");
+        }
     }
 }

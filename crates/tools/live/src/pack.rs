@@ -1,6 +1,5 @@
 //! Packing a model for a page, in 8 bits.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use base64::Engine;
@@ -109,37 +108,14 @@ fn words(tokenizer: &ModelTokenizer) -> Option<Parts> {
     if tokenizer.is_gpt2() {
         return Some(Parts::default());
     }
-    // The page puts nothing before a text.
-    let pairs = tokenizer.byte_pairs().ok()??;
-    if pairs.begin.is_some() {
+    // The page puts nothing around a text.
+    if !(tokenizer.ids_before().is_empty() && tokenizer.ids_after().is_empty()) {
         return None;
     }
-    // The end of a text is the one added token that is found in texts.
-    let added = pairs
-        .tokens
-        .iter()
-        .filter(|(_, (_, special))| special.is_some());
-    if !added
-        .map(|(id, _)| Some(*id))
-        .all(|id| id == tokenizer.eos_token_id())
-    {
-        return None;
-    }
-    let ids: HashMap<&str, u32> = pairs
-        .tokens
-        .iter()
-        .map(|(id, (text, _))| (&**text, *id))
-        .collect();
-    let merges = pairs.merges.iter().map(|(left, right)| {
-        let id = |text: &str| ids.get(text).copied();
-        Some((id(left)?, id(right)?, id(&(left.clone() + right))?))
-    });
-    let tokens =
-        (0..tokenizer.vocab_size() as u32).map(|id| tokenizer.piece(id).map(<[u8]>::to_vec));
-    Some((
-        tokens.collect::<Option<_>>()?,
-        merges.collect::<Option<_>>()?,
-    ))
+    let bpe = tokenizer.bpe()?;
+    let merges = bpe.merges().iter();
+    let merges = merges.map(|merge| (merge.left, merge.right, merge.id));
+    Some((bpe.tokens().to_vec(), merges.collect()))
 }
 
 #[cfg(test)]

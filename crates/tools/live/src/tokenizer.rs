@@ -33,7 +33,7 @@ impl PageTokenizer {
     /// the unknown token.
     #[cfg(feature = "notebooks")]
     pub(crate) fn train(text: &str, preset: PresetTokenizer) -> Result<(Self, usize)> {
-        use tokenizer::bpe::{BpeConfig, Ties};
+        use tokenizer::bpe::BpeConfig;
 
         match preset {
             PresetTokenizer::Gpt2 => {
@@ -49,7 +49,6 @@ impl PageTokenizer {
             PresetTokenizer::Bpe(size) => {
                 let config = BpeConfig {
                     vocab_size: size - 1,
-                    ties: Ties::SmallestIds,
                     ..BpeConfig::default()
                 };
                 let bpe = Bpe::train(text, &config)?;
