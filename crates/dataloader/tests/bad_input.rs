@@ -89,7 +89,8 @@ fn a_corpus_takes_any_tokenizer_and_passes_its_refusal_on() {
         [1, 0]
     );
     let error = Corpus::from_text("a c", &words).unwrap_err();
-    let message = "unknown token \"c\" at byte 2 of the text";
+    let message =
+        "unknown token \"c\" at byte 2 of the text: the vocabulary must contain each word";
     assert_eq!(error.to_string(), message);
 }
 

@@ -1,10 +1,19 @@
-//! Byte pair encoding from the ground up, trained and applied (book section 2.5 and its notebook
+//! Byte pair encoding (BPE), trained and applied (section 2.5 of the book and its bonus notebook
 //! "BPE from scratch").
 //!
-//! The plain form comes first: [`Bpe::train_plain`] counts the pairs of neighbours, makes the most
-//! frequent one a token, and repeats; [`Bpe::encode_plain`] merges the same pairs, always the one
-//! learned first. [`Bpe::train`] and [`Bpe::encode`] do the same in time proportional to the text
-//! (`pairs.rs`). With GPT-2's merges the ids equal tiktoken's. This file reads and writes no files.
+//! Training begins with a vocabulary of the 256 bytes. It counts how often each two tokens are next
+//! to each other, adds the most frequent pair to the vocabulary as a new token, replaces the pair
+//! by the new token everywhere, and repeats these steps until the vocabulary is large enough. Each
+//! new token and the pair that it replaces is a [`Merge`]. To encode a text, its bytes are merged
+//! in the same way: the pair whose merge was learned first is replaced first.
+//!
+//! A text is first divided into pieces, such as words, and a token never contains parts of two
+//! pieces. See [`gpt2_pieces`].
+//!
+//! The file contains two implementations. [`Bpe::train_plain`] and [`Bpe::encode_plain`] follow the
+//! definition and take quadratic time. [`Bpe::train`] and [`Bpe::encode`] give the same results in
+//! a time that is proportional to the length of the text. With GPT-2's merges, the IDs are those of
+//! tiktoken.
 //!
 //! ```
 //! use tokenizer::bpe::{Bpe, BpeConfig, Merge};
@@ -14,7 +23,7 @@
 //! assert_eq!(plain.merges()[1], Merge { left: 256, right: 86, id: 257 }); // "lo" and "w"
 //! assert_eq!(plain.encode_plain("slow"), [82, 257]); // "s" and "low"
 //!
-//! let bpe = Bpe::train("low lower lowest", &config)?; // the same, faster
+//! let bpe = Bpe::train("low lower lowest", &config)?; // the fast implementation
 //! assert_eq!(bpe.merges(), plain.merges());
 //! assert_eq!(bpe.encode("slow")?, [82, 257]);
 //! # Ok::<(), tokenizer::TokenizerError>(())
@@ -28,10 +37,10 @@ use std::sync::{LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
 
+use crate::cache::PieceCache;
 use crate::error::TokenizerError;
 use crate::gpt2_tokens::{ENDOFTEXT, gpt2_tokens_and_pairs};
-use crate::known::KnownPieces;
-use crate::pairs::{Counts, Pair, Row};
+use crate::pairs::{Pair, PairCounts, Row};
 use crate::pattern::pieces;
 use crate::tokenizer::Tokenizer;
 
@@ -39,38 +48,41 @@ pub use crate::letters::{bytes_of_letters, gpt2_bytes, letter_of, letters_of};
 pub use crate::pairs::Ties;
 pub use crate::pattern::{gpt2_parts, gpt2_piece, gpt2_pieces};
 
-/// Two tokens side by side that are one.
+/// A pair of tokens and the token that replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Merge {
-    /// The id of the first.
+    /// ID of the first token of the pair.
     pub left: u32,
-    /// The id of the second.
+    /// ID of the second token of the pair.
     pub right: u32,
-    /// The id of both together.
+    /// ID of the token that consists of both.
     pub id: u32,
 }
 
-/// The settings of a training.
+/// Settings for training a byte pair encoding.
 #[derive(Clone, Debug)]
 pub struct BpeConfig {
-    /// The number of tokens that there should be, the alphabet included; fewer if the text hasn't
-    /// so many pairs.
+    /// Number of tokens that the vocabulary should have, including the alphabet. The vocabulary
+    /// becomes smaller if the text doesn't contain enough frequent pairs.
     pub vocab_size: usize,
-    /// The tokens before the first pair, with all bytes (of a duplicate, the last counts);
-    /// [`ENDOFTEXT`] may be.
+    /// The tokens that the vocabulary has before the training, in the order of their IDs. They must
+    /// include each byte. If a token occurs twice, the second ID is used. The alphabet can contain
+    /// [`ENDOFTEXT`].
     pub alphabet: Vec<Vec<u8>>,
-    /// Returns the first piece of a text; no pair reaches over the end of a piece.
+    /// Function that returns the first piece of a text. A token never contains parts of two pieces.
     pub divide: fn(&str) -> &str,
-    /// The fewest times that a pair must occur to become a token.
+    /// Smallest number of times that a pair must occur in the text to become a token.
     pub least_count: u64,
-    /// The pair that comes first where several are equally frequent.
+    /// Rule that decides which of several equally frequent pairs becomes a token first.
     pub ties: Ties,
 }
 
-/// 256 bytes in GPT-2's order, GPT-2's pieces, pairs that occur at least twice, and of several as
-/// frequent the one with the smallest ids, because `model-tokenizer` and the library tokenizers
-/// take it: a text has the same tokens everywhere. The book's notebook takes
-/// [`Ties::FirstInText`].
+/// The default is GPT-2's kind of vocabulary with 1,000 tokens: an alphabet of 256 bytes in GPT-2's
+/// order, GPT-2's pieces, and pairs that occur at least twice.
+///
+/// If several pairs are equally frequent, the pair with the smallest IDs becomes a token first, as
+/// in the crate `model-tokenizer` and in Hugging Face's library tokenizers. All three therefore
+/// learn the same tokens from a text. The book's notebook uses [`Ties::FirstInText`] instead.
 impl Default for BpeConfig {
     fn default() -> Self {
         Self {
@@ -83,7 +95,7 @@ impl Default for BpeConfig {
     }
 }
 
-/// A byte pair encoding: its tokens and merges. They can be kept, and make it again.
+/// A byte pair encoding with its tokens and merges.
 ///
 /// ```
 /// use tokenizer::bpe::{Bpe, BpeConfig, gpt2_piece};
@@ -94,46 +106,50 @@ impl Default for BpeConfig {
 /// assert_eq!(bpe.tokens()[256..], [&b"lo"[..], b"low", b" low", b" lowe"]);
 /// assert_eq!(bpe.decode(&ids)?, "slow");
 ///
+/// // An encoding can be rebuilt from its tokens and merges.
 /// let again = Bpe::from_merges(bpe.tokens().to_vec(), bpe.merges().to_vec(), gpt2_piece)?;
 /// assert_eq!(again.encode("slow")?, ids);
 /// # Ok::<(), tokenizer::TokenizerError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Bpe {
-    tokens: Vec<Vec<u8>>,                     // id -> its bytes
-    ids: OnceLock<FxHashMap<Box<[u8]>, u32>>, // the reverse
-    of_byte: [u32; 256],
+    tokens: Vec<Vec<u8>>, // the bytes of each token, indexed by ID
+    ids: OnceLock<FxHashMap<Box<[u8]>, u32>>, // the ID of each token
+    byte_ids: [u32; 256],
     rules: EncodingRules,
-    merges: Vec<Merge>,                   // first learned first
-    ranks: FxHashMap<Pair, (usize, u32)>, // pair -> its number among the merges, and their id
+    merges: Vec<Merge>, // in the order in which they were learned
+    ranks: FxHashMap<Pair, (usize, u32)>, // pair -> index of its merge, and ID of the new token
     divide: fn(&str) -> &str,
     end_of_text: Option<u32>,
 }
 
-/// How byte pairs from other programs' files differ from GPT-2's; the default is GPT-2's way.
+/// Rules for encoding a text in which a vocabulary file can differ from GPT-2. The default is
+/// GPT-2's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingRules {
-    /// A piece whose bytes are those of a token becomes that token, regardless of the merges.
+    /// Whether a piece that is equal to a token becomes that token even if the merges would give
+    /// other tokens.
     pub ignore_merges: bool,
-    /// The id of bytes without a token; `None` leaves [`NO_TOKEN`] in their place.
+    /// ID that is used for a byte without a token. If it is `None`, [`NO_TOKEN`] is used instead.
     pub unknown: Option<u32>,
-    /// Several bytes without a token side by side in a piece have the unknown id once.
+    /// Whether adjacent bytes without a token share one unknown ID within a piece. Otherwise, each
+    /// of these bytes has its own.
     pub fuse_unknown: bool,
 }
 
-/// Stands among ids for a byte without a token, if there is no token for unknown bytes.
+/// Stands for a byte that has no token in a list of IDs, if [`EncodingRules::unknown`] is `None`.
 pub const NO_TOKEN: u32 = u32::MAX - 2;
 
-/// No merge: behind all others.
-const NONE: (usize, u32) = (usize::MAX, 0);
+/// Stands for "no merge" and is greater than each index of a merge.
+const NO_MERGE: (usize, u32) = (usize::MAX, 0);
 
-/// The plain form.
+/// The plain implementation.
 impl Bpe {
-    /// Learns its tokens as they are defined: count, merge, repeat. [`train`](Self::train) does the
-    /// same sooner.
+    /// Learns a vocabulary as byte pair encoding is defined. [`train`](Self::train) gives the same
+    /// result faster.
     ///
     /// # Errors
-    /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
     pub fn train_plain(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::of_alphabet(config)?;
         let words = text.split(ENDOFTEXT);
@@ -143,7 +159,7 @@ impl Bpe {
             && let Some(pair) = most_frequent(&words, config)
         {
             let bytes = [&*bpe.tokens[pair.0 as usize], &bpe.tokens[pair.1 as usize]].concat();
-            // Two pairs may spell the same token: it has one id.
+            // A token that two different pairs spell has only one ID.
             let known = bpe.tokens.iter().position(|token| *token == bytes);
             let id = known.unwrap_or(bpe.tokens.len()) as u32;
             if known.is_none() {
@@ -155,8 +171,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// Returns the ids of a piece by definition: while two neighbours are a learned pair, merges
-    /// the pair that was learned first.
+    /// Returns the IDs of a piece by definition: as long as the piece contains a learned pair, the
+    /// pair that was learned first is replaced.
     pub fn encode_plain(&self, piece: &str) -> Vec<u32> {
         let mut ids = self.ids_of_bytes(piece);
         let stands_in = |merge: &Merge, ids: &[u32]| {
@@ -170,13 +186,13 @@ impl Bpe {
     }
 
     fn ids_of_bytes(&self, word: &str) -> Vec<u32> {
-        let ids = word.bytes().map(|byte| self.of_byte[usize::from(byte)]);
+        let ids = word.bytes().map(|byte| self.byte_ids[usize::from(byte)]);
         ids.collect()
     }
 }
 
-/// Returns the pair that occurs most often, if it occurs often enough. The search for each pair
-/// makes the time quadratic in the number of different pairs.
+/// Returns the most frequent pair, or `None` if it occurs less often than `config.least_count`. The
+/// linear search for each pair makes the time quadratic in the number of distinct pairs.
 fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
     let mut counts: Vec<(Pair, u64)> = Vec::new(); // in the order of the text
     for pair in words.iter().flat_map(|word| word.windows(2)) {
@@ -193,7 +209,7 @@ fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
     (first_of_equals.1 >= config.least_count).then_some(first_of_equals.0)
 }
 
-/// Returns a word with `id` replacing every occurrence of a pair.
+/// Returns a word in which each occurrence of the pair is replaced by `id`, from left to right.
 fn merged(word: &[u32], pair: Pair, id: u32) -> Vec<u32> {
     let (mut new, mut rest) = (Vec::new(), word);
     while let [first, behind @ ..] = rest {
@@ -204,28 +220,30 @@ fn merged(word: &[u32], pair: Pair, id: u32) -> Vec<u32> {
     new
 }
 
-/// The fast form, and the rest.
+/// The fast implementation, and methods that both implementations use.
 impl Bpe {
-    /// Learns its tokens from a text; [`ENDOFTEXT`] divides it.
+    /// Learns a vocabulary from a text. If the text contains [`ENDOFTEXT`], no token reaches across
+    /// it.
     ///
     /// # Errors
-    /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
     pub fn train(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         Self::train_texts(&[text], config)
     }
 
-    /// Learns the tokens of several texts, such as files. A token never reaches from one text into
-    /// the next, as if [`ENDOFTEXT`] separated them.
+    /// Learns a vocabulary from several texts, such as files. The result is the same as if the
+    /// texts were joined with [`ENDOFTEXT`] between them.
     ///
     /// # Errors
-    /// Those of [`train`](Self::train).
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
     pub fn train_texts(texts: &[&str], config: &BpeConfig) -> Result<Self, TokenizerError> {
-        let mut words: Vec<(&str, u64)> = Vec::new(); // each once, and how often it occurs
+        // The distinct words, each with its number of occurrences.
+        let mut words: Vec<(&str, u64)> = Vec::new();
         let mut places = HashMap::new();
         let documents = texts.iter().flat_map(|text| text.split(ENDOFTEXT));
         for word in documents.flat_map(|text| pieces(text, config.divide)) {
-            let place = *places.entry(word).or_insert(words.len());
-            match words.get_mut(place) {
+            let position = *places.entry(word).or_insert(words.len());
+            match words.get_mut(position) {
                 Some((_, count)) => *count += 1,
                 None => words.push((word, 1)),
             }
@@ -233,22 +251,23 @@ impl Bpe {
         Self::train_on(&words, config)
     }
 
-    /// Learns its tokens from words, each with the number of times that it occurs.
+    /// Learns a vocabulary from words, each of which comes with its number of occurrences.
     ///
-    /// Time and memory grow in proportion to the words, however long one is.
+    /// Time and memory are proportional to the total length of the words, even if a word is very
+    /// long.
     ///
     /// # Errors
-    /// [`TokenizerError::MissingByte`] if the alphabet lacks a byte.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
     pub fn train_on(words: &[(&str, u64)], config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::of_alphabet(config)?;
         let mut ids: HashMap<Vec<u8>, u32> = bpe.tokens.iter().cloned().zip(0..).collect();
-        let mut counts = Counts::of(words, &bpe.of_byte, config.ties);
+        let mut counts = PairCounts::of(words, &bpe.byte_ids, config.ties);
         while bpe.tokens.len() < config.vocab_size
             && let Some((pair, count)) = counts.most_frequent()
             && count >= config.least_count
         {
             let bytes = [&*bpe.tokens[pair.0 as usize], &bpe.tokens[pair.1 as usize]].concat();
-            // Two pairs may spell the same token: it has one id.
+            // A token that two different pairs spell has only one ID.
             let id = *ids.entry(bytes.clone()).or_insert(bpe.tokens.len() as u32);
             if id as usize == bpe.tokens.len() {
                 bpe.tokens.push(bytes);
@@ -259,12 +278,14 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// A vocabulary that was learned before, by its tokens, its merges and the function that
-    /// divides a text into pieces.
+    /// Builds an encoding from a vocabulary that was trained earlier: its tokens in the order of
+    /// the IDs, its merges in the order in which they were learned, and the function that returns
+    /// the first piece of a text.
     ///
     /// # Errors
-    /// [`TokenizerError::MissingByte`] if a byte has no token, [`TokenizerError::UnknownId`] if a
-    /// merge, by its place, names an id without one.
+    /// Returns [`TokenizerError::MissingByte`] if a byte has no token, and
+    /// [`TokenizerError::UnknownId`] with the index of the merge if a merge contains an ID without
+    /// a token.
     pub fn from_merges(
         tokens: Vec<Vec<u8>>,
         merges: Vec<Merge>,
@@ -274,11 +295,12 @@ impl Bpe {
         bpe.with_all_bytes()
     }
 
-    /// A vocabulary from another program's file, which may lack bytes; an empty token is an id
-    /// that isn't used.
+    /// Builds an encoding from the vocabulary of another program. Bytes may have no token, and an
+    /// empty token means that its ID isn't used.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] if a merge, by its place, names an id without a token.
+    /// Returns [`TokenizerError::UnknownId`] with the index of the merge if a merge contains an ID
+    /// without a token.
     pub fn with_rules(
         tokens: Vec<Vec<u8>>,
         merges: Vec<Merge>,
@@ -301,7 +323,7 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// GPT-2's tokens and merges, in tables that are built once in a process.
+    /// Returns GPT-2's encoding, which is built once per process.
     pub fn gpt2() -> &'static Self {
         static GPT2: LazyLock<Bpe> = LazyLock::new(|| {
             let (tokens, pairs) = gpt2_tokens_and_pairs();
@@ -313,23 +335,23 @@ impl Bpe {
         &GPT2
     }
 
-    /// Tokens without a merge.
+    /// Builds an encoding that has no merges yet.
     fn without_merges(
         tokens: Vec<Vec<u8>>,
         divide: fn(&str) -> &str,
         rules: EncodingRules,
     ) -> Self {
-        let mut of_byte = [rules.unknown.unwrap_or(NO_TOKEN); 256];
+        let mut byte_ids = [rules.unknown.unwrap_or(NO_TOKEN); 256];
         for (token, id) in tokens.iter().zip(0..) {
             if let [byte] = token[..] {
-                of_byte[usize::from(byte)] = id;
+                byte_ids[usize::from(byte)] = id;
             }
         }
         let end_of_text = tokens
             .iter()
             .position(|token| token == ENDOFTEXT.as_bytes());
         Self {
-            of_byte,
+            byte_ids,
             end_of_text: end_of_text.map(|id| id as u32),
             tokens,
             ids: OnceLock::new(),
@@ -340,13 +362,13 @@ impl Bpe {
         }
     }
 
-    /// The tokens before the first pair.
+    /// Builds an encoding whose vocabulary is the alphabet.
     fn of_alphabet(config: &BpeConfig) -> Result<Self, TokenizerError> {
         let (alphabet, rules) = (config.alphabet.clone(), EncodingRules::default());
         Self::without_merges(alphabet, config.divide, rules).with_all_bytes()
     }
 
-    /// The same, if every byte has a token.
+    /// Returns this encoding, or [`TokenizerError::MissingByte`] if a byte has no token.
     fn with_all_bytes(self) -> Result<Self, TokenizerError> {
         match (0..=255).find(|&byte| self.lacks(byte)) {
             Some(byte) => Err(TokenizerError::MissingByte { byte }),
@@ -354,13 +376,13 @@ impl Bpe {
         }
     }
 
-    /// True if a byte has no token of its own.
+    /// Returns true if no token consists of this byte alone.
     pub fn lacks(&self, byte: u8) -> bool {
-        let id = self.of_byte[usize::from(byte)];
+        let id = self.byte_ids[usize::from(byte)];
         self.tokens.get(id as usize).map(Vec::as_slice) != Some(&[byte])
     }
 
-    /// Returns the id of the token with these bytes.
+    /// Returns the ID of the token that consists of the given bytes, or `None` if there is none.
     pub fn id_of(&self, token: &[u8]) -> Option<u32> {
         let ids = self.ids.get_or_init(|| {
             let tokens = self.tokens.iter().map(|token| token.as_slice().into());
@@ -374,11 +396,13 @@ impl Bpe {
         self.merges.push(Merge { left, right, id });
     }
 
-    /// The ids of a text, in which [`ENDOFTEXT`] is special if the vocabulary has it.
+    /// Returns the IDs of a text. [`ENDOFTEXT`] is encoded as the special token if the vocabulary
+    /// contains it, and otherwise as ordinary text.
     ///
     /// # Errors
-    /// [`TokenizerError::MissingByte`] if the text has a byte without a token, and there is none
-    /// for unknown bytes; only a vocabulary from [`with_rules`](Self::with_rules) may lack one.
+    /// Returns [`TokenizerError::MissingByte`] if a byte of the text has no token and there is no
+    /// unknown ID. This can happen only if the encoding was built with
+    /// [`with_rules`](Self::with_rules).
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::new();
         self.encoder(text.len()).encode(text, &mut ids);
@@ -388,31 +412,34 @@ impl Bpe {
         }
     }
 
-    /// Returns the first byte without a token in a text whose ids contain [`NO_TOKEN`], or a space,
-    /// which a tokenizer can put before a text, if the text has no such byte. Returns `None` for
-    /// ids without [`NO_TOKEN`].
+    /// Returns the first byte of a text that has no token, given the IDs of the text. Returns
+    /// `None` if the IDs don't contain [`NO_TOKEN`].
+    ///
+    /// If the IDs contain [`NO_TOKEN`] but each byte of the text has a token, the result is the
+    /// space, because a tokenizer can put a space before a text when it encodes it.
     pub fn missing_byte(&self, text: &str, ids: &[u32]) -> Option<u8> {
-        let has_no_id = |byte: &u8| self.of_byte[usize::from(*byte)] == NO_TOKEN;
-        let is_missing = self.of_byte.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);
+        let has_no_id = |byte: &u8| self.byte_ids[usize::from(*byte)] == NO_TOKEN;
+        let is_missing = self.byte_ids.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);
         is_missing.then(|| text.bytes().find(has_no_id).unwrap_or(b' '))
     }
 
-    /// The ids of a text in which nothing is special.
+    /// Returns the IDs of a text without special tokens. [`ENDOFTEXT`] is encoded as ordinary text.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         self.encoder(text.len()).encode_ordinary(text, &mut ids);
         ids
     }
 
-    /// Returns an encoder for texts of so many bytes together; a thread has its own.
+    /// Returns an encoder for several texts with `bytes` bytes in total. Each thread needs its own.
     pub fn encoder(&self, bytes: usize) -> Encoder<'_> {
         Encoder {
             bpe: self,
-            known: KnownPieces::for_text(bytes),
+            cache: PieceCache::for_text(bytes),
         }
     }
 
-    /// Returns the documents of a text, which [`ENDOFTEXT`] separates if the vocabulary has it.
+    /// Splits a text at [`ENDOFTEXT`]. If the vocabulary doesn't contain this token, the whole text
+    /// is one document.
     fn documents<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let most = self.end_of_text.map_or(1, |_| usize::MAX);
         text.splitn(most, ENDOFTEXT)
@@ -421,9 +448,9 @@ impl Bpe {
     /// Returns the number of bytes that the token `id` stands for at the start of `rest`, which is
     /// the end of a piece.
     ///
-    /// The unknown token stands for one byte without a token, or for all of them side by side if
-    /// [`EncodingRules::fuse_unknown`] is set.
-    fn length(&self, id: u32, rest: &[u8]) -> usize {
+    /// The unknown token stands for one byte without a token, or for all adjacent bytes without a
+    /// token if [`EncodingRules::fuse_unknown`] is set.
+    fn token_length(&self, id: u32, rest: &[u8]) -> usize {
         let unknown = rest.iter().take_while(|byte| self.lacks(**byte)).count();
         match unknown {
             0 => self.tokens.get(id as usize).map_or(0, Vec::len),
@@ -432,9 +459,12 @@ impl Bpe {
         }
     }
 
-    /// Appends the ids of a piece, as [`encode_plain`](Self::encode_plain) returns them.
+    /// Appends the IDs of a piece, which are the same as those of
+    /// [`encode_plain`](Self::encode_plain).
     fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
-        const MAX: usize = 32; // bytes: the time grows with their square
+        // Largest number of bytes of a piece for which all pairs are searched after each merge. The
+        // time for this search is quadratic in the number of bytes.
+        const MAX: usize = 32;
         if self.rules.ignore_merges
             && let Some(id) = self.id_of(piece)
         {
@@ -447,15 +477,15 @@ impl Bpe {
         }
         let piece = &*piece;
         if piece.len() > MAX {
-            return ids.extend(self.encode_piece(piece));
+            return ids.extend(self.encode_long_piece(piece));
         }
         let mut row = [0; MAX];
         for (id, &byte) in row.iter_mut().zip(piece) {
-            *id = self.of_byte[usize::from(byte)];
+            *id = self.byte_ids[usize::from(byte)];
         }
-        // The merge of each two neighbours: its number, and the id of both together.
-        let learned = |left, right| self.ranks.get(&(left, right)).copied().unwrap_or(NONE);
-        let mut merges = [NONE; MAX];
+        // The merge of each two neighbours, as the index of the merge and the ID of the new token.
+        let learned = |left, right| self.ranks.get(&(left, right)).copied().unwrap_or(NO_MERGE);
+        let mut merges = [NO_MERGE; MAX];
         let mut length = piece.len();
         for at in 1..length {
             merges[at - 1] = learned(row[at - 1], row[at]);
@@ -463,7 +493,7 @@ impl Bpe {
         loop {
             let pairs = &merges[..length.saturating_sub(1)];
             let first = pairs.iter().enumerate().min_by_key(|(_, merge)| merge.0);
-            let Some((at, &(_, id))) = first.filter(|(_, merge)| **merge != NONE) else {
+            let Some((at, &(_, id))) = first.filter(|(_, merge)| **merge != NO_MERGE) else {
                 return ids.extend_from_slice(&row[..length]);
             };
             row.copy_within(at + 2..length, at + 1);
@@ -479,24 +509,26 @@ impl Bpe {
         }
     }
 
-    /// The same for a piece of any length: a heap contains all learned pairs in it, with the one
-    /// learned first on top; of equal pairs, the first in the text.
-    fn encode_piece(&self, piece: &[u8]) -> Vec<u32> {
-        let mut row = Row::of(&[piece], &self.of_byte);
-        let learned = |row: &Row, place| Some((self.ranks.get(&row.pair(place)?)?, place));
+    /// Returns the IDs of a piece of any length. A heap contains all learned pairs of the piece.
+    /// The pair whose merge was learned first is on top, and of several occurrences of this pair,
+    /// the leftmost one.
+    fn encode_long_piece(&self, piece: &[u8]) -> Vec<u32> {
+        let mut row = Row::of(&[piece], &self.byte_ids);
+        let learned = |row: &Row, position| Some((self.ranks.get(&row.pair(position)?)?, position));
         let mut next: BinaryHeap<_> = (1..=piece.len())
-            .filter_map(|place| learned(&row, place))
+            .filter_map(|position| learned(&row, position))
             .map(Reverse)
             .collect();
-        while let Some(Reverse((merge, place))) = next.pop() {
-            // The pair may have gone into another.
-            if learned(&row, place) == Some((merge, place)) {
-                row.join(place, merge.1);
-                let around = [row.before(place), place];
+        while let Some(Reverse((merge, position))) = next.pop() {
+            // A pair is skipped if one of its tokens has been merged since it was added to the
+            // heap.
+            if learned(&row, position) == Some((merge, position)) {
+                row.merge(position, merge.1);
+                let around = [row.before(position), position];
                 next.extend(
                     around
                         .into_iter()
-                        .filter_map(|place| learned(&row, place))
+                        .filter_map(|position| learned(&row, position))
                         .map(Reverse),
                 );
             }
@@ -504,48 +536,49 @@ impl Bpe {
         row.into_ids()
     }
 
-    /// The text that the ids stand for.
+    /// Returns the decoded text.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first unknown id; [`TokenizerError::NotUtf8`] if the
-    /// bytes aren't UTF-8, for example half a character.
+    /// Returns [`TokenizerError::UnknownId`] for the first ID that the vocabulary doesn't contain,
+    /// and [`TokenizerError::NotUtf8`] if the bytes aren't valid UTF-8, for example because the
+    /// last token ends in the middle of a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Tokenizer::decode(self, ids)
     }
 
-    /// The rules that differ from GPT-2's.
+    /// Returns the rules in which this encoding can differ from GPT-2's.
     pub fn rules(&self) -> EncodingRules {
         self.rules
     }
 
-    /// Divides a text into the pieces that are encoded by themselves.
+    /// Divides a text into the pieces that are encoded separately.
     pub fn pieces<'t>(&self, text: &'t str) -> Vec<&'t str> {
         pieces(text, self.divide).collect()
     }
 
-    /// The bytes of all tokens, in the order of their ids.
+    /// Returns the bytes of each token in the order of the IDs.
     pub fn tokens(&self) -> &[Vec<u8>] {
         &self.tokens
     }
 
-    /// The pairs that became tokens, the first learned first.
+    /// Returns the merges in the order in which they were learned.
     pub fn merges(&self) -> &[Merge] {
         &self.merges
     }
 
-    /// Returns the token that two become, if they were learned.
+    /// Returns the ID of the token that replaces a pair, or `None` if the pair wasn't learned.
     pub fn merged(&self, left: u32, right: u32) -> Option<u32> {
         self.ranks.get(&(left, right)).map(|(_, id)| *id)
     }
 
-    /// Returns the number of tokens; ids run from 0 to one less.
+    /// Returns the number of tokens. Valid IDs are smaller.
     pub fn vocab_size(&self) -> usize {
         self.tokens.len()
     }
 }
 
-/// Encodes texts one after the other, and remembers their short pieces, because most pieces of a
-/// text are repeated.
+/// Encodes several texts and caches the IDs of short pieces, because most pieces of a text occur
+/// many times.
 ///
 /// ```
 /// let bpe = tokenizer::bpe::Bpe::gpt2();
@@ -557,11 +590,12 @@ impl Bpe {
 /// ```
 pub struct Encoder<'b> {
     bpe: &'b Bpe,
-    known: KnownPieces,
+    cache: PieceCache,
 }
 
 impl Encoder<'_> {
-    /// Appends the ids of a text, as [`Bpe::encode`] returns them.
+    /// Appends the IDs of a text. [`ENDOFTEXT`] is treated as in [`Bpe::encode`]. A byte without a
+    /// token is encoded as the unknown ID or as [`NO_TOKEN`].
     pub fn encode(&mut self, text: &str, ids: &mut Vec<u32>) {
         for (number, document) in self.bpe.documents(text).enumerate() {
             ids.extend(self.bpe.end_of_text.filter(|_| number > 0));
@@ -569,23 +603,23 @@ impl Encoder<'_> {
         }
     }
 
-    /// Appends the ids of a text in which nothing is special, as [`Bpe::encode_ordinary`] returns
-    /// them.
+    /// Appends the IDs of a text without special tokens, like [`Bpe::encode_ordinary`].
     pub fn encode_ordinary(&mut self, text: &str, ids: &mut Vec<u32>) {
         for piece in pieces(text, self.bpe.divide) {
             self.encode_piece(piece, ids);
         }
     }
 
-    /// Appends the ids of one piece, which isn't divided further.
+    /// Appends the IDs of a piece, which isn't divided further.
     pub fn encode_piece(&mut self, piece: &str, ids: &mut Vec<u32>) {
         let piece = piece.as_bytes();
-        self.known
+        self.cache
             .encode(piece, ids, |ids| self.bpe.encode_piece_into(piece, ids));
     }
 
-    /// Does the same as [`encode_ordinary`](Self::encode_ordinary), but also returns the range of
-    /// bytes that each token stands for. The first byte of `text` has the number `start`.
+    /// Appends the IDs that [`encode_ordinary`](Self::encode_ordinary) would append, each with the
+    /// range of bytes that the token stands for. Positions are counted from `start` at the
+    /// beginning of `text`.
     pub fn encode_ordinary_with_offsets(
         &mut self,
         text: &str,
@@ -598,8 +632,9 @@ impl Encoder<'_> {
         }
     }
 
-    /// Does the same as [`encode_piece`](Self::encode_piece), but also returns the range of bytes
-    /// that each token stands for. The first byte of `piece` has the number `start`.
+    /// Appends the IDs that [`encode_piece`](Self::encode_piece) would append, each with the range
+    /// of bytes that the token stands for. Positions are counted from `start` at the beginning of
+    /// `piece`.
     pub fn encode_piece_with_offsets(
         &mut self,
         piece: &str,
@@ -614,7 +649,7 @@ impl Encoder<'_> {
             let at = start + piece.len() - rest.len();
             let length = match count {
                 1 => rest.len(),
-                _ => self.bpe.length(id, rest).min(rest.len()),
+                _ => self.bpe.token_length(id, rest).min(rest.len()),
             };
             rest = &rest[length..];
             tokens.push((id, at..at + length));
@@ -648,7 +683,7 @@ impl Tokenizer for Bpe {
 
     fn piece_at(&self, id: u32, position: usize) -> Result<Cow<'_, [u8]>, TokenizerError> {
         let piece = self.tokens.get(id as usize);
-        let piece = piece.filter(|piece| !piece.is_empty()); // an ID without a token
+        let piece = piece.filter(|piece| !piece.is_empty()); // An empty token means that its ID isn't used.
         let piece = piece.ok_or(TokenizerError::UnknownId {
             id,
             position,

@@ -1,73 +1,82 @@
-//! The errors of a text, a list of ids or a vocabulary.
+//! Errors of texts, token IDs and vocabularies.
 //!
-//! Positions of words and bytes count UTF-8 bytes of the text, positions of ids count ids; both
-//! from 0.
+//! A position in a text is a number of UTF-8 bytes. A position in a list of IDs is an index. Both
+//! start at 0.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Everything that tokenizers refuse, with the offending word or number.
+/// An error of a tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
-    /// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) met a word that its vocabulary lacks.
-    #[error("unknown token {token:?} at byte {position} of the text")]
+    /// The vocabulary of a [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) doesn't contain a word
+    /// of the text.
+    #[error(
+        "unknown token {token:?} at byte {position} of the text: the vocabulary must contain each word"
+    )]
     UnknownToken {
-        /// The word, exactly as in the text.
+        /// The unknown word, as it is written in the text.
         token: String,
-        /// Its first byte in the text.
+        /// Position of the first byte of the word in the text.
         position: usize,
     },
-    /// An id to decode is not in the vocabulary.
-    #[error("unknown id {id} at position {position}: the vocabulary has {vocab_size} tokens")]
+    /// The vocabulary doesn't contain an ID that should be decoded.
+    #[error(
+        "unknown ID {id} at position {position}: the IDs of the vocabulary are less than {vocab_size}"
+    )]
     UnknownId {
-        /// The id.
+        /// The unknown ID.
         id: u32,
-        /// Its place among the ids.
+        /// Index of the ID in the list of IDs.
         position: usize,
-        /// The size of the vocabulary; ids run from 0 to one less.
+        /// Size of the vocabulary. Valid IDs are smaller.
         vocab_size: usize,
     },
-    /// A vocabulary lacks a token that the tokenizer can't work without.
-    #[error("the vocabulary has no token {token:?}")]
+    /// The vocabulary doesn't contain a token that the tokenizer requires.
+    #[error("the vocabulary must contain the token {token:?}")]
     MissingToken {
-        /// The token that is needed.
+        /// The missing token.
         token: &'static str,
     },
-    /// An alphabet for byte pairs lacks a byte, and some texts would have no ids.
-    #[error("the alphabet has no token for the byte {byte:#04x} alone")]
+    /// A byte has no token of its own, so some texts can't be encoded.
+    #[error("the vocabulary has no token for the single byte {byte:#04x}")]
     MissingByte {
-        /// The byte.
+        /// The byte without a token.
         byte: u8,
     },
-    /// The text holds a special token that the caller did not allow.
-    #[error("special token {token:?} at byte {position} of the text is not allowed")]
+    /// The text contains a special token that the caller doesn't allow.
+    #[error(
+        "the text contains the special token {token:?} at byte {position}, but the caller doesn't allow it"
+    )]
     DisallowedSpecial {
         /// The special token.
         token: &'static str,
-        /// Its first byte in the text.
+        /// Position of the first byte of the special token in the text.
         position: usize,
     },
-    /// The ids decode to bytes that are not UTF-8 text.
-    #[error("the decoded bytes are not UTF-8 from byte {position} on")]
+    /// The decoded bytes aren't valid UTF-8.
+    #[error("the decoded bytes aren't valid UTF-8 from byte {position} on")]
     NotUtf8 {
-        /// The first byte that isn't valid UTF-8.
+        /// Number of valid bytes before the first invalid one.
         position: usize,
     },
-    /// A tokenizer of another crate has no ids for a text.
+    /// A tokenizer that is defined in another crate returned its own error.
     #[error(transparent)]
     Other(OtherError),
-    /// One row of ids was expected.
+    /// An array of token IDs has more or fewer rows than one.
     #[cfg(feature = "ndarray")]
-    #[error("expected ids of shape (1, n), got {rows} rows")]
+    #[error("the IDs must have the shape (1, n), but they have {rows} rows")]
     NotOneRow {
-        /// The number of rows.
+        /// Number of rows of the array.
         rows: usize,
     },
 }
 
-/// The error of another crate's tokenizer; two are equal if they are the same value.
+/// An error of a tokenizer that is defined in another crate, in a form that can be cloned.
+///
+/// Two values are equal if one is a clone of the other.
 #[derive(Clone, Debug)]
 pub struct OtherError(Arc<dyn Error + Send + Sync>);
 
@@ -77,7 +86,7 @@ impl OtherError {
         Self(Arc::new(error))
     }
 
-    /// The error, which `downcast_ref` gives back its type.
+    /// Returns the wrapped error, which can be converted to its original type with `downcast_ref`.
     pub fn get_ref(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.0
     }

@@ -1,9 +1,8 @@
-//! GPT-2's byte pair encoding, with the rules of Python's tiktoken for special tokens (book section
-//! 2.5).
+//! GPT-2's tokenizer, with tiktoken's rules for special tokens (section 2.5 of the book).
 //!
-//! A special token in the text that the caller did not allow is an error, not silently text.
-//! Every text can be encoded and no text makes it panic; other vocabularies than GPT-2's are not
-//! read.
+//! The byte pair encoding itself is implemented in the module [`bpe`](crate::bpe). This module adds
+//! the check for special tokens that the caller doesn't allow, which tiktoken rejects instead of
+//! encoding them as ordinary text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,16 +13,17 @@ use crate::error::TokenizerError;
 use crate::gpt2_tokens::{ENDOFTEXT, VOCAB_SIZE};
 use crate::tokenizer::Tokenizer;
 
-/// The special tokens that a text may contain, as tiktoken's `allowed_special`.
+/// The special tokens that a text may contain, like the argument `allowed_special` in tiktoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AllowedSpecial<'a> {
-    /// None: the default of tiktoken's `encode`.
+    /// No special token is allowed. This is the default of tiktoken's `encode`.
     #[default]
     None,
-    /// All that the vocabulary has.
+    /// All special tokens of the vocabulary are allowed.
     All,
-    /// These; names that the vocabulary doesn't have are ignored, as in Python.
+    /// The listed special tokens are allowed. As in tiktoken, strings that aren't special tokens of
+    /// the vocabulary are ignored.
     Only(&'a [&'a str]),
 }
 
@@ -37,7 +37,10 @@ impl AllowedSpecial<'_> {
     }
 }
 
-/// `tiktoken.get_encoding("gpt2")`: a handle to tables that a process builds once, free to copy.
+/// GPT-2's tokenizer, like `tiktoken.get_encoding("gpt2")` in Python.
+///
+/// The vocabulary is built once per process and shared by all values of this type, so a value can
+/// be copied at no cost.
 ///
 /// ```
 /// use tokenizer::{AllowedSpecial, ENDOFTEXT_ID, Gpt2Tokenizer};
@@ -55,21 +58,23 @@ pub struct Gpt2Tokenizer {
 }
 
 impl Gpt2Tokenizer {
-    /// A handle to the tables; the first call in a process builds them (tens of milliseconds).
+    /// Returns GPT-2's tokenizer. The first call in a process builds the vocabulary, which takes
+    /// tens of milliseconds.
     pub fn new() -> Self {
         Self { bpe: Bpe::gpt2() }
     }
 
-    /// 50,257: ids run from 0 to 50,256.
+    /// Returns 50,257, the size of the vocabulary.
     pub fn vocab_size(&self) -> usize {
         VOCAB_SIZE
     }
 
-    /// Returns the ids of a text with the special tokens that are allowed: tiktoken's `encode`.
+    /// Returns the IDs of a text and checks its special tokens, like tiktoken's `encode`.
     ///
     /// # Errors
-    /// [`TokenizerError::DisallowedSpecial`] at the first special token that is not allowed.
-    /// (To have it encoded as the characters it is written with, use [`Self::encode_ordinary`].)
+    /// Returns [`TokenizerError::DisallowedSpecial`] if the text contains [`ENDOFTEXT`] and
+    /// `allowed` doesn't. To encode the characters of a special token as ordinary text, use
+    /// [`encode_ordinary`](Self::encode_ordinary).
     pub fn encode_allowing(
         &self,
         text: &str,
@@ -86,51 +91,53 @@ impl Gpt2Tokenizer {
         self.encode(text)
     }
 
-    /// Returns the ids of a text; [`ENDOFTEXT`] in it is special, as in the book.
+    /// Returns the IDs of a text. [`ENDOFTEXT`] is encoded as the special token, as in the book.
     ///
     /// # Errors
-    /// None: a `Result` gives all tokenizers the same signature.
+    /// Never returns an error, because GPT-2's vocabulary has a token for each byte. The return
+    /// type is that of all tokenizers.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.bpe.encode(text)
     }
 
-    /// Returns the ids of a text in which nothing is special: `<|endoftext|>` is seven tokens of
-    /// plain text.
+    /// Returns the IDs of a text without special tokens. For example, `<|endoftext|>` is encoded as
+    /// seven ordinary tokens.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         self.bpe.encode_ordinary(text)
     }
 
-    /// Returns an encoder for texts of so many bytes together; a thread has its own.
+    /// Returns an encoder for several texts with `bytes` bytes in total. See [`Bpe::encoder`].
     pub fn encoder(&self, bytes: usize) -> Encoder<'static> {
         self.bpe.encoder(bytes)
     }
 
-    /// The bytes that one id stands for; `None` if there is no such id.
+    /// Returns the bytes of a token, or `None` if the vocabulary doesn't contain the ID.
     pub fn piece(&self, id: u32) -> Option<&'static [u8]> {
         Some(self.bpe.tokens().get(id as usize)?)
     }
 
-    /// The bytes that all ids stand for.
+    /// Returns the bytes of the decoded text.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first id at or over 50,257.
+    /// Returns [`TokenizerError::UnknownId`] for the first ID above 50,256.
     pub fn decode_bytes(&self, ids: &[u32]) -> Result<Vec<u8>, TokenizerError> {
         Tokenizer::decode_bytes(self, ids)
     }
 
-    /// The text that the ids stand for.
+    /// Returns the decoded text.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`]; [`TokenizerError::NotUtf8`] if
-    /// the bytes aren't UTF-8, for example half a character.
+    /// Returns [`TokenizerError::UnknownId`] like [`decode_bytes`](Self::decode_bytes), and
+    /// [`TokenizerError::NotUtf8`] if the bytes aren't valid UTF-8, for example because the last
+    /// token ends in the middle of a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Tokenizer::decode(self, ids)
     }
 
-    /// Returns the text, with U+FFFD for invalid bytes, like Python's `decode`.
+    /// Returns the decoded text with U+FFFD in place of invalid UTF-8, like tiktoken's `decode`.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] as for [`Self::decode_bytes`].
+    /// Returns [`TokenizerError::UnknownId`] like [`decode_bytes`](Self::decode_bytes).
     pub fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Tokenizer::decode_lossy(self, ids)
     }

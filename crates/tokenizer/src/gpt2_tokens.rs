@@ -1,28 +1,32 @@
-//! GPT-2's tokens and merges, from the file of merges that OpenAI published with the model.
+//! GPT-2's vocabulary, which is derived from the list of merges that OpenAI published with the
+//! model.
 //!
-//! The file is part of this crate (`data/gpt2-merges.txt`, which OpenAI calls `vocab.bpe`; MIT
-//! licence), so that nothing is downloaded. The ids follow from it: first the 256 bytes, then the
-//! token of each merge, and `<|endoftext|>`.
+//! The list is the file `data/gpt2-merges.txt` of this crate. OpenAI calls it `vocab.bpe` and
+//! published it under the MIT license. The merges determine all IDs: IDs below 256 are the single
+//! bytes, in the order of [`gpt2_bytes`], each merge then adds one token, and the last ID is
+//! `<|endoftext|>`.
 
 use std::collections::HashMap;
 
 use crate::letters::{bytes_of_letters, gpt2_bytes};
 use crate::pairs::Pair;
 
-/// GPT-2's one special token: the end of a document.
+/// GPT-2's only special token, which marks the end of a document.
 pub const ENDOFTEXT: &str = "<|endoftext|>";
 
-/// The id of [`ENDOFTEXT`].
+/// ID of [`ENDOFTEXT`] in GPT-2's vocabulary.
 pub const ENDOFTEXT_ID: u32 = 50_256;
 
-/// The number of GPT-2's tokens: 256 bytes, 50,000 merges and `<|endoftext|>`.
+/// Number of tokens in GPT-2's vocabulary: 256 bytes, 50,000 merges and `<|endoftext|>`.
 pub(crate) const VOCAB_SIZE: usize = 50_257;
 
-/// After a line with the version, one merge per line: two tokens in letters, with a space between.
+/// The text of the merges file. The first line is a version number. Each other line contains the
+/// two parts of a merge, written in letters (see [`letters_of`](crate::bpe::letters_of)) and
+/// separated by a space.
 const MERGES: &str = include_str!("../data/gpt2-merges.txt");
 
-/// Returns the bytes of all tokens, in the order of their ids, and the pairs that became the tokens
-/// from 256 on.
+/// Returns the bytes of each token in the order of the IDs, and the two IDs that each merge joins.
+/// The first merge makes the token 256, the second one 257, and so on.
 pub(crate) fn gpt2_tokens_and_pairs() -> (Vec<Vec<u8>>, Vec<Pair>) {
     let mut tokens: Vec<Vec<u8>> = gpt2_bytes().map(|byte| vec![byte]).to_vec();
     let mut ids: HashMap<Vec<u8>, u32> = tokens.iter().cloned().zip(0..).collect();

@@ -1,16 +1,18 @@
-//! Text to a batch of one row of ids and back, as chapter 5 passes it to the model (section 5.1.1).
+//! Conversion between a text and a batch with one row of token IDs, as in section 5.1.1 of the
+//! book.
 
 use ndarray::{Array2, ArrayRef2};
 
 use crate::error::TokenizerError;
 use crate::tokenizer::Tokenizer;
 
-/// Returns the ids of a text as a batch of one, (1, n_tokens); `<|endoftext|>` is allowed, as in
-/// the book.
+/// Returns the IDs of a text as a batch of shape (1, n_tokens). As in the book, `<|endoftext|>` is
+/// encoded as the special token.
 ///
 /// # Errors
-/// If the tokenizer has no ids for a part of the text, as
-/// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) for a word that its vocabulary lacks.
+/// Returns an error if the tokenizer can't encode the text. For example, a
+/// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) can't encode a word that its vocabulary doesn't
+/// contain.
 ///
 /// ```
 /// let tokenizer = tokenizer::Gpt2Tokenizer::new();
@@ -28,12 +30,12 @@ pub fn text_to_token_ids(
     Ok(encoded.expect("n ids fill one row of n"))
 }
 
-/// Returns the text of one row of ids, (1, n_tokens), with U+FFFD where a character was cut, as in
-/// Python.
+/// Returns the text of a batch of shape (1, n_tokens). As in Python, invalid UTF-8 is replaced by
+/// U+FFFD.
 ///
 /// # Errors
-/// [`TokenizerError::NotOneRow`] for another number of rows than one;
-/// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks.
+/// Returns [`TokenizerError::NotOneRow`] if the batch doesn't have exactly one row, and
+/// [`TokenizerError::UnknownId`] if the vocabulary doesn't contain an ID.
 pub fn token_ids_to_text(
     token_ids: &ArrayRef2<u32>,
     tokenizer: &(impl Tokenizer + ?Sized),

@@ -1,9 +1,14 @@
-//! GPT-2's byte letters: each byte as a printable character. Vocabulary files write the bytes of a
-//! token in these letters, for example `Ġthe` for " the".
+//! The characters with which GPT-2's vocabulary files write bytes.
+//!
+//! A token can be any sequence of bytes, but a vocabulary file is text. GPT-2 therefore assigns a
+//! printable character to each of the 256 bytes, which this crate calls the *letter* of the byte.
+//! OpenAI's code calls this table `bytes_to_unicode`. Printable ASCII and most of Latin-1 are their
+//! own letters. The space is written as `Ġ`, so a file contains `Ġthe` for the token " the".
 
 use std::sync::LazyLock;
 
-/// Number of bytes that are their own letter. The others have the letters from U+0100, in order.
+/// Number of bytes that are their own letter. The other bytes have the letters from U+0100 on, in
+/// the order of the bytes.
 const PRINTABLE: u32 = 188;
 
 /// Number of code points up to the last letter.
@@ -20,7 +25,7 @@ static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
     letters
 });
 
-/// The byte of each code point, if it is a letter.
+/// The byte of each code point, or `None` if the code point isn't a letter.
 static BYTES: LazyLock<[Option<u8>; CODES]> = LazyLock::new(|| {
     let mut bytes = [None; CODES];
     for (byte, letter) in (0..=255).zip(*LETTERS) {
@@ -29,12 +34,12 @@ static BYTES: LazyLock<[Option<u8>; CODES]> = LazyLock::new(|| {
     bytes
 });
 
-/// All bytes in the order in which GPT-2's vocabulary begins: first those that stand for a
-/// character that can be seen.
+/// Returns the 256 bytes in the order in which they begin GPT-2's vocabulary: first the bytes that
+/// are visible characters in Latin-1, then the others.
 pub fn gpt2_bytes() -> [u8; 256] {
     let is_seen = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let mut bytes: [u8; 256] = std::array::from_fn(|byte| byte as u8);
-    bytes.sort_by_key(|byte| !is_seen(byte)); // stable
+    bytes.sort_by_key(|byte| !is_seen(byte)); // The sort is stable.
     bytes
 }
 
@@ -47,7 +52,7 @@ pub fn letter_of(byte: u8) -> char {
     LETTERS[usize::from(byte)]
 }
 
-/// Returns bytes in letters, as vocabulary files write them.
+/// Returns the letters of several bytes, as vocabulary files write them.
 ///
 /// ```
 /// assert_eq!(tokenizer::bpe::letters_of(" é".as_bytes()), "ĠÃ©");
@@ -56,12 +61,12 @@ pub fn letters_of(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| letter_of(byte)).collect()
 }
 
-/// Returns the bytes that letters stand for, or `None` if one of the characters is not a letter.
+/// Returns the bytes of several letters, or `None` if a character isn't a letter.
 ///
 /// ```
 /// use tokenizer::bpe::bytes_of_letters;
 /// assert_eq!(bytes_of_letters("Ġthe").as_deref(), Some(&b" the"[..]));
-/// assert_eq!(bytes_of_letters(" the"), None); // a space is not its own letter
+/// assert_eq!(bytes_of_letters(" the"), None); // the letter of the space is Ġ
 /// ```
 pub fn bytes_of_letters(letters: &str) -> Option<Vec<u8>> {
     let byte_of = |letter: char| BYTES.get(letter as usize).copied().flatten();

@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 pub mod bpe;
+mod cache;
 mod error;
 mod gpt2;
 mod gpt2_tokens;
 #[cfg(feature = "ndarray")]
 mod ids;
-mod known;
 mod letters;
 mod pairs;
 mod pattern;
@@ -19,7 +19,8 @@ mod tokenizer;
 mod vocabulary;
 mod whitespace;
 
-// Crates whose types appear in this crate's public API: dependents need no matching versions.
+// The types of ndarray appear in this crate's public API. A dependent that uses this reexport can't
+// end up with an incompatible version.
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 

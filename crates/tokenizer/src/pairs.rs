@@ -1,79 +1,92 @@
-//! The words of the plain form in one row, in which two neighbours become one without moving the
-//! rest, and the counts of all pairs.
+//! Data structures for the fast implementation of byte pair encoding.
 //!
-//! A token is at the place of its first byte; the places of its other bytes, and the places between
-//! two words, are marked. When a pair becomes a token, only the pairs around its places are counted
-//! again, so training takes time proportional to the words, however long one is.
+//! [`Row`] stores the tokens of several words in one array of positions, one position per byte. A
+//! token is stored at the position of its first byte, and the positions of its other bytes are
+//! marked as inside a token. Merging two tokens therefore changes only a few entries. For example,
+//! if "l" and "o" become the token 256:
+//!
+//! ```text
+//! position         0       1    2    3    4
+//! before           between l    o    w    between
+//! after            between 256  -    w    between
+//! ```
+//!
+//! [`PairCounts`] stores how often each pair occurs and where. When a pair becomes a token, only
+//! the pairs around its occurrences have to be counted again, so the time for training is
+//! proportional to the length of the words.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{BinaryHeap, HashMap};
 
-/// Two tokens side by side.
+/// The IDs of two adjacent tokens.
 pub(crate) type Pair = (u32, u32);
 
-/// The one of several pairs as frequent that becomes a token.
+/// Rule that decides which of several equally frequent pairs becomes a token first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ties {
-    /// The one that the text has first, as in the book's notebook.
+    /// The pair that occurs first in the text, as in the book's notebook.
     FirstInText,
-    /// The one with the smallest ids, as in the library tokenizers.
+    /// The pair with the smallest IDs, as in Hugging Face's library tokenizers.
     SmallestIds,
 }
 
-/// Words as tokens side by side.
+/// The tokens of several words. Two adjacent tokens can be merged in constant time.
 pub(crate) struct Row {
-    /// At the place of a token's first byte its id; elsewhere one of the two below.
+    /// ID of the token that starts at each position, or [`BETWEEN_WORDS`] or [`INSIDE_TOKEN`].
     ids: Vec<u32>,
-    /// A token's first byte has the place of its last, and its last has the place of its first.
+    /// At the first byte of a token, the position of its last byte, and at its last byte, the
+    /// position of its first. Other entries aren't used.
     other_end: Vec<u32>,
 }
 
-/// The id before, between and behind words: of a token of one byte that is in no pair.
+/// Marks the positions before, between and after words. It behaves like a token of one byte that is
+/// part of no pair.
 const BETWEEN_WORDS: u32 = u32::MAX;
 
-/// The id at the places of a token's other bytes.
+/// Marks the positions of the bytes of a token after the first one.
 const INSIDE_TOKEN: u32 = u32::MAX - 1;
 
 impl Row {
-    /// The bytes of words.
-    pub(crate) fn of(words: &[&[u8]], of_byte: &[u32; 256]) -> Self {
+    /// Stores each byte of the words as the token `byte_ids[byte]`.
+    pub(crate) fn of(words: &[&[u8]], byte_ids: &[u32; 256]) -> Self {
         let mut ids = vec![BETWEEN_WORDS];
         for word in words {
-            ids.extend(word.iter().map(|&byte| of_byte[usize::from(byte)]));
+            ids.extend(word.iter().map(|&byte| byte_ids[usize::from(byte)]));
             ids.push(BETWEEN_WORDS);
         }
         let other_end = (0..ids.len() as u32).collect();
         Self { ids, other_end }
     }
 
-    /// Returns the place of the token behind the one at `place`.
-    fn after(&self, place: usize) -> usize {
-        self.other_end[place] as usize + 1
+    /// Returns the position of the token after the one at `position`.
+    fn after(&self, position: usize) -> usize {
+        self.other_end[position] as usize + 1
     }
 
-    /// Returns the place of the token before the one at `place`.
-    pub(crate) fn before(&self, place: usize) -> usize {
-        self.other_end[place - 1] as usize
+    /// Returns the position of the token before the one at `position`.
+    pub(crate) fn before(&self, position: usize) -> usize {
+        self.other_end[position - 1] as usize
     }
 
-    /// The token at `place` and the one behind it, if both are there.
-    pub(crate) fn pair(&self, place: usize) -> Option<Pair> {
-        let left = self.ids[place];
+    /// Returns the pair that starts at `position`, or `None` if no pair of the same word starts
+    /// there.
+    pub(crate) fn pair(&self, position: usize) -> Option<Pair> {
+        let left = self.ids[position];
         let is_token = |id: u32| id < INSIDE_TOKEN;
-        let right = is_token(left).then(|| self.ids[self.after(place)])?;
+        let right = is_token(left).then(|| self.ids[self.after(position)])?;
         is_token(right).then_some((left, right))
     }
 
-    /// Makes the token at `place` and the one behind it one.
-    pub(crate) fn join(&mut self, place: usize, id: u32) {
-        let right = self.after(place);
+    /// Replaces the pair that starts at `position` by the token `id`.
+    pub(crate) fn merge(&mut self, position: usize, id: u32) {
+        let right = self.after(position);
         let last = self.other_end[right];
         self.ids[right] = INSIDE_TOKEN;
-        self.ids[place] = id;
-        self.other_end[place] = last;
-        self.other_end[last as usize] = place as u32;
+        self.ids[position] = id;
+        self.other_end[position] = last;
+        self.other_end[last as usize] = position as u32;
     }
 
     pub(crate) fn into_ids(self) -> Vec<u32> {
@@ -84,125 +97,132 @@ impl Row {
     }
 }
 
-/// The count and the places of each pair in the words.
-pub(crate) struct Counts {
+/// Number of occurrences and positions of each pair.
+pub(crate) struct PairCounts {
     row: Row,
-    word_counts: Vec<u64>, // word -> how often it occurs
-    words: Vec<u32>,       // place -> its word
-    pairs: HashMap<Pair, Places>,
-    /// Count, tie key and pair of each pair; a count may be from before it fell.
-    frequent: BinaryHeap<(u64, Reverse<u64>, Pair)>,
+    word_counts: Vec<u64>, // number of occurrences of each word
+    words: Vec<u32>,       // index of the word at each position
+    pairs: HashMap<Pair, Occurrences>,
+    /// A priority queue of pairs by count. The second element breaks ties. The count of an entry
+    /// can be out of date, because an entry isn't changed when its pair becomes less queue.
+    queue: BinaryHeap<(u64, Reverse<u64>, Pair)>,
     ties: Ties,
 }
 
 #[derive(Default)]
-struct Places {
+struct Occurrences {
     count: u64,
-    /// In the order of the text. At some of them the pair may be gone.
-    places: Vec<u32>,
-    /// Number of the first places at which it is gone.
-    gone: usize,
+    /// Positions of the pair in the order of the text. At some of them, one of the tokens may have
+    /// been merged.
+    positions: Vec<u32>,
+    /// Number of positions at the beginning that are known to be out of date.
+    stale: usize,
 }
 
-impl Counts {
-    pub(crate) fn of(words: &[(&str, u64)], of_byte: &[u32; 256], ties: Ties) -> Self {
+impl PairCounts {
+    pub(crate) fn of(words: &[(&str, u64)], byte_ids: &[u32; 256], ties: Ties) -> Self {
         let bytes: Vec<&[u8]> = words.iter().map(|(word, _)| word.as_bytes()).collect();
-        let row = Row::of(&bytes, of_byte);
+        let row = Row::of(&bytes, byte_ids);
         let mut counts = Self {
             words: Vec::with_capacity(row.ids.len()),
             row,
             word_counts: words.iter().map(|(_, count)| *count).collect(),
             pairs: HashMap::new(),
-            frequent: BinaryHeap::new(),
+            queue: BinaryHeap::new(),
             ties,
         };
         let mut word = 0;
-        for place in 0..counts.row.ids.len() {
-            word += u32::from(place > 0 && counts.row.ids[place] == BETWEEN_WORDS);
+        for position in 0..counts.row.ids.len() {
+            word += u32::from(position > 0 && counts.row.ids[position] == BETWEEN_WORDS);
             counts.words.push(word);
-            counts.add(place);
+            counts.add(position);
         }
         for pair in counts.pairs.keys().copied().collect::<Vec<_>>() {
-            counts.offer(pair);
+            counts.enqueue(pair);
         }
         counts
     }
 
-    /// Counts the pair at a place and returns it.
-    fn add(&mut self, place: usize) -> Option<Pair> {
-        let pair = self.row.pair(place)?;
-        let places = self.pairs.entry(pair).or_default();
-        places.count += self.word_counts[self.words[place] as usize];
-        places.places.push(place as u32);
+    /// Adds the pair that starts at a position, if there is one, and returns it.
+    fn add(&mut self, position: usize) -> Option<Pair> {
+        let pair = self.row.pair(position)?;
+        let occurrences = self.pairs.entry(pair).or_default();
+        occurrences.count += self.word_counts[self.words[position] as usize];
+        occurrences.positions.push(position as u32);
         Some(pair)
     }
 
-    /// Counts the pair at a place no more.
-    fn remove(&mut self, place: usize) {
-        if let Some(pair) = self.row.pair(place)
-            && let Some(places) = self.pairs.get_mut(&pair)
+    /// Subtracts the pair that starts at a position, if there is one, from its count.
+    fn remove(&mut self, position: usize) {
+        if let Some(pair) = self.row.pair(position)
+            && let Some(occurrences) = self.pairs.get_mut(&pair)
         {
-            places.count -= self.word_counts[self.words[place] as usize];
+            occurrences.count -= self.word_counts[self.words[position] as usize];
         }
     }
 
-    /// The most frequent pair and how often it occurs.
+    /// Returns the most frequent pair and its number of occurrences.
     pub(crate) fn most_frequent(&mut self) -> Option<(Pair, u64)> {
-        while let Some((count, _, pair)) = self.frequent.pop() {
+        while let Some((count, _, pair)) = self.queue.pop() {
             match self.pairs.get(&pair) {
-                Some(places) if places.count == count => return Some((pair, count)),
-                _ => self.offer(pair),
+                Some(occurrences) if occurrences.count == count => return Some((pair, count)),
+                _ => self.enqueue(pair),
             }
         }
         None
     }
 
-    /// Puts a pair where its count belongs now.
-    fn offer(&mut self, pair: Pair) {
-        let Some(places) = self.pairs.get_mut(&pair).filter(|places| places.count > 0) else {
+    /// Adds an entry with the current count of a pair to the queue.
+    fn enqueue(&mut self, pair: Pair) {
+        let Some(occurrences) = self
+            .pairs
+            .get_mut(&pair)
+            .filter(|occurrences| occurrences.count > 0)
+        else {
             return;
         };
         let tie = match self.ties {
             Ties::SmallestIds => u64::from(pair.0) << 32 | u64::from(pair.1),
             Ties::FirstInText => {
-                let is_gone = |&&place: &&u32| self.row.pair(place as usize) != Some(pair);
-                places.gone += places.places[places.gone..]
+                let is_stale = |&&position: &&u32| self.row.pair(position as usize) != Some(pair);
+                occurrences.stale += occurrences.positions[occurrences.stale..]
                     .iter()
-                    .take_while(is_gone)
+                    .take_while(is_stale)
                     .count();
-                u64::from(places.places[places.gone])
+                u64::from(occurrences.positions[occurrences.stale])
             }
         };
-        self.frequent.push((places.count, Reverse(tie), pair));
+        self.queue.push((occurrences.count, Reverse(tie), pair));
     }
 
-    /// Replaces all occurrences of a pair by the token `id`.
+    /// Replaces each occurrence of a pair by the token `id` and updates the counts.
     pub(crate) fn replace(&mut self, pair: Pair, id: u32) {
-        let Some(places) = self.pairs.remove(&pair) else {
+        let Some(occurrences) = self.pairs.remove(&pair) else {
             return;
         };
         let mut new = Vec::new();
-        for place in places.places {
-            let place = place as usize;
-            if self.row.pair(place) != Some(pair) {
+        for position in occurrences.positions {
+            let position = position as usize;
+            if self.row.pair(position) != Some(pair) {
                 continue;
             }
-            let (before, after) = (self.row.before(place), self.row.after(place));
+            let (before, after) = (self.row.before(position), self.row.after(position));
             self.remove(before);
             self.remove(after);
-            self.row.join(place, id);
-            new.extend([self.add(before), self.add(place)].into_iter().flatten());
+            self.row.merge(position, id);
+            new.extend([self.add(before), self.add(position)].into_iter().flatten());
         }
         new.sort_unstable();
         new.dedup();
         for pair in new {
             if let Entry::Occupied(mut entry) = self.pairs.entry(pair) {
-                // A token that was there already has new places between the old ones.
-                let places = entry.get_mut();
-                places.places.sort_unstable();
-                places.gone = 0;
+                // If two pairs spell the token, some of its pairs may already have been known, and
+                // the new positions are between the old ones.
+                let occurrences = entry.get_mut();
+                occurrences.positions.sort_unstable();
+                occurrences.stale = 0;
             }
-            self.offer(pair);
+            self.enqueue(pair);
         }
     }
 }

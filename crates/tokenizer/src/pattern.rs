@@ -1,14 +1,21 @@
-//! GPT-2's pattern, which divides a text into words, numbers, punctuation and white space before
-//! pairs of bytes are merged.
+//! GPT-2's pattern, which divides a text into pieces before byte pairs are merged.
 //!
-//! The pattern is `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`.
-//! A test compares [`gpt2_piece`] with the pattern itself.
+//! A piece is a word, a number, a group of punctuation characters, or white space. A single space
+//! before a word, number or group belongs to the piece after it. The pattern is the regular
+//! expression
+//!
+//! ```text
+//! '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+//! ```
+//!
+//! [`gpt2_piece`] implements the pattern without an engine for regular expressions. Tests compare
+//! the resulting token IDs with those of tiktoken.
 
 use std::sync::LazyLock;
 
 use regex_syntax::hir::{Class as Characters, HirKind};
 
-/// The classes that the pattern distinguishes.
+/// The classes of characters that the pattern distinguishes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Letter,
@@ -30,7 +37,8 @@ static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
     classes
 });
 
-/// Ranges of characters (first, last) with their class, in order. All others are `Other`.
+/// The classes of ranges of characters, as the first and the last character of each range. Ranges
+/// are sorted. A character outside all ranges has the class `Other`.
 static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     let patterns = [
         (Class::Letter, r"\p{L}"),
@@ -50,8 +58,8 @@ static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     ranges
 });
 
-/// Returns the class of a character by a search in the ranges, for the rare characters from
-/// U+10000 on.
+/// Returns the class of a character by binary search. This is slower than the table, but characters
+/// from U+10000 on are rare.
 fn class_of_rare(c: char) -> Class {
     let behind = RANGES.partition_point(|(first, ..)| *first <= c);
     match RANGES[..behind].last() {
@@ -60,7 +68,7 @@ fn class_of_rare(c: char) -> Class {
     }
 }
 
-/// Returns the first piece of a text that isn't empty.
+/// Returns the first piece of a text, or an empty string for an empty text.
 ///
 /// ```
 /// assert_eq!(tokenizer::bpe::gpt2_piece(" 12 o'clock"), " 12");
@@ -87,7 +95,7 @@ pub fn gpt2_piece(text: &str) -> &str {
         let end = behind.find(|c| class(c) != first);
         return end.map_or(text, |end| &text[..space + end]);
     }
-    // White space before a word leaves its last character to that word.
+    // If text follows the white space, the last white space character belongs to the next piece.
     let Some(end) = text.find(|c| class(c) != Class::Space) else {
         return text;
     };
@@ -98,10 +106,10 @@ pub fn gpt2_piece(text: &str) -> &str {
     }
 }
 
-/// The pieces of a text, which joined are the text.
+/// Divides a text into pieces. Joined, the pieces are the text.
 ///
-/// A word takes the space before it with it; of more white space it takes the last space, and the
-/// rest is a piece.
+/// A space before a word belongs to the word. If there are several white space characters before a
+/// word, all of them except the last one are a piece.
 ///
 /// ```
 /// let pieces = tokenizer::bpe::gpt2_pieces("It's   12 o'clock!\n");
@@ -111,12 +119,12 @@ pub fn gpt2_pieces(text: &str) -> Vec<&str> {
     pieces(text, gpt2_piece).collect()
 }
 
-/// The pieces of a text, by the function that returns the first one.
+/// Divides a text into pieces, given a function that returns the first piece.
 pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let length = match divide(rest).len() {
-            0 => rest.len(), // an empty piece would never end
+            0 => rest.len(), // An empty piece would never end.
             length => length,
         };
         let piece;
@@ -125,11 +133,12 @@ pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item
     })
 }
 
-/// Cuts a text into parts of at least `least` bytes, where GPT-2's pattern divides it anyway:
-/// before the last white space character in front of a word.
+/// Divides a text into parts of at least `least` bytes, so that several threads can encode it. Only
+/// the last part can be shorter. Encoding the parts gives the IDs of the text.
 ///
-/// The pattern takes white space followed by text as all but its last character (`\s+(?!\S)`) and
-/// the last, which may go with the word after it (` ?\p{L}+`).
+/// A text is divided only before the last white space character in front of a word, where GPT-2's
+/// pattern always begins a new piece: `\s+(?!\S)` matches the white space characters before it, and
+/// the last one belongs to the next piece or is a piece by itself.
 ///
 /// ```
 /// let parts = tokenizer::bpe::gpt2_parts("a b  c", 3);
@@ -147,10 +156,10 @@ pub fn gpt2_parts(text: &str, least: usize) -> Vec<&str> {
     parts
 }
 
-/// Returns the first place from `least` on at which a text may be cut.
+/// Returns the first position at or after `least` at which a text can be divided.
 fn first_cut(text: &str, least: usize) -> Option<usize> {
     let start = (least.max(1)..=text.len()).find(|&at| text.is_char_boundary(at))?;
-    let mut last = None; // the white space character just before
+    let mut last = None; // position of the previous character, if it is white space
     for (at, c) in text[start..].char_indices() {
         match (c.is_whitespace(), last) {
             (true, _) => last = Some(start + at),

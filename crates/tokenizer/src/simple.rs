@@ -1,12 +1,15 @@
-//! The book's two word tokenizers over a vocabulary (sections 2.3 and 2.4).
+//! The two word tokenizers of sections 2.3 and 2.4 of the book.
 //!
-//! Both split a text with [`preprocess`](crate::preprocess) and decode by joining words with single
-//! spaces, but for a word that begins with some punctuation: `, . ? ! " ( ) '` in V1, also `: ;` in
-//! V2.
-//! (The book joins all and takes the spaces out again. Word by word it is the same, and a text can
-//! be written as its ids come.)
-//! Decoding is not the inverse of encoding: "It's" comes back as "It' s", and neither `_` nor `--`
-//! is joined.
+//! Both divide a text into words and punctuation with [`preprocess`](crate::preprocess). When they
+//! decode, they join the words with spaces, but put no space before a word that begins with certain
+//! punctuation characters: `, . ? ! " ( ) '` in version 1, and also `:` and `;` in version 2.
+//!
+//! The book joins all words with spaces and then removes spaces with a regular expression. The
+//! implementation here decides for each word whether a space precedes it. The result is the same,
+//! but a text can be decoded word by word while a model generates it.
+//!
+//! Decoding doesn't restore the original text. For example, "It's" becomes "It' s", and words are
+//! separated from `_` and `--` by spaces.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -17,13 +20,13 @@ use crate::tokenizer::Tokenizer;
 use crate::vocabulary::{UNK, Vocabulary};
 use crate::whitespace::python_strip;
 
-/// Punctuation that V1 joins to the word before it.
+/// Characters before which version 1 doesn't put a space.
 const JOINED_V1: &str = ",.?!\"()'";
 
-/// Punctuation that V2 joins to the word before it.
+/// Characters before which version 2 doesn't put a space.
 const JOINED_V2: &str = ",.:;?!\"()'";
 
-/// Knows the words of its vocabulary and refuses all others.
+/// The book's first tokenizer, which can encode only words of its vocabulary.
 ///
 /// ```
 /// use tokenizer::{SimpleTokenizerV1, TokenizerError, Vocabulary};
@@ -41,25 +44,26 @@ pub struct SimpleTokenizerV1 {
 }
 
 impl SimpleTokenizerV1 {
-    /// A tokenizer over this vocabulary.
+    /// Returns a tokenizer with the given vocabulary.
     pub fn new(vocabulary: Vocabulary) -> Self {
         Self { vocabulary }
     }
 
-    /// The vocabulary.
+    /// Returns the vocabulary.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
     }
 
-    /// Returns the number of words; ids run from 0 to one less.
+    /// Returns the number of tokens. Valid IDs are smaller.
     pub fn vocab_size(&self) -> usize {
         self.vocabulary.len()
     }
 
-    /// The id of each word.
+    /// Returns the ID of each word.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownToken`] at the first word that the vocabulary lacks.
+    /// Returns [`TokenizerError::UnknownToken`] for the first word that the vocabulary doesn't
+    /// contain.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let id_of = |(position, word): (usize, &str)| {
             self.vocabulary
@@ -72,10 +76,11 @@ impl SimpleTokenizerV1 {
         words_with_positions(text).map(id_of).collect()
     }
 
-    /// The words of the ids, joined by spaces, without the space before `, . ? ! " ( ) '`.
+    /// Returns the words of the IDs, joined with spaces. There is no space before a word that
+    /// begins with one of the characters `, . ? ! " ( ) '`.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first id that is not in the vocabulary.
+    /// Returns [`TokenizerError::UnknownId`] for the first ID that the vocabulary doesn't contain.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         let word = |(position, &id)| joined(&self.vocabulary, id, position, JOINED_V1);
         ids.iter().enumerate().map(word).collect()
@@ -105,7 +110,8 @@ impl Tokenizer for SimpleTokenizerV1 {
     }
 }
 
-/// Reads every text: a word that its vocabulary lacks becomes `<|unk|>`.
+/// The book's second tokenizer, which can encode any text. A word that the vocabulary doesn't
+/// contain is encoded as [`UNK`].
 ///
 /// ```
 /// use tokenizer::{SimpleTokenizerV2, UNK, Vocabulary};
@@ -123,39 +129,40 @@ pub struct SimpleTokenizerV2 {
 }
 
 impl SimpleTokenizerV2 {
-    /// A tokenizer over this vocabulary.
+    /// Returns a tokenizer with the given vocabulary.
     ///
     /// # Errors
-    /// [`TokenizerError::MissingToken`] if the vocabulary has no `<|unk|>`.
+    /// Returns [`TokenizerError::MissingToken`] if the vocabulary doesn't contain [`UNK`].
     pub fn new(vocabulary: Vocabulary) -> Result<Self, TokenizerError> {
         let missing = TokenizerError::MissingToken { token: UNK };
         let unk_id = vocabulary.id(UNK).ok_or(missing)?;
         Ok(Self { vocabulary, unk_id })
     }
 
-    /// The vocabulary.
+    /// Returns the vocabulary.
     pub fn vocabulary(&self) -> &Vocabulary {
         &self.vocabulary
     }
 
-    /// Returns the number of words; ids run from 0 to one less.
+    /// Returns the number of tokens. Valid IDs are smaller.
     pub fn vocab_size(&self) -> usize {
         self.vocabulary.len()
     }
 
-    /// Returns the id of each word, with the id of `<|unk|>` for unknown words.
+    /// Returns the ID of each word. The ID of an unknown word is that of [`UNK`].
     ///
     /// # Errors
-    /// None: a `Result` gives all tokenizers the same signature.
+    /// Never returns an error. The return type is that of all tokenizers.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let id_of = |(_, word): (usize, &str)| self.vocabulary.id(word).unwrap_or(self.unk_id);
         Ok(words_with_positions(text).map(id_of).collect())
     }
 
-    /// The words of the ids, joined by spaces, without the space before `, . : ; ? ! " ( ) '`.
+    /// Returns the words of the IDs, joined with spaces. There is no space before a word that
+    /// begins with one of the characters `, . : ; ? ! " ( ) '`.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first id that is not in the vocabulary.
+    /// Returns [`TokenizerError::UnknownId`] for the first ID that the vocabulary doesn't contain.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         let word = |(position, &id)| joined(&self.vocabulary, id, position, JOINED_V2);
         ids.iter().enumerate().map(word).collect()
@@ -185,9 +192,10 @@ impl Tokenizer for SimpleTokenizerV2 {
     }
 }
 
-/// The words of `preprocess(text)`, each with the byte at which it starts.
+/// Returns the words of `preprocess(text)`, each with the position of its first byte in the text.
 ///
-/// Nothing is left to strip: white space always separates, so a piece is a blank or has none in it.
+/// Stripping the words, as `preprocess` does, wouldn't change them. White space is always a
+/// separator, so a piece either consists of white space or contains none.
 fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut next = 0;
     let placed = split_text(text).into_iter().map(move |piece| {
@@ -198,14 +206,14 @@ fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     placed.filter(|(_, piece)| !python_strip(piece).is_empty())
 }
 
-/// Returns the ids of a text's words with the bytes of each, without the white space around it.
+/// Combines the IDs of a text with the range of bytes of each word. White space belongs to no word.
 fn with_offsets(text: &str, ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
     let words = words_with_positions(text).map(|(at, word)| at..at + word.len());
     ids.into_iter().zip(words).collect()
 }
 
-/// Returns the word of the id at `position`, after a space unless it begins the text or begins with
-/// `punctuation`.
+/// Returns the word with the given ID. A space precedes the word unless `position` is 0 or the word
+/// begins with a character of `punctuation`.
 fn joined<'v>(
     vocabulary: &'v Vocabulary,
     id: u32,

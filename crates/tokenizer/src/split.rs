@@ -1,14 +1,16 @@
-//! Splitting text into words and punctuation with the separators kept, as Python's `re.split` does
-//! with one capturing group (book section 2.2).
+//! Splitting a text into words, punctuation and white space, as in section 2.2 of the book.
 //!
-//! Two separators side by side have an empty string between them, and so has a separator at either
-//! end:
-//! the pieces always alternate piece, separator, piece, ..., and joined they give the text back.
-//! It knows the patterns of the book, not regular expressions in general.
+//! The functions do what Python's `re.split` does with the book's patterns. Because each pattern is
+//! enclosed in parentheses, the separators are part of the result. Words and separators alternate,
+//! starting and ending with a word, which is empty if two separators are adjacent or if the text
+//! starts or ends with a separator. Joined, the result is the text.
+//!
+//! Only the patterns of the book are supported, not regular expressions in general.
 
 use crate::whitespace::{is_python_whitespace, python_strip};
 
-/// The separators of a pattern; `\s` is Python's white space.
+/// The separators that one of the book's patterns matches. `\s` stands for the characters that
+/// Python considers white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Separators {
@@ -16,15 +18,17 @@ pub enum Separators {
     Whitespace,
     /// `([,.]|\s)`
     CommasPeriods,
-    /// `([,.?_!"()\']|--|\s)`: an early form that forgets `:` and `;`, which a vocabulary built
-    /// with [`Separators::Full`] therefore can't cover ("word;" is one piece).
+    /// `([,.?_!"()\']|--|\s)`, an early pattern in the book, which doesn't contain `:` and `;`. It
+    /// splits off fewer separators than [`Separators::Full`]. For example, "word;" remains one
+    /// word, which a vocabulary for [`Separators::Full`] doesn't contain.
     WithoutColons,
-    /// `([,.:;?_!"()\']|--|\s)`: the pattern of both tokenizers.
+    /// `([,.:;?_!"()\']|--|\s)`, the pattern of both tokenizers.
     Full,
 }
 
 impl Separators {
-    /// The length in bytes of the separator that `rest` starts with.
+    /// Returns the number of bytes of the separator at the start of `rest`, or `None` if `rest`
+    /// doesn't start with a separator.
     fn at_start(self, rest: &str) -> Option<usize> {
         let first = rest.chars().next()?;
         if is_python_whitespace(first) {
@@ -47,7 +51,7 @@ impl Separators {
     }
 }
 
-/// `re.split(pattern, text)` with the pattern in parentheses: pieces and separators in turn.
+/// Splits a text into words and separators in turn, like `re.split(pattern, text)`.
 ///
 /// ```
 /// use tokenizer::{Separators, split_keeping};
@@ -72,25 +76,29 @@ pub fn split_keeping(text: &str, separators: Separators) -> Vec<&str> {
     pieces
 }
 
-/// `re.split(r'([,.:;?_!"()\']|--|\s)', text)`: the raw split, empty and blank pieces included.
+/// Splits a text like `re.split(r'([,.:;?_!"()\']|--|\s)', text)`. The result includes empty
+/// strings and white space.
 pub fn split_text(text: &str) -> Vec<&str> {
     split_keeping(text, Separators::Full)
 }
 
-/// `[item for item in items if item.strip()]`: drops the blank items, leaves the others as they
-/// are.
+/// Returns the items that don't consist of white space, without stripping them: `[item for item in
+/// items if item.strip()]`.
 pub fn without_blanks<'a>(items: &[&'a str]) -> Vec<&'a str> {
     let kept = items.iter().filter(|item| !python_strip(item).is_empty());
     kept.copied().collect()
 }
 
-/// `[item.strip() for item in items if item.strip()]`: drops the blank items, strips the others.
+/// Returns the items that don't consist of white space, and strips them: `[item.strip() for item in
+/// items if item.strip()]`.
 pub fn strip_without_blanks<'a>(items: &[&'a str]) -> Vec<&'a str> {
     let stripped = items.iter().map(|item| python_strip(item));
     stripped.filter(|item| !item.is_empty()).collect()
 }
 
-/// The book's `preprocessed`: [`split_text`], then [`strip_without_blanks`].
+/// Returns the words and punctuation characters of a text, like the list `preprocessed` in the
+/// book. The text is split with [`split_text`], and the result is cleaned with
+/// [`strip_without_blanks`].
 ///
 /// ```
 /// let words = tokenizer::preprocess("Hello, world. Is this-- a test?");

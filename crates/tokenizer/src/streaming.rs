@@ -1,15 +1,15 @@
-//! Decodes ids one at a time, as a model generates them, without ever showing half a character.
+//! Decoding token by token, while a model generates a text.
 //!
-//! A character's bytes may be spread over several tokens: at most three bytes wait for the rest of
-//! theirs.
-//! All strings together are [`Tokenizer::decode_lossy`] of all ids.
+//! The bytes of a character can be spread over several tokens, so a token may end in the middle of
+//! a character. The decoder holds back up to three bytes until the character is complete. All
+//! returned strings together are equal to the result of [`Tokenizer::decode_lossy`] for all IDs.
 
 use std::str::from_utf8;
 
 use crate::error::TokenizerError;
 use crate::tokenizer::Tokenizer;
 
-/// Text from ids, one id at a time, of any tokenizer.
+/// Decodes IDs one at a time and never returns a part of a character.
 ///
 /// ```
 /// use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
@@ -26,12 +26,12 @@ use crate::tokenizer::Tokenizer;
 #[derive(Clone, Debug)]
 pub struct StreamingDecoder<'t, D: ?Sized> {
     tokenizer: &'t D,
-    pending: Vec<u8>, // the start of a character
-    pushed: usize,    // ids so far
+    pending: Vec<u8>, // bytes of an incomplete character
+    pushed: usize,    // number of decoded IDs
 }
 
 impl<'t, D: Tokenizer + ?Sized> StreamingDecoder<'t, D> {
-    /// A decoder at the start of a text.
+    /// Returns a decoder at the start of a text.
     pub fn new(tokenizer: &'t D) -> Self {
         Self {
             tokenizer,
@@ -40,12 +40,12 @@ impl<'t, D: Tokenizer + ?Sized> StreamingDecoder<'t, D> {
         }
     }
 
-    /// Takes the next id; returns the characters that it completes, with U+FFFD for bytes that
-    /// can't begin or continue a character.
+    /// Decodes the next ID and returns the characters that are now complete. U+FFFD replaces bytes
+    /// that aren't valid UTF-8.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] for an id that the vocabulary lacks: the decoder stays as it
-    /// was.
+    /// Returns [`TokenizerError::UnknownId`] if the vocabulary doesn't contain the ID. The decoder
+    /// then stays as it was.
     #[must_use = "the text is given out once"]
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
         let piece = self.tokenizer.piece_at(id, self.pushed)?;
@@ -57,14 +57,15 @@ impl<'t, D: Tokenizer + ?Sized> StreamingDecoder<'t, D> {
         Ok(text)
     }
 
-    /// The rest: U+FFFD if the ids ended inside a character, otherwise nothing.
+    /// Returns U+FFFD if the text ends with an incomplete character, and an empty string otherwise.
     #[must_use = "it may be the last character"]
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
 
-/// Returns the number of bytes at the end that begin a character which more bytes could complete.
+/// Returns the number of bytes at the end of `bytes` that begin a character and could be completed
+/// by further bytes.
 fn unfinished(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Err(error) = from_utf8(rest) {

@@ -1,4 +1,4 @@
-//! The trait of all tokenizers.
+//! The trait `Tokenizer`.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -121,8 +121,8 @@ pub trait Tokenizer: Send + Sync {
     }
 }
 
-/// Implements the trait for pointers. Every method is forwarded, because a tokenizer can override
-/// the provided methods.
+/// Implements `Tokenizer` for pointers to a tokenizer. The provided methods are forwarded, too,
+/// because a tokenizer can override them.
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
         impl<T: Tokenizer + ?Sized> Tokenizer for $pointer {

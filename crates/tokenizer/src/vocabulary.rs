@@ -1,17 +1,14 @@
-//! A vocabulary: distinct tokens in a fixed order, the id of each being its place (book section
-//! 2.3).
-//!
-//! Ids are dense, from 0: no gaps, and no token with two ids.
+//! The vocabulary of the book's word tokenizers (section 2.3).
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use crate::split::preprocess;
 
-/// The token that stands for every word that a vocabulary lacks.
+/// The token that stands for each word that the vocabulary doesn't contain.
 pub const UNK: &str = "<|unk|>";
 
-/// Tokens and their ids, both ways.
+/// A list of distinct tokens. The ID of a token is its index.
 ///
 /// ```
 /// use tokenizer::{UNK, Vocabulary};
@@ -22,27 +19,27 @@ pub const UNK: &str = "<|unk|>";
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Vocabulary {
-    tokens: Vec<String>,       // id -> token
-    ids: HashMap<String, u32>, // token -> id
+    tokens: Vec<String>,       // ID -> token
+    ids: HashMap<String, u32>, // token -> ID
 }
 
 impl Vocabulary {
-    /// The distinct tokens of [`preprocess`]`(text)`, sorted by code point.
+    /// Returns the distinct words of [`preprocess`]`(text)`, sorted by code point.
     pub fn from_text(text: &str) -> Self {
         build_vocabulary(&preprocess(text))
     }
 
-    /// The id of a token.
+    /// Returns the ID of a token, or `None` if the vocabulary doesn't contain the token.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.ids.get(token).copied()
     }
 
-    /// The token of an id.
+    /// Returns the token with the given ID, or `None` if there is none.
     pub fn token(&self, id: u32) -> Option<&str> {
         self.tokens.get(id as usize).map(String::as_str)
     }
 
-    /// All tokens, in the order of their ids.
+    /// Returns all tokens in the order of their IDs.
     pub fn tokens(&self) -> &[String] {
         &self.tokens
     }
@@ -52,19 +49,19 @@ impl Vocabulary {
         self.tokens.len()
     }
 
-    /// Returns true if the vocabulary is empty.
+    /// Returns true if the vocabulary contains no tokens.
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty()
     }
 }
 
-/// Appends tokens in the order given, like the book's `all_tokens.extend(...)`.
+/// Appends tokens in the given order, like `all_tokens.extend(...)` in the book.
 ///
-/// An existing token keeps its id.
-/// (Python's dictionary would move it to the new id and leave a hole at the old one.)
+/// A token that the vocabulary already contains keeps its ID. In the book's Python code, the token
+/// would get a second, larger ID, and the first one would no longer be used.
 ///
 /// # Panics
-/// If the vocabulary outgrows u32.
+/// Panics if the number of tokens exceeds `u32::MAX`.
 impl<'a> Extend<&'a str> for Vocabulary {
     fn extend<I: IntoIterator<Item = &'a str>>(&mut self, tokens: I) {
         for token in tokens {
@@ -77,7 +74,7 @@ impl<'a> Extend<&'a str> for Vocabulary {
     }
 }
 
-/// Shows the number of tokens, because a text may have many.
+/// Shows only the number of tokens, because a vocabulary can be large.
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vocabulary")
@@ -86,7 +83,8 @@ impl fmt::Debug for Vocabulary {
     }
 }
 
-/// `sorted(set(words))`, numbered from 0: sorted by code point, as Python sorts strings.
+/// Returns a vocabulary of the distinct words, sorted by code point like `sorted(set(words))` in
+/// Python.
 pub fn build_vocabulary(words: &[&str]) -> Vocabulary {
     let distinct: BTreeSet<&str> = words.iter().copied().collect();
     let mut vocabulary = Vocabulary::default();

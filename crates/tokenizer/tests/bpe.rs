@@ -1,4 +1,5 @@
-//! Byte pairs from the ground up: as tiktoken applies them, and as the plain form trains them.
+//! Tests of byte pair encoding: encoding is compared with tiktoken, and the fast implementation
+//! with the plain one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -31,8 +32,8 @@ proptest! {
         prop_assert_eq!(gpt2_pieces(&text).concat(), text);
     }
 
-    /// Few letters make many ties, runs of one letter overlapping pairs, and tokens that two pairs
-    /// spell.
+    /// A few letters are enough for many equally frequent pairs, for overlapping pairs in runs of a
+    /// letter, and for tokens that two pairs spell.
     #[test]
     fn the_fast_form_is_the_plain_one(
         text in "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|<\\|endoftext\\|>){0,20}",
@@ -66,7 +67,7 @@ proptest! {
     }
 }
 
-/// Runs of half a million characters take well under a second in a release build; quadratic time
+/// In a release build, each run takes well under a second. An implementation in quadratic time
 /// would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {
@@ -112,7 +113,7 @@ fn an_alphabet_without_a_byte_and_an_id_without_a_token_are_refused() {
     let error = Bpe::train("abc", &config).unwrap_err();
     assert_eq!(error, TokenizerError::MissingByte { byte: 7 });
     let bpe = Bpe::train("", &BpeConfig::default()).unwrap();
-    assert_eq!(bpe.tokens().len(), 256); // a text without pairs makes none
+    assert_eq!(bpe.tokens().len(), 256); // A text without pairs adds no tokens.
     assert!(matches!(
         bpe.decode(&[0, 256]),
         Err(TokenizerError::UnknownId {
@@ -143,7 +144,7 @@ fn an_encoder_that_remembers_returns_the_same_ids() {
     let text =
         "The bell rang, and rang; a very-long-identifier_of_words 1234567890123456 <|endoftext|>"
             .repeat(50);
-    let (mut encoder, mut ids) = (GPT2.encoder(64), Vec::new()); // 16 pieces take turns
+    let (mut encoder, mut ids) = (GPT2.encoder(64), Vec::new()); // The cache has only 16 slots, so entries are replaced.
     for _ in 0..3 {
         encoder.encode(&text, &mut ids);
         encoder.encode_ordinary(&text, &mut ids);
@@ -186,7 +187,8 @@ fn the_unknown_token_has_the_range_of_the_bytes_without_a_token() {
         (0, 7..8),
     ];
     assert_eq!(ranges(&separate, "aaéa é"), expected);
-    // Bytes side by side are one unknown token, but not across pieces: "é" and "!" are two pieces.
+    // Adjacent bytes share one unknown token, but not across pieces. Here, "é" and "!" are two
+    // pieces.
     let fused = bpe(Some(0), true);
     let expected = [
         (4, 0..2),
@@ -197,7 +199,7 @@ fn the_unknown_token_has_the_range_of_the_bytes_without_a_token() {
         (0, 8..9),
     ];
     assert_eq!(ranges(&fused, "aaéa é!"), expected);
-    // The text of the unknown token isn't that token.
+    // The text "[UNK]" isn't encoded as the unknown token.
     let expected = [(3, 0..1), (0, 1..4), (0, 4..5)];
     assert_eq!(ranges(&fused, "[UNK]"), expected);
 
@@ -206,7 +208,7 @@ fn the_unknown_token_has_the_range_of_the_bytes_without_a_token() {
     assert_eq!(without.encode("aaéa").unwrap_err(), missing);
     assert_eq!(without.encode_with_offsets("aaéa").unwrap_err(), missing);
 
-    // An empty token is an ID that isn't used.
+    // An empty token means that its ID isn't used.
     assert_eq!(fused.token_of(5), None);
     assert_eq!(fused.id_of(b""), None);
     assert!(fused.decode(&[5]).is_err());

@@ -1,4 +1,5 @@
-//! Texts and ids that break careless tokenizers: none panics, none takes more than linear time.
+//! Tests with unusual texts and invalid IDs. Nothing panics, and no text takes more than linear
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use tokenizer::{
 
 const MILLION: usize = 1_000_000;
 
-/// Runs of over a million characters take well under a second; quadratic time would take hours.
+/// Each run takes well under a second. An implementation in quadratic time would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_in_linear_time() {
     let tokenizer = Gpt2Tokenizer::new();
@@ -32,7 +33,7 @@ fn a_run_of_any_character_is_encoded_in_linear_time() {
     }
 }
 
-/// Runs that tiktoken-rs itself can take must come out the same.
+/// The runs are short enough for tiktoken-rs.
 #[test]
 fn long_white_space_has_the_ids_that_tiktoken_gives_it() {
     let tokenizer = Gpt2Tokenizer::new();
@@ -85,7 +86,7 @@ fn a_special_token_that_is_not_allowed_is_named_with_its_place() {
     ] {
         let error = tokenizer.encode_allowing(&text, allowed).unwrap_err();
         assert_eq!(error, refused);
-        let message = "special token \"<|endoftext|>\" at byte 3 of the text is not allowed";
+        let message = "the text contains the special token \"<|endoftext|>\" at byte 3, but the caller doesn't allow it";
         assert_eq!(error.to_string(), message);
     }
     for allowed in [AllowedSpecial::All, AllowedSpecial::Only(&[ENDOFTEXT])] {

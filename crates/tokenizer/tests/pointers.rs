@@ -1,4 +1,4 @@
-//! Pointers to a tokenizer do what the tokenizer does.
+//! Tests that pointers to a tokenizer implement the trait like the tokenizer itself.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokenizer::{Tokenizer, TokenizerError};
 
-/// Each method returns something else than the provided method or another method would.
+/// A tokenizer whose methods all return distinct values, also those with a default implementation.
 struct Special;
 
 impl Tokenizer for Special {

@@ -1,4 +1,4 @@
-//! Properties of every text and every list of ids.
+//! Properties that hold for all texts and all lists of IDs.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use tokenizer::{
     split_text, without_blanks,
 };
 
-/// Byte pair encoding without a special token.
+/// A byte pair encoding without a special token.
 static BPE: LazyLock<Bpe> = LazyLock::new(|| {
     let config = BpeConfig {
         vocab_size: 280,
@@ -33,7 +33,8 @@ fn streamed(tokenizer: &impl Tokenizer, ids: &[u32]) -> String {
     pushed.concat() + &decoder.finish()
 }
 
-/// `re.sub(r'\s+([punctuation])', r'\1', text)` of a text whose words have no white space in them.
+/// Does the same as `re.sub(r'\s+([punctuation])', r'\1', text)` in Python, for a text that
+/// contains single spaces only.
 fn without_space_before(punctuation: &str, text: &str) -> String {
     let marks = punctuation.chars();
     marks.fold(text.to_owned(), |text, mark| {
@@ -110,7 +111,7 @@ proptest! {
         prop_assert_eq!(refused, text.contains("<|endoftext|>"));
     }
 
-    /// The first 256 ids are single bytes: those from 90 on make every kind of broken UTF-8.
+    /// The first 256 IDs are single bytes. Those from 90 on produce all kinds of invalid UTF-8.
     #[test]
     fn decoding_id_by_id_is_decoding_at_once(ids in prop_oneof![
         proptest::collection::vec(0u32..50_257, 0..50),
@@ -149,8 +150,7 @@ proptest! {
             prop_assert_eq!(pieces.concat(), text.as_str());
             prop_assert_eq!(pieces.len() % 2, 1);
             for (place, piece) in pieces.iter().enumerate() {
-                // A separator alone splits into itself between two empty pieces; other pieces don't
-                // split.
+                // A separator is split into itself between two empty strings. A word isn't split.
                 let again = split_keeping(piece, separators);
                 if place % 2 == 1 {
                     prop_assert_eq!(again, ["", *piece, ""]);

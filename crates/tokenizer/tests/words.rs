@@ -1,5 +1,5 @@
-//! Where the word tokenizers differ from a naive reading: empty pieces, joined punctuation, unknown
-//! words.
+//! Tests of details of the word tokenizers: empty strings between separators, spaces before
+//! punctuation, and unknown words.
 
 use tokenizer::{
     ENDOFTEXT, SimpleTokenizerV1, SimpleTokenizerV2, TokenizerError, UNK, Vocabulary, split_text,
@@ -38,7 +38,7 @@ fn v1_names_the_word_it_does_not_know_and_v2_marks_it() {
     let error = v1.encode("do Hello?").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown token \"Hello\" at byte 3 of the text"
+        "unknown token \"Hello\" at byte 3 of the text: the vocabulary must contain each word"
     );
     let unknown = TokenizerError::UnknownId {
         id: 7,

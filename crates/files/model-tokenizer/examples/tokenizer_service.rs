@@ -14,7 +14,7 @@ use std::thread;
 use model_tokenizer::ModelTokenizer;
 use model_tokenizer::tokenizer::Tokenizer;
 
-/// Number of bytes that a connection may send.
+/// Number of bytes that a client may send over one connection.
 const MAX_BYTES: u64 = 1 << 20;
 
 fn answer(tokenizer: &dyn Tokenizer, request: &str) -> Result<String, Box<dyn Error>> {

@@ -1,5 +1,8 @@
-//! Writes a tokenizer's files into a folder, for transformers and others: `gpt2 DIR`, `chars DIR
-//! FILE` or `bpe:N DIR FILE`.
+//! Trains a tokenizer, or takes GPT-2's, and writes its files into a folder, for example for
+//! transformers.
+//!
+//! The arguments are `gpt2 DIR` for GPT-2's tokenizer, `chars DIR FILE` for the characters of a
+//! text, or `bpe:N DIR FILE` for a byte pair encoding with N tokens.
 
 #![allow(
     clippy::disallowed_methods,

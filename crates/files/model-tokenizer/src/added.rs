@@ -1,9 +1,14 @@
-//! Added tokens, which are found in a text before it is divided into pieces.
+//! Added tokens, which are looked up in a text before the rest of the text is encoded.
 //!
-//! They are found as the library tokenizers finds them: first the tokens that aren't normalized,
-//! in the text as it is, then the others, in the rest of the text after its normalization. Of
-//! several tokens at one place the longest counts. A token may take the white space beside it
-//! (`lstrip`, `rstrip`), or count only where no letter or digit is beside it (`single_word`).
+//! Added tokens are strings such as `<|endoftext|>` or `<mask>` that become a token wherever they
+//! occur. They are found in two passes, as in Hugging Face's library tokenizers. The first pass
+//! looks for tokens that aren't normalized and divides the text into segments: these tokens, and
+//! the text between them. Each segment of text is then normalized, and the second pass looks for
+//! the other tokens in it.
+//!
+//! If several tokens start at the same position, the longest one is found. The settings of a token
+//! can extend it by the white space before it (`lstrip`) or after it (`rstrip`), or exclude
+//! occurrences inside words (`single_word`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,24 +21,24 @@ use serde::Serialize;
 
 use crate::normalization::Normalization;
 
-/// An added token, as tokenizer.json describes it.
+/// An added token with its settings in tokenizer.json.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct AddedToken {
     pub(crate) content: String,
-    /// The token isn't found inside a word.
+    /// Whether occurrences inside a word are ignored.
     pub(crate) single_word: bool,
-    /// White space before the token belongs to it.
+    /// Whether white space before the token belongs to it.
     pub(crate) lstrip: bool,
-    /// White space after the token belongs to it.
+    /// Whether white space after the token belongs to it.
     pub(crate) rstrip: bool,
-    /// The token is looked for in the normalized text.
+    /// Whether the token is looked up after the normalization of the text.
     pub(crate) normalized: bool,
-    /// The token isn't text, and transformers leaves it out of a decoded text if asked to.
+    /// Whether the token marks up a text. transformers can omit such tokens from a decoded text.
     pub(crate) special: bool,
 }
 
 impl AddedToken {
-    /// A token with the library's defaults.
+    /// Returns a token with the default settings of the library tokenizers.
     pub(crate) fn new(content: impl Into<String>, special: bool) -> Self {
         Self {
             content: content.into(),
@@ -46,34 +51,36 @@ impl AddedToken {
     }
 }
 
-/// An added token that isn't normalized, or the text between two of them.
+/// A token that was found in the first pass, or the text between two of these tokens.
 pub(crate) struct Segment<'t> {
-    /// Range of bytes in the text before its normalization.
+    /// Range of bytes in the original text.
     pub(crate) range: Range<usize>,
     /// The segment after its normalization.
     pub(crate) text: Cow<'t, str>,
-    /// Ranges of bytes in `text`, which together are the whole segment. A range is an added token
-    /// with the given ID, or text to encode. No range is empty.
+    /// Ranges of bytes in `text`, which together cover it. A range is an added token with the given
+    /// ID or, if the ID is `None`, text that remains to be encoded. No range is empty.
     pub(crate) parts: Vec<(Option<u32>, Range<usize>)>,
 }
 
-/// The added tokens of a tokenizer, by their ids.
+/// The added tokens of a tokenizer, by their IDs.
 pub(crate) struct AddedTokens {
     tokens: BTreeMap<u32, AddedToken>,
     normalization: Normalization,
-    /// The tokens that are found before and after the normalization.
+    /// The searches of the two passes. A pass without tokens has none.
     passes: [Option<Finder>; 2],
 }
 
-/// Finds some of the tokens.
+/// A search for several tokens at once.
 struct Finder {
     search: AhoCorasick,
-    ids: Vec<u32>, // of the search's patterns
+    ids: Vec<u32>, // the ID of each pattern
 }
 
 impl AddedTokens {
+    /// Prepares the search for the tokens.
+    ///
     /// # Errors
-    /// If the tokens are too many to search for.
+    /// Returns an error if the tokens are too long for one search.
     pub(crate) fn new(
         tokens: BTreeMap<u32, AddedToken>,
         normalization: Normalization,
@@ -126,12 +133,14 @@ impl AddedTokens {
         segments
     }
 
-    /// Calls `each` for the tokens of a pass, with their ids, and for the text between them.
+    /// Divides a text at the tokens of one pass. Calls `each` for each token with its ID, and for
+    /// the text between the tokens with `None`.
     ///
-    /// Two tokens may want the same white space: with `rstrip` for the first, and if the second
-    /// is itself white space or has `lstrip`. The second then has what the first left, and isn't
-    /// there if nothing is left. (The library panics there.) Without `lstrip` a second token of
-    /// white space overlaps the first, as in the library.
+    /// Two tokens can claim the same white space: the first one with `rstrip`, and the second one
+    /// with `lstrip` or because it consists of white space itself. The first token then gets it. A
+    /// second token that has nothing left isn't found, whereas the library tokenizers panics.
+    /// Without `lstrip`, a second token that consists of white space overlaps with the first one,
+    /// as in the library.
     fn find(
         &self,
         finder: Option<&Finder>,
@@ -176,7 +185,7 @@ impl AddedTokens {
     }
 }
 
-/// True for a character of words, in the sense of regular expressions.
+/// Returns true if a regular expression would match the character with `\w`.
 fn is_word(c: Option<char>) -> bool {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"^\w$").expect("a pattern that a test compiles"));

@@ -1,5 +1,5 @@
-//! `tokenizer_config.json` and the files beside it, as far as they change ids: the class, the named
-//! special tokens, the added tokens.
+//! The settings in tokenizer_config.json and the files that belong to it, as far as they affect
+//! token IDs: the class of the tokenizer, special tokens and added tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,8 @@ use crate::files::{
 };
 use crate::spec::Named;
 
-/// The special tokens that have names, in the order in which transformers gives them ids.
+/// The settings that define a special token, in the order in which transformers assigns IDs to
+/// them.
 const NAMED: [&str; 7] = [
     "bos_token",
     "eos_token",
@@ -28,19 +29,21 @@ const NAMED: [&str; 7] = [
     "mask_token",
 ];
 
-/// The roles of `<|endoftext|>` in `GPT2Tokenizer` unless the files differ.
+/// The settings for which `GPT2Tokenizer` uses `<|endoftext|>` unless the files contain another
+/// token.
 const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 
-/// The class of transformers that makes a tokenizer of the files.
+/// The class in transformers that loads the tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// `GPT2Tokenizer`: takes the vocabulary and the merges, and divides text as GPT-2 does.
+    /// `GPT2Tokenizer`, which uses the vocabulary and the merges of the files but always divides
+    /// text as GPT-2 does.
     Gpt2,
-    /// `PreTrainedTokenizerFast`: takes tokenizer.json as it is.
+    /// `PreTrainedTokenizerFast`, which uses tokenizer.json as it is.
     AsWritten,
 }
 
-/// A special token as these files write it: its text alone, or with settings.
+/// A special token in one of these files: only its text, or an object with settings.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -48,7 +51,7 @@ enum Written {
     Whole(TokenSettings),
 }
 
-/// An added token; missing settings are transformers' defaults.
+/// An added token. Settings that are missing have the same defaults as in transformers.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TokenSettings {
     content: String,
@@ -96,12 +99,12 @@ impl Written {
 )]
 enum Several {
     List(Vec<Written>),
-    /// In the order of the file, in which they get their ids; a name that comes again changes its
-    /// token, not its place, as in Python.
+    /// Tokens by name, in the order of the file, which determines their IDs. As in Python, a name
+    /// that occurs again changes its token but not its position.
     ByName(IndexMap<String, Written>),
 }
 
-/// The special tokens that the files name.
+/// The settings of a file that define special tokens.
 #[derive(Debug, Default, Deserialize)]
 struct Names {
     additional_special_tokens: Option<Several>,
@@ -122,39 +125,43 @@ struct ConfigFile {
     names: Names,
 }
 
-/// The settings in the files beside the vocabulary.
+/// The settings in the files next to the vocabulary.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) class: Class,
     pub(crate) add_prefix_space: bool,
-    /// Tokens with the id that the files give them, besides those in tokenizer.json.
+    /// Added tokens by the IDs that these files contain. They are merged with those of
+    /// tokenizer.json.
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// These are tokenizer_config.json's and win over tokenizer.json's; added_tokens.json's don't.
-    pub(crate) added_win: bool,
-    /// The special tokens that have names and those in lists, in transformers' order.
+    /// Whether `added` takes precedence over tokenizer.json. This is the case for tokens from
+    /// tokenizer_config.json, but not for tokens from added_tokens.json.
+    pub(crate) added_override: bool,
+    /// The special tokens in the order in which transformers assigns IDs to them: those with names,
+    /// then those in lists.
     pub(crate) special: Vec<AddedToken>,
     /// The texts of `bos_token`, `eos_token` and `pad_token`.
     pub(crate) named: Named<String>,
-    /// `add_bos_token` and `add_eos_token`, which change nothing beside a tokenizer.json.
-    pub(crate) adds: [bool; 2],
+    /// The settings `add_bos_token` and `add_eos_token`, which have no effect if there is a
+    /// tokenizer.json.
+    pub(crate) add_bos_eos: [bool; 2],
 }
 
 impl Config {
-    /// Reads the files; missing settings are transformers' defaults for a GPT-2.
+    /// Reads the settings. Settings that are missing have the same defaults as in transformers.
     pub(crate) fn read(folder: &Path, files: &Files) -> Result<Self, ModelTokenizerError> {
         let path = folder.join(CONFIG);
         let file: ConfigFile = match files.get(CONFIG) {
             Some(text) => parse(&path, text)?,
             None => ConfigFile::default(),
         };
-        // A tokenizer.json of which no file names the class is taken as it is, like transformers'.
+        // If no file contains a class, transformers uses tokenizer.json as it is.
         let unnamed = match files.contains_key(TOKENIZER) {
             true => Class::AsWritten,
             false => Class::Gpt2,
         };
         let class = class_of(&path, file.tokenizer_class.as_deref(), unnamed)?;
         if file.split_special_tokens == Some(true) {
-            return Err(other_kind(&path, "one with split_special_tokens"));
+            return Err(other_kind(&path, "a tokenizer with split_special_tokens"));
         }
 
         let mut names = file.names;
@@ -184,7 +191,7 @@ impl Config {
         let special = special_tokens(&path, names)?;
 
         let mut added = BTreeMap::new();
-        let added_win = file.added_tokens_decoder.is_some();
+        let added_override = file.added_tokens_decoder.is_some();
         if let Some(tokens) = file.added_tokens_decoder {
             added.extend(tokens.iter().map(|(&id, settings)| (id, settings.token())));
         } else if let Some(text) = files.get(ADDED_TOKENS) {
@@ -198,25 +205,26 @@ impl Config {
             class,
             add_prefix_space: file.add_prefix_space.unwrap_or(false),
             added,
-            added_win,
+            added_override,
             special,
             named,
-            adds: [file.add_bos_token, file.add_eos_token].map(Option::unwrap_or_default),
+            add_bos_eos: [file.add_bos_token, file.add_eos_token].map(Option::unwrap_or_default),
         })
     }
 }
 
-/// The part of config.json that is about the tokenizer.
+/// The settings in config.json that concern the tokenizer.
 #[derive(Deserialize)]
 struct ModelConfig {
     tokenizer_class: Option<Value>,
     model_type: Option<Value>,
 }
 
-/// Writes the class that config.json names, or GPT-2's if that is the model's type, into
-/// tokenizer_config.json, if it names none itself: transformers' order.
+/// Adds the class of the tokenizer to tokenizer_config.json if that file doesn't contain one. As in
+/// transformers, the class is the one in config.json or, if there is none, `GPT2Tokenizer` for a
+/// model of type "gpt2".
 ///
-/// So the tokenizer's files keep their class when they are copied without config.json.
+/// The tokenizer therefore keeps its class when its files are copied without config.json.
 pub(crate) fn with_class_of_model(
     folder: &Path,
     files: &mut Files,

@@ -1,66 +1,67 @@
-//! The errors of a tokenizer's files, of a text that it has no ids for, and of the size of a
-//! vocabulary to train.
+//! Errors of reading, training and applying a tokenizer. Errors of decoding are
+//! [`TokenizerError`]s.
 //!
-//! The errors of a list of ids are `TokenizerError`s.
-//! Text that comes from a file is shown escaped.
+//! Text from a file is escaped in messages, so that each message is one line.
 
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
 use tokenizer::{OtherError, TokenizerError};
 
-/// Everything this crate refuses, with the offending file, name or number.
+/// An error of a model's tokenizer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelTokenizerError {
-    /// The operating system refused to read, write or delete a file.
+    /// A file or folder can't be read, written or deleted.
     #[error(transparent)]
     Io(#[from] FileError),
-    /// A tokenizer of a kind that is not read.
-    #[error("{}: a tokenizer of another kind, {kind}; only byte-level BPE and characters are read", .file.display())]
+    /// The tokenizer is of a kind that this crate doesn't support.
+    #[error("{}: unsupported tokenizer: {kind}; only byte-level BPE and characters are supported", .file.display())]
     OtherKind {
-        /// The file with the wrong value.
+        /// The file that contains the unsupported setting.
         file: PathBuf,
-        /// The kind, in the words of the file.
+        /// The unsupported kind or setting.
         kind: String,
     },
-    /// A file that is damaged, or that no tokenizer can be made of.
+    /// A file is damaged or contradicts itself or another file.
     #[error("{}: {problem}", .file.display())]
     Invalid {
-        /// The file.
+        /// The damaged file.
         file: PathBuf,
-        /// The problem, with the token or number.
+        /// What is wrong, with the token or number.
         problem: String,
     },
-    /// A vocabulary that can't be trained: its size, or the text's, and the one that would do.
+    /// A vocabulary can't be trained with these texts and settings.
     #[error("{0}")]
     Training(String),
-    /// Byte pairs that the files of a model can't hold.
-    #[error("these byte pairs can't be written for transformers: {0}")]
+    /// A byte pair encoding can't be represented in the files of a model.
+    #[error("the files of a model can't represent this byte pair encoding: {0}")]
     Conversion(String),
-    /// The text has bytes that the vocabulary has no token for.
-    #[error("the text has the byte {byte:#04x}, but the vocabulary has no token for it")]
+    /// The text contains a byte that the vocabulary can't encode.
+    #[error("the text contains the byte {byte:#04x}, but the vocabulary has no token for it")]
     UnknownByte {
         /// The first such byte.
         byte: u8,
     },
-    /// The pattern of a pre-tokenizer doesn't match a part of the text, which the library would
-    /// leave out.
-    #[error("the tokenizer's pattern leaves out {text:?}")]
+    /// The pattern of the tokenizer doesn't match a part of the text. Hugging Face's library
+    /// tokenizers would omit this part.
+    #[error(
+        "the tokenizer's pattern doesn't match {text:?}, so this part of the text can't be encoded"
+    )]
     LeftOut {
-        /// The part, or the beginning of a long one.
+        /// The beginning of the part that isn't matched.
         text: String,
     },
 }
 
-/// For code that takes any tokenizer.
+/// Allows code that works with any tokenizer to return this error.
 impl From<ModelTokenizerError> for TokenizerError {
     fn from(error: ModelTokenizerError) -> Self {
         Self::Other(OtherError::new(error))
     }
 }
 
-/// `return Err(invalid(path, "..."))`
+/// Returns [`ModelTokenizerError::Invalid`] for a file.
 pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> ModelTokenizerError {
     ModelTokenizerError::Invalid {
         file: file.to_owned(),
@@ -68,7 +69,7 @@ pub(crate) fn invalid(file: &Path, problem: impl Into<String>) -> ModelTokenizer
     }
 }
 
-/// `return Err(other_kind(path, "..."))`
+/// Returns [`ModelTokenizerError::OtherKind`] for a file.
 pub(crate) fn other_kind(file: &Path, kind: impl Into<String>) -> ModelTokenizerError {
     ModelTokenizerError::OtherKind {
         file: file.to_owned(),

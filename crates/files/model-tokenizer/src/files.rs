@@ -1,5 +1,7 @@
-//! A tokenizer's files: which there are, read only if they are regular and not too long, and
-//! replaced whole.
+//! Reading and writing the files of a tokenizer.
+//!
+//! Files that are read must be regular files of limited size. When files are written, a crash at
+//! any moment leaves each file in its old or its new state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +18,12 @@ pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const VOCABULARY: &str = "vocab.json";
 pub(crate) const MERGES: &str = "merges.txt";
 pub(crate) const CONFIG: &str = "tokenizer_config.json";
-/// The model's own, which may name the class of its tokenizer.
+/// The configuration of the model, which can contain the class of its tokenizer.
 pub(crate) const MODEL_CONFIG: &str = "config.json";
 pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
-/// The files of a tokenizer, by their names in its folder.
+/// Names of the files that a tokenizer consists of.
 pub(crate) const TOKENIZER_FILES: [&str; 6] = [
     TOKENIZER,
     VOCABULARY,
@@ -31,22 +33,21 @@ pub(crate) const TOKENIZER_FILES: [&str; 6] = [
     ADDED_TOKENS,
 ];
 
-/// Unsupported tokenizer files, and their kinds.
+/// Files that contain an unsupported kind of tokenizer, with the name of the kind.
 const OTHER_KINDS: [(&str, &str); 4] = [
     ("tokenizer.model", "SentencePiece"),
     ("spiece.model", "SentencePiece"),
     ("vocab.txt", "WordPiece"),
-    ("meta.pkl", "nanoGPT's, in a pickle"),
+    ("meta.pkl", "nanoGPT's vocabulary as a pickle"),
 ];
 
-/// Bytes of the longest file of a tokenizer that is read: vocabularies of 200,000 tokens take some
-/// 20 MB.
+/// Largest size of a file that is read. A vocabulary of 200,000 tokens takes about 20 MB.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The text of each file by its name.
+/// The content of each file, by its name.
 pub(crate) type Files = BTreeMap<&'static str, String>;
 
-/// The files of a folder that belong to a tokenizer; none if it has no tokenizer.
+/// Reads the files of a tokenizer. The result is empty if the folder contains none of them.
 pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
     let mut files = Files::new();
     for name in TOKENIZER_FILES {
@@ -57,7 +58,7 @@ pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
     Ok(files)
 }
 
-/// The file of a tokenizer that is not read, and its kind.
+/// Returns an error if the folder contains a tokenizer of an unsupported kind.
 pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
     let mut kinds = OTHER_KINDS.iter();
     kinds.find_map(|(name, kind)| {
@@ -66,7 +67,7 @@ pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
     })
 }
 
-/// The text of a file; `None` if there is no such file.
+/// Returns the content of a file, or `None` if there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
     let bytes = match read_small_file(path, MAX_FILE_BYTES) {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -74,26 +75,29 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
     };
     let text = String::from_utf8(bytes).map_err(|error| {
         let position = error.utf8_error().valid_up_to();
-        invalid(path, format!("not UTF-8 text from byte {position} on"))
+        invalid(
+            path,
+            format!("the file isn't valid UTF-8 from byte {position} on"),
+        )
     })?;
     Ok(Some(text))
 }
 
-/// A file's JSON.
+/// Parses the JSON of a file.
 pub(crate) fn parse<T: DeserializeOwned>(
     path: &Path,
     text: &str,
 ) -> Result<T, ModelTokenizerError> {
     if text.starts_with('\u{feff}') {
-        let problem = "starts with a byte-order mark; save it as UTF-8 without one";
+        let problem = "the file begins with a byte-order mark; save it as UTF-8 without one";
         return Err(invalid(path, problem));
     }
-    // The parser's message may quote the file.
+    // The parser's message can contain text of the file.
     serde_json::from_str(text)
         .map_err(|error| invalid(path, error.to_string().escape_debug().to_string()))
 }
 
-/// One value of a file's JSON.
+/// Converts one value of a JSON file. `name` is used in the error message.
 pub(crate) fn parse_value<T: DeserializeOwned>(
     path: &Path,
     name: &str,
@@ -105,8 +109,8 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
     })
 }
 
-/// Writes each file so that a crash at any moment leaves the old one or the new one, then deletes
-/// the files of a former tokenizer.
+/// Replaces each file atomically, then deletes the files of the tokenizer that was in the folder
+/// before.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
     for (name, text) in files {
         write_atomically(folder.join(name), |out| out.write_all(text.as_bytes()))?;

@@ -1,4 +1,5 @@
-//! GPT-2's vocabulary and merges, equal to the published `vocab.json` and `merges.txt`.
+//! GPT-2's tokenizer in the form of a model's files. The files vocab.json and merges.txt are equal
+//! to the published ones.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +11,7 @@ use crate::files::VOCABULARY;
 use crate::normalization::Normalization;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 
-/// GPT-2's tokenizer in parts.
+/// Returns the parts of GPT-2's tokenizer.
 pub(crate) fn spec() -> TokenizerSpec {
     TokenizerSpec {
         file: VOCABULARY.into(),
@@ -20,7 +21,7 @@ pub(crate) fn spec() -> TokenizerSpec {
         special: Vec::new(),
         named: [Some(ENDOFTEXT.to_owned()), Some(ENDOFTEXT.to_owned()), None],
         affixes: Affixes::default(),
-        adds: [false; 2],
+        add_bos_eos: [false; 2],
         unknown: None,
         fuse_unknown: false,
         normalization: Normalization::None,
@@ -28,13 +29,13 @@ pub(crate) fn spec() -> TokenizerSpec {
     }
 }
 
-/// The one special token, which takes no white space with it.
+/// Returns GPT-2's only special token.
 pub(crate) fn end_of_text() -> AddedToken {
     AddedToken::new(ENDOFTEXT, true)
 }
 
-/// Returns true for the special token in either of the forms in which files have it: it is found
-/// before or after the normalization, of which GPT-2 has none.
+/// Returns true for GPT-2's special token. Its setting `normalized` is ignored, because it has no
+/// effect in a tokenizer without a normalizer.
 pub(crate) fn is_end_of_text(token: &AddedToken) -> bool {
     let normalized = false;
     let token = AddedToken {
@@ -44,7 +45,7 @@ pub(crate) fn is_end_of_text(token: &AddedToken) -> bool {
     token == end_of_text()
 }
 
-/// True if these are GPT-2's vocabulary, merges and special token, and no others.
+/// Returns true if the vocabulary, the merges and the special token are exactly GPT-2's.
 pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
     spec.form.is_gpt2()
         && spec.normalization == Normalization::None
@@ -60,7 +61,7 @@ pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
         && spec.merges == merges()
 }
 
-/// Each token as it is written, with its id.
+/// Returns the ID of each token. Tokens are written in letters.
 fn vocabulary() -> HashMap<String, u32> {
     let gpt2 = Gpt2Tokenizer::new();
     let written = |id| Some((letters_of(gpt2.piece(id)?), id));
@@ -69,7 +70,7 @@ fn vocabulary() -> HashMap<String, u32> {
     tokens
 }
 
-/// The two tokens that each merge joins; they follow from the tokens' order.
+/// Returns the two parts of each merge, written in letters.
 fn merges() -> Vec<(String, String)> {
     let bpe = Bpe::gpt2();
     let token = |id: u32| letters_of(&bpe.tokens()[id as usize]);
@@ -86,8 +87,8 @@ mod tests {
     use super::*;
     use crate::files::MERGES;
 
-    /// The SHA-256 of OpenAI's encoder.json and vocab.bpe, which tiktoken checks and transformers
-    /// calls vocab.json and merges.txt.
+    /// The hashes are the SHA-256 of OpenAI's files encoder.json and vocab.bpe, which tiktoken
+    /// checks, too. transformers calls the files vocab.json and merges.txt.
     #[test]
     fn the_files_are_the_published_ones_byte_for_byte() {
         let files = spec().into_files().unwrap();

@@ -14,7 +14,8 @@ mod split;
 mod tokenizer_json;
 mod train;
 
-// The crate whose types appear in this crate's public API: dependents need no matching version.
+// The types of the crate `tokenizer` appear in this crate's public API. A dependent that uses this
+// reexport can't end up with an incompatible version.
 pub use tokenizer;
 
 pub use error::ModelTokenizerError;

@@ -1,4 +1,4 @@
-//! A model's own tokenizer: GPT-2's, or one that its folder holds or that was trained on a text.
+//! The tokenizer of a model.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,10 +21,14 @@ use crate::pipeline::Pipeline;
 use crate::spec::{Affixes, Named, TokenizerSpec, with_ids};
 use crate::{config, gpt2, tokenizer_json};
 
-/// Converts text to ids and back, with the tokenizer that a model was trained with.
+/// The tokenizer that a model was trained with.
 ///
-/// A special token in a text is that token, as in transformers: it is not for texts of people one
-/// doesn't trust.
+/// It can be loaded from a model folder, be trained on a text, or be GPT-2's. A copy shares the
+/// tables of the original.
+///
+/// As in transformers, a special token that occurs in a text, such as `<|endoftext|>`, is encoded
+/// as the special token. If the text comes from somebody who shouldn't be able to end a document,
+/// look for special tokens before you encode it.
 ///
 /// ```
 /// use model_tokenizer::ModelTokenizer;
@@ -33,23 +37,21 @@ use crate::{config, gpt2, tokenizer_json};
 /// assert_eq!(tokenizer.decode(&ids)?, "not to be");
 /// let folder = std::env::temp_dir().join("model-tokenizer-example");
 /// std::fs::create_dir_all(&folder)?;
-/// tokenizer.save(&folder)?; // what AutoTokenizer.from_pretrained loads
+/// tokenizer.save(&folder)?; // for AutoTokenizer.from_pretrained
 /// let again = ModelTokenizer::from_folder(&folder)?.expect("it was saved there");
 /// assert_eq!(again.encode("not to be")?, ids);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// A copy shares the tables of the original.
 #[derive(Clone)]
 pub struct ModelTokenizer {
     pipeline: Arc<Pipeline>,
     named: Named<u32>,
     affixes: Affixes,
-    files: Option<Arc<Files>>, // GPT-2's are made on demand
+    files: Option<Arc<Files>>, // `None` for GPT-2, whose files are made when they are needed.
 }
 
 impl ModelTokenizer {
-    /// GPT-2's own.
+    /// Returns GPT-2's tokenizer.
     pub fn gpt2() -> Self {
         Self {
             pipeline: Pipeline::gpt2(),
@@ -59,15 +61,14 @@ impl ModelTokenizer {
         }
     }
 
-    /// Reads the tokenizer of a model folder as transformers' `AutoTokenizer` does; `None` if the
-    /// folder has none.
+    /// Loads the tokenizer of a model folder, like `AutoTokenizer.from_pretrained` in transformers.
+    /// Returns `None` if the folder contains no tokenizer.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Io`] if there is no such folder;
-    /// [`ModelTokenizerError::OtherKind`] for a tokenizer that is neither byte-level BPE nor one of
-    /// characters as this crate writes it;
-    /// [`ModelTokenizerError::Invalid`] or [`Io`](ModelTokenizerError::Io) for files that are
-    /// damaged or can't be read.
+    /// Returns [`ModelTokenizerError::OtherKind`] if the tokenizer is of a kind that isn't
+    /// supported, [`ModelTokenizerError::Invalid`] if a file is damaged, and
+    /// [`ModelTokenizerError::Io`] if the folder doesn't exist or a file can't be read. The crate's
+    /// documentation lists the supported kinds.
     pub fn from_folder(folder: impl AsRef<Path>) -> Result<Option<Self>, ModelTokenizerError> {
         let folder = folder.as_ref();
         fs::metadata(folder).map_err(FileError::at(folder, "read"))?;
@@ -81,7 +82,8 @@ impl ModelTokenizer {
         }
     }
 
-    /// Makes the tokenizer of files that were read or made; the folder is for errors.
+    /// Makes a tokenizer from the content of its files. Returns `None` if they contain no
+    /// vocabulary. The folder is used only in error messages.
     pub(crate) fn from_files(
         folder: &Path,
         files: Files,
@@ -103,7 +105,7 @@ impl ModelTokenizer {
             .each_ref()
             .map(|name| name.as_ref().and_then(id_of));
         let mut affixes = spec.affixes;
-        for ((ids, add), id) in affixes.iter_mut().zip(spec.adds).zip(named) {
+        for ((ids, add), id) in affixes.iter_mut().zip(spec.add_bos_eos).zip(named) {
             ids.extend(id.filter(|_| add));
         }
         Ok(Some(Self {
@@ -114,8 +116,9 @@ impl ModelTokenizer {
         }))
     }
 
-    /// Returns the ids of a whole text, with [those before](Self::ids_before) and
-    /// [after](Self::ids_after) each text; special tokens in it are special.
+    /// Returns the IDs of a whole text, including the IDs that the tokenizer puts
+    /// [before](Self::ids_before) and [after](Self::ids_after) each text. Special tokens in the
+    /// text get their own IDs.
     ///
     /// # Errors
     /// Those of [`encode_part`](Self::encode_part).
@@ -127,17 +130,19 @@ impl ModelTokenizer {
         Ok(ids)
     }
 
-    /// Returns the ids of a part of a text, such as a turn of a conversation, with nothing before
-    /// or after them; special tokens in it are special.
+    /// Returns the IDs of a part of a text, such as a turn of a conversation, without IDs before or
+    /// after it. Special tokens in the text get their own IDs.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::UnknownByte`] if the vocabulary lacks a byte of the text, and
-    /// [`ModelTokenizerError::LeftOut`] if its pattern does: nothing is left out.
+    /// Returns [`ModelTokenizerError::UnknownByte`] if the vocabulary has neither a token for a
+    /// byte of the text nor an unknown token, and [`ModelTokenizerError::LeftOut`] if the pattern
+    /// of the tokenizer doesn't match a part of the text. In both cases, transformers would
+    /// silently omit a part of the text.
     pub fn encode_part(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         self.pipeline.encode(text)
     }
 
-    /// Returns the ids of [`encode_part`](Self::encode_part), each with the range of bytes in the
+    /// Returns the IDs of [`encode_part`](Self::encode_part), each with the range of bytes in the
     /// text that the token stands for.
     ///
     /// A token can be a part of a character. The range of an added token with `lstrip` or `rstrip`
@@ -154,19 +159,20 @@ impl ModelTokenizer {
         self.pipeline.encode_with_offsets(text)
     }
 
-    /// Returns the byte pair encoding, or `None` if a [`Bpe`] would give other ids than
-    /// [`encode_part`](Self::encode_part).
+    /// Returns the byte pair encoding of this tokenizer, or `None` if a [`Bpe`] would give other
+    /// IDs than [`encode_part`](Self::encode_part).
     ///
-    /// A `Bpe` divides a text by GPT-2's pattern and has one special token, `<|endoftext|>`.
-    /// GPT-2's tokenizer and those that are trained without further special tokens are of this
-    /// kind. The opposite conversion is `ModelTokenizer::try_from(&bpe)`.
+    /// A `Bpe` in this sense divides a text by GPT-2's pattern, and its only special token is
+    /// `<|endoftext|>`. GPT-2's tokenizer and byte pair encodings that are trained without other
+    /// special tokens have this form. `ModelTokenizer::try_from(&bpe)` converts in the opposite
+    /// direction.
     ///
     /// ```
     /// use model_tokenizer::ModelTokenizer;
     /// use model_tokenizer::tokenizer::bpe::{Bpe, BpeConfig};
     /// let text = "the bell rang, and the bell's keeper went to the bell";
     /// let bpe = Bpe::train(text, &BpeConfig { vocab_size: 261, ..BpeConfig::default() })?;
-    /// let tokenizer = ModelTokenizer::try_from(&bpe)?; // adds <|endoftext|>
+    /// let tokenizer = ModelTokenizer::try_from(&bpe)?; // add_bos_eos <|endoftext|>
     /// assert_eq!(tokenizer.encode("the bell")?, bpe.encode("the bell")?);
     /// let again = tokenizer.bpe().expect("no other special token");
     /// assert_eq!(again.merges(), bpe.merges());
@@ -176,106 +182,112 @@ impl ModelTokenizer {
         self.pipeline.bpe()
     }
 
-    /// The ids that are put before each text, as by a template of tokenizer.json or by
-    /// `add_bos_token`.
+    /// Returns the IDs that [`encode`](Self::encode) puts before each text. They come from a
+    /// template in tokenizer.json or from the setting `add_bos_token`.
     pub fn ids_before(&self) -> &[u32] {
         &self.affixes[0]
     }
 
-    /// The ids that are put after each text.
+    /// Returns the IDs that [`encode`](Self::encode) puts after each text.
     pub fn ids_after(&self) -> &[u32] {
         &self.affixes[1]
     }
 
-    /// The text that the ids stand for.
+    /// Returns the decoded text.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first unknown id; [`TokenizerError::NotUtf8`] if the
-    /// bytes aren't UTF-8, for example half a character.
+    /// Returns [`TokenizerError::UnknownId`] for the first ID that the vocabulary doesn't contain,
+    /// and [`TokenizerError::NotUtf8`] if the bytes aren't valid UTF-8, for example because the
+    /// last token ends in the middle of a character.
     pub fn decode(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Tokenizer::decode(self, ids)
     }
 
-    /// Returns the text, with U+FFFD for invalid bytes, like Python's `decode`.
+    /// Returns the decoded text with U+FFFD in place of invalid UTF-8, like `decode` in
+    /// transformers.
     ///
     /// # Errors
-    /// [`TokenizerError::UnknownId`] at the first id that the vocabulary lacks.
+    /// Returns [`TokenizerError::UnknownId`] for the first ID that the vocabulary doesn't contain.
     pub fn decode_lossy(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         Tokenizer::decode_lossy(self, ids)
     }
 
-    /// The bytes that one id stands for; `None` if there is no such id.
+    /// Returns the bytes of a token, or `None` if the vocabulary doesn't contain the ID.
     pub fn piece(&self, id: u32) -> Option<&[u8]> {
         self.pipeline.piece(id)
     }
 
-    /// True for a special token, which marks up a text, such as its end. transformers'
-    /// `decode(..., skip_special_tokens=True)` omits these tokens.
+    /// Returns true for a special token, such as the end of a text. transformers omits these tokens
+    /// with `decode(..., skip_special_tokens=True)`.
     pub fn is_special(&self, id: u32) -> bool {
         let added = self.pipeline.added.tokens().get(&id);
         added.is_some_and(|token| token.special) || self.named.contains(&Some(id))
     }
 
-    /// The added tokens that take white space with them or aren't found inside words (`lstrip`,
-    /// `rstrip`, `single_word`). Programs that lack these settings, as llama.cpp does, give other
-    /// ids to texts with these tokens.
+    /// Returns the added tokens whose occurrence depends on the text around them: tokens with
+    /// `lstrip` or `rstrip`, which include adjacent white space, and tokens with `single_word`,
+    /// which don't occur inside words. A program that ignores these settings, such as llama.cpp,
+    /// gives other IDs to some texts with these tokens.
     pub fn context_tokens(&self) -> impl Iterator<Item = &str> {
         let looks_around = |token: &&AddedToken| token.lstrip || token.rstrip || token.single_word;
         let tokens = self.pipeline.added.tokens().values();
         tokens.filter(looks_around).map(|token| &*token.content)
     }
 
-    /// One more than the largest id.
+    /// Returns the largest ID plus one.
     pub fn vocab_size(&self) -> usize {
         self.pipeline.vocab_size
     }
 
-    /// The id of `bos_token`, which begins a text, if the tokenizer names one.
+    /// Returns the ID of `bos_token`, which begins a text, or `None` if the tokenizer doesn't
+    /// define it.
     pub fn bos_token_id(&self) -> Option<u32> {
         self.named[0]
     }
 
-    /// The id of `eos_token`, which ends a text, if the tokenizer names one.
-    ///
-    /// A model's own files go before it.
+    /// Returns the ID of `eos_token`, which ends a text, or `None` if the tokenizer doesn't define
+    /// it. If the configuration of the model contains another ID, that ID takes precedence.
     pub fn eos_token_id(&self) -> Option<u32> {
         self.named[1]
     }
 
-    /// The id of `pad_token`, which fills a batch up, if the tokenizer names one.
+    /// Returns the ID of `pad_token`, which fills the shorter texts of a batch, or `None` if the
+    /// tokenizer doesn't define it.
     pub fn pad_token_id(&self) -> Option<u32> {
         self.named[2]
     }
 
-    /// True if the ids are GPT-2's.
+    /// Returns true if the vocabulary, the merges and the special token are GPT-2's.
     pub fn is_gpt2(&self) -> bool {
         Arc::ptr_eq(&self.pipeline, &Pipeline::gpt2())
     }
 
-    /// True if the vocabulary has a token for every byte, so that it can encode any text.
+    /// Returns true if each byte has a token, so that any text can be encoded.
     pub fn has_all_bytes(&self) -> bool {
         self.pipeline.has_all_bytes()
     }
 
-    /// The text of tokenizer_config.json, if the tokenizer was read with one or trained.
+    /// Returns the content of tokenizer_config.json, or `None` if the tokenizer has no such file.
     pub fn config(&self) -> Option<&str> {
         self.files.as_ref()?.get(files::CONFIG).map(String::as_str)
     }
 
-    /// Writes the files that transformers loads into a folder: the files that were read, unchanged,
-    /// or those of a trained tokenizer.
+    /// Writes the files of this tokenizer into an existing folder, so that transformers can load
+    /// them. The files of a tokenizer that was loaded are written unchanged. Files of another
+    /// tokenizer in the folder are replaced or deleted.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Io`] if a file can't be written; the old one then stays.
+    /// Returns [`ModelTokenizerError::Io`] if a file can't be written or deleted. If writing a file
+    /// fails, the old file remains.
     pub fn save(&self, folder: impl AsRef<Path>) -> Result<(), ModelTokenizerError> {
         let files = self.files()?;
         files::write_all(folder.as_ref(), &files)
     }
 
-    /// Returns the texts of the files that [`save`](Self::save) writes, by name.
+    /// Returns the content of each file that [`save`](Self::save) writes, by the name of the file.
     ///
     /// # Errors
-    /// None for a tokenizer that was read or made by this crate.
+    /// Never returns an error for a tokenizer that this crate has loaded or made.
     pub fn files(&self) -> Result<Cow<'_, BTreeMap<&'static str, String>>, ModelTokenizerError> {
         Ok(match &self.files {
             Some(files) => Cow::Borrowed(files.as_ref()),
@@ -283,11 +295,12 @@ impl ModelTokenizer {
         })
     }
 
-    /// Returns the parts of a byte-level tokenizer of GPT-2's form, for other programs; `None` for
-    /// one of another form.
+    /// Returns the vocabulary and the merges for export to another program. Returns `None` if the
+    /// tokenizer isn't a byte pair encoding with GPT-2's way of dividing a text, or if it puts more
+    /// around each text than one ID before it.
     ///
     /// # Errors
-    /// None for a tokenizer that was read or made by this crate.
+    /// Never returns an error for a tokenizer that this crate has loaded or made.
     pub fn byte_pairs(&self) -> Result<Option<BytePairs>, ModelTokenizerError> {
         let spec = match &self.files {
             Some(files) => tokenizer_json::read(Path::new(""), files)?,
@@ -307,22 +320,24 @@ impl ModelTokenizer {
         let tokens = spec.vocabulary.into_iter();
         let tokens = tokens.map(|(token, id)| (id, (token, None)));
         Ok(Some(BytePairs {
-            tokens: tokens.chain(added).collect(), // a token that is in both is added
+            tokens: tokens.chain(added).collect(), // A token in both lists counts as added.
             merges: spec.merges,
             begin,
         }))
     }
 }
 
-/// The parts of a byte-level tokenizer.
+/// The vocabulary and the merges of a byte-level byte pair encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytePairs {
-    /// Each token by its id: its bytes in GPT-2's alphabet; or, of an added one, its text, and
-    /// whether it is special.
+    /// Each token by its ID. For an ordinary token, the text consists of the letters of its bytes
+    /// (see [`letters_of`](tokenizer::bpe::letters_of)), and the second element is `None`. For an
+    /// added token, the text is the token itself, and the second element says whether the token is
+    /// special.
     pub tokens: BTreeMap<u32, (String, Option<bool>)>,
-    /// The first merge first.
+    /// The two tokens of each merge, in the order in which the merges were learned.
     pub merges: Vec<(String, String)>,
-    /// The id that is put before each text, if one is.
+    /// ID that is put before each text, or `None` if there is none.
     pub begin: Option<u32>,
 }
 

@@ -6,10 +6,10 @@ use std::ops::Range;
 use unicode_normalization::char::canonical_combining_class;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is_nfkc_quick};
 
-/// The form of Unicode that a tokenizer brings a text into.
+/// The Unicode normalization form that a tokenizer uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Normalization {
-    /// The text stays as it is.
+    /// The text isn't normalized.
     #[default]
     None,
     Nfc,
@@ -17,7 +17,7 @@ pub(crate) enum Normalization {
 }
 
 impl Normalization {
-    /// Returns a text in this form.
+    /// Returns the normalized text.
     pub(crate) fn apply<'t>(self, text: Cow<'t, str>) -> Cow<'t, str> {
         match self {
             _ if self.is_applied(text.chars()) => text,
@@ -26,7 +26,7 @@ impl Normalization {
         }
     }
 
-    /// True if characters surely are in this form.
+    /// Returns true if the characters are known to be normalized.
     fn is_applied(self, characters: impl Iterator<Item = char>) -> bool {
         let is_applied = match self {
             Self::None => IsNormalized::Yes,
@@ -36,11 +36,11 @@ impl Normalization {
         is_applied == IsNormalized::Yes
     }
 
-    /// Returns, for each byte of a text's normalized form, the range of bytes in the text that it
-    /// comes from.
+    /// Returns, for each byte of the normalized text, the range of bytes in the original text that
+    /// it comes from.
     ///
-    /// The range of a byte that doesn't change is that byte. The range of any other byte contains
-    /// all characters that are normalized together, such as a letter and its accents.
+    /// Characters that are normalized together, such as a letter and its accents, share one range.
+    /// A byte that the normalization doesn't change comes from itself.
     pub(crate) fn origins(self, text: &str) -> Vec<Range<usize>> {
         let (mut origins, mut start) = (Vec::new(), 0);
         while start < text.len() {
@@ -57,7 +57,7 @@ impl Normalization {
         origins
     }
 
-    /// Returns true if a character is never normalized together with the text before it.
+    /// Returns true if a character is never normalized together with the characters before it.
     fn begins(self, c: char) -> bool {
         let first = match self {
             Self::Nfkc => c.nfkd().next(),
@@ -71,7 +71,8 @@ impl Normalization {
 mod tests {
     use super::*;
 
-    /// Characters that compose with the text before them, that decompose, or that stay.
+    /// Characters that are composed with the previous character, characters that are decomposed,
+    /// and characters that don't change.
     const PARTS: [&str; 14] = [
         "a", "e", "\u{301}", "\u{327}", "\u{344}", "é", "\u{212b}", "\u{2126}", "ﬁ", "①",
         "\u{1100}", "\u{1161}", "\u{11a8}", "가",
@@ -96,7 +97,7 @@ mod tests {
                     at += same.len();
                     match str::from_utf8(part) {
                         Ok(part) => assert_eq!(form.apply(part.into()).as_bytes(), new, "{text:?}"),
-                        Err(_) => assert_eq!(part, new, "{text:?}"), // a byte of a character
+                        Err(_) => assert_eq!(part, new, "{text:?}"), // The byte doesn't change.
                     }
                 }
             }

@@ -1,5 +1,8 @@
-//! A text to ids, in the steps of tokenizer.json: added tokens and normalization, pieces, byte
-//! pairs or characters.
+//! Encoding a text in the steps of tokenizer.json.
+//!
+//! The text is divided at added tokens and normalized, the rest is divided into pieces, and each
+//! piece is encoded as byte pairs or as characters. Long texts are cut into parts that are encoded
+//! by several threads.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -19,31 +22,33 @@ use crate::normalization::Normalization;
 use crate::spec::{Form, TokenizerSpec, with_ids};
 use crate::split::Split;
 
-/// A text is cut into parts of at least so many bytes, which are encoded on several threads.
+/// Smallest number of bytes of a part that a thread encodes.
 pub(crate) const MIN_PART: usize = 1 << 16;
 
-/// Parts for each thread: a slow part holds up little.
+/// Number of parts per thread. If there are several, a thread that finishes early can take over
+/// work from a slow one.
 const PARTS_PER_THREAD: usize = 4;
 
-/// The longest part of a text in an error message, in characters.
+/// Largest number of characters of the text that an error message shows.
 const MAX_SHOWN: usize = 40;
 
-/// What makes ids of a text, and text of ids.
+/// The tables and settings with which a text is encoded and decoded.
 pub(crate) struct Pipeline {
     pub(crate) added: AddedTokens,
     model: Model,
-    /// The texts of tokens whose bytes aren't those in the model.
+    /// The bytes of each token that aren't those in the model. They belong to added tokens, to
+    /// tokens that aren't written in letters, and to all tokens of a vocabulary of characters.
     texts: HashMap<u32, Box<[u8]>>,
     pub(crate) vocab_size: usize,
 }
 
-/// The last step.
+/// The last step, which encodes a piece.
 enum Model {
     BytePairs(Box<BytePairs>),
     Characters(Characters),
 }
 
-/// Divides a text into pieces and merges their bytes.
+/// Divides a text into pieces and encodes each piece as byte pairs.
 struct BytePairs {
     bpe: Cow<'static, Bpe>,
     splits: Vec<Split>,
@@ -60,18 +65,18 @@ struct Characters {
 enum Part<'t> {
     /// The ID of an added token.
     Token(u32),
-    /// Text to encode.
+    /// Text that remains to be encoded.
     Text(Cow<'t, str>),
 }
 
-/// The last step with what a thread remembers.
+/// The model, with the cache of one thread.
 enum PartEncoder<'p> {
     BytePairs(&'p BytePairs, Encoder<'p>),
     Characters(&'p Characters),
 }
 
 impl Pipeline {
-    /// GPT-2's, which is made once in a process.
+    /// Returns GPT-2's pipeline, which is made once per process.
     pub(crate) fn gpt2() -> Arc<Self> {
         static GPT2: LazyLock<Arc<Pipeline>> = LazyLock::new(|| {
             let tokens = BTreeMap::from([(ENDOFTEXT_ID, gpt2::end_of_text())]);
@@ -91,10 +96,11 @@ impl Pipeline {
         GPT2.clone()
     }
 
-    /// The steps of a specification.
+    /// Makes the pipeline of a tokenizer.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Invalid`] if its parts don't fit together.
+    /// Returns [`ModelTokenizerError::Invalid`] if the parts of the tokenizer contradict each
+    /// other.
     pub(crate) fn new(spec: &TokenizerSpec) -> Result<Arc<Self>, ModelTokenizerError> {
         if gpt2::is_gpt2(spec) {
             return Ok(Self::gpt2());
@@ -118,7 +124,7 @@ impl Pipeline {
                         None => drop(texts.insert(id, token.as_bytes().into())),
                     }
                 }
-                let id = |token: &str| spec.vocabulary[token]; // checked
+                let id = |token: &str| spec.vocabulary[token]; // `check` has found all tokens.
                 let merges = spec.merges.iter().map(|(left, right)| Merge {
                     left: id(left),
                     right: id(right),
@@ -152,11 +158,15 @@ impl Pipeline {
                 })
             }
         };
-        // An added token is found in the text itself, before that is written in letters.
+        // Added tokens are looked up in the text itself, so they aren't written in letters.
         let contents = added.iter();
         texts.extend(contents.map(|(&id, token)| (id, token.content.as_bytes().into())));
-        let added = AddedTokens::new(added, spec.normalization)
-            .map_err(|error| invalid(&spec.file, format!("the added tokens: {error}")))?;
+        let added = AddedTokens::new(added, spec.normalization).map_err(|error| {
+            invalid(
+                &spec.file,
+                format!("the added tokens can't be searched for: {error}"),
+            )
+        })?;
         Ok(Arc::new(Self {
             added,
             model,
@@ -165,19 +175,19 @@ impl Pipeline {
         }))
     }
 
-    /// The bytes of a token; `None` if no token has this id.
+    /// Returns the bytes of a token, or `None` if no token has the ID.
     pub(crate) fn piece(&self, id: u32) -> Option<&[u8]> {
         let text = self.texts.get(&id).map(AsRef::as_ref);
         text.or_else(|| match &self.model {
             Model::BytePairs(pairs) => {
                 let piece = pairs.bpe.tokens().get(id as usize).map(Vec::as_slice);
-                piece.filter(|piece| !piece.is_empty()) // an id without a token
+                piece.filter(|piece| !piece.is_empty()) // An empty token isn't used.
             }
             Model::Characters(_) => None,
         })
     }
 
-    /// True if every byte has a token.
+    /// Returns true if each byte has a token.
     pub(crate) fn has_all_bytes(&self) -> bool {
         match &self.model {
             Model::BytePairs(pairs) => !(0..=255).any(|byte| pairs.bpe.lacks(byte)),
@@ -185,10 +195,11 @@ impl Pipeline {
         }
     }
 
-    /// Returns the ids of a text.
+    /// Returns the IDs of a text.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::UnknownByte`] and [`ModelTokenizerError::LeftOut`].
+    /// Returns [`ModelTokenizerError::UnknownByte`] or [`ModelTokenizerError::LeftOut`] if a part
+    /// of the text can't be encoded.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         let segments = self.added.segments(text);
         let parts = segments.iter().flat_map(|segment| {
@@ -198,7 +209,7 @@ impl Pipeline {
             })
         });
         let parts: Vec<Part> = parts.collect();
-        // Parts are divided further where the pattern divides them anyway.
+        // A long part is cut where GPT-2's pattern divides it in any case.
         let least = MIN_PART.max(text.len() / (PARTS_PER_THREAD * rayon::current_num_threads()));
         let mut cut = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -225,12 +236,12 @@ impl Pipeline {
         let ids: Vec<Vec<u32>> = ids.collect::<Result<_, ModelTokenizerError>>()?;
         let mut all = Vec::with_capacity(ids.iter().map(Vec::len).sum());
         for part in ids {
-            all.extend(part); // whose memory is given back before the next
+            all.extend(part); // The part is freed before the next one is copied.
         }
         Ok(all)
     }
 
-    /// Returns the ids of a text, each with the range of its bytes in the text.
+    /// Returns the IDs of a text, each with its range of bytes in the text.
     ///
     /// # Errors
     /// Those of [`encode`](Self::encode).
@@ -250,12 +261,15 @@ impl Pipeline {
             if let Cow::Owned(_) = segment.text {
                 let text = &text[segment.range.clone()];
                 let origins = self.added.normalization().origins(text);
+                let origin = |position: usize| match origins.get(position) {
+                    Some(origin) => origin.clone(),
+                    None => text.len()..text.len(),
+                };
                 for (_, range) in &mut tokens {
-                    let start = origins.get(range.start);
-                    let start = start.map_or(text.len(), |origin| origin.start);
-                    *range = match range.is_empty() {
-                        true => start..start,
-                        false => start..origins[range.end - 1].end,
+                    let start = origin(range.start).start;
+                    *range = match range.len() {
+                        0 => start..start,
+                        _ => start..origin(range.end - 1).end,
                     };
                 }
             }
@@ -267,17 +281,18 @@ impl Pipeline {
         Ok(all)
     }
 
-    /// Returns the id of the token with these bytes.
+    /// Returns the ID of the token that consists of the given bytes, or `None` if there is none.
     pub(crate) fn id_of(&self, token: &[u8]) -> Option<u32> {
         let mut texts = self.texts.iter();
         let in_texts = texts.find(|(_, text)| ***text == *token).map(|(&id, _)| id);
         in_texts.or_else(|| match &self.model {
             Model::BytePairs(pairs) => pairs.bpe.id_of(token),
-            Model::Characters(_) => None, // all in the texts
+            Model::Characters(_) => None, // All tokens are in `texts`.
         })
     }
 
-    /// Returns the byte pairs, if they alone give the ids and texts of this pipeline.
+    /// Returns the byte pair encoding, or `None` if its IDs or texts differ from those of this
+    /// pipeline.
     pub(crate) fn bpe(&self) -> Option<&Bpe> {
         let Model::BytePairs(pairs) = &self.model else {
             return None;
@@ -294,11 +309,12 @@ impl Pipeline {
             .texts
             .keys()
             .any(|id| !self.added.tokens().contains_key(id));
-        let is_whole = !self.added.tokens().is_empty() && self.has_all_bytes() && !has_other_texts;
-        (has_end_only && is_gpt2_form && is_whole).then_some(&pairs.bpe)
+        let is_complete =
+            !self.added.tokens().is_empty() && self.has_all_bytes() && !has_other_texts;
+        (has_end_only && is_gpt2_form && is_complete).then_some(&pairs.bpe)
     }
 
-    /// True if a text may be cut into parts that are encoded by themselves.
+    /// Returns true if a text can be cut into parts that are encoded separately.
     fn can_cut(&self) -> bool {
         match &self.model {
             Model::BytePairs(pairs) => pairs.splits.is_empty() && pairs.use_regex,
@@ -306,8 +322,8 @@ impl Pipeline {
         }
     }
 
-    /// Returns a text with a space before it, if the tokenizer puts one there before it divides the
-    /// text.
+    /// Returns a text with a space before it if the tokenizer adds one before it divides the text
+    /// into pieces. Otherwise, the text is returned unchanged.
     fn with_space<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match &self.model {
             Model::BytePairs(pairs) if pairs.splits.is_empty() => pairs.with_space(text),
@@ -315,7 +331,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns an encoder for texts of so many bytes together; a thread has its own.
+    /// Returns an encoder for texts with `bytes` bytes in total. Each thread needs its own.
     fn encoder(&self, bytes: usize) -> PartEncoder<'_> {
         match &self.model {
             Model::BytePairs(pairs) => PartEncoder::BytePairs(pairs, pairs.bpe.encoder(bytes)),
@@ -325,7 +341,7 @@ impl Pipeline {
 }
 
 impl PartEncoder<'_> {
-    /// Appends the ids of a text without added tokens.
+    /// Appends the IDs of a text that contains no added tokens.
     fn encode(&mut self, text: &str, ids: &mut Vec<u32>) -> Result<(), ModelTokenizerError> {
         match self {
             Self::BytePairs(pairs, encoder) => {
@@ -344,8 +360,8 @@ impl PartEncoder<'_> {
             }
         }
     }
-    /// Appends the ids of a range of a text without added tokens, each with the range of its bytes
-    /// in the text. A space that the tokenizer puts before a text has none.
+    /// Appends the IDs of a range of `text`, which contains no added tokens, each with its range of
+    /// bytes in `text`. A space that the tokenizer adds before a text is empty in this sense.
     fn encode_with_offsets(
         &mut self,
         text: &str,
@@ -384,7 +400,11 @@ impl PartEncoder<'_> {
     }
 }
 
-/// Calls `each` for the parts into which patterns, one after the other, divide a text.
+/// Divides a text by several patterns, one after the other, and calls `each` for the resulting
+/// parts.
+///
+/// # Errors
+/// Returns [`ModelTokenizerError::LeftOut`] if a pattern must match the whole text but doesn't.
 fn divide(
     splits: &[Split],
     text: &str,
@@ -395,7 +415,7 @@ fn divide(
         return Ok(());
     };
     for (piece, is_match) in split.pieces(text) {
-        if split.is_whole && !is_match {
+        if split.must_match_all && !is_match {
             let text = piece.chars().take(MAX_SHOWN).collect();
             return Err(ModelTokenizerError::LeftOut { text });
         }
@@ -405,7 +425,8 @@ fn divide(
 }
 
 impl BytePairs {
-    /// Returns a text with a space before it, if the tokenizer puts one there.
+    /// Returns a text with a space before it if the tokenizer adds one. Otherwise, the text is
+    /// returned unchanged.
     fn with_space<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.add_prefix_space && !text.starts_with(' ') {
             true => format!(" {text}").into(),
@@ -413,7 +434,8 @@ impl BytePairs {
         }
     }
 
-    /// Appends the ids of a text that only GPT-2's pattern divides, if any does.
+    /// Appends the IDs of a text that is divided only by GPT-2's pattern, or not at all if
+    /// `use_regex` isn't set.
     fn encode_piece(&self, encoder: &mut Encoder, text: &str, ids: &mut Vec<u32>) {
         match self.use_regex {
             true => encoder.encode_ordinary(text, ids),
@@ -421,7 +443,7 @@ impl BytePairs {
         }
     }
 
-    /// Returns an error if the vocabulary lacks a byte of the text with these ids.
+    /// Returns an error if the IDs of a text show that a byte has no token.
     fn check(&self, text: &str, ids: &[u32]) -> Result<(), ModelTokenizerError> {
         match self.bpe.missing_byte(text, ids) {
             Some(byte) => Err(ModelTokenizerError::UnknownByte { byte }),

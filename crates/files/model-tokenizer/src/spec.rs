@@ -1,7 +1,5 @@
-//! The parts of a tokenizer, from its files, checked; and the files made of them.
-//!
-//! An added token behind a gap gets the id after the last one, as in transformers, regardless of
-//! its file's id.
+//! The parts of a tokenizer as they are read from its files, the checks that they fit together, and
+//! the files that are written for a trained tokenizer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -17,64 +15,70 @@ use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 use crate::normalization::Normalization;
 use crate::split::Split;
 
-/// Ids of a vocabulary must be below this, or below this many times its number of tokens, so that
-/// lists by id stay as small as their files.
-const FREE_IDS: usize = 1 << 16;
-const MAX_GAPS: usize = 16;
+/// Limits for the IDs of a vocabulary. An ID must be less than `MIN_ID_LIMIT`, or less than
+/// `MAX_IDS_PER_TOKEN` times the number of tokens. A small file therefore can't cause the
+/// allocation of a large table.
+const MIN_ID_LIMIT: usize = 1 << 16;
+const MAX_IDS_PER_TOKEN: usize = 16;
 
-/// The most text that all added tokens together may have: they become an automaton many times as
-/// large.
+/// Largest total size of the added tokens in bytes. The automaton that searches for them is many
+/// times larger.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
-/// The way to divide a text before pairs are merged.
+/// The way in which a text is divided before it is encoded.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    /// Into bytes, which are written in [letters](tokenizer::bpe::letters_of).
+    /// The text is encoded as bytes, which the files write in
+    /// [letters](tokenizer::bpe::letters_of).
     ByteLevel {
-        /// Divide a text before the following settings do.
+        /// Patterns that divide the text before the following settings apply.
         splits: Vec<Split>,
-        /// Puts a space before a text that begins with none.
+        /// Whether a space is put before a text that doesn't begin with one.
         add_prefix_space: bool,
-        /// Divides by GPT-2's pattern; without it a text is one piece.
+        /// Whether GPT-2's pattern divides the text. Otherwise, the text is one piece.
         use_regex: bool,
-        /// A piece that is a token becomes that token, regardless of the merges.
+        /// Whether a piece that is equal to a token becomes that token even if the merges would
+        /// give other tokens.
         ignore_merges: bool,
     },
-    /// Into characters.
+    /// Each character is a token.
     Characters,
 }
 
-/// The tokens that begin and end a text and fill a batch up, if they have names.
+/// `bos_token`, `eos_token` and `pad_token`, as their names or as their IDs. Each is `None` if the
+/// files don't define it.
 pub(crate) type Named<T> = [Option<T>; 3];
 
-/// The ids that are put before and after each text.
+/// The IDs that are put before and after each text.
 pub(crate) type Affixes = [Vec<u32>; 2];
 
-/// The parts of a tokenizer, from its files.
+/// The parts of a tokenizer.
 #[derive(Debug)]
 pub(crate) struct TokenizerSpec {
-    /// The file to name in an error.
+    /// The file that error messages name.
     pub(crate) file: PathBuf,
     pub(crate) vocabulary: HashMap<String, u32>,
-    pub(crate) merges: Vec<(String, String)>, // first merge first
+    pub(crate) merges: Vec<(String, String)>, // in the order in which they were learned
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// Special tokens without an explicit id: the vocabulary's, or the next.
+    /// Special tokens for which the files contain no ID. A token that the vocabulary contains keeps
+    /// its ID. Each other token gets the next free ID.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) named: Named<String>,
-    /// The ids that a post-processor adds.
+    /// The IDs that a post-processor puts around each text.
     pub(crate) affixes: Affixes,
-    /// `add_bos_token` and `add_eos_token`, without a template.
-    pub(crate) adds: [bool; 2],
-    /// The token for characters or bytes that the vocabulary lacks.
+    /// The settings `add_bos_token` and `add_eos_token`, which take effect only without a
+    /// tokenizer.json.
+    pub(crate) add_bos_eos: [bool; 2],
+    /// The token that stands for characters or bytes that the vocabulary doesn't contain.
     pub(crate) unknown: Option<String>,
-    /// One token for unknown is for several of them side by side.
+    /// Whether one unknown token stands for several adjacent unknown bytes.
     pub(crate) fuse_unknown: bool,
     pub(crate) normalization: Normalization,
     pub(crate) form: Form,
 }
 
 impl Form {
-    /// GPT-2's way to divide a text.
+    /// The way in which GPT-2 divides a text.
     pub(crate) const GPT2: Self = Self::ByteLevel {
         splits: Vec::new(),
         add_prefix_space: false,
@@ -82,7 +86,7 @@ impl Form {
         ignore_merges: false,
     };
 
-    /// True for [`Self::GPT2`].
+    /// Returns true if a text is divided as in GPT-2.
     pub(crate) fn is_gpt2(&self) -> bool {
         match self {
             Self::ByteLevel {
@@ -97,8 +101,8 @@ impl Form {
 }
 
 impl TokenizerSpec {
-    /// The files that transformers loads: tokenizer.json and its configuration, and the additional
-    /// files of GPT-2's kind.
+    /// Returns the files with which transformers loads the tokenizer: tokenizer.json,
+    /// tokenizer_config.json and, for byte pairs, vocab.json and merges.txt.
     pub(crate) fn into_files(self) -> Result<Files, ModelTokenizerError> {
         let mut files = Files::new();
         let mut config = json!({
@@ -132,7 +136,7 @@ impl TokenizerSpec {
         Ok(files)
     }
 
-    /// The text of tokenizer.json, as the library writes it.
+    /// Returns the content of tokenizer.json, formatted as the library tokenizers writes it.
     fn tokenizer_json(&self) -> String {
         let (pre_tokenizer, decoder) = match self.form {
             Form::ByteLevel {
@@ -186,42 +190,46 @@ impl TokenizerSpec {
     /// Checks that the parts fit together.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Invalid`] with the file and the first fault.
+    /// Returns [`ModelTokenizerError::Invalid`] with the first contradiction.
     pub(crate) fn check(&self) -> Result<(), ModelTokenizerError> {
         let file = &self.file;
         if self.vocabulary.is_empty() {
-            return Err(invalid(file, "an empty vocabulary"));
+            return Err(invalid(file, "the vocabulary is empty"));
         }
         let mut ids = HashSet::with_capacity(self.vocabulary.len());
-        let limit = FREE_IDS.max(MAX_GAPS * self.vocabulary.len());
+        let limit = MIN_ID_LIMIT.max(MAX_IDS_PER_TOKEN * self.vocabulary.len());
         for (token, &id) in &self.vocabulary {
             if id as usize >= limit {
-                let problem = format!("the token {token:?} has the id {id}, not below {limit}");
+                let problem =
+                    format!("the ID {id} of the token {token:?} must be less than {limit}");
                 return Err(invalid(file, problem));
             }
             if !ids.insert(id) {
-                return Err(invalid(file, format!("two tokens have the id {id}")));
+                return Err(invalid(file, format!("two tokens have the ID {id}")));
             }
         }
         for (left, right) in &self.merges {
             let mut tokens = [left.clone(), right.clone(), format!("{left}{right}")].into_iter();
             if let Some(token) = tokens.find(|token| !self.vocabulary.contains_key(token)) {
-                let problem = format!("the merge of {left:?} and {right:?}: no token {token:?}");
+                let problem = format!(
+                    "the merge of {left:?} and {right:?} needs the token {token:?}, which doesn't exist"
+                );
                 return Err(invalid(file, problem));
             }
         }
         if let Some(token) = &self.unknown
             && !self.vocabulary.contains_key(token)
         {
-            let problem = format!("no token {token:?} for unknown characters");
+            let problem = format!("the unknown token {token:?} isn't in the vocabulary");
             return Err(invalid(file, problem));
         }
         let added = self.added.values().chain(&self.special);
         let lengths = added.map(|token| token.content.len());
         match lengths.fold((usize::MAX, 0), |(least, sum), n| (least.min(n), sum + n)) {
-            (0, _) => return Err(invalid(file, "an added token without text")),
+            (0, _) => return Err(invalid(file, "an added token is empty")),
             (_, MAX_ADDED_BYTES..) => {
-                let problem = format!("added tokens of more than {MAX_ADDED_BYTES} bytes");
+                let problem =
+                    format!("the added tokens have {MAX_ADDED_BYTES} bytes or more in total");
                 return Err(invalid(file, problem));
             }
             _ => {}
@@ -232,13 +240,13 @@ impl TokenizerSpec {
             let own = self.vocabulary.get(content);
             let problem = match own {
                 Some(own) if *own != id => format!(
-                    "the added token {content:?} has the id {id}, and in the vocabulary {own}"
+                    "the added token {content:?} has the ID {id}, but the ID {own} in the vocabulary"
                 ),
                 None if ids.contains(&id) => {
-                    format!("the added token {content:?} has the id {id}, as another token has")
+                    format!("the added token {content:?} and another token have the ID {id}")
                 }
                 _ if !texts.insert(content) => {
-                    format!("duplicate added token {content:?}")
+                    format!("the added token {content:?} occurs twice")
                 }
                 _ => continue,
             };
@@ -248,15 +256,18 @@ impl TokenizerSpec {
         match affixes.find(|id| !ids.contains(id) && !self.added.contains_key(id)) {
             Some(id) => Err(invalid(
                 file,
-                format!("the post-processor puts the id {id} around a text, which no token has"),
+                format!(
+                    "the post-processor adds the ID {id} to each text, but no token has this ID"
+                ),
             )),
             None => Ok(()),
         }
     }
 }
 
-/// Gives the added tokens of a specification their ids, as the library does: a token of the
-/// vocabulary keeps its id, and each other token gets the next one, regardless of its file's id.
+/// Returns the added tokens by their IDs, which are assigned as in transformers. A token that the
+/// vocabulary contains keeps its ID there. Each other token gets the next free ID, even if the file
+/// contains a larger one.
 pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
     let (mut tokens, mut ids) = (BTreeMap::new(), HashMap::new());
     let listed: Vec<&AddedToken> = spec.added.values().collect();
@@ -281,7 +292,8 @@ pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
     tokens
 }
 
-/// tokenizer.json, with its fields in the library's order; `()` is null.
+/// The structure of tokenizer.json. The fields have the same order as in files of the library
+/// tokenizers, and `()` is written as `null`.
 #[derive(Serialize)]
 struct WrittenJson<'s> {
     version: &'s str,
@@ -328,8 +340,8 @@ struct WrittenModel<'s> {
     merges: &'s [(String, String)],
 }
 
-/// The vocabulary in the order of its ids as Python's `json.dump` writes it, which is how GPT-2's
-/// was published.
+/// Returns the vocabulary in the order of the IDs, formatted like the output of Python's
+/// `json.dump`, with which GPT-2's vocab.json was written.
 fn python_json(vocabulary: &HashMap<String, u32>) -> String {
     let mut tokens: Vec<(&String, &u32)> = vocabulary.iter().collect();
     tokens.sort_unstable_by_key(|(_, id)| **id);

@@ -1,49 +1,55 @@
-//! The patterns by which other tokenizers than GPT-2's divide a text into pieces.
+//! The patterns with which tokenizers other than GPT-2's divide a text into pieces.
 
 use regex::Regex;
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{Ast, Visitor, visit};
 
-/// A pattern of a pre-tokenizer: its matches and the text between them are pieces.
+/// A pattern that divides a text. Its matches and the text between them are pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct Split {
     regex: Regex,
-    /// The pattern must match the whole text, because the library leaves the rest out.
-    pub(crate) is_whole: bool,
+    /// Whether the pattern must match the whole text. In that case, the library tokenizers would
+    /// omit what isn't matched.
+    pub(crate) must_match_all: bool,
 }
 
-/// White space except the last character, unless it ends the text. Regular expressions in linear
-/// time have no lookahead, but this alternative is in nearly all patterns of tokenizers.
-const BLANK: &str = r"\s+(?!\S)";
+/// An alternative that almost all patterns of tokenizers contain. It matches white space except its
+/// last character, or all of it at the end of the text. The lookahead isn't supported by engines
+/// that match in linear time, so the alternative is replaced by [`WHITESPACE_GROUP`].
+const WHITESPACE: &str = r"\s+(?!\S)";
 
-/// The same with a group for the match, because it may take one character too many.
-const BLANK_GROUP: &str = r"(?P<blank>\s+)(?:\z|\s)";
+/// The replacement for [`WHITESPACE`]. It can match one character too many, so the group contains
+/// the actual match.
+const WHITESPACE_GROUP: &str = r"(?P<blank>\s+)(?:\z|\s)";
 
 impl Split {
-    /// Reads a pattern; `None` if it isn't supported.
+    /// Parses a pattern. Returns `None` if the pattern isn't supported.
     ///
-    /// It may have the alternative `\s+(?!\S)` once, but no other lookahead, no anchors (whose
-    /// meaning differs between the engines that tokenizers use), no possessive repetition, and
-    /// must not match an empty text.
-    pub(crate) fn new(pattern: &str, is_whole: bool) -> Option<Self> {
+    /// A pattern may contain the alternative `\s+(?!\S)` once. Not supported are other lookaheads,
+    /// anchors, whose meaning differs between regular expression engines, possessive quantifiers,
+    /// and patterns that match the empty string.
+    pub(crate) fn new(pattern: &str, must_match_all: bool) -> Option<Self> {
         let parsed = |pattern: &str| Parser::new().parse(pattern).ok();
-        let (plain, rest) = match pattern.split_once(BLANK) {
+        let (plain, rest) = match pattern.split_once(WHITESPACE) {
             Some((before, after)) => {
-                // An alternative of the pattern itself, not one in a group.
+                // It must be an alternative of the whole pattern, not of a group.
                 let is_alternative = (before.is_empty() || before.ends_with('|'))
                     && (after.is_empty() || after.starts_with('|'))
                     && parsed(before).and(parsed(after)).is_some();
                 let joined = |blank| format!("{before}{blank}{after}");
-                is_alternative.then(|| (joined(BLANK_GROUP), joined(r"\s")))?
+                is_alternative.then(|| (joined(WHITESPACE_GROUP), joined(r"\s")))?
             }
             None => (pattern.to_owned(), pattern.to_owned()),
         };
         visit(&parsed(&rest)?, Supported).ok()?;
         let regex = Regex::new(&plain).ok()?;
-        (!regex.is_match("")).then_some(Self { regex, is_whole })
+        (!regex.is_match("")).then_some(Self {
+            regex,
+            must_match_all,
+        })
     }
 
-    /// Returns the pieces of a text, and whether the pattern matches each.
+    /// Divides a text into pieces. The boolean says whether the pattern matches the piece.
     pub(crate) fn pieces<'t>(&self, text: &'t str) -> impl Iterator<Item = (&'t str, bool)> {
         let (mut behind, mut found) = (0, None);
         std::iter::from_fn(move || {
@@ -58,7 +64,7 @@ impl Split {
         })
     }
 
-    /// Returns the first match from a place on.
+    /// Returns the range of the first match at or after a position.
     fn first(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         let found = self.regex.find_at(text, from)?;
         if !found.as_str().ends_with(char::is_whitespace) {
@@ -72,7 +78,8 @@ impl Split {
     }
 }
 
-/// Looks for what [`Split::new`] doesn't support: an error is that it was found.
+/// Visits the syntax tree of a pattern and returns an error if it contains something that
+/// [`Split::new`] doesn't support.
 struct Supported;
 
 impl Visitor for Supported {
@@ -86,7 +93,8 @@ impl Visitor for Supported {
     fn visit_pre(&mut self, ast: &Ast) -> Result<(), ()> {
         let is_supported = match ast {
             Ast::Assertion(_) => false,
-            // Possessive elsewhere, but here a repetition of a repetition.
+            // The library's engine would parse a second `+` as a possessive quantifier. This engine
+            // parses it as a repetition of a repetition.
             Ast::Repetition(outer) => !matches!(*outer.ast, Ast::Repetition(_)),
             _ => true,
         };

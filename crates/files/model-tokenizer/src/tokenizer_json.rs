@@ -1,5 +1,5 @@
-//! `tokenizer.json`, and `vocab.json` with `merges.txt`, as far as they are read; other kinds are
-//! refused by name.
+//! Reading a vocabulary from tokenizer.json, or from vocab.json and merges.txt. If a file contains
+//! a setting that isn't supported, the error contains its name.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,7 +14,8 @@ use crate::normalization::Normalization;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 use crate::split::Split;
 
-/// A tokenizer.json without what its kind depends on.
+/// The parts of tokenizer.json that show its kind. They are parsed first, because the other parts
+/// depend on the kind.
 #[derive(Deserialize)]
 struct KindOnly {
     model: ModelKind,
@@ -46,7 +47,7 @@ struct Added {
     settings: TokenSettings,
 }
 
-/// The kind of a normalizer, a decoder or any other part, and the parts of a sequence.
+/// The type of a normalizer, decoder or other component, and the components of a sequence.
 #[derive(Deserialize)]
 struct Part {
     #[serde(rename = "type")]
@@ -55,7 +56,7 @@ struct Part {
     normalizers: Vec<Part>,
 }
 
-/// A pre-tokenizer, as far as it is read.
+/// The supported settings of a pre-tokenizer.
 #[derive(Deserialize)]
 struct PreTokenizer {
     #[serde(rename = "type")]
@@ -76,7 +77,7 @@ enum Pattern {
     Regex(String),
 }
 
-/// A post-processor, as far as it adds tokens around a single text.
+/// A post-processor, as far as it puts tokens around a single text.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum PostProcessor {
@@ -95,7 +96,7 @@ enum PostProcessor {
     },
 }
 
-/// The text, or a special token by its name in the template.
+/// A piece of a template: the text, or the name of a special token.
 #[derive(Deserialize)]
 enum Piece {
     Sequence {},
@@ -128,12 +129,12 @@ enum Merge {
     Line(String),
 }
 
-/// True if the files hold a vocabulary.
+/// Returns true if the files contain a vocabulary.
 pub(crate) fn is_in(files: &Files) -> bool {
     files.contains_key(TOKENIZER) || files.contains_key(VOCABULARY)
 }
 
-/// Returns the parts in the files; `None` without a vocabulary.
+/// Returns the parts of the tokenizer, or `None` if the files contain no vocabulary.
 pub(crate) fn read(
     folder: &Path,
     files: &Files,
@@ -150,14 +151,18 @@ pub(crate) fn read(
         }
         (Some(_), None) => Err(invalid(
             &folder.join(VOCABULARY),
-            "merges.txt is not beside it",
+            "merges.txt is missing in the same folder",
         )),
-        (None, Some(_)) => Err(invalid(&folder.join(MERGES), "vocab.json is not beside it")),
+        (None, Some(_)) => Err(invalid(
+            &folder.join(MERGES),
+            "vocab.json is missing in the same folder",
+        )),
         (None, None) => Ok(None),
     }
 }
 
-/// GPT-2's way with a vocabulary and merges.
+/// Returns the parts of a tokenizer that consists of vocab.json and merges.txt, which is loaded
+/// like GPT-2's.
 fn from_config(
     folder: &Path,
     vocabulary: HashMap<String, u32>,
@@ -172,7 +177,7 @@ fn from_config(
         special: config.special,
         named: config.named,
         affixes: Affixes::default(),
-        adds: config.adds,
+        add_bos_eos: config.add_bos_eos,
         unknown: None,
         fuse_unknown: false,
         normalization: Normalization::None,
@@ -193,13 +198,10 @@ fn from_json(
     let KindOnly { model } = parse(path, text)?;
     match model.kind.as_deref() {
         None | Some("BPE") if model.byte_fallback => {
-            return Err(other_kind(
-                path,
-                "BPE with byte_fallback, as SentencePiece has it",
-            ));
+            return Err(other_kind(path, "BPE with byte_fallback (SentencePiece)"));
         }
         None | Some("BPE") => {}
-        Some("Unigram") => return Err(other_kind(path, "Unigram, as SentencePiece has it")),
+        Some("Unigram") => return Err(other_kind(path, "Unigram (SentencePiece)")),
         Some(kind) => return Err(other_kind(path, kind.escape_debug().to_string())),
     }
     let json: Json = parse(path, text)?;
@@ -211,7 +213,8 @@ fn from_json(
         .model
         .unk_token
         .filter(|_| config.class == Class::AsWritten);
-    // One that the vocabulary lacks is missed only where a character is unknown.
+    // An unknown token that isn't in the vocabulary is ignored. It would cause an error in the
+    // library only for a text with an unknown byte.
     let is_kept =
         |token: &String| matches!(form, Form::Characters) || json.model.vocab.contains_key(token);
     let unknown = unknown.filter(is_kept);
@@ -221,7 +224,7 @@ fn from_json(
     });
     let listed = json.added_tokens.iter();
     let listed = listed.map(|token| (token.id, token.settings.token()));
-    let added = match config.added_win {
+    let added = match config.added_override {
         true => listed.chain(config.added).collect(),
         false => config.added.into_iter().chain(listed).collect(),
     };
@@ -233,7 +236,7 @@ fn from_json(
         special: config.special,
         named: config.named,
         affixes,
-        adds: [false; 2],
+        add_bos_eos: [false; 2],
         unknown,
         fuse_unknown: json.model.fuse_unk,
         normalization,
@@ -241,30 +244,30 @@ fn from_json(
     })
 }
 
-/// The most ids that a post-processor may put around a text.
+/// Largest number of IDs that a post-processor may put around a text.
 const MAX_AFFIXES: usize = 256;
 
-/// The most patterns before ByteLevel.
+/// Largest number of patterns before ByteLevel.
 const MAX_SPLITS: usize = 16;
 
-/// Returns the ids that a post-processor puts around a text.
+/// Returns the IDs that a post-processor puts around each text.
 fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError> {
     let affixes = PostProcessor::deserialize(part).ok();
     if affixes
         .as_ref()
         .is_some_and(|part| part.len() > MAX_AFFIXES)
     {
-        let problem = format!("the post-processor puts over {MAX_AFFIXES} ids around a text");
+        let problem = format!("the post-processor adds more than {MAX_AFFIXES} IDs to each text");
         return Err(invalid(path, problem));
     }
     affixes.and_then(|part| part.affixes()).ok_or_else(|| {
-        let kind = Part::deserialize(part).map_or("without a kind".to_owned(), |part| part.kind);
+        let kind = Part::deserialize(part).map_or("without a type".to_owned(), |part| part.kind);
         let kind = kind.escape_debug();
         other_kind(path, format!("BPE with the post-processor {kind}"))
     })
 }
 
-/// Returns the way to divide a text, or the name of something that is not read.
+/// Returns the way in which a text is divided, or an error if it isn't supported.
 fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelTokenizerError> {
     let refused = |what: &str| Err(other_kind(path, format!("BPE with {what}")));
     let model = &json.model;
@@ -300,8 +303,8 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             let splits = splits.iter().map(|part| split_of(path, part));
             let splits = splits.collect::<Result<Vec<_>, _>>()?;
             let use_regex = last.use_regex.unwrap_or(true);
-            // The class determines how text is divided, regardless of the file; older versions
-            // followed the file.
+            // transformers 5 divides text according to the class and ignores tokenizer.json. Older
+            // versions followed tokenizer.json. A file for which the two differ is rejected.
             let is_gpt2 = splits.is_empty() && use_regex && !model.ignore_merges;
             if config.class == Class::Gpt2 && !is_gpt2 {
                 return refused("a pattern, use_regex or ignore_merges other than GPT2Tokenizer's");
@@ -334,36 +337,37 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
     }
 }
 
-/// Returns the pattern of a part of a pre-tokenizer before ByteLevel.
+/// Returns the pattern of a pre-tokenizer that precedes ByteLevel.
 fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerError> {
     let kind = part.kind.escape_debug();
     let digits = part.individual_digits.unwrap_or(false);
-    let (pattern, is_whole) = match (part.kind.as_str(), &part.pattern, part.behavior.as_deref()) {
-        ("Digits", ..) if digits => (r"\p{N}".to_owned(), false),
-        ("Digits", ..) => (r"\p{N}+".to_owned(), false),
-        ("Split", Some(pattern), Some(behavior @ ("Isolated" | "Removed")))
-            if behavior == "Isolated" || part.invert =>
-        {
-            let pattern = match pattern {
-                Pattern::String(text) => regex::escape(text),
-                Pattern::Regex(pattern) => pattern.clone(),
-            };
-            (pattern, behavior == "Removed")
-        }
-        ("Split", _, Some(behavior)) => {
-            let behavior = behavior.escape_debug();
-            let invert = part.invert;
-            let kind = format!("BPE with the pre-tokenizer Split, {behavior}, invert {invert}");
-            return Err(other_kind(path, kind));
-        }
-        _ => {
-            return Err(other_kind(
-                path,
-                format!("BPE with the pre-tokenizer {kind}"),
-            ));
-        }
-    };
-    Split::new(&pattern, is_whole).ok_or_else(|| {
+    let (pattern, must_match_all) =
+        match (part.kind.as_str(), &part.pattern, part.behavior.as_deref()) {
+            ("Digits", ..) if digits => (r"\p{N}".to_owned(), false),
+            ("Digits", ..) => (r"\p{N}+".to_owned(), false),
+            ("Split", Some(pattern), Some(behavior @ ("Isolated" | "Removed")))
+                if behavior == "Isolated" || part.invert =>
+            {
+                let pattern = match pattern {
+                    Pattern::String(text) => regex::escape(text),
+                    Pattern::Regex(pattern) => pattern.clone(),
+                };
+                (pattern, behavior == "Removed")
+            }
+            ("Split", _, Some(behavior)) => {
+                let behavior = behavior.escape_debug();
+                let invert = part.invert;
+                let kind = format!("BPE with the pre-tokenizer Split, {behavior}, invert {invert}");
+                return Err(other_kind(path, kind));
+            }
+            _ => {
+                return Err(other_kind(
+                    path,
+                    format!("BPE with the pre-tokenizer {kind}"),
+                ));
+            }
+        };
+    Split::new(&pattern, must_match_all).ok_or_else(|| {
         let pattern = pattern.escape_debug();
         other_kind(
             path,
@@ -372,7 +376,8 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
     })
 }
 
-/// Returns the normalization, of which `GPT2Tokenizer` has none.
+/// Returns the normalization. `GPT2Tokenizer` has none, so a file with another one is rejected for
+/// this class.
 fn normalization_of(
     path: &Path,
     part: Option<&Part>,
@@ -394,7 +399,8 @@ fn normalization_of(
 }
 
 impl PostProcessor {
-    /// The number of ids that it puts around a text, as far as it can be counted.
+    /// Returns the number of IDs that the post-processor puts around a text, ignoring names that
+    /// aren't defined.
     fn len(&self) -> usize {
         let ids = |special: Option<&Special>| special.map_or(0, |special| special.ids.len());
         match self {
@@ -414,7 +420,7 @@ impl PostProcessor {
         }
     }
 
-    /// Returns the ids before and after a text; `None` if it puts more there than special tokens.
+    /// Returns the IDs before and after a text, or `None` if the template isn't supported.
     fn affixes(self) -> Option<Affixes> {
         match self {
             Self::ByteLevel => Some(Affixes::default()),
@@ -432,7 +438,8 @@ impl PostProcessor {
                 single,
                 special_tokens,
             } => {
-                let mut sides = vec![Vec::new()]; // of the text
+                // The IDs before and after each occurrence of the text in the template.
+                let mut sides = vec![Vec::new()];
                 for piece in single {
                     match piece {
                         Piece::Sequence {} => sides.push(Vec::new()),
@@ -441,16 +448,16 @@ impl PostProcessor {
                         }
                     }
                 }
-                sides.try_into().ok() // the text is there once
+                sides.try_into().ok() // The text must occur exactly once.
             }
         }
     }
 }
 
-/// The pairs of a merges.txt, after the line with its version.
+/// Returns the pairs of merges.txt without the line that contains the version.
 fn lines_of(path: &Path, text: &str) -> Result<Vec<(String, String)>, ModelTokenizerError> {
     if text.starts_with('\u{feff}') {
-        let problem = "starts with a byte-order mark; save it as UTF-8 without one";
+        let problem = "the file begins with a byte-order mark; save it as UTF-8 without one";
         return Err(invalid(path, problem));
     }
     let lines = text
@@ -466,7 +473,7 @@ fn pair_of(path: &Path, line: &str) -> Result<(String, String), ModelTokenizerEr
         }
         _ => Err(invalid(
             path,
-            format!("the merge {line:?} is not two tokens with a space between"),
+            format!("the merge {line:?} must be two tokens with a space between them"),
         )),
     }
 }

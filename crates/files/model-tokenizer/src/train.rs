@@ -1,4 +1,4 @@
-//! Vocabularies trained on a text: its characters, or byte pairs.
+//! Training a vocabulary of characters or byte pairs, and conversion from a [`Bpe`].
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -18,15 +18,17 @@ use crate::spec::{Affixes, Form, TokenizerSpec};
 /// Number of tokens that are a single byte.
 const BYTES: usize = 256;
 
-/// Places in a text, and between its words, are numbered in 32 bits.
+/// Largest total size of the texts, because positions in the texts and between their words are
+/// 32-bit numbers.
 const MAX_TEXT: usize = i32::MAX as usize; // bytes
 
 impl ModelTokenizer {
-    /// The characters of a text in the order of their code points, then [`UNK`] and
-    /// `<|endoftext|>`, which divides the text.
+    /// Returns a tokenizer whose tokens are the characters of a text in the order of their code
+    /// points, followed by [`UNK`] and `<|endoftext|>`. Occurrences of `<|endoftext|>` in the text
+    /// don't count as characters.
     ///
     /// # Errors
-    /// None that a text can cause.
+    /// Never returns an error because of the text.
     pub fn train_chars(text: &str) -> Result<Self, ModelTokenizerError> {
         let characters: BTreeSet<char> = text.split(ENDOFTEXT).flat_map(str::chars).collect();
         let mut tokens: Vec<String> = characters.into_iter().map(String::from).collect();
@@ -34,39 +36,43 @@ impl ModelTokenizer {
         Self::trained(tokens, Vec::new(), &[UNK, ENDOFTEXT], Form::Characters)
     }
 
-    /// Byte pairs in GPT-2's way, `vocab_size` tokens with 256 bytes first and `<|endoftext|>`,
-    /// which divides the text, last.
+    /// Trains a byte pair encoding of GPT-2's form with exactly `vocab_size` tokens: the 256 bytes,
+    /// the learned tokens, and `<|endoftext|>`. If the text contains `<|endoftext|>`, no learned
+    /// token reaches across it.
     ///
-    /// They equal those of the library tokenizers, with any number of threads. Time and memory grow
-    /// in proportion to the text, for words of any length.
+    /// The learned tokens are those of [`Bpe::train`] and of the library tokenizers, with any
+    /// number of threads. Time and memory are proportional to the length of the text, even if a
+    /// word is very long.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Training`] for fewer than 257 tokens, if the text has not so many
-    /// pairs that occur twice, and for 2 GiB of text.
+    /// Returns [`ModelTokenizerError::Training`] if `vocab_size` is less than 257, if the text
+    /// doesn't contain enough pairs that occur at least twice, or if the text is 2 GiB or longer.
     pub fn train_bpe(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
         match Self::train_bpe_at_most(text, vocab_size)? {
             tokenizer if tokenizer.vocab_size() == vocab_size => Ok(tokenizer),
             smaller => Err(ModelTokenizerError::Training(format!(
-                "the text has byte pairs for {} tokens, not for {vocab_size}: take more text or a smaller vocabulary",
+                "the text contains enough byte pairs for {} tokens, but not for {vocab_size}; use a longer text or a smaller vocabulary",
                 smaller.vocab_size()
             ))),
         }
     }
 
-    /// Trains byte pairs as [`Self::train_bpe`] does, fewer if the text has no more.
+    /// Trains a byte pair encoding like [`train_bpe`](Self::train_bpe), but returns a smaller
+    /// vocabulary if the text doesn't contain enough pairs.
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Training`] for fewer than 257 tokens and for 2 GiB of text.
+    /// Returns [`ModelTokenizerError::Training`] if `vocab_size` is less than 257 or if the text is
+    /// 2 GiB or longer.
     pub fn train_bpe_at_most(text: &str, vocab_size: usize) -> Result<Self, ModelTokenizerError> {
         Self::train_bpe_on(&[text], &[], vocab_size)
     }
 
-    /// Trains byte pairs as [`Self::train_bpe_at_most`] does, on several texts, such as files, and
-    /// with special tokens.
+    /// Trains a byte pair encoding like [`train_bpe_at_most`](Self::train_bpe_at_most), but on
+    /// several texts, such as files, and with special tokens.
     ///
-    /// The special tokens get the last ids, in their order, and are followed by `<|endoftext|>`
-    /// unless they contain it. No other token contains a special token or reaches from one text
-    /// into the next.
+    /// The special tokens get the last IDs, in the given order. `<|endoftext|>` is the last one
+    /// unless it is in the list. No learned token contains a part of a special token or reaches
+    /// from one text into the next.
     ///
     /// ```
     /// use model_tokenizer::ModelTokenizer;
@@ -79,9 +85,9 @@ impl ModelTokenizer {
     /// ```
     ///
     /// # Errors
-    /// [`ModelTokenizerError::Training`] if `vocab_size` is less than 256 plus the number of
-    /// special tokens, for 2 GiB of text, and for a special token that is empty or equal to another
-    /// token.
+    /// Returns [`ModelTokenizerError::Training`] if `vocab_size` is less than 256 plus the number
+    /// of special tokens, if the texts have 2 GiB or more in total, or if a special token is empty
+    /// or equal to another token.
     pub fn train_bpe_on(
         texts: &[&str],
         special: &[&str],
@@ -95,13 +101,13 @@ impl ModelTokenizer {
         let least = BYTES + special.len();
         if vocab_size < least {
             return refused(format!(
-                "a vocabulary of {vocab_size} tokens is too small: 256 bytes and the special tokens need at least {least}"
+                "a vocabulary of {vocab_size} tokens is too small; the 256 bytes and the special tokens need at least {least}"
             ));
         }
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         if bytes > MAX_TEXT {
             return refused(format!(
-                "a text of {bytes} bytes: a vocabulary is trained on at most {MAX_TEXT}; a part of the text makes as good a one"
+                "the text has {bytes} bytes, but a vocabulary can be trained on at most {MAX_TEXT}; use a part of the text"
             ));
         }
         if special.contains(&"") {
@@ -111,11 +117,13 @@ impl ModelTokenizer {
             vocab_size: vocab_size - special.len(),
             ..BpeConfig::default()
         };
-        // Texts are divided at special tokens as they are when they are encoded.
+        // Special tokens divide the texts in the same way as when a text is encoded.
         let tokens = special.iter().map(|token| AddedToken::new(*token, true));
         let tokens = AddedTokens::new((0..).zip(tokens).collect(), Normalization::None);
         let tokens = tokens.map_err(|error| {
-            ModelTokenizerError::Training(format!("the special tokens: {error}"))
+            ModelTokenizerError::Training(format!(
+                "the special tokens can't be searched for: {error}"
+            ))
         })?;
         let documents = texts.iter().flat_map(|text| {
             let segments = tokens.segments(text).into_iter();
@@ -128,10 +136,10 @@ impl ModelTokenizer {
         Self::of_bpe(&bpe, &special).or_else(refused)
     }
 
-    /// Makes a tokenizer of byte pairs and special tokens, which follow the other tokens unless the
-    /// byte pairs contain them.
+    /// Makes a tokenizer from a byte pair encoding and special tokens, which get the next IDs. If
+    /// the encoding already contains `<|endoftext|>`, that token keeps its ID.
     ///
-    /// The error is the reason why files can't hold these tokens.
+    /// The error is the reason why the files of a model can't represent the tokens.
     fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, String> {
         let mut tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
         if let Some(id) = tokens.iter().position(String::is_empty) {
@@ -156,12 +164,13 @@ impl ModelTokenizer {
         tokens.extend(new.map(|token| (*token).to_owned()));
         let mut distinct = HashSet::new();
         if let Some(token) = tokens.iter().find(|token| !distinct.insert(*token)) {
-            return Err(format!("two tokens are {token:?}"));
+            return Err(format!("the token {token:?} occurs twice"));
         }
         Self::trained(tokens, merges, special, Form::GPT2).map_err(|error| error.to_string())
     }
 
-    /// A tokenizer of tokens in the order of their ids, with `<|endoftext|>` among them.
+    /// Makes a tokenizer from its tokens in the order of their IDs. The tokens include the special
+    /// tokens.
     fn trained(
         tokens: Vec<String>,
         merges: Vec<(String, String)>,
@@ -177,9 +186,9 @@ impl ModelTokenizer {
             vocabulary,
             merges,
             special: Vec::new(),
-            named: Default::default(), // from the files
+            named: Default::default(), // They are read from the files.
             affixes: Affixes::default(),
-            adds: [false; 2],
+            add_bos_eos: [false; 2],
             unknown: matches!(form, Form::Characters).then(|| UNK.to_owned()),
             fuse_unknown: false,
             normalization: Normalization::None,
@@ -190,16 +199,19 @@ impl ModelTokenizer {
     }
 }
 
-/// Makes a tokenizer for a model of a byte pair encoding. Each token keeps its ID, and
-/// `<|endoftext|>` gets the next one unless the encoding has it.
+/// Converts a byte pair encoding to the tokenizer of a model. Each token keeps its ID.
+/// `<|endoftext|>` is added with the next ID unless the encoding contains it.
 ///
-/// The opposite conversion is [`ModelTokenizer::bpe`].
+/// [`ModelTokenizer::bpe`] converts in the opposite direction.
 ///
 /// # Errors
-/// [`ModelTokenizerError::Conversion`] if the encoding doesn't divide a text by GPT-2's pattern, has
-/// other [rules](Bpe::rules) than GPT-2's, an empty token, two tokens with the same bytes, or a
-/// merge whose token isn't its two parts, one after the other. Whether it divides texts by GPT-2's
-/// pattern is tested with a text.
+/// Returns [`ModelTokenizerError::Conversion`] if the files of a model can't represent the
+/// encoding:
+///
+/// - It doesn't divide a text by GPT-2's pattern. This is tested with a sample text.
+/// - Its [rules](Bpe::rules) differ from GPT-2's.
+/// - A token is empty, or two tokens consist of the same bytes.
+/// - The token of a merge isn't the concatenation of its two parts.
 impl TryFrom<&Bpe> for ModelTokenizer {
     type Error = ModelTokenizerError;
 
@@ -207,19 +219,20 @@ impl TryFrom<&Bpe> for ModelTokenizer {
         const SAMPLE: &str = "It's 12 o'clock,  we'll go! \n\n a\u{3000}b 1a a1 <|x|> ";
         let refused = |problem: String| Err(ModelTokenizerError::Conversion(problem));
         if bpe.pieces(SAMPLE) != gpt2_pieces(SAMPLE) {
-            return refused("they don't divide texts by GPT-2's pattern".to_owned());
+            return refused("it doesn't divide texts by GPT-2's pattern".to_owned());
         }
         if bpe.rules() != EncodingRules::default() {
-            return refused(format!("{:?} aren't GPT-2's rules", bpe.rules()));
+            return refused(format!("its rules differ from GPT-2's: {:?}", bpe.rules()));
         }
         Self::of_bpe(bpe, &[ENDOFTEXT]).or_else(refused)
     }
 }
 
-/// The words of texts and how often each occurs, counted on all threads; their order changes no
-/// token.
+/// Counts the words of several texts, using all threads. The order of the words has no effect on
+/// the learned tokens.
 fn words_of<'t>(documents: &[&'t str]) -> Vec<(&'t str, u64)> {
-    // Small parts, because the list of a part's words takes more memory than the part.
+    // The texts are divided into small parts, because a list of the words takes more memory than
+    // the text.
     let parts = documents.iter().flat_map(|text| gpt2_parts(text, MIN_PART));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {

@@ -1,5 +1,5 @@
-//! Byte pair encodings that are trained here, in the crate `tokenizer` and by the library are the
-//! same, and convert to each other.
+//! Tests that all trainers learn the same byte pairs, and that a byte pair encoding keeps its IDs
+//! when it is converted.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -14,7 +14,7 @@ use test_support::any_text;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::tokenizer::Trainer;
 
-/// Few letters make many pairs that are equally frequent.
+/// A few letters are enough for many equally frequent pairs.
 const TIES: &str = "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|é{1,4}|<\\|endoftext\\|>){0,20}";
 
 fn config(vocab_size: usize) -> BpeConfig {
@@ -24,14 +24,14 @@ fn config(vocab_size: usize) -> BpeConfig {
     }
 }
 
-/// A tokenizer that was saved and loaded.
+/// Saves a tokenizer and loads it.
 fn reloaded(tokenizer: &ModelTokenizer) -> ModelTokenizer {
     let folder = tempfile::tempdir().unwrap();
     tokenizer.save(folder.path()).unwrap();
     ModelTokenizer::from_folder(folder.path()).unwrap().unwrap()
 }
 
-/// The merges that the library learns, in letters.
+/// Returns the merges that the library learns, in letters.
 fn merges_of_library(text: &str, vocab_size: usize) -> Vec<(String, String)> {
     let alphabet = gpt2_bytes().map(|byte| letters_of(&[byte]));
     let mut trainer = BpeTrainer::builder()
@@ -96,7 +96,7 @@ proptest! {
         prop_assert_eq!(&ids, &back.encode(&text).unwrap());
         prop_assert_eq!(&ids, &reloaded(&tokenizer).encode(&text).unwrap());
         prop_assert_eq!(tokenizer.encode_with_offsets(&text).unwrap(), back.encode_with_offsets(&text).unwrap());
-        // An encoding without the special token takes it as text.
+        // An encoding without the special token encodes it as ordinary text.
         if has_end || !text.contains(ENDOFTEXT) {
             prop_assert_eq!(&ids, &bpe.encode(&text).unwrap());
         }
@@ -132,7 +132,7 @@ fn special_tokens_get_the_last_ids() {
     let texts = ["<|user|>aa aa<|bot|>", "aa<|user|>aa"];
     let train = |special: &[&str]| ModelTokenizer::train_bpe_on(&texts, special, 400).unwrap();
     let tokenizer = reloaded(&train(&["<|user|>", "<|user|>!", "<|bot|>"]));
-    // "aa", and " aa" occurs once.
+    // The text contains "aa" often enough for a merge, but " aa" only once.
     assert_eq!(tokenizer.vocab_size(), 261);
     assert_eq!(tokenizer.id_of(b"aa"), Some(256));
     let ids = tokenizer
@@ -143,9 +143,9 @@ fn special_tokens_get_the_last_ids() {
     assert!((257..261).all(|id| tokenizer.is_special(id)) && !tokenizer.is_special(256));
     let tokens = tokenizer.encode_with_offsets("é<|user|>!aa").unwrap();
     assert_eq!(tokens[2..], [(258, 2..11), (256, 11..13)]);
-    assert!(tokenizer.bpe().is_none()); // a `Bpe` has one special token
+    assert!(tokenizer.bpe().is_none()); // A `Bpe` can have only one special token.
 
-    // <|endoftext|> can be at another place.
+    // The caller can choose the place of <|endoftext|>.
     let tokenizer = train(&[ENDOFTEXT, "<|user|>"]);
     assert_eq!(
         tokenizer.encode("<|endoftext|><|user|>").unwrap(),
@@ -166,9 +166,12 @@ fn impossible_special_tokens_are_refused() {
         refused.unwrap_err().to_string()
     };
     assert_eq!(refusal(&["<x>", ""], 300), "a special token is empty");
-    assert_eq!(refusal(&["<x>", "<x>"], 300), "two tokens are \"<x>\"");
-    assert_eq!(refusal(&["b"], 300), "two tokens are \"b\"");
-    let small = "a vocabulary of 258 tokens is too small: 256 bytes and the special tokens need at least 259";
+    assert_eq!(
+        refusal(&["<x>", "<x>"], 300),
+        "the token \"<x>\" occurs twice"
+    );
+    assert_eq!(refusal(&["b"], 300), "the token \"b\" occurs twice");
+    let small = "a vocabulary of 258 tokens is too small; the 256 bytes and the special tokens need at least 259";
     assert_eq!(refusal(&["<x>", "<y>"], 258), small);
 }
 
@@ -184,13 +187,13 @@ fn encodings_that_files_cannot_hold_are_refused() {
     let tokens = || BpeConfig::default().alphabet;
     let refusal = |bpe: &Bpe| {
         let message = ModelTokenizer::try_from(bpe).unwrap_err().to_string();
-        let expected = "these byte pairs can't be written for transformers: ";
+        let expected = "the files of a model can't represent this byte pair encoding: ";
         message.strip_prefix(expected).unwrap().to_owned()
     };
     let whole = Bpe::from_merges(tokens(), Vec::new(), |text| text).unwrap();
     assert_eq!(
         refusal(&whole),
-        "they don't divide texts by GPT-2's pattern"
+        "it doesn't divide texts by GPT-2's pattern"
     );
     let rules = EncodingRules {
         ignore_merges: true,
@@ -200,7 +203,7 @@ fn encodings_that_files_cannot_hold_are_refused() {
     assert!(refusal(&ignoring).contains("ignore_merges: true"));
     let twice = [tokens(), vec![b"a".to_vec()]].concat();
     let twice = Bpe::from_merges(twice, Vec::new(), gpt2_piece).unwrap();
-    assert_eq!(refusal(&twice), "two tokens are \"a\"");
+    assert_eq!(refusal(&twice), "the token \"a\" occurs twice");
     let empty = [tokens(), vec![Vec::new()]].concat();
     let empty = Bpe::from_merges(empty, Vec::new(), gpt2_piece).unwrap();
     assert_eq!(refusal(&empty), "the token with the ID 256 is empty");

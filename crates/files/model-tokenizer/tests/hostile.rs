@@ -1,5 +1,5 @@
-//! Files and texts that are damaged or worse: refused in one line that names the file, never a
-//! panic.
+//! Tests with damaged files and unusual texts. Each error is one line that names the file, and
+//! nothing panics.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -11,8 +11,8 @@ use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A vocabulary of all bytes, with a merge and a special token, as `PreTrainedTokenizerFast` reads
-/// it.
+/// Returns a tokenizer.json with all bytes, one merge and one special token, for the class
+/// `PreTrainedTokenizerFast`.
 fn small() -> Value {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = ModelTokenizer::train_bpe("aa aa", 258).unwrap();
@@ -43,7 +43,7 @@ fn refusal_of(folder: &Path) -> String {
     error.to_string()
 }
 
-/// The errors for the small tokenizer.json with one value replaced.
+/// Replaces a value in the small tokenizer.json and returns the resulting error.
 fn with(pointer: &str, value: Value) -> String {
     let mut json = small();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -57,15 +57,15 @@ fn with(pointer: &str, value: Value) -> String {
     message.to_owned()
 }
 
-const OTHER: &str = "a tokenizer of another kind, ";
-const READ: &str = "; only byte-level BPE and characters are read";
+const OTHER: &str = "unsupported tokenizer: ";
+const READ: &str = "; only byte-level BPE and characters are supported";
 
-/// A place in tokenizer.json, its new value, and the name of the resulting kind.
+/// A path in tokenizer.json, its new value, and the unsupported kind that the error names.
 const KINDS: &str = r####"
-/model | {"type": "Unigram", "vocab": [["a", -1.0]]} | Unigram, as SentencePiece has it
+/model | {"type": "Unigram", "vocab": [["a", -1.0]]} | Unigram (SentencePiece)
 /model | {"type": "WordPiece", "vocab": {"a": 0}} | WordPiece
 /model | {"type": "Word\nLevel"} | Word\nLevel
-/model/byte_fallback | true | BPE with byte_fallback, as SentencePiece has it
+/model/byte_fallback | true | BPE with byte_fallback (SentencePiece)
 /model/dropout | 0.1 | BPE with dropout
 /model/end_of_word_suffix | "</w>" | BPE with end_of_word_suffix
 /model/continuing_subword_prefix | "##" | BPE with continuing_subword_prefix
@@ -84,17 +84,17 @@ const KINDS: &str = r####"
 /post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | BPE with the post-processor Sequence
 "####;
 
-/// The same for a missing vocabulary.
+/// A path in tokenizer.json, its new value, and the error.
 const DAMAGE: &str = r####"
-/model/vocab | {} | an empty vocabulary
-/model/vocab/aa | 3 | two tokens have the id 3
-/model/vocab/aa | 65536 | the token "aa" has the id 65536, not below 65536
-/model/vocab/aa | 4294967295 | the token "aa" has the id 4294967295, not below 65536
-/model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>": no token "aa<|endoftext|>"
-/model/merges | ["a  b"] | the merge "a  b" is not two tokens with a space between
-/added_tokens/0/content | "<\n>" | the added token "<\n>" has the id 257, as another token has
-/added_tokens/0/content | "" | an added token without text
-/post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor puts the id 9999 around a text, which no token has
+/model/vocab | {} | the vocabulary is empty
+/model/vocab/aa | 3 | two tokens have the ID 3
+/model/vocab/aa | 65536 | the ID 65536 of the token "aa" must be less than 65536
+/model/vocab/aa | 4294967295 | the ID 4294967295 of the token "aa" must be less than 65536
+/model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>" needs the token "aa<|endoftext|>", which doesn't exist
+/model/merges | ["a  b"] | the merge "a  b" must be two tokens with a space between them
+/added_tokens/0/content | "<\n>" | the added token "<\n>" and another token have the ID 257
+/added_tokens/0/content | "" | an added token is empty
+/post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor adds the ID 9999 to each text, but no token has this ID
 "####;
 
 /// Checks each line of a table.
@@ -116,7 +116,7 @@ fn other_kinds_are_refused_by_name() {
     for (file, kind) in [
         ("tokenizer.model", "SentencePiece"),
         ("vocab.txt", "WordPiece"),
-        ("meta.pkl", "nanoGPT's, in a pickle"),
+        ("meta.pkl", "nanoGPT's vocabulary as a pickle"),
     ] {
         let expected = format!("{file}: {}", of_kind(kind));
         assert_eq!(refusal(&[(file, "")]), expected);
@@ -129,7 +129,7 @@ fn other_kinds_are_refused_by_name() {
         ),
         (
             r#"{"split_special_tokens": true}"#,
-            "one with split_special_tokens",
+            "a tokenizer with split_special_tokens",
         ),
     ] {
         let error = refusal(&[
@@ -141,7 +141,7 @@ fn other_kinds_are_refused_by_name() {
     }
 }
 
-/// A text that is a token would be that token.
+/// With `ignore_merges`, a whole text that is equal to a token would become that token.
 #[test]
 fn characters_that_ignore_merges_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,10 +156,11 @@ fn characters_that_ignore_merges_are_refused_by_name() {
 
 #[test]
 fn damaged_vocabularies_are_refused_with_the_token() {
-    // Longer than any token, a merge would make the library write behind its buffer.
+    // Two merged tokens without a token for the result make the library write past the end of a
+    // buffer.
     check_table(DAMAGE, str::to_owned);
     let long = with("/added_tokens/0/content", json!("x".repeat(1 << 20)));
-    assert_eq!(long, "added tokens of more than 1048576 bytes");
+    assert_eq!(long, "the added tokens have 1048576 bytes or more in total");
     assert!(with("/added_tokens/0/id", json!(-1)).starts_with("invalid value: integer `-1`"));
     assert!(with("/model/vocab", json!(["\u{1b}"])).starts_with("invalid type: sequence"));
 }
@@ -172,15 +173,15 @@ fn damaged_files_are_refused_with_their_name() {
     assert!(read(&[("config.json", "{}")]).unwrap().is_none());
     assert_eq!(
         refusal(&[("vocab.json", "{}")]),
-        "vocab.json: merges.txt is not beside it"
+        "vocab.json: merges.txt is missing in the same folder"
     );
     assert_eq!(
         refusal(&[("merges.txt", "")]),
-        "merges.txt: vocab.json is not beside it"
+        "merges.txt: vocab.json is missing in the same folder"
     );
     assert_eq!(
         refusal(&[("vocab.json", "{}"), ("merges.txt", "")]),
-        "vocab.json: an empty vocabulary"
+        "vocab.json: the vocabulary is empty"
     );
     assert!(refusal(&[("tokenizer.json", "")]).starts_with("tokenizer.json: EOF"));
     let error = refusal(&[
@@ -202,7 +203,7 @@ fn damaged_files_are_refused_with_their_name() {
     fs::write(&name, b"{\"a\": \xff}").unwrap();
     let message = refusal_of(folder.path());
     assert!(
-        message.ends_with("not UTF-8 text from byte 6 on"),
+        message.ends_with("the file isn't valid UTF-8 from byte 6 on"),
         "{message}"
     );
 }
@@ -211,7 +212,8 @@ fn damaged_files_are_refused_with_their_name() {
 fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     let mut json = small();
     let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
-    // 0xf0, with which emoji begin, and a character that the special token has, too.
+    // The first one is the byte 0xf0, with which emoji begin. The second one also occurs in the
+    // special token.
     for token in ["ð", "|"] {
         let id = vocabulary.remove(token).unwrap();
         vocabulary.insert(format!("instead of {token}"), id);
@@ -235,7 +237,7 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     );
 }
 
-/// The space that is put before a text counts, too.
+/// A tokenizer can put a space before a text, so the missing byte need not be in the text.
 #[test]
 fn a_space_without_a_token_is_named() {
     let mut json = small();
@@ -263,8 +265,8 @@ fn a_space_without_a_token_is_named() {
     }
 }
 
-/// The library's pattern gives up in a run of a million and takes the rest of the text as one
-/// piece.
+/// In a run of a million spaces, the library's regular expression gives up, and the rest of the
+/// text becomes one piece.
 #[test]
 fn long_white_space_is_divided() {
     let blank = " ".repeat(1_500_000);
@@ -284,7 +286,8 @@ fn long_white_space_is_divided() {
     }
 }
 
-/// Each token of white space takes all that follows it, which would take quadratic time.
+/// Each of these tokens includes all white space after it. Searching for its end each time would
+/// take quadratic time.
 #[test]
 fn a_text_of_tokens_that_take_white_space_takes_linear_time() {
     let mut json = small();
@@ -321,7 +324,10 @@ fn text_that_a_pattern_leaves_out_is_refused() {
         "aa b"
     );
     let error = tokenizer.encode("aa, b").unwrap_err().to_string();
-    assert_eq!(error, "the tokenizer's pattern leaves out \",\"");
+    assert_eq!(
+        error,
+        "the tokenizer's pattern doesn't match \",\", so this part of the text can't be encoded"
+    );
 }
 
 #[test]
@@ -331,11 +337,11 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
         .to_string();
     assert_eq!(
         too_small,
-        "a vocabulary of 256 tokens is too small: 256 bytes and the special tokens need at least 257"
+        "a vocabulary of 256 tokens is too small; the 256 bytes and the special tokens need at least 257"
     );
     let too_short = ModelTokenizer::train_bpe("aa aa", 300).unwrap_err();
-    // "aa" and " aa": the space before the second is a token's, too, but occurs once.
-    let message = "the text has byte pairs for 258 tokens, not for 300: ";
+    // The pair "aa" occurs twice, but " aa" occurs only once.
+    let message = "the text contains enough byte pairs for 258 tokens, but not for 300; ";
     assert!(too_short.to_string().starts_with(message), "{too_short}");
     assert!(ModelTokenizer::train_bpe("", 257).is_ok());
 }
@@ -343,7 +349,7 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any value anywhere in the file: read or refused.
+    /// Any value in any place of the file is either accepted or rejected with an error.
     #[test]
     fn a_changed_file_never_panics(
         name in "(added_tokens|normalizer|pre_tokenizer|post_processor|decoder|model|vocab|merges|type|[a-z_]{1,12})",

@@ -1,4 +1,4 @@
-//! Properties of every text and every vocabulary.
+//! Properties that hold for all texts and vocabularies.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -12,7 +12,7 @@ use test_support::any_text;
 
 const TEXT: &str = "the bell rang once, and the bell's keeper went up the stairs to the bell";
 
-/// Some of its merges are of white space.
+/// A byte pair encoding that has learned tokens of white space.
 static BPE: LazyLock<ModelTokenizer> = LazyLock::new(|| {
     ModelTokenizer::train_bpe(&format!("{TEXT}\n\n  \n\n  \n\n  ").repeat(2), 270).unwrap()
 });
@@ -54,7 +54,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Long texts are encoded in parts, on several threads.
+    /// A long text is cut into parts, which several threads encode. The method `encode` of `Bpe`
+    /// encodes the whole text.
     #[test]
     fn parts_change_no_id(unit in "[a-z]{0,9}[ \n]{0,4}(<?[a-z'é]{0,5}|(\n\n)?<\\|endoftext\\|>)") {
         let text = unit.repeat(200_000 / unit.len().max(1));
@@ -62,7 +63,8 @@ proptest! {
     }
 }
 
-/// 628 is "\n\n", as with tiktoken and transformers; a cut between them gave two of 198.
+/// The ID 628 is "\n\n", as in tiktoken and transformers. If the text were cut between the two line
+/// breaks, each would get the ID 198.
 #[test]
 fn blanks_before_a_special_token_are_one_piece_in_a_long_text() {
     let text = format!("{}\n\n<|endoftext|>b", "a".repeat(1 << 16));

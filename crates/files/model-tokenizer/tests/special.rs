@@ -1,4 +1,4 @@
-//! Special tokens are those that transformers omits from a decoded text.
+//! Tests that special tokens are the tokens that transformers omits from a decoded text.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -6,9 +6,9 @@ use std::fs;
 
 use model_tokenizer::ModelTokenizer;
 
-/// tokenizers 0.23.3: `decode(encode("a<|user|>b<|plain|>c<|endoftext|>").ids,
-/// skip_special_tokens=True)` is "ab<|plain|>c" if `<|user|>` and `<|endoftext|>` were added with
-/// `special=True`, and `<|plain|>` with `special=False`.
+/// In tokenizers 0.23.3, `decode(encode("a<|user|>b<|plain|>c<|endoftext|>").ids,
+/// skip_special_tokens=True)` returns "ab<|plain|>c" if `<|user|>` and `<|endoftext|>` were added
+/// with `special=True`, and `<|plain|>` with `special=False`.
 #[test]
 fn special_tokens_are_those_that_decode_skips() {
     let folder = tempfile::tempdir().unwrap();

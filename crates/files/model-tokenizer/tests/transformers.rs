@@ -1,5 +1,6 @@
-//! The ids and texts of transformers' AutoTokenizer, for folders that it or we wrote:
-//! fixtures/make.py made them all.
+//! Tests that compare IDs and texts with those of transformers' `AutoTokenizer`, for folders that
+//! transformers or this crate has written. The script fixtures/make.py computed the expected
+//! values.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// transformers' ids of the texts.
+/// The results of transformers for all texts.
 #[derive(Deserialize)]
 struct Expected {
     length: usize,
@@ -49,7 +50,7 @@ fn assert_equal(tokenizer: &ModelTokenizer, name: &str) {
     assert_eq!(tokenizer.eos_token_id(), expected.end_of_text, "{name}");
 }
 
-/// That a tokenizer is saved as the fixture of this name.
+/// Asserts that saving a tokenizer gives the files of a fixture.
 fn assert_saved(tokenizer: &ModelTokenizer, name: &str) {
     let folder = tempfile::tempdir().unwrap();
     tokenizer.save(folder.path()).unwrap();
@@ -61,7 +62,7 @@ fn assert_saved(tokenizer: &ModelTokenizer, name: &str) {
     }
 }
 
-/// GPT-2's own files, with a change to tokenizer.json.
+/// Returns a folder with GPT-2's files and a changed tokenizer.json.
 fn gpt2_with(change: impl FnOnce(&mut Value)) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     ModelTokenizer::gpt2().save(folder.path()).unwrap();
@@ -72,7 +73,7 @@ fn gpt2_with(change: impl FnOnce(&mut Value)) -> TempDir {
     folder
 }
 
-/// The fixture bpe with other files.
+/// Returns a folder with the tokenizer.json of the fixture "bpe" and other files.
 fn bpe_with(files: &[(&str, Value)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = fixtures().join("bpe/tokenizer.json");
@@ -83,7 +84,7 @@ fn bpe_with(files: &[(&str, Value)]) -> TempDir {
     folder
 }
 
-/// The ids of a text with the fixture bpe and other files.
+/// Encodes a text with the fixture "bpe" and other files.
 fn ids_with(files: &[(&str, Value)], text: &str) -> Vec<u32> {
     from_folder(bpe_with(files).path()).encode(text).unwrap()
 }
@@ -118,8 +119,8 @@ fn what_we_train_and_write_is_what_transformers_loaded() {
     }
 }
 
-/// The special token and white space go through tiktoken-rs here, and through `tokenizers` in the
-/// other folders.
+/// Here, special tokens and white space are encoded by the crate `tokenizer`. In the other folders,
+/// they are encoded by this crate.
 #[test]
 fn gpt2s_own_files_are_known_again_and_equal() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,7 +134,7 @@ fn gpt2s_own_files_are_known_again_and_equal() {
     fs::remove_file(folder.path().join("tokenizer_config.json")).unwrap();
     assert!(from_folder(folder.path()).is_gpt2());
 
-    // One merge less, and it isn't GPT-2's.
+    // With one merge less, the tokenizer isn't GPT-2's.
     let merges = folder.path().join("merges.txt");
     let text = fs::read_to_string(&merges).unwrap();
     let (all_but_one, _) = text.trim_end().rsplit_once('\n').unwrap();
@@ -209,7 +210,7 @@ fn tokenizer_json_says_how_a_token_of_added_tokens_behaves() {
 
 #[test]
 fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
-    // Written out, for a map here would be sorted.
+    // The JSON is written as text, because a map of serde_json would be sorted.
     let names = r#"{"extra_special_tokens": {"zulu": "<z>", "alpha": "<a>", "mike": "<m>"}}"#;
     for file in ["tokenizer_config.json", "special_tokens_map.json"] {
         let folder = bpe_with(&[]);
@@ -219,8 +220,8 @@ fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
     }
 }
 
-/// For `PreTrainedTokenizerFast` tokenizer.json's own settings count; transformers looks for the
-/// class in this order.
+/// The settings of tokenizer.json are used for `PreTrainedTokenizerFast`. transformers looks for
+/// the class in this order.
 #[test]
 fn config_json_names_the_class_if_tokenizer_config_does_not() {
     let mut tokenizer: Value = read_json("bpe/tokenizer.json");
@@ -240,14 +241,14 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
         without
     );
 
-    // Where it is saved there is no such config.json.
+    // The class must be kept, although config.json isn't saved.
     let (folder, saved) = (bpe_with(&files(json!({}))), tempfile::tempdir().unwrap());
     from_folder(folder.path()).save(saved.path()).unwrap();
     assert_eq!(
         from_folder(saved.path()).encode("bell").unwrap(),
         with_space
     );
-    // As Python writes it.
+    // Python writes NaN and infinity in this way.
     let config = folder.path().join("config.json");
     let text = format!(
         r#"{{"a": NaN, "tokenizer_class": {:?}, "b": -Infinity}}"#,
@@ -267,10 +268,11 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
     );
 }
 
-/// Their letters may be those that bytes are written as (transformers decodes these to other
-/// bytes).
-/// Where their ids leave gaps, transformers 5.24 gives them the next ones; and it adds no token for
-/// `add_bos_token`.
+/// The text of an added token can contain letters that stand for bytes. transformers decodes these
+/// letters to other bytes.
+///
+/// If the IDs in the file leave gaps, transformers 5.24 assigns the next free IDs instead. It
+/// doesn't add a token for `add_bos_token`.
 #[test]
 fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     let texts = ["đem", "Začnimo", "été", "naïve", "<|été|>", "日本"];
@@ -290,8 +292,8 @@ fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     assert_eq!(with_bos, [64, 312]);
 }
 
-/// As transformers 5.24 does with vocab.json and merges.txt; beside a tokenizer.json the flags
-/// change nothing. A part of a text has nothing around it.
+/// transformers 5.24 does the same for vocab.json and merges.txt. If there is a tokenizer.json, the
+/// settings have no effect. Nothing is put around a part of a text.
 #[test]
 fn bos_and_eos_are_put_around_each_text_if_asked_for() {
     let cases = [
@@ -335,8 +337,8 @@ fn bos_and_eos_are_put_around_each_text_if_asked_for() {
     }
 }
 
-/// As transformers 5.24 does for `PreTrainedTokenizerFast`; `GPT2Tokenizer` leaves the bytes out,
-/// which is refused.
+/// transformers 5.24 does the same for `PreTrainedTokenizerFast`. For `GPT2Tokenizer`, it omits the
+/// bytes, whereas this crate returns an error.
 #[test]
 fn bytes_that_a_vocabulary_lacks_are_its_unknown_token() {
     let tokens = ["[UNK]", "t", "h", "e", "Ġ", "th", "the"];
@@ -365,7 +367,7 @@ fn bytes_that_a_vocabulary_lacks_are_its_unknown_token() {
     assert!(ids("a token that it lacks", false, as_written).is_err());
 }
 
-/// Like transformers 5.24, for any class.
+/// transformers 5.24 does the same for each class.
 #[test]
 fn a_post_processors_tokens_are_put_around_each_text() {
     let ends = json!({"<|endoftext|>": {"id": "<|endoftext|>", "ids": [399], "tokens": ["<|endoftext|>"]}});
@@ -398,7 +400,7 @@ fn a_post_processors_tokens_are_put_around_each_text() {
             assert_eq!(ids_with(&files, "a bell"), expected, "{class}");
         }
     }
-    // GPT-2's own vocabulary with a template is GPT-2's with a token before each text.
+    // With a template, GPT-2's vocabulary still gives GPT-2's IDs, with tokens around each text.
     let bert = json!({"type": "BertProcessing", "sep": ["x", 50256], "cls": ["y", 0]});
     let folder = gpt2_with(|json| json["post_processor"] = bert);
     let ids = from_folder(folder.path()).encode("Hello").unwrap();

@@ -1,14 +1,17 @@
-//! Short pieces and their ids, because most pieces of a text are repeated.
+//! A cache of the token IDs of short pieces of text.
+//!
+//! Most words of a text occur many times, so looking up the IDs of a word is faster than merging
+//! its bytes again.
 
-/// A table of pieces by their hash; a new piece takes the place of another.
-pub(crate) struct KnownPieces {
-    slots: Vec<Slot>, // a power of two
+/// A hash table with one entry per slot. A new entry replaces the old one in its slot.
+pub(crate) struct PieceCache {
+    slots: Vec<Slot>, // The number of slots is a power of two.
 }
 
-/// A piece and its ids.
+/// The bytes of a piece and its token IDs.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    piece: u128, // its bytes, and in the last byte their number
+    piece: u128, // the bytes of the piece, and their number in the last byte
     ids: [u32; MAX_IDS],
     count: u32,
 }
@@ -16,11 +19,11 @@ struct Slot {
 const MAX_BYTES: usize = 15;
 const MAX_IDS: usize = 3;
 
-/// 2 MiB for a thread.
+/// Largest number of slots. With 32 bytes per slot, a table takes at most 2 MiB.
 const MAX_SLOTS: usize = 1 << 16;
 
-impl KnownPieces {
-    /// An empty table for a text of so many bytes.
+impl PieceCache {
+    /// Returns an empty cache for texts with `bytes` bytes in total.
     pub(crate) fn for_text(bytes: usize) -> Self {
         let slots = (bytes / 4).next_power_of_two().clamp(1, MAX_SLOTS);
         Self {
@@ -28,7 +31,8 @@ impl KnownPieces {
         }
     }
 
-    /// Appends the ids of a piece that isn't empty, which `encode` appends if they are not known.
+    /// Appends the IDs of a piece that isn't empty. If they aren't in the cache, `encode` is called
+    /// to append them, and they are added to the cache if the piece and its IDs fit into a slot.
     pub(crate) fn encode(
         &mut self,
         piece: &[u8],
