@@ -21,7 +21,7 @@ static BPE: LazyLock<Bpe> = LazyLock::new(|| {
         "the bell 界é界é rang  in the\n\n\n\n night of the bells",
         &config,
     )
-    .unwrap()
+    .expect("the alphabet has all bytes")
 });
 
 fn streamed(tokenizer: &impl Tokenizer, ids: &[u32]) -> String {
