@@ -233,7 +233,10 @@ impl Pipeline {
             },
         );
         let ids = ids.map(|part| part.map(|(_, ids)| ids));
-        let ids: Vec<Vec<u32>> = ids.collect::<Result<_, ModelTokenizerError>>()?;
+        let ids = ids.collect::<Result<Vec<_>, ModelTokenizerError>>();
+        // If several parts cause an error, the threads return any of them.
+        let first_error = |error| self.encode_with_offsets(text).err().unwrap_or(error);
+        let ids: Vec<Vec<u32>> = ids.map_err(first_error)?;
         let mut all = Vec::with_capacity(ids.iter().map(Vec::len).sum());
         for part in ids {
             all.extend(part); // The part is freed before the next one is copied.

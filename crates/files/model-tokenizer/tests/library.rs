@@ -201,7 +201,8 @@ fn assert_same_range(text: &str, ours: Range<usize>, theirs: (usize, usize), is_
     let start = (0..=ours.start).rev().find(starts).unwrap();
     let end = (ours.end..=text.len()).find(starts).unwrap();
     let is_same = match (ours.is_empty(), is_normalized) {
-        (true, _) => (theirs.0..=theirs.1).contains(&start),
+        (true, true) => start <= theirs.0,
+        (true, false) => (theirs.0..=theirs.1).contains(&start),
         (false, true) => start <= theirs.0 && theirs.1 <= end,
         (false, false) => (start, end) == theirs,
     };
