@@ -307,6 +307,8 @@
   for (const { select } of [layer, head]) select.addEventListener('change', lookAgain);
   snapshot.addEventListener('input', lookAgain);
   onColorScheme(() => view && drawMap());
+  allow(); // nothing can run before the first answer
+  keepButton.disabled = true;
   act(async () => {
     about = await ask({ wasm: liveBytes, presets: true });
     preset.select.append(...about.presets.map(({ name }) => make('option', { textContent: name })));
