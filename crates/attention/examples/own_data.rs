@@ -1,7 +1,11 @@
-//! Trains attention on your data, with gradients: `cargo run --release -p attention --example
-//! own_data`.
+//! Trains an attention module on your own data. The following command runs this example:
 //!
-//! A head learns to give each token the mean of those up to it, by plain gradient descent.
+//! ```sh
+//! cargo run --release -p attention --example own_data
+//! ```
+//!
+//! In this example, the data are random vectors. The module learns to output the mean of the
+//! current token and all earlier ones. The weights are updated by plain gradient descent.
 
 use std::error::Error;
 
@@ -20,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut attention = MultiHeadAttention::new(config, rng)?;
     println!("{} parameters", attention.num_parameters());
 
-    let x = Array3::from_shape_vec((2, 6, 4), rng.randn(48))?; // (batch, num_tokens, d_in)
+    let x = Array3::from_shape_vec((2, 6, 4), rng.randn(48))?; // shape: (batch, num_tokens, d_in)
     let mut means = x.clone();
     means.accumulate_axis_inplace(Axis(1), |&before, sum| *sum += before);
     for (i, mut token) in means.axis_iter_mut(Axis(1)).enumerate() {
@@ -29,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     for step in 0..=400 {
         let (out, cache) = attention.forward_train(x.clone(), rng)?;
-        let off = &out - &means; // half the gradient of the squared error
+        let off = &out - &means; // half of the gradient of the squared error
         if step % 100 == 0 {
             println!(
                 "step {step}: error {:.4}",

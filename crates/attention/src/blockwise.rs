@@ -1,9 +1,10 @@
-//! Scaled dot-product attention of all heads under the causal mask, the fast form of what
-//! `plain.rs` spells out: forward and backward.
+//! Causal scaled dot-product attention for all heads of a batch, with its backward pass. The
+//! results are the same as those of the code in `plain.rs`, but they are computed faster.
 //!
-//! `head.rs` computes one head; this file cuts the heads out of (batch, num_tokens, d_out) and
-//! distributes them among the threads. Within a head all sums run in order, so the bits don't
-//! depend on the number of threads.
+//! A single head is computed by `head.rs`, which explains the algorithm. The functions in this
+//! module split arrays of the shape `(batch, num_tokens, d_out)` into heads and distribute the
+//! heads among threads. The sums of a head are always computed in the same order, so the results
+//! have the same bits for any number of threads.
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
 use tensor_ops::Dropout;
@@ -12,25 +13,31 @@ use torch_rng::KeepMask;
 
 use crate::head::{Head, HeadDropout, HeadGradients};
 
-/// Kept by the forward pass for the backward pass.
+/// Intermediate results that [`attend_train`] stores for [`attend_backward`].
 #[derive(Clone, Debug)]
 pub(crate) struct AttendCache {
-    /// (batch, num_heads, num_tokens): the logarithm of the sum of exponentials of each row of
-    /// scores
+    /// Logarithm of the sum of the exponentials of the scaled scores of each query, with the shape
+    /// `(batch, num_heads, num_tokens)`.
     log_sums: Array3<f32>,
-    /// (batch, num_heads, num_tokens, num_tokens), `None` without dropout
+    /// Dropout mask of the attention weights, in the row-major order of an array of the shape
+    /// `(batch, num_heads, num_tokens, num_tokens)`. It is `None` if nothing is dropped.
     mask: Option<KeepMask>,
     dropout: Dropout,
 }
 
-/// Queries, keys and values (batch, num_tokens, d_out) -> context vectors (batch, num_tokens,
-/// d_out), head by head.
+/// Computes causal attention for each head, and returns the context vectors.
 ///
-/// The causal `torch.nn.functional.scaled_dot_product_attention`: blocks of queries, no stored
-/// weights.
+/// The queries `q`, keys `k`, values `v` and the context vectors have the shape `(batch,
+/// num_tokens, d_out)`, in which the features of the heads are next to each other in the last
+/// dimension. Head `h` has the features from `h * head_dim` to `(h + 1) * head_dim`, where
+/// `head_dim` is `d_out / num_heads`.
+///
+/// In PyTorch, this is `torch.nn.functional.scaled_dot_product_attention` with `is_causal=True`.
+/// The queries are processed in blocks, and the attention weights aren't stored.
 ///
 /// # Panics
-/// If the shapes differ, `num_heads` is 0, or it does not divide `d_out`.
+///
+/// Panics if the shapes of `q`, `k` and `v` differ, or if `d_out` isn't divisible by `num_heads`.
 pub fn attend(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
@@ -40,8 +47,11 @@ pub fn attend(
     attend_train(q, k, v, num_heads, (Dropout { p: 0.0 }, None)).0
 }
 
-/// The training form of [`attend`]: drops the weights that the mask (batch, num_heads, num_tokens,
-/// num_tokens) does not keep.
+/// Does the same as [`attend`], but applies dropout to the attention weights and returns a cache
+/// for [`attend_backward`]. If the mask is `None`, no weights are dropped.
+///
+/// The mask covers all attention weights, in the row-major order of an array of the shape `(batch,
+/// num_heads, num_tokens, num_tokens)`.
 pub(crate) fn attend_train(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
@@ -55,7 +65,7 @@ pub(crate) fn attend_train(
     let mut log_sums = Array3::zeros((batch, num_heads, num_tokens));
     let contexts = split_heads_mut(&mut context, num_heads);
     let rows: Vec<_> = (log_sums.as_slice_mut().expect("row-major"))
-        .chunks_mut(num_tokens.max(1)) // per head
+        .chunks_mut(num_tokens.max(1)) // one chunk for each head
         .collect();
     let heads = heads(q, k, v, num_heads).into_iter().enumerate();
     let tasks = heads.zip(contexts).zip(rows).collect();
@@ -76,11 +86,10 @@ pub(crate) fn attend_train(
     (context, cache)
 }
 
-/// Computes the gradients of queries, keys and values from the gradient of the context vectors
-/// (batch, num_tokens, d_out).
+/// Returns the gradients of the queries, keys and values, given the gradient of the context vectors
+/// `d_context`. All four have the shape `(batch, num_tokens, d_out)`.
 ///
-/// # Panics
-/// If a shape differs from the forward pass.
+/// `q`, `k` and `v` must be the same as in the forward pass.
 pub(crate) fn attend_backward(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
@@ -113,7 +122,8 @@ pub(crate) fn attend_backward(
     grads
 }
 
-/// The batch * num_heads heads of queries, keys and values (batch, num_tokens, d_out).
+/// Returns views of the `batch * num_heads` heads in the queries, keys and values, which have the
+/// shape `(batch, num_tokens, d_out)`. The heads of the first sequence come first.
 fn heads<'a>(
     q: &'a ArrayRef3<f32>,
     k: &'a ArrayRef3<f32>,
@@ -129,13 +139,15 @@ fn heads<'a>(
     (0..q.dim().0 * num_heads).map(head).collect()
 }
 
-/// Head `i` (num_tokens, head_dim) of the batch's heads in (batch, num_tokens, d_out).
+/// Returns a view of head `i` of all `batch * num_heads` heads in `x`. The array has the shape
+/// `(batch, num_tokens, d_out)`, and the view has the shape `(num_tokens, head_dim)`.
 fn head_of(x: &ArrayRef3<f32>, i: usize, num_heads: usize) -> ArrayView2<'_, f32> {
     let (sequence, head, head_dim) = (i / num_heads, i % num_heads, x.dim().2 / num_heads);
     x.slice(s![sequence, .., head * head_dim..(head + 1) * head_dim])
 }
 
-/// All heads (num_tokens, head_dim) of (batch, num_tokens, d_out), to be written.
+/// Returns mutable views of all `batch * num_heads` heads in `x`. The array has the shape `(batch,
+/// num_tokens, d_out)`, and each view has the shape `(num_tokens, head_dim)`.
 fn split_heads_mut(x: &mut Array3<f32>, num_heads: usize) -> Vec<ArrayViewMut2<'_, f32>> {
     let head_dim = x.dim().2 / num_heads;
     let mut views = Vec::with_capacity(x.dim().0 * num_heads);
@@ -167,7 +179,8 @@ mod tests {
     use super::*;
     use test_support::test_array;
 
-    /// 150 tokens are more than two blocks of queries, so sums over blocks are checked too.
+    /// The 150 tokens are divided into three blocks of queries, so the test also covers sums over
+    /// several blocks.
     #[test]
     fn gradients_of_several_blocks_of_queries_equal_those_of_the_plain_formula() {
         let [q, k, v, d]: [Array3<f32>; 4] =
@@ -189,7 +202,8 @@ mod tests {
         attend(&x, &x, &x, 3);
     }
 
-    /// The formula written out in f64 with whole matrices.
+    /// Causal attention and its gradients, computed in `f64` with whole matrices. The results are
+    /// the reference for the tests.
     mod plain {
         use ndarray::{Array2, Array3, ArrayRef3, Axis, s};
 

@@ -1,5 +1,5 @@
-//! Causal attention: self-attention in which no token sees a later one, with dropout on the weights
-//! (book listing 3.3).
+//! Causal self-attention, in which no token attends to a later token, with dropout of attention
+//! weights (book listing 3.3).
 
 use ndarray::{Array, ArrayRef, Dimension};
 use tensor_ops::{Dropout, Linear, matmul_batched, parameters};
@@ -8,16 +8,17 @@ use torch_rng::TorchRng;
 use crate::scores::{dot_products, mask_future, scaled_softmax};
 use crate::{AttentionConfig, AttentionError};
 
-/// Context vectors, and the attention weights that made them.
+/// Context vectors, and the attention weights from which they were computed.
 type ContextAndWeights<D> = (Array<f32, D>, Array<f32, D>);
 
-/// The book's `CausalAttention`, one head.
+/// A single head of causal self-attention. It is the class `CausalAttention` of the book (listing
+/// 3.3).
 ///
 /// ```
 /// use attention::{AttentionConfig, CausalAttention, torch_rng::TorchRng};
 /// use ndarray::array;
 ///
-/// let config = AttentionConfig::default(); // 3 features to 2
+/// let config = AttentionConfig::default(); // d_in is 3, and d_out is 2
 /// let ca = CausalAttention::new(config, &mut TorchRng::manual_seed(123))?;
 /// let context_vecs = ca.forward(&array![[0.43, 0.15, 0.89], [0.55, 0.87, 0.66]])?;
 /// assert!((context_vecs[[0, 0]] + 0.4519).abs() < 6e-5); // section 3.5.3 prints -0.4519, 0.2216
@@ -26,22 +27,27 @@ type ContextAndWeights<D> = (Array<f32, D>, Array<f32, D>);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct CausalAttention {
-    /// d_in -> d_out
+    /// Layer that computes the queries, with `d_in` inputs and `d_out` outputs.
     pub w_query: Linear,
-    /// d_in -> d_out
+    /// Layer that computes the keys, with `d_in` inputs and `d_out` outputs.
     pub w_key: Linear,
-    /// d_in -> d_out
+    /// Layer that computes the values, with `d_in` inputs and `d_out` outputs.
     pub w_value: Linear,
-    /// On the attention weights, in training only.
+    /// Dropout of the attention weights, which is applied only in training mode.
     pub dropout: Dropout,
     config: AttentionConfig,
 }
 
 impl CausalAttention {
-    /// Draws query, key and value layers, in this order.
+    /// Creates a module with random weights. As in the book, the layer for the queries is drawn
+    /// first, followed by the layers for the keys and the values.
+    ///
+    /// The module has one head, whatever `config.num_heads` is.
     ///
     /// # Errors
-    /// If a size other than `num_heads` is 0 or the dropout rate is not from 0 to 1.
+    ///
+    /// Returns [`AttentionError::Zero`] if `d_in`, `d_out` or the context length is 0, and
+    /// [`AttentionError::Dropout`] if the dropout probability isn't in [0, 1].
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
         let one_head = 1;
         config.check(one_head)?;
@@ -55,40 +61,52 @@ impl CausalAttention {
         })
     }
 
-    /// The listing's `forward`: (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or
-    /// a batch of them, and the attention weights (..., num_tokens, num_tokens), after dropout.
+    /// Computes the context vectors and the attention weights, like `forward` in listing 3.3 of the
+    /// book.
     ///
-    /// With a generator it is in training and drops weights, drawing for every element in row-major
-    /// order, masked ones too; without it is in evaluation.
+    /// The input is a sequence or a batch of sequences with the shape `(..., num_tokens, d_in)`.
+    /// The context vectors have the shape `(..., num_tokens, d_out)`. The attention weights have
+    /// the shape `(..., num_tokens, num_tokens)` and are returned as they are after dropout.
+    ///
+    /// If `training` contains a generator, the module is in training mode and drops some of the
+    /// attention weights. As in PyTorch, a random number is drawn for each element in row-major
+    /// order, including the masked ones. If `training` is `None`, the module is in evaluation mode
+    /// and drops nothing.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
+    ///
+    /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`, and
+    /// [`AttentionError::TooLong`] if a sequence has more tokens than the context length.
     ///
     /// # Panics
-    /// If the input has one dimension.
+    ///
+    /// Panics if `x` has fewer than two dimensions, or if a layer was replaced by one of another
+    /// shape.
     pub fn forward_plain<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
         training: Option<&mut TorchRng>,
     ) -> Result<ContextAndWeights<D>, AttentionError> {
         self.config.check_input(x.shape())?;
-        let keys = self.w_key.forward(x); // (..., num_tokens, d_out)
+        let keys = self.w_key.forward(x); // shape: (..., num_tokens, d_out)
         let queries = self.w_query.forward(x);
         let values = self.w_value.forward(x);
 
-        let attn_scores = dot_products(&queries, &keys); // (..., num_tokens, num_tokens)
+        let attn_scores = dot_products(&queries, &keys); // shape: (..., num_tokens, num_tokens)
         let attn_scores = mask_future(&attn_scores);
         let attn_weights = scaled_softmax(&attn_scores, self.config.d_out);
         let attn_weights = self.dropout.forward(attn_weights, training);
 
-        let context_vec = matmul_batched(&attn_weights, &values); // (..., num_tokens, d_out)
+        let context_vec = matmul_batched(&attn_weights, &values); // shape: (..., num_tokens, d_out)
         Ok((context_vec, attn_weights))
     }
 
-    /// The context vectors of [`forward_plain`](Self::forward_plain), as in evaluation.
+    /// Computes the context vectors in evaluation mode. They are the first result of
+    /// [`forward_plain`](Self::forward_plain) without a generator.
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Returns the same errors as [`forward_plain`](Self::forward_plain).
     pub fn forward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -96,11 +114,14 @@ impl CausalAttention {
         Ok(self.forward_plain(x, None)?.0)
     }
 
-    /// The attention weights of [`forward_plain`](Self::forward_plain), as in evaluation: each row
-    /// sums to 1 and is 0 above the diagonal.
+    /// Computes the attention weights in evaluation mode. They are the second result of
+    /// [`forward_plain`](Self::forward_plain) without a generator.
+    ///
+    /// Each row of weights sums to 1, and the weights above the diagonal are 0.
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Returns the same errors as [`forward_plain`](Self::forward_plain).
     pub fn attention_weights<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,

@@ -1,29 +1,35 @@
-//! The sizes and rates that the masked attention modules are built from.
+//! The configuration of the attention modules that have a causal mask.
 
 use crate::AttentionError;
 
-/// The book's constructor arguments of `CausalAttention`, `MultiHeadAttentionWrapper` and
-/// `MultiHeadAttention`.
+/// Constructor arguments of [`CausalAttention`](crate::CausalAttention),
+/// [`MultiHeadAttentionWrapper`](crate::MultiHeadAttentionWrapper) and
+/// [`MultiHeadAttention`](crate::MultiHeadAttention). The names are the same as in the book.
+///
+/// With the feature `serde`, a configuration can be serialized. When it is deserialized, missing
+/// fields get their default values, and unknown fields are an error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct AttentionConfig {
-    /// Features of an input token.
+    /// Number of features of an input token.
     pub d_in: usize,
-    /// Features of an output token (of each head, for the wrapper).
+    /// Number of features of an output token. For the wrapper, this is the number of features of
+    /// each head.
     pub d_out: usize,
-    /// The most tokens a sequence may have.
+    /// Largest number of tokens in a sequence.
     pub context_length: usize,
-    /// The probability of an attention weight to be dropped in training, from 0 to 1.
+    /// Probability with which an attention weight is dropped during training, from 0 to 1.
     pub dropout: f64,
-    /// The number of heads; [`CausalAttention`](crate::CausalAttention) has one and ignores it.
+    /// Number of heads. [`CausalAttention`](crate::CausalAttention) ignores this field because it
+    /// always has one head.
     pub num_heads: usize,
-    /// True if the query, key and value projections have a bias.
+    /// Whether the layers for queries, keys and values have a bias.
     pub qkv_bias: bool,
 }
 
-/// The book's example: three features to two (section 3.5), here with one head, six tokens and
-/// nothing dropped.
+/// The default is the example of section 3.5 of the book, in which `d_in` is 3 and `d_out` is 2.
+/// There is one head, the context length is 6, no weights are dropped, and the layers have no bias.
 impl Default for AttentionConfig {
     fn default() -> Self {
         Self {
@@ -38,7 +44,7 @@ impl Default for AttentionConfig {
 }
 
 impl AttentionConfig {
-    /// The sizes, and the dropout rate, of a module of so many heads.
+    /// Checks the sizes and the dropout probability for a module that has `num_heads` heads.
     pub(crate) fn check(&self, num_heads: usize) -> Result<(), AttentionError> {
         for (name, value) in [
             ("d_in", self.d_in),
@@ -56,7 +62,8 @@ impl AttentionConfig {
         Ok(())
     }
 
-    /// Checks a module that shares `d_out` out among its heads, too.
+    /// Performs the same checks as [`check`](Self::check) and also verifies that `d_out` is
+    /// divisible by the number of heads.
     pub(crate) fn check_heads(&self) -> Result<(), AttentionError> {
         let (d_out, num_heads) = (self.d_out, self.num_heads);
         self.check(num_heads)?;

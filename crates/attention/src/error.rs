@@ -1,55 +1,55 @@
-//! The errors of configurations and inputs.
+//! The error type of the attention modules.
 
 use thiserror::Error;
 
-/// A configuration or an input that attention can't work with.
+/// An invalid configuration, or an input that doesn't fit the attention module.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum AttentionError {
-    /// `d_out` is shared out evenly among the heads.
+    /// `d_out` isn't divisible by the number of heads, so the heads can't have equal sizes.
     #[error(
         "d_out must be divisible by num_heads, but d_out is {d_out} and num_heads is {num_heads}"
     )]
     HeadsDontDivide {
-        /// The size of the output.
+        /// Number of output features of all heads together.
         d_out: usize,
-        /// The number of heads.
+        /// Number of heads.
         num_heads: usize,
     },
-    /// Projections with biases, for a module that has no place for them.
+    /// A projection has a bias, but the module can't store biases.
     #[error("the projections have biases, but SelfAttentionV1 has only weights")]
     Biased,
-    /// A size that must be at least 1.
+    /// A size is 0, but must be at least 1.
     #[error("{name} must be at least 1, but is 0")]
     Zero {
-        /// Which size.
+        /// Name of the size, such as `d_in`.
         name: &'static str,
     },
-    /// A dropout rate outside [0, 1].
+    /// The dropout probability isn't in [0, 1].
     #[error("dropout must be from 0 to 1, but is {0}")]
     Dropout(f64),
-    /// A public field that was replaced by a layer of another shape or format.
+    /// A layer in a public field was replaced by one whose shape or number format doesn't fit.
     #[error("{name}: {problem}")]
     Field {
-        /// The field.
+        /// Name of the field, such as `w_query`.
         name: &'static str,
-        /// The value found and the value expected.
+        /// Description of the value that was found and the value that was expected.
         problem: String,
     },
-    /// More tokens than the mask and the position embeddings were made for.
+    /// A sequence has more tokens than the context length of the module.
     #[error("the input has {num_tokens} tokens, but the context length is {context_length}")]
     TooLong {
-        /// Tokens per sequence of the input.
+        /// Number of tokens in each sequence of the input.
         num_tokens: usize,
-        /// The most there may be.
+        /// Largest number of tokens that the module accepts.
         context_length: usize,
     },
-    /// The last dimension of the input is not what the weights expect.
+    /// The last dimension of the input differs from the number of features that the weights expect.
     #[error("the input has {found} features, but the weights expect d_in = {expected}")]
     Features {
-        /// `d_in` of the weights.
+        /// Number of features that the weights expect, `d_in`.
         expected: usize,
-        /// The last dimension of the input.
+        /// Last dimension of the input.
         found: usize,
     },
 }

@@ -1,12 +1,36 @@
-//! Causal attention of one head by blocks of queries, as FlashAttention goes about it:
-//! `softmax(Q K^T / sqrt(head_dim)) V`, forward and backward.
+//! Causal attention for a single head, `softmax(Q K^T / sqrt(head_dim)) V`, with its backward pass.
+//! The queries are processed in blocks.
 //!
-//! Queries are taken 64 at a time, against only the keys that they may see, so neither the full
-//! (queries, keys) matrix nor its masked half is ever stored or computed.
-//! The backward pass computes the weights again from the logarithm of each row's sum instead of
-//! keeping them.
-//! It runs on the calling thread: heads are shared out among threads in `blockwise.rs` (training)
-//! and `kv_cache.rs` (decoding).
+//! # Blocks of queries
+//!
+//! The attention scores of a sequence form a matrix with a row for each query and a column for each
+//! key, and the causal mask hides almost half of them. The functions in this module never store the
+//! whole matrix. They take 64 queries at a time and compute their scores only for the keys that at
+//! least one of these queries may attend to. For example, a sequence of 150 tokens is divided into
+//! three blocks:
+//!
+//! | queries | keys | matrix of scores |
+//! |---|---|---|
+//! | 0 to 63 | 0 to 63 | 64 x 64 |
+//! | 64 to 127 | 0 to 127 | 64 x 128 |
+//! | 128 to 149 | 0 to 149 | 22 x 150 |
+//!
+//! Only the last columns of such a matrix contain masked scores. Softmax gives them a weight of 0.
+//!
+//! # The backward pass
+//!
+//! As in FlashAttention, the attention weights aren't stored for the backward pass, because they
+//! would need a lot of memory. Instead, the forward pass stores a single number for each query, the
+//! logarithm of the sum of the exponentials of its scaled scores. The backward pass multiplies
+//! queries and keys again and computes each weight as `exp(scale * score - log_sum)`.
+//!
+//! Unlike in FlashAttention, the keys aren't divided into blocks. All scores of a query are
+//! available at the same time, so its softmax can be computed directly.
+//!
+//! # Threads
+//!
+//! All functions run on the calling thread. The heads are distributed among threads by
+//! `blockwise.rs` for training and by `kv_cache.rs` for decoding.
 
 use std::ops::Range;
 
@@ -18,45 +42,54 @@ use tensor_ops::engine::{
 };
 use torch_rng::KeepMask;
 
-/// Queries per block.
+/// Number of queries in a block.
 const BLOCK: usize = 64;
 
-/// One head of one sequence: the queries of its new tokens, the keys and values of all its tokens.
+/// The queries, keys and values of one head of one sequence.
+///
+/// While a text is generated, only the last tokens of the sequence are new and have queries. The
+/// keys and values of the tokens before them, the past tokens, come from a KV cache. Query `i`
+/// attends to the keys from 0 to `past + i`.
 pub(crate) struct Head<'a> {
-    /// Tokens before the first query's.
+    /// Number of past tokens, which have keys and values, but no queries. It is 0 in training.
     pub(crate) past: usize,
-    /// (new, head_dim)
+    /// Queries of the new tokens, with the shape `(new, head_dim)`.
     pub(crate) queries: ArrayView2<'a, f32>,
-    /// (past + new, head_dim)
+    /// Keys of all tokens, with the shape `(past + new, head_dim)`.
     pub(crate) keys: ArrayView2<'a, f32>,
-    /// (past + new, head_dim)
+    /// Values of all tokens, with the shape `(past + new, head_dim)`.
     pub(crate) values: ArrayView2<'a, f32>,
 }
 
-/// The gradients of a head's queries, keys and values, which its backward pass writes.
+/// Views of the gradients of the queries, keys and values of one head. The backward pass writes to
+/// them.
 pub(crate) struct HeadGradients<'a> {
-    /// (new, head_dim)
+    /// Gradient of the queries, with the shape `(num_tokens, head_dim)`.
     pub(crate) queries: ArrayViewMut2<'a, f32>,
-    /// (new, head_dim)
+    /// Gradient of the keys, with the shape `(num_tokens, head_dim)`.
     pub(crate) keys: ArrayViewMut2<'a, f32>,
-    /// (new, head_dim)
+    /// Gradient of the values, with the shape `(num_tokens, head_dim)`.
     pub(crate) values: ArrayViewMut2<'a, f32>,
 }
 
-/// The dropout of a head's attention weights (num_tokens, num_tokens), which are never stored as a
-/// whole.
+/// Dropout of the attention weights of one head. The weights form a matrix of the shape
+/// `(num_tokens, num_tokens)`, of which only one block of rows exists at a time.
 pub(crate) struct HeadDropout<'a> {
     pub(crate) dropout: Dropout,
-    /// The mask of all heads' weights, one head after the other.
+    /// Dropout mask for the attention weights of all heads in the batch. Its elements are in the
+    /// row-major order of an array of the shape `(batch, num_heads, num_tokens, num_tokens)`.
     pub(crate) mask: &'a KeepMask,
-    /// Which of the heads this is.
+    /// Index of this head among the `batch * num_heads` heads.
     pub(crate) head: usize,
     pub(crate) num_tokens: usize,
 }
 
 impl Head<'_> {
-    /// Writes the context vectors (new, head_dim), and the logarithm of each query's sum of
-    /// exponentials to `log_sums` (new).
+    /// Computes the context vectors of the new tokens, with the shape `(new, head_dim)`, and writes
+    /// them to `context`.
+    ///
+    /// For each query, the logarithm of the sum of the exponentials of its scaled scores is written
+    /// to `log_sums`, which has `new` elements.
     pub(crate) fn forward(
         &self,
         dropout: Option<&HeadDropout>,
@@ -67,7 +100,9 @@ impl Head<'_> {
         let mut scores = Pooled::from(empty(largest));
         for rows in self.blocks() {
             let block = self.block(&rows);
-            let mut p = matrix(&mut scores, rows.len(), block.keys.nrows()); // (block, visible)
+            // The matrix `p` has one row for each query of the block and one column for each
+            // visible key. It first contains the scores and later the weights.
+            let mut p = matrix(&mut scores, rows.len(), block.keys.nrows());
             matmul_into_serial(&block.queries, &block.keys.t(), 0.0, p.view_mut());
             causal_softmax_rows(
                 p.view_mut(),
@@ -79,12 +114,16 @@ impl Head<'_> {
                 dropout.apply(rows.start, p.view_mut());
             }
             let context = context.slice_mut(s![rows, ..]);
-            matmul_into_serial(&p, &block.values, 0.0, context); // (block, head_dim)
+            matmul_into_serial(&p, &block.values, 0.0, context);
         }
     }
 
-    /// Writes the gradients, computed from the gradient of the context vectors (new, head_dim);
-    /// there is no past.
+    /// Computes the gradients of the queries, keys and values from `d_context`, which is the
+    /// gradient of the context vectors with the shape `(num_tokens, head_dim)`. The gradients are
+    /// written to `grads`, whose previous contents are ignored.
+    ///
+    /// `log_sums` are the values that [`forward`](Self::forward) has written. There must not be any
+    /// past tokens.
     pub(crate) fn backward(
         &self,
         dropout: Option<&HeadDropout>,
@@ -94,8 +133,10 @@ impl Head<'_> {
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
         let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| Pooled::from(empty(largest)));
-        // From the last block, which sees all keys, so that theirs and the values' gradients need
-        // not be zero before.
+        // The blocks are processed in reverse order because the last block contains all keys. Its
+        // products overwrite the gradients of all keys and values (`beta` is 0), and the products
+        // of the other blocks are added to them (`beta` is 1). Therefore, the gradients needn't be
+        // set to 0 first.
         let mut beta = 0.0;
         for rows in self.blocks().rev() {
             let Head {
@@ -106,15 +147,17 @@ impl Head<'_> {
             } = self.block(&rows);
             let (visible, log_sums) = (s![..keys.nrows(), ..], &log_sums[rows.clone()]);
             let d_context = d_context.slice(s![rows.clone(), ..]);
-            let block = |buffer| matrix(buffer, queries.nrows(), keys.nrows()); // (block, visible)
-            // p = softmax(scale q k^T), found again
+            // Each matrix has one row for each query of the block and one column for each visible
+            // key. First, the attention weights `p = softmax(scale * queries @ keys.T)` are
+            // computed again.
+            let block = |buffer| matrix(buffer, queries.nrows(), keys.nrows());
             let mut p = block(&mut scores);
             matmul_into_serial(&queries, &keys.t(), 0.0, p.view_mut());
             causal_softmax_from_log_sums(p.view_mut(), self.scale(), past, log_sums);
             let mut kept = block(&mut dropped);
             kept.assign(&p);
             let mut d_p = block(&mut d_scores);
-            // context = drop(p) v
+            // This step is the backward pass of `context = dropout(p) @ values`.
             matmul_into_serial(&d_context, &values.t(), 0.0, d_p.view_mut());
             if let Some(dropout) = dropout {
                 dropout.apply(rows.start, kept.view_mut());
@@ -122,12 +165,13 @@ impl Head<'_> {
             }
             let d_values = grads.values.slice_mut(visible);
             matmul_into_serial(&kept.t(), &d_context, beta, d_values);
-            // p = softmax(scale s)
+            // This step is the backward pass of `p = softmax(scale * scores)`. The gradient of the
+            // scores replaces `d_p`.
             for (p, mut d_p) in p.rows().into_iter().zip(d_p.rows_mut()) {
                 let d_p = d_p.as_slice_mut().expect("rows of a block are contiguous");
                 softmax_backward_row(p.to_slice().expect("contiguous"), d_p, self.scale());
             }
-            // s = q k^T
+            // This step is the backward pass of `scores = queries @ keys.T`.
             let d_queries = grads.queries.slice_mut(s![rows, ..]);
             matmul_into_serial(&d_p, &keys, 0.0, d_queries);
             matmul_into_serial(&d_p.t(), &queries, beta, grads.keys.slice_mut(visible));
@@ -135,7 +179,7 @@ impl Head<'_> {
         }
     }
 
-    /// The queries of each block.
+    /// Returns the ranges of the queries in each block, in ascending order.
     fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
         let new = self.queries.nrows();
         (0..new)
@@ -143,7 +187,8 @@ impl Head<'_> {
             .map(move |first| first..(first + BLOCK).min(new))
     }
 
-    /// Some of the queries, with the keys and values that the last of them may see.
+    /// Returns the part of this head that a block of queries needs: the queries with the given
+    /// indices, and the keys and values that the last of these queries may attend to.
     fn block(&self, rows: &Range<usize>) -> Head<'_> {
         let visible = s![..self.past + rows.end, ..];
         Head {
@@ -154,14 +199,16 @@ impl Head<'_> {
         }
     }
 
-    /// `1 / sqrt(head_dim)`
+    /// Returns the factor by which scores are multiplied, `1 / sqrt(head_dim)`.
     fn scale(&self) -> f32 {
         1.0 / (self.queries.ncols() as f32).sqrt()
     }
 }
 
 impl HeadDropout<'_> {
-    /// Drops and scales the weights (or their gradients) of the queries from `first` on, in place.
+    /// Applies dropout to a block of attention weights or of their gradients: some elements become
+    /// 0, and the others are multiplied by `1 / (1 - p)`. The first row of the block belongs to
+    /// query `first`.
     fn apply(&self, first: usize, mut p: ArrayViewMut2<f32>) {
         for (i, mut row) in p.rows_mut().into_iter().enumerate() {
             let at = (self.head * self.num_tokens + first + i) * self.num_tokens;
@@ -171,7 +218,8 @@ impl HeadDropout<'_> {
     }
 }
 
-/// The beginning of a buffer as a matrix, to be written before it is read.
+/// Returns the first `rows * columns` elements of a buffer as a matrix. The matrix contains
+/// arbitrary numbers, so it must be written before it is read.
 fn matrix(buffer: &mut Array1<f32>, rows: usize, columns: usize) -> ArrayViewMut2<'_, f32> {
     let beginning = buffer.slice_mut(s![..rows * columns]);
     let matrix = beginning.into_shape_with_order((rows, columns));

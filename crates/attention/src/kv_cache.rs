@@ -1,12 +1,27 @@
-//! Keys and values of the tokens seen so far, so that a new token's attention costs one pass over
-//! them: `softmax(q K^T / sqrt(head_dim)) V` with K and V remembered.
+//! A KV cache, which stores the keys and values of earlier tokens while text is generated. To
+//! compute the attention of a new token, `softmax(q K^T / sqrt(head_dim)) V`, only the query, key
+//! and value of this token are needed in addition to the stored ones.
 //!
-//! Each head's keys and values are in pages of 64 tokens. Clones of a cache share its pages, and a
-//! page is copied when one of the clones writes to it.
-//! A context vector has the same bits however the tokens arrive: one by one, in parts, or all at
-//! once.
-//! A cache does not project: queries, keys and values come from the module's own layers. There is
-//! no dropout and no gradient.
+//! # Pages
+//!
+//! The keys and values of each head are stored in pages of 64 tokens. For example, a cache of 150
+//! tokens has three pages per head, and the last one contains 22 tokens. A page is allocated when
+//! its first token arrives. It contains 64 keys in an array of the shape `(head_dim, 64)`, followed
+//! by 64 values in an array of the shape `(64, head_dim)`.
+//!
+//! If a cache is cloned, the clone shares all pages with the original. When one of them writes to a
+//! shared page, it makes a copy of this page. Therefore, several texts with the same beginning can
+//! be generated without computing or storing the beginning several times.
+//!
+//! # Reproducibility
+//!
+//! The context vector of a token has the same bits whether the tokens arrive one at a time, in
+//! chunks of any size, or all at once.
+//!
+//! # Limits
+//!
+//! A cache doesn't contain layers, so the caller has to compute the queries, keys and values. There
+//! is no dropout and no backward pass.
 
 use std::sync::Arc;
 
@@ -15,25 +30,31 @@ use tensor_ops::engine::{PAGE, Pooled, attend_query, empty, for_each};
 
 use crate::head::Head;
 
-/// Cached numbers that a call reads before the heads are shared out among the threads.
+/// Smallest amount of work for which the heads are distributed among threads. With less work, a
+/// single thread is faster.
+///
+/// The work for a text is the product of three numbers: its new tokens, all its tokens including
+/// the new ones, and the features of all heads together. The work of a call is the sum over all
+/// texts.
 const PARALLEL_FROM: usize = 8 * 1024;
 
-/// New tokens from which on products of matrices are faster than one query after the other.
+/// Smallest number of new tokens for which attention is computed with matrix products. If there are
+/// fewer, it is faster to compute one query after the other.
 const MANY_QUERIES: usize = 8;
 
 /// The sizes of a [`KvCache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct KvCacheSize {
-    /// Heads of the layer's attention.
+    /// Number of heads of the attention layer.
     pub num_heads: usize,
-    /// Features of a head.
+    /// Number of features of each head.
     pub head_dim: usize,
-    /// The most tokens.
+    /// Largest number of tokens that the cache can store.
     pub capacity: usize,
 }
 
-/// One layer's keys and values, with room for `capacity` tokens.
+/// The keys and values of one attention layer for one text, with space for up to `capacity` tokens.
 ///
 /// ```
 /// use attention::{KvCache, KvCacheSize};
@@ -44,29 +65,32 @@ pub struct KvCacheSize {
 /// let mut context = array![[0.0, 0.0]];
 /// let (query, key, value) = (array![[1.0, 0.0]], array![[0.0, 1.0]], array![[5.0, 7.0]]);
 /// cache.attend(&query, &key, &value, context.view_mut());
-/// assert_eq!(context, array![[5.0, 7.0]]); // a first token sees itself alone
+/// assert_eq!(context, array![[5.0, 7.0]]); // the first token attends only to itself
 /// assert_eq!(cache.len(), 1);
 /// ```
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "Contents", try_from = "Contents"))]
 pub struct KvCache {
-    /// Empty before the first token
+    /// Pages of each head. The list is empty until the first call of [`attend`](Self::attend).
     heads: Vec<Pages>,
-    /// Number of remembered tokens
+    /// Number of tokens in the cache.
     len: usize,
     size: KvCacheSize,
 }
 
-/// The keys and values of one head, in pages as [`attend_query`] reads them.
+/// Pages with the keys and values of one head, in the layout that [`attend_query`] expects. Clones
+/// share the pages.
 #[derive(Clone, Debug, Default)]
 struct Pages(Vec<Arc<Vec<f32>>>);
 
 impl KvCache {
-    /// Makes an empty cache. It takes memory as tokens come, a page for each head and 64 tokens.
+    /// Creates an empty cache. Memory is allocated as tokens arrive, one page of 64 tokens at a
+    /// time for each head.
     ///
     /// # Panics
-    /// If the number of heads or their size is 0.
+    ///
+    /// Panics if the number of heads or the number of features per head is 0.
     pub fn new(size: KvCacheSize) -> Self {
         assert!(
             size.num_heads > 0 && size.head_dim > 0,
@@ -79,22 +103,23 @@ impl KvCache {
         }
     }
 
-    /// Returns the number of remembered tokens.
+    /// Returns the number of tokens in the cache.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the sizes it was made with.
+    /// Returns the sizes with which the cache was created.
     pub fn size(&self) -> KvCacheSize {
         self.size
     }
 
-    /// True if no token is remembered.
+    /// Returns true if the cache contains no tokens.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Forgets all tokens after the first `len`. If there are no more than that, nothing changes.
+    /// Removes all tokens after the first `len` ones. If the cache contains at most `len` tokens,
+    /// nothing changes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         for Pages(pages) in &mut self.heads {
@@ -102,13 +127,17 @@ impl KvCache {
         }
     }
 
-    /// Remembers the keys and values of new tokens, a row each, and writes their context vectors
-    /// (rows, num_heads * head_dim): each sees the remembered tokens, the new ones before it, and
-    /// itself.
+    /// Adds the keys and values of new tokens to the cache, and writes the context vectors of these
+    /// tokens to `context`. Each new token attends to the tokens that were already in the cache, to
+    /// the new tokens before it, and to itself.
+    ///
+    /// The three inputs and `context` have the shape `(new, num_heads * head_dim)`, with one row
+    /// for each new token.
     ///
     /// # Panics
-    /// If a shape doesn't fit, or the cache has no room for the tokens; the message contains the
-    /// numbers.
+    ///
+    /// Panics if one of the arrays doesn't have this shape, or if the number of tokens would exceed
+    /// the capacity. The cache isn't changed in these cases.
     pub fn attend(
         &mut self,
         queries: &ArrayRef2<f32>,
@@ -120,13 +149,18 @@ impl KvCache {
         Self::attend_each([(self, rows)], [queries, keys, values], context);
     }
 
-    /// [`attend`](Self::attend) for several texts, in one loop over all of their heads.
+    /// Does the same as [`attend`](Self::attend) for several texts at once. The heads of all texts
+    /// are distributed among threads together, which is faster than one call per text.
     ///
-    /// The rows of queries, keys, values and context are those of the first cache's new tokens,
-    /// then those of the second one's, and so on.
+    /// `caches` contains the cache of each text and the number of its new tokens. The first rows of
+    /// the queries, keys, values and `context` belong to the new tokens of the first text, the
+    /// following rows to the new tokens of the second text, and so on.
     ///
     /// # Panics
-    /// As [`attend`](Self::attend).
+    ///
+    /// Panics if an array doesn't have one row for each new token of all texts or if its number of
+    /// columns isn't `num_heads * head_dim`. Also panics if the number of tokens in a cache would
+    /// exceed its capacity. No cache is changed in these cases.
     pub fn attend_each<'c>(
         caches: impl IntoIterator<Item = (&'c mut Self, usize)>,
         [queries, keys, values]: [&ArrayRef2<f32>; 3],
@@ -179,8 +213,10 @@ impl KvCache {
         }
     }
 
-    /// Checks that there is room for `new` tokens, and the shapes of queries, keys, values and
-    /// context for `rows` tokens of all texts.
+    /// Checks that the queries, keys, values and context vectors have `rows` rows and the right
+    /// number of columns, and that there is space for `new` more tokens. `rows` is the number of
+    /// new tokens of all texts, and `new` is the number of new tokens of this text. `found` are the
+    /// shapes of the four arrays.
     fn check(&self, new: usize, rows: usize, found: [(usize, usize); 4]) {
         let KvCacheSize {
             num_heads,
@@ -205,9 +241,10 @@ impl KvCache {
     }
 }
 
-/// One head's rows of a text's new tokens, each (new, head_dim).
+/// Queries, keys and values of the new tokens of one text for one head, each with the shape `(new,
+/// head_dim)`.
 struct NewTokens<'a> {
-    /// Number of tokens before them
+    /// Number of tokens that were in the cache before the new ones.
     past: usize,
     queries: ArrayView2<'a, f32>,
     keys: ArrayView2<'a, f32>,
@@ -215,7 +252,7 @@ struct NewTokens<'a> {
 }
 
 impl Pages {
-    /// Remembers keys and values.
+    /// Adds the keys and values of the new tokens to the pages.
     fn push(&mut self, new: &NewTokens<'_>) {
         let head_dim = new.keys.ncols();
         let rows = new.keys.rows().into_iter().zip(new.values.rows());
@@ -233,7 +270,8 @@ impl Pages {
         }
     }
 
-    /// Writes the context vectors (new, head_dim) of new tokens, which are remembered already.
+    /// Writes the context vectors of the new tokens, with the shape `(new, head_dim)`. The keys and
+    /// values of these tokens must already be in the pages.
     fn attend(&self, new: &NewTokens<'_>, mut context: ArrayViewMut2<f32>) {
         let (n, head_dim) = new.queries.dim();
         if n >= MANY_QUERIES {
@@ -259,7 +297,8 @@ impl Pages {
         }
     }
 
-    /// Copies the keys (head_dim, tokens) and values (tokens, head_dim) of the first `tokens`.
+    /// Copies the keys and values of the first `tokens` tokens into two matrices. The keys have the
+    /// shape `(head_dim, tokens)`, and the values have the shape `(tokens, head_dim)`.
     fn matrices(&self, tokens: usize, head_dim: usize) -> (Pooled<Ix2>, Pooled<Ix2>) {
         let mut all_keys = Pooled::from(empty((head_dim, tokens)));
         let mut all_values = Pooled::from(empty((tokens, head_dim)));
@@ -276,15 +315,17 @@ impl Pages {
     }
 }
 
-/// What is written of a cache: the numbers of its tokens, without the empty parts of pages.
+/// The serialized form of a [`KvCache`]. It contains only the numbers of existing tokens, not the
+/// unused rest of the last pages.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
     size: KvCacheSize,
-    /// (num_heads, tokens, head_dim)
+    /// Keys of all heads, in the row-major order of an array of the shape `(num_heads, tokens,
+    /// head_dim)`.
     keys: Vec<f32>,
-    /// The same shape as the keys
+    /// Values of all heads, in the same order as the keys.
     values: Vec<f32>,
 }
 

@@ -1,8 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The modules of chapter 3. Read them in the book's order: `simple` (section 3.3),
-// `self_attention` (3.4), `causal` (3.5), `wrapper` and `plain` (3.6). They share `scores`.
+// The modules of chapter 3. To follow the book, read `simple.rs` (section 3.3), `self_attention.rs`
+// (section 3.4), `causal.rs` (section 3.5), and finally `wrapper.rs` and `plain.rs` (section 3.6).
+// `scores.rs` contains functions that several of these modules share.
 mod causal;
 mod plain;
 mod scores;
@@ -10,7 +11,8 @@ mod self_attention;
 mod simple;
 mod wrapper;
 
-// The fast form of listing 3.5: forward, backward, and decoding with a cache.
+// These modules contain the fast form of listing 3.5: the forward pass, the backward pass, and
+// decoding with a KV cache.
 mod blockwise;
 mod head;
 mod kv_cache;
@@ -19,7 +21,8 @@ mod multi_head;
 mod config;
 mod error;
 
-// Crates whose types appear in this crate's public API: dependents need no matching versions.
+// These crates are re-exported because their types appear in the public API. Dependents that use
+// the re-exports always get the matching versions.
 pub use {ndarray, tensor_ops, torch_rng};
 
 pub use blockwise::attend;

@@ -1,7 +1,7 @@
-//! Multi-head attention with one projection each for all heads' queries, keys and values: fast, by
-//! blocks of queries (`blockwise.rs`), and backward.
+//! The fast form of [`MultiHeadAttention`]: a forward pass that processes the queries in blocks
+//! (see `blockwise.rs`), and the backward pass.
 //!
-//! Its struct, and listing 3.5 as the book has it, are in `plain.rs`.
+//! The struct and the code of listing 3.5 are in `plain.rs`.
 
 use ndarray::{Array, Array3, Array4, ArrayRef, ArrayRef3, Dimension, Ix3};
 use tensor_ops::engine::Pooled;
@@ -11,28 +11,32 @@ use torch_rng::TorchRng;
 use crate::blockwise::{AttendCache, attend, attend_backward, attend_train};
 use crate::{AttentionConfig, AttentionError, MultiHeadAttention};
 
-/// Kept by [`MultiHeadAttention::forward_train`] for [`MultiHeadAttention::backward`].
+/// Intermediate results that [`MultiHeadAttention::forward_train`] stores for
+/// [`MultiHeadAttention::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct MultiHeadAttentionCache {
-    /// (batch, num_tokens, d_in)
+    /// Input, with the shape `(batch, num_tokens, d_in)`.
     x: Pooled<Ix3>,
-    /// (batch, num_tokens, d_out)
+    /// Queries, with the shape `(batch, num_tokens, d_out)`.
     queries: Pooled<Ix3>,
-    /// (batch, num_tokens, d_out)
+    /// Keys, with the shape `(batch, num_tokens, d_out)`.
     keys: Pooled<Ix3>,
-    /// (batch, num_tokens, d_out)
+    /// Values, with the shape `(batch, num_tokens, d_out)`.
     values: Pooled<Ix3>,
-    /// (batch, num_tokens, d_out): the heads' outputs, side by side
+    /// Context vectors, with the shape `(batch, num_tokens, d_out)`. The outputs of the heads are
+    /// next to each other in the last dimension.
     context: Pooled<Ix3>,
     heads: AttendCache,
 }
 
 impl MultiHeadAttention {
-    /// All zeros: a gradient to be accumulated into, or a place to load weights into.
+    /// Creates a module whose weights are all zero. Such a module is used to accumulate gradients,
+    /// or to load weights into it.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    ///
+    /// Returns the same errors as [`new`](Self::new).
     pub fn zeros(config: AttentionConfig) -> Result<Self, AttentionError> {
         config.check_heads()?;
         let (d_in, d_out, qkv_bias) = (config.d_in, config.d_out, config.qkv_bias);
@@ -46,8 +50,8 @@ impl MultiHeadAttention {
         })
     }
 
-    /// Sets the format of the operands of the four layers' products. Scores, attention weights and
-    /// contexts are computed in f32 in any case.
+    /// Sets the number format to which the operands of the matrix products in the four layers are
+    /// rounded. Scores, attention weights and context vectors are always computed in `f32`.
     pub fn set_dtype(&mut self, dtype: Dtype) {
         for layer in [
             &mut self.w_query,
@@ -59,16 +63,18 @@ impl MultiHeadAttention {
         }
     }
 
-    /// Returns the configuration it was built from.
+    /// Returns the configuration with which the module was created.
     pub fn config(&self) -> AttentionConfig {
         self.config
     }
 
-    /// Checks that the four layers have the shapes of the [`config`](Self::config). The forward
-    /// passes call this first, so that a replaced layer is either used or named in an error.
+    /// Checks that the four layers have the shapes that follow from [`config`](Self::config), and
+    /// that their number format is supported. Each forward pass performs this check first because a
+    /// caller can replace the layers.
     ///
     /// # Errors
-    /// [`AttentionError::Field`] names the first layer that doesn't fit.
+    ///
+    /// Returns [`AttentionError::Field`] with the name of the first layer that doesn't fit.
     pub fn check(&self) -> Result<(), AttentionError> {
         let AttentionConfig {
             d_in,
@@ -89,15 +95,23 @@ impl MultiHeadAttention {
         Ok(())
     }
 
-    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them, as in
-    /// evaluation: [`forward_plain`](Self::forward_plain), fast.
+    /// Computes the output in evaluation mode. The result is the same as that of
+    /// [`forward_plain`](Self::forward_plain) up to rounding, but it is computed faster because the
+    /// queries are processed in blocks.
+    ///
+    /// The input is a sequence or a batch of sequences with the shape `(..., num_tokens, d_in)`,
+    /// and the output has the shape `(..., num_tokens, d_out)`.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, not `d_in` features, or a layer was
-    /// replaced by one of another shape.
+    ///
+    /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`,
+    /// [`AttentionError::TooLong`] if a sequence has more tokens than the context length, and
+    /// [`AttentionError::Field`] if a layer was replaced by one that doesn't pass
+    /// [`check`](Self::check).
     ///
     /// # Panics
-    /// If the input has one dimension.
+    ///
+    /// Panics if `x` has fewer than two dimensions.
     pub fn forward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -105,7 +119,7 @@ impl MultiHeadAttention {
         self.check()?;
         self.config.check_input(x.shape())?;
         let (leading, sequence) = x.shape().split_at(x.ndim() - 2);
-        // (batch, num_tokens, d_in)
+        // All leading dimensions are combined into one, which gives (batch, num_tokens, d_in).
         let batch = (leading.iter().product(), sequence[0], sequence[1]);
         let batch = x.to_shape(batch).expect("as many elements");
         let [queries, keys, values] = self.project(&batch);
@@ -117,23 +131,33 @@ impl MultiHeadAttention {
         Ok(out.expect("as many sequences and tokens as the input"))
     }
 
-    /// The attention weights (batch, num_heads, num_tokens, num_tokens) of
-    /// [`forward_plain`](Self::forward_plain) in evaluation: each row sums to 1 and is 0 above the
-    /// diagonal.
+    /// Computes the attention weights in evaluation mode. They are the second result of
+    /// [`forward_plain`](Self::forward_plain) without a generator.
+    ///
+    /// The input has the shape `(batch, num_tokens, d_in)`, and the weights have the shape `(batch,
+    /// num_heads, num_tokens, num_tokens)`. Each row of weights sums to 1, and the weights above
+    /// the diagonal are 0.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, not `d_in` features, or a layer was
-    /// replaced by one of another shape.
+    ///
+    /// Returns the same errors as [`forward_plain`](Self::forward_plain).
     pub fn attention_weights(&self, x: &ArrayRef3<f32>) -> Result<Array4<f32>, AttentionError> {
         Ok(self.forward_plain(x, None)?.1)
     }
 
-    /// The training form of [`forward`](Self::forward): drops attention weights, and keeps what
-    /// [`backward`](Self::backward) needs.
+    /// Computes the output in training mode, with dropout of attention weights, and returns a cache
+    /// for [`backward`](Self::backward).
+    ///
+    /// The input has the shape `(batch, num_tokens, d_in)`, and the output has the shape `(batch,
+    /// num_tokens, d_out)`. The generator draws the same dropout mask as in
+    /// [`forward_plain`](Self::forward_plain).
     ///
     /// # Errors
-    /// If there are more tokens than the context length, not `d_in` features, or a layer was
-    /// replaced by one of another shape.
+    ///
+    /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`,
+    /// [`AttentionError::TooLong`] if there are more tokens than the context length, and
+    /// [`AttentionError::Field`] if a layer was replaced by one that doesn't pass
+    /// [`check`](Self::check).
     pub fn forward_train(
         &self,
         x: Array3<f32>,
@@ -144,7 +168,8 @@ impl MultiHeadAttention {
         let (batch, num_tokens, _) = x.dim();
         let num_heads = self.config.num_heads;
         let n_weights = batch * num_heads * num_tokens * num_tokens;
-        // Random draws are sequential: they overlap with the projections.
+        // Random numbers must be drawn one after the other, so the mask is drawn while other
+        // threads compute the projections.
         let ([queries, keys, values], mask) =
             rayon::join(|| self.project(&x), || self.dropout.draw(n_weights, rng));
         let dropout = (self.dropout, mask);
@@ -161,16 +186,21 @@ impl MultiHeadAttention {
         Ok((out, cache))
     }
 
-    /// Queries, keys and values (batch, num_tokens, d_out).
+    /// Returns the queries, keys and values of all heads, each with the shape `(batch, num_tokens,
+    /// d_out)`.
     fn project(&self, x: &ArrayRef3<f32>) -> [Pooled<Ix3>; 3] {
         [&self.w_query, &self.w_key, &self.w_value].map(|layer| layer.forward(x).into())
     }
 
-    /// Adds the gradients of the four layers to `grads` and returns the gradient of the input
-    /// (batch, num_tokens, d_in).
+    /// Adds the gradients of the four layers to `grads`, and returns the gradient of the input,
+    /// which has the shape `(batch, num_tokens, d_in)`.
+    ///
+    /// `d_out` is the gradient of the output, with the shape `(batch, num_tokens, d_out)`.
     ///
     /// # Panics
-    /// If `d_out` is not the shape of the forward pass's output.
+    ///
+    /// Panics if `d_out` doesn't have the shape of the output, or if the layers in `grads` don't
+    /// have the same shapes as the layers of this module.
     pub fn backward(
         &self,
         cache: MultiHeadAttentionCache,
@@ -178,13 +208,14 @@ impl MultiHeadAttention {
         grads: &mut MultiHeadAttention,
     ) -> Array3<f32> {
         let MultiHeadAttentionCache { x, context, .. } = &cache;
-        // out = out_proj(context)
+        // This step is the backward pass of `out = out_proj(context)`.
         let d_context = (self.out_proj).backward(context, d_out, &mut grads.out_proj);
         let d_context = Pooled::from(d_context);
-        // context = attend(queries, keys, values)
+        // This step is the backward pass of `context = attend(queries, keys, values)`.
         let (q, k, v) = (&cache.queries, &cache.keys, &cache.values);
         let [d_q, d_k, d_v] = attend_backward(q, k, v, &cache.heads, &d_context).map(Pooled::from);
-        // values = w_value(x), keys = w_key(x), queries = w_query(x)
+        // These steps are the backward passes of the three projections of `x`. The input's gradient
+        // is the sum of the gradients that they return.
         let mut d_x = self.w_value.backward(x, &d_v, &mut grads.w_value);
         self.w_key
             .backward_adding_to(x, &d_k, &mut grads.w_key, &mut d_x);

@@ -1,8 +1,9 @@
-//! Listing 3.5, `MultiHeadAttention`, line by line as the book has it: every head's scores, mask,
-//! weights and dropout as whole arrays.
+//! Multi-head attention exactly as in listing 3.5 of the book: the scores, the mask, the weights
+//! and the dropout of all heads are computed as whole arrays.
 //!
-//! `forward` in `multi_head.rs` gives the same numbers and stores no weights (`tests/plain.rs`
-//! shows that both agree); the backward pass is there too.
+//! The fast form is `forward` in `multi_head.rs`, which gives the same numbers without storing the
+//! attention weights. The test in `tests/plain.rs` compares the two. The backward pass is also in
+//! `multi_head.rs`.
 
 use ndarray::{Array3, Array4, ArrayRef3};
 use tensor_ops::{Dropout, Linear, matmul_batched};
@@ -11,10 +12,11 @@ use torch_rng::TorchRng;
 use crate::scores::{mask_future, scaled_softmax};
 use crate::{AttentionConfig, AttentionError};
 
-/// The book's `MultiHeadAttention`; also its gradient.
+/// A multi-head attention module, which is the class `MultiHeadAttention` of the book (listing
+/// 3.5). The gradients of its weights are stored in another value of this type.
 ///
-/// [`forward_plain`](Self::forward_plain) is the listing line by line; [`forward`](Self::forward)
-/// computes the same by blocks of queries.
+/// [`forward_plain`](Self::forward_plain) follows the listing line by line.
+/// [`forward`](Self::forward) computes the same result in blocks of queries, which is faster.
 ///
 /// ```
 /// use attention::{AttentionConfig, MultiHeadAttention, torch_rng::TorchRng};
@@ -30,26 +32,31 @@ use crate::{AttentionConfig, AttentionError};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiHeadAttention {
-    /// d_in -> d_out
+    /// Layer that computes the queries of all heads, with `d_in` inputs and `d_out` outputs.
     pub w_query: Linear,
-    /// d_in -> d_out
+    /// Layer that computes the keys of all heads, with `d_in` inputs and `d_out` outputs.
     pub w_key: Linear,
-    /// d_in -> d_out
+    /// Layer that computes the values of all heads, with `d_in` inputs and `d_out` outputs.
     pub w_value: Linear,
-    /// d_out -> d_out, with a bias: combines the heads' outputs
+    /// Output projection, which combines the outputs of the heads. It has `d_out` inputs, `d_out`
+    /// outputs and always a bias.
     pub out_proj: Linear,
-    /// On the attention weights, in training only.
+    /// Dropout of the attention weights, which is applied only in training mode.
     pub dropout: Dropout,
-    /// The configuration it was built from. New weights must have the shapes of this configuration.
+    /// Configuration with which the module was created. If a layer is replaced, the new layer must
+    /// also have the shape that follows from this configuration.
     pub(crate) config: AttentionConfig,
 }
 
 impl MultiHeadAttention {
-    /// Draws query, key, value and output layers, in this order.
+    /// Creates a module with random weights. As in the book, the layers are drawn in the order
+    /// queries, keys, values and output projection.
     ///
     /// # Errors
-    /// If a size is 0, `num_heads` does not divide `d_out`, or the dropout rate is not within
-    /// [0, 1].
+    ///
+    /// Returns [`AttentionError::Zero`] if a size is 0, [`AttentionError::HeadsDontDivide`] if
+    /// `d_out` isn't divisible by `num_heads`, and [`AttentionError::Dropout`] if the dropout
+    /// probability isn't in [0, 1].
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
         config.check_heads()?;
         let (d_in, d_out, qkv_bias) = (config.d_in, config.d_out, config.qkv_bias);
@@ -57,19 +64,28 @@ impl MultiHeadAttention {
             w_query: Linear::new(d_in, d_out, qkv_bias, rng),
             w_key: Linear::new(d_in, d_out, qkv_bias, rng),
             w_value: Linear::new(d_in, d_out, qkv_bias, rng),
-            out_proj: Linear::new(d_out, d_out, true, rng), // to combine head outputs
+            out_proj: Linear::new(d_out, d_out, true, rng), // combines the outputs of the heads
             dropout: Dropout { p: config.dropout },
             config,
         })
     }
 
-    /// (batch, num_tokens, d_in) -> (batch, num_tokens, d_out), and the attention weights (batch,
-    /// num_heads, num_tokens, num_tokens), after dropout.
+    /// Computes the output and the attention weights, like `forward` in listing 3.5 of the book.
     ///
-    /// With a generator it is in training and drops weights, without it is in evaluation.
+    /// The input is a batch of sequences with the shape `(batch, num_tokens, d_in)`, and the output
+    /// has the shape `(batch, num_tokens, d_out)`. The attention weights have the shape `(batch,
+    /// num_heads, num_tokens, num_tokens)` and are returned as they are after dropout.
+    ///
+    /// If `training` contains a generator, the module is in training mode and drops some of the
+    /// attention weights. If `training` is `None`, the module is in evaluation mode and drops
+    /// nothing.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
+    ///
+    /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`,
+    /// [`AttentionError::TooLong`] if there are more tokens than the context length, and
+    /// [`AttentionError::Field`] if a layer was replaced by one that doesn't pass
+    /// [`check`](Self::check).
     pub fn forward_plain(
         &self,
         x: &ArrayRef3<f32>,
@@ -81,12 +97,13 @@ impl MultiHeadAttention {
         let (num_heads, d_out) = (self.config.num_heads, self.config.d_out);
         let head_dim = d_out / num_heads;
 
-        let keys = self.w_key.forward(x); // (b, num_tokens, d_out)
+        let keys = self.w_key.forward(x); // shape: (b, num_tokens, d_out)
         let queries = self.w_query.forward(x);
         let values = self.w_value.forward(x);
 
-        // Split the last dimension: (b, num_tokens, d_out) -> (b, num_tokens, num_heads, head_dim),
-        // and transpose it: -> (b, num_heads, num_tokens, head_dim)
+        // The last dimension is split into heads, which gives (b, num_tokens, num_heads, head_dim).
+        // Then the two dimensions in the middle are exchanged, which gives (b, num_heads,
+        // num_tokens, head_dim).
         let split = |x: Array3<f32>| {
             let x = x.into_shape_with_order((b, num_tokens, num_heads, head_dim));
             let x = x.expect("num_heads * head_dim is d_out");
@@ -94,17 +111,20 @@ impl MultiHeadAttention {
         };
         let (keys, queries, values) = (split(keys), split(queries), split(values));
 
-        // queries @ keys.transpose(2, 3): (b, num_heads, num_tokens, num_tokens)
+        // This is `queries @ keys.transpose(2, 3)` in the book, with the shape (b, num_heads,
+        // num_tokens, num_tokens).
         let attn_scores = matmul_batched(&queries, &keys.permuted_axes([0, 1, 3, 2]));
         let attn_scores = mask_future(&attn_scores);
         let attn_weights = scaled_softmax(&attn_scores, head_dim);
         let attn_weights = self.dropout.forward(attn_weights, training);
 
-        // (b, num_heads, num_tokens, head_dim) -> (b, num_tokens, num_heads, head_dim)
+        // The context vectors have the shape (b, num_heads, num_tokens, head_dim). Exchanging the
+        // two dimensions in the middle gives (b, num_tokens, num_heads, head_dim).
         let context_vec = matmul_batched(&attn_weights, &values);
         let context_vec = context_vec.permuted_axes([0, 2, 1, 3]);
-        // Combine the heads: self.d_out = self.num_heads * self.head_dim
-        let context_vec = context_vec.to_shape((b, num_tokens, d_out)); // .contiguous().view(..)
+        // The heads of each token are now next to each other, so they can be combined into the last
+        // dimension of (b, num_tokens, d_out). This is `.contiguous().view(...)` in the book.
+        let context_vec = context_vec.to_shape((b, num_tokens, d_out));
         let context_vec = context_vec.expect("num_heads * head_dim is d_out");
         Ok((self.out_proj.forward(&context_vec), attn_weights))
     }

@@ -1,12 +1,17 @@
-//! From scores to attention weights, the plain way: the whole matrix, then the mask, then softmax
-//! (book sections 3.4 and 3.5).
+//! The steps from queries and keys to attention weights (book sections 3.4 and 3.5): dot products,
+//! the causal mask, and scaled softmax.
 //!
-//! `head.rs` does the same in blocks, without the masked half.
+//! As in the book, each function processes whole matrices of scores. The module in `head.rs`
+//! computes the same weights in blocks of queries and skips most of the masked scores.
 
 use ndarray::{Array, Array2, ArrayRef, ArrayRef2, Axis, Dimension, Zip};
 use tensor_ops::{matmul_batched, softmax};
 
-/// `queries @ keys.transpose(-2, -1)`: (..., num_tokens, d_k) each -> (..., num_tokens, num_tokens)
+/// Returns the attention scores, which are the dot products of all queries with all keys. In
+/// PyTorch, this is `queries @ keys.transpose(-2, -1)`.
+///
+/// `queries` and `keys` have the shape `(..., num_tokens, d_k)`, and the scores have the shape
+/// `(..., num_tokens, num_tokens)`.
 pub(crate) fn dot_products<D: Dimension>(
     queries: &ArrayRef<f32, D>,
     keys: &ArrayRef<f32, D>,
@@ -16,21 +21,31 @@ pub(crate) fn dot_products<D: Dimension>(
     matmul_batched(queries, &keys)
 }
 
-/// `torch.tril(torch.ones(n, n))`: 1 where query i may see key j, j <= i, and 0 elsewhere.
+/// Returns the causal mask for `n` tokens, which has the shape `(n, n)`. The element `[i, j]` is 1
+/// if query `i` may attend to key `j`, that is, if `j <= i`. Otherwise, it is 0.
+///
+/// In PyTorch, this is `torch.tril(torch.ones(n, n))`.
 #[must_use]
 pub fn causal_mask(n: usize) -> Array2<f32> {
     Array2::from_shape_fn((n, n), |(i, j)| if j <= i { 1.0 } else { 0.0 })
 }
 
-/// `x / x.sum(dim=-1, keepdim=True)`: section 3.5.1 makes masked weights sum to 1 again with it.
+/// Divides each row of `x` by the sum of the row. In PyTorch, this is `x / x.sum(dim=-1,
+/// keepdim=True)`.
+///
+/// Section 3.5.1 of the book applies this function to attention weights after the mask has set some
+/// of them to 0, so that each row sums to 1 again.
 #[must_use]
 pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
-    let sums = x.sum_axis(Axis(1)).insert_axis(Axis(1)); // (rows, 1)
-    &x.view() / &sums // (rows, columns)
+    let sums = x.sum_axis(Axis(1)).insert_axis(Axis(1)); // shape: (rows, 1)
+    &x.view() / &sums // shape: (rows, columns)
 }
 
-/// `scores.masked_fill(mask, -torch.inf)`: scores (..., num_tokens, num_tokens) with minus infinity
-/// above the diagonal, so that no query sees a later key.
+/// Returns a copy of the attention scores in which all elements above the diagonal are minus
+/// infinity. Softmax turns these elements into weights of 0, so no token attends to a later token.
+///
+/// The scores have the shape `(..., num_tokens, num_tokens)`. The book computes
+/// `scores.masked_fill(mask.bool(), -torch.inf)`.
 ///
 /// ```
 /// use ndarray::array;
@@ -39,7 +54,8 @@ pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
 /// ```
 ///
 /// # Panics
-/// If the last two dimensions differ, or there is only one.
+///
+/// Panics if `scores` has fewer than two dimensions or if its last two dimensions differ.
 #[must_use]
 pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
     let num_tokens = match *scores.shape() {
@@ -60,8 +76,15 @@ pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
     })
 }
 
-/// `torch.softmax(scores / d_k**0.5, dim=-1)`: scores (..., queries, keys) to weights; `d_k` is the
-/// size of a key.
+/// Returns the attention weights for the given scores. Each score is divided by the square root of
+/// `d_k`, which is the number of features of a key, and softmax is applied along the last
+/// dimension. In PyTorch, this is `torch.softmax(scores / d_k**0.5, dim=-1)`.
+///
+/// Both the scores and the weights have the shape `(..., queries, keys)`.
+///
+/// # Panics
+///
+/// Panics if `scores` has no dimensions.
 #[must_use]
 pub fn scaled_softmax<D: Dimension>(scores: &ArrayRef<f32, D>, d_k: usize) -> Array<f32, D> {
     let last = Axis(scores.ndim() - 1);

@@ -1,7 +1,8 @@
-//! Self-attention with trainable weights, `softmax(Q K^T / sqrt(d_k)) V`, without a mask (book
-//! section 3.4, exercise 3.1).
+//! Self-attention with trainable weights, `softmax(Q K^T / sqrt(d_k)) V` (book section 3.4 and
+//! exercise 3.1).
 //!
-//! Every token sees every token, so this is not yet fit for a language model.
+//! These modules have no causal mask, so each token attends to all tokens, including later ones.
+//! Therefore, they aren't suitable for a language model, which has to predict the later tokens.
 
 use ndarray::{Array, Array2, ArrayRef, Dimension};
 use tensor_ops::{Linear, matmul_batched, parameters};
@@ -11,29 +12,32 @@ use crate::AttentionError;
 use crate::config::check_features;
 use crate::scores::{dot_products, scaled_softmax};
 
-/// The distribution that [`SelfAttentionV1`] draws its weights from.
+/// The distribution from which the weights of a [`SelfAttentionV1`] are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WeightInit {
-    /// `torch.rand`, uniform in [0, 1): the book.
+    /// The uniform distribution in [0, 1), as in `torch.rand`. The book uses this distribution.
     Rand,
-    /// `torch.randn`, standard normal: the exercise solutions and the course worksheet.
+    /// The standard normal distribution, as in `torch.randn`. The solutions of the exercises and
+    /// the course worksheet use this distribution.
     Randn,
 }
 
-/// The book's `SelfAttention_v1`: weights as bare matrices (listing 3.1).
+/// A self-attention module whose weights are plain matrices. It is the class `SelfAttention_v1` of
+/// the book (listing 3.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelfAttentionV1 {
-    /// (d_in, d_out)
+    /// Weight matrix for the queries, with the shape `(d_in, d_out)`.
     pub w_query: Array2<f32>,
-    /// (d_in, d_out)
+    /// Weight matrix for the keys, with the shape `(d_in, d_out)`.
     pub w_key: Array2<f32>,
-    /// (d_in, d_out)
+    /// Weight matrix for the values, with the shape `(d_in, d_out)`.
     pub w_value: Array2<f32>,
 }
 
 impl SelfAttentionV1 {
-    /// Draws query, key and value weights, in this order.
+    /// Creates a module with random weights. As in the book, the matrix for the queries is drawn
+    /// first, followed by the matrices for the keys and the values.
     pub fn new(d_in: usize, d_out: usize, init: WeightInit, rng: &mut TorchRng) -> Self {
         let mut draw = || {
             let values = match init {
@@ -49,13 +53,19 @@ impl SelfAttentionV1 {
         }
     }
 
-    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them.
+    /// Computes the context vectors of a sequence or of a batch of sequences.
+    ///
+    /// The input has the shape `(..., num_tokens, d_in)`, and the output has the shape `(...,
+    /// num_tokens, d_out)`.
     ///
     /// # Errors
-    /// If the input does not have `d_in` features.
+    ///
+    /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`.
     ///
     /// # Panics
-    /// If the input has one dimension.
+    ///
+    /// Panics if `x` has fewer than two dimensions, or if the shapes of the three weight matrices
+    /// don't fit together.
     pub fn forward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -66,18 +76,21 @@ impl SelfAttentionV1 {
             shape[x.ndim() - 2] = weight.nrows();
             shape[x.ndim() - 1] = weight.ncols();
             let weight = weight.broadcast(shape).expect("its own shape, repeated");
-            matmul_batched(x, &weight) // (..., num_tokens, d_out)
+            matmul_batched(x, &weight) // shape: (..., num_tokens, d_out)
         };
         let queries = times(&self.w_query);
         let keys = times(&self.w_key);
-        let attn_scores = dot_products(&queries, &keys); // (..., num_tokens, num_tokens)
+        let attn_scores = dot_products(&queries, &keys); // shape: (..., num_tokens, num_tokens)
         let attn_weights = scaled_softmax(&attn_scores, self.w_key.ncols());
         Ok(matmul_batched(&attn_weights, &times(&self.w_value)))
     }
 }
 
-/// Exercise 3.1: takes over the weights of a [`SelfAttentionV2`], which holds them transposed; its
-/// biases have no place here and must be absent.
+/// Copies the weights of a [`SelfAttentionV2`], as in exercise 3.1 of the book. The matrices are
+/// transposed because a [`Linear`] layer stores its weights in the shape `(d_out, d_in)`.
+///
+/// The conversion returns [`AttentionError::Biased`] if a layer has a bias, because
+/// [`SelfAttentionV1`] can't store biases.
 impl TryFrom<&SelfAttentionV2> for SelfAttentionV1 {
     type Error = AttentionError;
 
@@ -96,7 +109,8 @@ impl TryFrom<&SelfAttentionV2> for SelfAttentionV1 {
 
 parameters!(SelfAttentionV1 { "W_query" w_query, "W_key" w_key, "W_value" w_value });
 
-/// The book's `SelfAttention_v2`: the projections are [`Linear`] layers (listing 3.2).
+/// A self-attention module that computes queries, keys and values with [`Linear`] layers. It is the
+/// class `SelfAttention_v2` of the book (listing 3.2).
 ///
 /// ```
 /// use attention::{SelfAttentionV2, torch_rng::TorchRng};
@@ -109,17 +123,20 @@ parameters!(SelfAttentionV1 { "W_query" w_query, "W_key" w_key, "W_value" w_valu
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelfAttentionV2 {
-    /// d_in -> d_out
+    /// Layer that computes the queries, with `d_in` inputs and `d_out` outputs.
     pub w_query: Linear,
-    /// d_in -> d_out
+    /// Layer that computes the keys, with `d_in` inputs and `d_out` outputs.
     pub w_key: Linear,
-    /// d_in -> d_out
+    /// Layer that computes the values, with `d_in` inputs and `d_out` outputs.
     pub w_value: Linear,
 }
 
 impl SelfAttentionV2 {
-    /// Draws query, key and value layers, in this order. The book has no bias, the course worksheet
-    /// has one.
+    /// Creates a module with random weights. As in the book, the layer for the queries is drawn
+    /// first, followed by the layers for the keys and the values.
+    ///
+    /// If `qkv_bias` is true, each layer has a bias, as in the course worksheet. The layers in the
+    /// book have no bias.
     pub fn new(d_in: usize, d_out: usize, qkv_bias: bool, rng: &mut TorchRng) -> Self {
         Self {
             w_query: Linear::new(d_in, d_out, qkv_bias, rng),
@@ -128,22 +145,28 @@ impl SelfAttentionV2 {
         }
     }
 
-    /// (..., num_tokens, d_in) -> (..., num_tokens, d_out), a sequence or a batch of them
-    /// (worksheet exercise 2).
+    /// Computes the context vectors of a sequence or of a batch of sequences. Exercise 2 of the
+    /// course worksheet asks for the batches.
+    ///
+    /// The input has the shape `(..., num_tokens, d_in)`, and the output has the shape `(...,
+    /// num_tokens, d_out)`.
     ///
     /// # Errors
-    /// If the input does not have `d_in` features.
+    ///
+    /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`.
     ///
     /// # Panics
-    /// If the input has one dimension.
+    ///
+    /// Panics if `x` has fewer than two dimensions, or if the shapes of the three layers don't fit
+    /// together.
     pub fn forward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
     ) -> Result<Array<f32, D>, AttentionError> {
         check_features(x.shape(), self.w_query.in_features())?;
-        let queries = self.w_query.forward(x); // (..., num_tokens, d_out)
+        let queries = self.w_query.forward(x); // shape: (..., num_tokens, d_out)
         let keys = self.w_key.forward(x);
-        let attn_scores = dot_products(&queries, &keys); // (..., num_tokens, num_tokens)
+        let attn_scores = dot_products(&queries, &keys); // shape: (..., num_tokens, num_tokens)
         let attn_weights = scaled_softmax(&attn_scores, self.w_key.out_features());
         Ok(matmul_batched(&attn_weights, &self.w_value.forward(x)))
     }

@@ -1,32 +1,50 @@
-//! Self-attention without trainable weights (book section 3.3): every token's context vector is a
-//! mean of all tokens, weighted by softmaxed dot products.
+//! Self-attention without trainable weights (book section 3.3).
+//!
+//! The context vector of a token is a weighted mean of all input vectors. The weights are computed
+//! by taking the dot product of the token's vector with each input vector and applying softmax.
 
 use ndarray::{Array1, Array2, ArrayRef1, ArrayRef2, Axis};
 use tensor_ops::{matmul, softmax};
 
-/// `inputs @ inputs.T`: (num_tokens, d) -> (num_tokens, num_tokens), the dot product of each token
-/// with each.
+/// Returns the attention scores, which are the dot products of each input vector with each input
+/// vector. In PyTorch, this is `inputs @ inputs.T`.
+///
+/// The inputs have the shape `(num_tokens, d)`, and the scores have the shape `(num_tokens,
+/// num_tokens)`.
 #[must_use]
 pub fn attention_scores(inputs: &ArrayRef2<f32>) -> Array2<f32> {
     matmul(inputs, &inputs.t())
 }
 
-/// `scores / scores.sum()`: the book's first, simplest normalisation.
+/// Divides attention scores by their sum, so that the resulting weights sum to 1. In PyTorch, this
+/// is `scores / scores.sum()`.
+///
+/// This is the first and simplest normalization in the book, which replaces it by softmax
+/// afterwards.
 #[must_use]
 pub fn normalize_by_sum(scores: &ArrayRef1<f32>) -> Array1<f32> {
     scores / scores.sum()
 }
 
-/// `torch.softmax(scores, dim=-1)`: (num_tokens, num_tokens), each row sums to 1.
+/// Returns the attention weights, which are the softmax of each row of scores. In PyTorch, this is
+/// `torch.softmax(scores, dim=-1)`.
+///
+/// Both the scores and the weights have the shape `(num_tokens, num_tokens)`. Each row of weights
+/// sums to 1.
 #[must_use]
 pub fn attention_weights(scores: &ArrayRef2<f32>) -> Array2<f32> {
     softmax(scores, Axis(1))
 }
 
-/// `attn_weights @ inputs`: (num_tokens, d), one context vector per token.
+/// Returns the context vectors, which are the means of the input vectors, weighted by each row of
+/// attention weights. In PyTorch, this is `attn_weights @ inputs`.
+///
+/// The weights have the shape `(num_tokens, num_tokens)`. The inputs and the context vectors have
+/// the shape `(num_tokens, d)`.
 ///
 /// # Panics
-/// If `weights` does not have a column for each row of `inputs`.
+///
+/// Panics if the number of columns of `weights` differs from the number of rows of `inputs`.
 #[must_use]
 pub fn context_vectors(weights: &ArrayRef2<f32>, inputs: &ArrayRef2<f32>) -> Array2<f32> {
     matmul(weights, inputs)

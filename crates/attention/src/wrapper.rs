@@ -1,6 +1,7 @@
-//! Several causal attention heads side by side, their outputs concatenated (book listing 3.4).
+//! Multi-head attention as a list of causal attention heads whose outputs are concatenated (book
+//! listing 3.4).
 //!
-//! [`MultiHeadAttention`](crate::MultiHeadAttention) does the same work in one module and adds an
+//! [`MultiHeadAttention`](crate::MultiHeadAttention) computes all heads in one module and adds an
 //! output projection.
 
 use ndarray::{Array, ArrayRef, Axis, RemoveAxis, concatenate};
@@ -9,18 +10,21 @@ use torch_rng::TorchRng;
 
 use crate::{AttentionConfig, AttentionError, CausalAttention};
 
-/// The book's `MultiHeadAttentionWrapper`.
+/// A list of attention heads that process the same input. It is the class
+/// `MultiHeadAttentionWrapper` of the book (listing 3.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiHeadAttentionWrapper {
-    /// `num_heads` of them, each d_in -> d_out
+    /// The `num_heads` attention heads, each with `d_in` inputs and `d_out` outputs.
     pub heads: Vec<CausalAttention>,
 }
 
 impl MultiHeadAttentionWrapper {
-    /// Draws head after head.
+    /// Creates a module with random weights. The heads are drawn one after the other.
     ///
     /// # Errors
-    /// If a size is 0 or the dropout rate is not from 0 to 1.
+    ///
+    /// Returns [`AttentionError::Zero`] if a size is 0, and [`AttentionError::Dropout`] if the
+    /// dropout probability isn't in [0, 1].
     pub fn new(config: AttentionConfig, rng: &mut TorchRng) -> Result<Self, AttentionError> {
         config.check(config.num_heads)?;
         let heads = (0..config.num_heads)
@@ -29,17 +33,25 @@ impl MultiHeadAttentionWrapper {
         Ok(Self { heads })
     }
 
-    /// The listing's `forward`: (..., num_tokens, d_in) -> (..., num_tokens, num_heads * d_out), a
-    /// sequence or a batch of them.
+    /// Computes the outputs of all heads and concatenates them along the last dimension, like
+    /// `forward` in listing 3.4 of the book.
     ///
-    /// With a generator it is in training, and each head drops weights, in order; without it is in
-    /// evaluation.
+    /// The input is a sequence or a batch of sequences with the shape `(..., num_tokens, d_in)`,
+    /// and the output has the shape `(..., num_tokens, num_heads * d_out)`.
+    ///
+    /// If `training` contains a generator, each head drops some of its attention weights, and the
+    /// heads draw their dropout masks one after the other. If `training` is `None`, the module is
+    /// in evaluation mode and drops nothing.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `d_in` features.
+    ///
+    /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`, and
+    /// [`AttentionError::TooLong`] if a sequence has more tokens than the context length.
     ///
     /// # Panics
-    /// If the input has one dimension.
+    ///
+    /// Panics if `x` has fewer than two dimensions, if the list of heads is empty, or if a head was
+    /// replaced by one of another size.
     pub fn forward_plain<D: RemoveAxis>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -50,15 +62,17 @@ impl MultiHeadAttentionWrapper {
             outputs.push(head.forward_plain(x, training.as_deref_mut())?.0);
         }
         let views: Vec<_> = outputs.iter().map(|output| output.view()).collect();
-        // torch.cat(.., dim=-1)
+        // In PyTorch, this is `torch.cat(outputs, dim=-1)`.
         let side_by_side = concatenate(Axis(x.ndim() - 1), &views);
         Ok(side_by_side.expect("the heads have one shape, and there is at least one"))
     }
 
-    /// [`forward_plain`](Self::forward_plain), as in evaluation.
+    /// Computes the output in evaluation mode, which means that nothing is dropped. This is
+    /// [`forward_plain`](Self::forward_plain) without a generator.
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Returns the same errors as [`forward_plain`](Self::forward_plain).
     pub fn forward<D: RemoveAxis>(
         &self,
         x: &ArrayRef<f32, D>,

@@ -1,5 +1,5 @@
-//! The gradients of multi-head attention against finite differences, at input scales 0.1, 1 and 3,
-//! without and with dropout.
+//! Compares the gradients of multi-head attention with numerical derivatives, without dropout and
+//! with dropout. The inputs have the scales 0.1, 1 and 3.
 
 use attention::{AttentionConfig, MultiHeadAttention};
 use ndarray::Array3;
@@ -7,7 +7,8 @@ use tensor_ops::Parameters;
 use test_support::{GradientCheck, INPUT_SCALES, project, projection_weights, test_array};
 use torch_rng::{Build, TorchRng};
 
-/// Looser than for one operation: the differences see the f32 rounding of all of them.
+/// A check with a larger tolerance than the default, because the rounding errors of several
+/// operations in `f32` add up in the numerical derivatives.
 const CHECK: GradientCheck = GradientCheck {
     tolerance: 5e-3,
     step: None,
@@ -49,7 +50,8 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
         CHECK.check("attention input", &x, &d_x, |x| objective(&mha, x));
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             if name == "W_key.bias" {
-                // It adds the same to all scores of a query, which softmax takes away again.
+                // A bias of the keys adds the same number to all scores of a query, and softmax
+                // isn't affected by this. Therefore, the gradient of the bias is 0.
                 assert!(
                     d.iter().all(|d| d.abs() < 1e-4),
                     "{name} has no influence, but a gradient of {d}"
@@ -57,8 +59,8 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
                 continue;
             }
             let parameter = mha.named_parameters()[i].1.to_owned();
-            // Scores of small inputs barely feel a weight, so the step must be large to be seen
-            // above the rounding.
+            // If the inputs are small, the scores hardly depend on a weight. The step must be large
+            // enough that the change of the output is larger than the rounding errors.
             let check = GradientCheck {
                 step: Some(0.15 / f64::from(scale)),
                 ..CHECK

@@ -1,4 +1,4 @@
-//! Attention against remembered keys and values is attention over the whole sequence.
+//! Tests that attention with a KV cache gives the same result as attention over the whole sequence.
 
 use attention::{KvCache, KvCacheSize, attend};
 use ndarray::{Array2, Axis, ShapeBuilder, concatenate, s};
@@ -13,11 +13,11 @@ fn empty_cache(num_heads: usize, head_dim: usize, capacity: usize) -> KvCache {
     })
 }
 
-/// Numbers of new tokens that calls bring.
+/// Generates lists with the number of new tokens in each call.
 fn chunks() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         prop::collection::vec(0..4usize, 1..6),
-        Just(vec![70, 1, 1]), // more than one block of queries
+        Just(vec![70, 1, 1]), // more than one block of 64 queries
         Just(vec![3, 80]),
     ]
 }
@@ -41,7 +41,7 @@ proptest! {
         }
         prop_assert_eq!(&got, &expected);
         prop_assert!(fork.is_empty());
-        // A fork that continues with another text leaves the first one alone.
+        // A clone of the cache that continues with another text must not change the original.
         let keep = keep.index(shape.0 + 1);
         let mut fork = cache.clone();
         let noise = Array2::from_elem((70, shape.1), f32::NAN);
@@ -89,13 +89,14 @@ proptest! {
     }
 }
 
-/// Attention over whole sequences, without a cache.
+/// Computes attention over the whole sequence without a cache.
 fn whole(qkv: &[Array2<f32>; 3], num_heads: usize) -> Array2<f32> {
     let [q, k, v] = qkv.each_ref().map(|x| x.view().insert_axis(Axis(0)));
     attend(&q, &k, &v, num_heads).remove_axis(Axis(0))
 }
 
-/// Gives a cache the next rows.
+/// Passes the queries, keys and values of the next `new` tokens to the cache, and writes their
+/// context vectors to the same rows of `got`.
 fn step(cache: &mut KvCache, qkv: &[Array2<f32>; 3], new: usize, got: &mut Array2<f32>) {
     let rows = s![cache.len()..cache.len() + new, ..];
     let [q, k, v] = qkv.each_ref().map(|x| x.slice(rows));
@@ -105,7 +106,7 @@ fn step(cache: &mut KvCache, qkv: &[Array2<f32>; 3], new: usize, got: &mut Array
 #[test]
 fn the_order_in_memory_does_not_matter_for_any_number_of_new_tokens() {
     for new in [1, 2] {
-        let shape = (new, 6); // 2 heads of 3 features
+        let shape = (new, 6); // two heads with three features each
         let [q, k, v] = [1, 2, 3].map(|seed| test_array(shape, 1.0, seed));
         let attend = |q: &Array2<f32>, mut context: Array2<f32>| {
             let mut cache = empty_cache(2, 3, new);

@@ -1,5 +1,5 @@
-//! Properties of the ladder: modules equal each other where the book claims it, the mask hides the
-//! future, wrong sizes are typed errors.
+//! Tests properties of the attention modules of chapter 3: two modules give equal results where the
+//! book says so, the causal mask hides later tokens, and wrong sizes lead to an error.
 
 use attention::{
     AttentionConfig, AttentionError, CausalAttention, MultiHeadAttention,
@@ -102,7 +102,8 @@ fn v1_with_the_weights_of_v2_gives_the_same_bits() {
     );
 }
 
-/// Each sequence of a batch alone, in two dimensions, against the batch in three.
+/// Asserts that a module gives the same output for a whole batch, which has three dimensions, as
+/// for each of its sequences alone, which have two dimensions.
 macro_rules! assert_ranks_agree {
     ($module:expr, $x:expr) => {
         let module = $module;
@@ -154,7 +155,7 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
         );
     }
     assert!(MultiHeadAttentionWrapper::new(config(4, 6, 0), rng).is_err());
-    assert!(CausalAttention::new(config(4, 6, 0), rng).is_ok()); // it has one
+    assert!(CausalAttention::new(config(4, 6, 0), rng).is_ok()); // always has one head
     let mha = MultiHeadAttention::new(config(4, 6, 2), rng).unwrap();
     for (shape, expected) in [
         (

@@ -1,5 +1,5 @@
-//! Listing 3.5 as the book writes it is the oracle of the fast form, in evaluation and with
-//! dropout.
+//! Compares the fast form of multi-head attention with the code of listing 3.5 of the book, in
+//! evaluation mode and with dropout.
 
 use attention::{AttentionConfig, MultiHeadAttention, attend};
 use ndarray::Array3;
@@ -13,7 +13,7 @@ proptest! {
     #[test]
     fn attention_by_blocks_equals_the_listing(
         batch in 1usize..3,
-        // Within a block of queries, and around one and two.
+        // The sequences fill a part of a block of 64 queries, about one block, or about two blocks.
         num_tokens in prop_oneof![1usize..20, 60usize..70, 125usize..135],
         (d_in, head_dim, num_heads) in (1usize..7, 1usize..9, 1usize..4),
         dropout in prop_oneof![Just(0.0), 0.05..0.9],
