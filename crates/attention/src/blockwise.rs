@@ -27,9 +27,9 @@ pub(crate) struct AttendCache {
 
 /// Computes causal attention for each head, and returns the context vectors.
 ///
-/// The queries `q`, keys `k`, values `v` and the context vectors have the shape `(batch,
-/// num_tokens, d_out)`, in which the features of the heads are next to each other in the last
-/// dimension. Head `h` has the features from `h * head_dim` to `(h + 1) * head_dim`, where
+/// The queries `q`, keys `k`, values `v` and the context vectors have the shape
+/// `(batch, num_tokens, d_out)`, in which the features of the heads are next to each other in the
+/// last dimension. Head `h` has the features from `h * head_dim` to `(h + 1) * head_dim`, where
 /// `head_dim` is `d_out / num_heads`.
 ///
 /// In PyTorch, this is `torch.nn.functional.scaled_dot_product_attention` with `is_causal=True`.
@@ -50,8 +50,8 @@ pub fn attend(
 /// Does the same as [`attend`], but applies dropout to the attention weights and returns a cache
 /// for [`attend_backward`]. If the mask is `None`, no weights are dropped.
 ///
-/// The mask covers all attention weights, in the row-major order of an array of the shape `(batch,
-/// num_heads, num_tokens, num_tokens)`.
+/// The mask covers all attention weights, in the row-major order of an array of the shape
+/// `(batch, num_heads, num_tokens, num_tokens)`.
 pub(crate) fn attend_train(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
@@ -146,8 +146,8 @@ fn head_of(x: &ArrayRef3<f32>, i: usize, num_heads: usize) -> ArrayView2<'_, f32
     x.slice(s![sequence, .., head * head_dim..(head + 1) * head_dim])
 }
 
-/// Returns mutable views of all `batch * num_heads` heads in `x`. The array has the shape `(batch,
-/// num_tokens, d_out)`, and each view has the shape `(num_tokens, head_dim)`.
+/// Returns mutable views of all `batch * num_heads` heads in `x`. The array has the shape
+/// `(batch, num_tokens, d_out)`, and each view has the shape `(num_tokens, head_dim)`.
 fn split_heads_mut(x: &mut Array3<f32>, num_heads: usize) -> Vec<ArrayViewMut2<'_, f32>> {
     let head_dim = x.dim().2 / num_heads;
     let mut views = Vec::with_capacity(x.dim().0 * num_heads);

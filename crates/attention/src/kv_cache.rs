@@ -241,8 +241,8 @@ impl KvCache {
     }
 }
 
-/// Queries, keys and values of the new tokens of one text for one head, each with the shape `(new,
-/// head_dim)`.
+/// Queries, keys and values of the new tokens of one text for one head, each with the shape
+/// `(new, head_dim)`.
 struct NewTokens<'a> {
     /// Number of tokens that were in the cache before the new ones.
     past: usize,
@@ -322,8 +322,8 @@ impl Pages {
 #[serde(deny_unknown_fields)]
 struct Contents {
     size: KvCacheSize,
-    /// Keys of all heads, in the row-major order of an array of the shape `(num_heads, tokens,
-    /// head_dim)`.
+    /// Keys of all heads, in the row-major order of an array of the shape
+    /// `(num_heads, tokens, head_dim)`.
     keys: Vec<f32>,
     /// Values of all heads, in the same order as the keys.
     values: Vec<f32>,

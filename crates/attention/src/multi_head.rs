@@ -134,9 +134,9 @@ impl MultiHeadAttention {
     /// Computes the attention weights in evaluation mode. They are the second result of
     /// [`forward_plain`](Self::forward_plain) without a generator.
     ///
-    /// The input has the shape `(batch, num_tokens, d_in)`, and the weights have the shape `(batch,
-    /// num_heads, num_tokens, num_tokens)`. Each row of weights sums to 1, and the weights above
-    /// the diagonal are 0.
+    /// The input has the shape `(batch, num_tokens, d_in)`, and the weights have the shape
+    /// `(batch, num_heads, num_tokens, num_tokens)`. Each row of weights sums to 1, and the weights
+    /// above the diagonal are 0.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl MultiHeadAttention {
     /// Computes the output in training mode, with dropout of attention weights, and returns a cache
     /// for [`backward`](Self::backward).
     ///
-    /// The input has the shape `(batch, num_tokens, d_in)`, and the output has the shape `(batch,
-    /// num_tokens, d_out)`. The generator draws the same dropout mask as in
+    /// The input has the shape `(batch, num_tokens, d_in)`, and the output has the shape
+    /// `(batch, num_tokens, d_out)`. The generator draws the same dropout mask as in
     /// [`forward_plain`](Self::forward_plain).
     ///
     /// # Errors
@@ -186,8 +186,8 @@ impl MultiHeadAttention {
         Ok((out, cache))
     }
 
-    /// Returns the queries, keys and values of all heads, each with the shape `(batch, num_tokens,
-    /// d_out)`.
+    /// Returns the queries, keys and values of all heads, each with the shape
+    /// `(batch, num_tokens, d_out)`.
     fn project(&self, x: &ArrayRef3<f32>) -> [Pooled<Ix3>; 3] {
         [&self.w_query, &self.w_key, &self.w_value].map(|layer| layer.forward(x).into())
     }

@@ -73,8 +73,8 @@ impl MultiHeadAttention {
     /// Computes the output and the attention weights, like `forward` in listing 3.5 of the book.
     ///
     /// The input is a batch of sequences with the shape `(batch, num_tokens, d_in)`, and the output
-    /// has the shape `(batch, num_tokens, d_out)`. The attention weights have the shape `(batch,
-    /// num_heads, num_tokens, num_tokens)` and are returned as they are after dropout.
+    /// has the shape `(batch, num_tokens, d_out)`. The attention weights have the shape
+    /// `(batch, num_heads, num_tokens, num_tokens)` and are returned as they are after dropout.
     ///
     /// If `training` contains a generator, the module is in training mode and drops some of the
     /// attention weights. If `training` is `None`, the module is in evaluation mode and drops

@@ -30,8 +30,8 @@ pub fn causal_mask(n: usize) -> Array2<f32> {
     Array2::from_shape_fn((n, n), |(i, j)| if j <= i { 1.0 } else { 0.0 })
 }
 
-/// Divides each row of `x` by the sum of the row. In PyTorch, this is `x / x.sum(dim=-1,
-/// keepdim=True)`.
+/// Divides each row of `x` by the sum of the row. In PyTorch, this is
+/// `x / x.sum(dim=-1, keepdim=True)`.
 ///
 /// Section 3.5.1 of the book applies this function to attention weights after the mask has set some
 /// of them to 0, so that each row sums to 1 again.

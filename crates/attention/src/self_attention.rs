@@ -55,8 +55,8 @@ impl SelfAttentionV1 {
 
     /// Computes the context vectors of a sequence or of a batch of sequences.
     ///
-    /// The input has the shape `(..., num_tokens, d_in)`, and the output has the shape `(...,
-    /// num_tokens, d_out)`.
+    /// The input has the shape `(..., num_tokens, d_in)`, and the output has the shape
+    /// `(..., num_tokens, d_out)`.
     ///
     /// # Errors
     ///
@@ -148,8 +148,8 @@ impl SelfAttentionV2 {
     /// Computes the context vectors of a sequence or of a batch of sequences. Exercise 2 of the
     /// course worksheet asks for the batches.
     ///
-    /// The input has the shape `(..., num_tokens, d_in)`, and the output has the shape `(...,
-    /// num_tokens, d_out)`.
+    /// The input has the shape `(..., num_tokens, d_in)`, and the output has the shape
+    /// `(..., num_tokens, d_out)`.
     ///
     /// # Errors
     ///

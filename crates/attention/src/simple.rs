@@ -9,8 +9,8 @@ use tensor_ops::{matmul, softmax};
 /// Returns the attention scores, which are the dot products of each input vector with each input
 /// vector. In PyTorch, this is `inputs @ inputs.T`.
 ///
-/// The inputs have the shape `(num_tokens, d)`, and the scores have the shape `(num_tokens,
-/// num_tokens)`.
+/// The inputs have the shape `(num_tokens, d)`, and the scores have the shape
+/// `(num_tokens, num_tokens)`.
 #[must_use]
 pub fn attention_scores(inputs: &ArrayRef2<f32>) -> Array2<f32> {
     matmul(inputs, &inputs.t())

@@ -1,7 +1,13 @@
-//! The time of each operation at GPT-2 124M's sizes: `cargo bench -p tensor-ops [-- FILTER]`.
+//! Measures each operation at the sizes of GPT-2 124M. The benchmarks are run by the following
+//! command:
 //!
-//! Criterion compares with the run before, so that a regression shows where it is;
-//! `cargo xtask bench` compares whole works with other programs.
+//! ```sh
+//! cargo bench -p tensor-ops
+//! ```
+//!
+//! To run only some of them, add `-- FILTER`. Criterion compares each time with the previous run,
+//! which shows the operation that has become slower. The command `cargo xtask bench` compares
+//! complete programs with PyTorch and others.
 
 use std::hint::black_box;
 
@@ -16,7 +22,8 @@ use torch_rng::{Build, TorchRng};
 
 const EMB_DIM: usize = 768;
 const VOCAB_SIZE: usize = 50257;
-/// Rows of a training step's matrices, including the logits: 4 sequences of 256.
+/// Number of rows in the matrices of a training step, including the logits. A step has 4 sequences
+/// of 256 tokens.
 const ROWS: usize = 1024;
 
 fn random(rows: usize, columns: usize) -> Array2<f32> {

@@ -1,8 +1,9 @@
-//! Cross-entropy of logits and target ids, `mean_i (ln sum_j e^(x_ij) - x_(i, t_i))`
+//! The cross-entropy of logits and target IDs, `mean_i (ln sum_j e^(x_ij) - x_(i, t_i))`
 //! (`torch.nn.functional.cross_entropy`; book section 5.1.2).
 //!
-//! The maximum is subtracted from the target's logit too, as in PyTorch, so that logits far from 0
-//! keep their digits. The sum over rows runs in f64 in order.
+//! As in PyTorch, the maximum of a row is subtracted from all its logits, including the one of the
+//! target, so the loss is accurate even if the logits are far from 0. The losses of the rows are
+//! added in order and in `f64`.
 
 use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array2, ArrayRef2};
@@ -10,60 +11,66 @@ use rayon::prelude::*;
 
 use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
 
-/// The target of a row that doesn't count, such as padding: PyTorch's default `ignore_index`, -100,
-/// as u32.
+/// Target ID of a row that is ignored, such as padding. It is the default value of `ignore_index`
+/// in PyTorch, -100, converted to `u32`.
 pub const IGNORE_INDEX: u32 = -100i32 as u32;
 
-/// Returns the number of targets that count, which is the divisor of the mean loss.
+/// Returns the number of targets that aren't ignored. The mean loss is the sum of the losses
+/// divided by this number.
 #[must_use]
 pub fn counted_targets<'t>(targets: impl IntoIterator<Item = &'t u32>) -> usize {
     let targets = targets.into_iter();
     targets.filter(|&&target| target != IGNORE_INDEX).count()
 }
 
-/// Returns the mean loss of `logits` (rows, vocab_size) against one target id per row.
+/// Returns the mean cross-entropy of the logits, which have the shape `(rows, vocab_size)`, and one
+/// target ID for each row.
 ///
-/// Rows whose target is [`IGNORE_INDEX`] don't count. If no row counts, the loss is NaN, as in
-/// PyTorch. Label smoothing and weights of classes aren't supported.
+/// Rows whose target is [`IGNORE_INDEX`] are ignored. If all rows are ignored, the loss is NaN, as
+/// in PyTorch. Label smoothing and class weights aren't supported.
 ///
 /// ```
 /// use tensor_ops::{cross_entropy, ndarray::array};
 /// let loss = cross_entropy(&array![[0.0, 0.0, 0.0, 0.0]], &[2]);
-/// assert!((loss - 4f32.ln()).abs() < 1e-6); // a guess among four tokens
+/// assert!((loss - 4f32.ln()).abs() < 1e-6); // all four tokens are equally probable
 ///
 /// let padded = array![[0.0, 0.0, 0.0, 0.0], [9.0, 0.0, 0.0, 0.0]];
 /// assert_eq!(cross_entropy(&padded, &[2, tensor_ops::IGNORE_INDEX]), loss);
 /// ```
 ///
 /// # Panics
-/// As [`cross_entropy_rows`].
+///
+/// Panics under the same conditions as [`cross_entropy_rows`].
 #[must_use]
 pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
     check(logits, targets);
     mean(&row_losses(logits, targets), targets)
 }
 
-/// Returns the loss of each row of `logits` (rows, vocab_size), whose mean is [`cross_entropy`]. It
-/// is 0 for a row whose target is [`IGNORE_INDEX`].
+/// Returns the cross-entropy of each row of the logits, which have the shape `(rows, vocab_size)`.
+/// The loss of a row is 0 if its target is [`IGNORE_INDEX`].
 ///
 /// # Panics
-/// If there isn't one target per row, or a target is neither below `vocab_size` nor
-/// [`IGNORE_INDEX`].
+///
+/// Panics if there isn't exactly one target for each row, or if a target is neither less than
+/// `vocab_size` nor [`IGNORE_INDEX`].
 #[must_use]
 pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
     check(logits, targets);
     row_losses(logits, targets)
 }
 
-/// Returns [`cross_entropy`] and its gradient with respect to the logits (rows, vocab_size) times
-/// `d_loss`, which overwrites them.
+/// Returns the mean [`cross_entropy`] and the gradient of the logits, which have the shape
+/// `(rows, vocab_size)`. The memory of the logits is reused for the gradient.
 ///
-/// The gradient of a row is `(softmax(x) - one_hot(target)) d_loss / n`, where n is the number of
-/// rows that count, and 0 if the row's target is [`IGNORE_INDEX`]. Exponentials below 2^-64 of a
-/// row's largest count as 0.
+/// `d_loss` is the gradient of the loss. The gradient of a row is
+/// `(softmax(x) - one_hot(target)) d_loss / n`, where `n` is the number of rows that aren't
+/// ignored. If the target of a row is [`IGNORE_INDEX`], the gradient of this row is 0. Exponentials
+/// that are smaller than 2^-64 of the largest one in their row are set to 0.
 ///
 /// # Panics
-/// As [`cross_entropy_rows`].
+///
+/// Panics under the same conditions as [`cross_entropy_rows`].
 pub fn cross_entropy_train(
     logits: Array2<f32>,
     targets: &[u32],
@@ -92,7 +99,8 @@ pub fn cross_entropy_train(
     (mean(&losses, targets), d_logits)
 }
 
-/// `ln sum_j e^(x_ij - max) - (x_(i, t_i) - max)` of each row, without keeping the exponentials.
+/// Returns `ln sum_j e^(x_ij - max) - (x_(i, t_i) - max)` for each row `i`. The exponentials aren't
+/// stored.
 fn row_losses(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
     let logits = as_rows(logits);
     let width = logits.ncols();
@@ -109,7 +117,7 @@ fn row_losses(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
         .collect()
 }
 
-/// Returns the mean of the losses of the rows that count.
+/// Returns the mean loss of the rows that aren't ignored.
 fn mean(losses: &[f32], targets: &[u32]) -> f32 {
     let sum: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
     (sum / counted_targets(targets) as f64) as f32

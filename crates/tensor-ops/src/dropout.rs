@@ -1,8 +1,9 @@
-//! Dropout: sets each element to 0 with probability p, and divides the others by 1 - p
-//! (`nn.Dropout`; book section 3.5.2).
+//! Dropout, which sets each element to 0 with the probability `p` and divides the other elements by
+//! `1 - p` (`nn.Dropout`; book section 3.5.2).
 //!
-//! Which elements are kept is PyTorch's choice for the generator's seed and build. In evaluation,
-//! and for p = 0, it does nothing and draws nothing.
+//! The masks are the same as PyTorch's for the same seed and the same [`Build`](torch_rng::Build)
+//! of PyTorch. In evaluation mode, and if `p` is 0, elements don't change and no random numbers are
+//! drawn.
 
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
@@ -10,21 +11,21 @@ use torch_rng::{KeepMask, TorchRng};
 
 use crate::rows::{WIDTH, for_each_block, fresh_rows, into_contiguous, slice_mut};
 
-/// The dropout of one place in a model.
+/// A dropout layer, like `nn.Dropout`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// The probability of an element to be dropped, within [0, 1].
+    /// Probability with which an element is set to 0. It must be in [0, 1].
     pub p: f64,
 }
 
-/// Which elements were kept; nothing if there was nothing to drop.
+/// The dropout mask of a forward pass, which [`Dropout::backward`] needs.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct DropoutCache(Option<KeepMask>);
 
 impl Dropout {
-    /// The factor of a kept element: `1 / (1 - p)`, rounded as PyTorch does; 0 for p = 1,
-    /// where none is kept.
+    /// Returns the factor by which the remaining elements are multiplied, `1 / (1 - p)`. It is
+    /// rounded in the same way as in PyTorch. If `p` is 1, no elements remain, and the factor is 0.
     pub fn scale(&self) -> f32 {
         if self.p >= 1.0 {
             0.0
@@ -33,18 +34,24 @@ impl Dropout {
         }
     }
 
-    /// Draws which of `n` elements are kept, in row-major order; `None` (and no draw) for p = 0.
+    /// Draws a mask for `n` elements in row-major order. If `p` is 0, returns `None` without
+    /// drawing anything.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `p` is greater than 1.
     pub fn draw(&self, n: usize, rng: &mut TorchRng) -> Option<KeepMask> {
         (self.p > 0.0).then(|| rng.keep_mask(n, self.p))
     }
 
-    /// The draws of [`draw`](Self::draw), without their result.
+    /// Advances the generator as [`draw`](Self::draw) does, but doesn't compute a mask.
     pub fn skip(&self, n: usize, rng: &mut TorchRng) {
         rng.skip_mask(n, self.p);
     }
 
-    /// `nn.Dropout`'s `forward`: with a generator it is in training and drops, without it is in
-    /// evaluation and returns `x`.
+    /// Applies dropout, like `forward` of `nn.Dropout`. If `training` contains a generator,
+    /// elements are dropped. If `training` is `None`, the layer is in evaluation mode and returns
+    /// `x` unchanged.
     ///
     /// ```
     /// use tensor_ops::{Dropout, ndarray::Array2, torch_rng::TorchRng};
@@ -54,6 +61,10 @@ impl Dropout {
     /// assert!(dropped.iter().all(|&x| x == 0.0 || x == 2.0));
     /// assert_eq!(dropout.forward(example.clone(), None), example);
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if elements are to be dropped and `p` is greater than 1.
     pub fn forward<D: Dimension>(
         &self,
         x: Array<f32, D>,
@@ -65,7 +76,12 @@ impl Dropout {
         }
     }
 
-    /// In training: drops elements of `x` in row-major order, in place.
+    /// Applies dropout in training mode, and returns a cache for [`backward`](Self::backward). The
+    /// mask is drawn in row-major order, and the memory of `x` is reused for the result.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `p` is greater than 1.
     pub fn forward_train<D: Dimension>(
         &self,
         x: Array<f32, D>,
@@ -75,11 +91,14 @@ impl Dropout {
         self.forward_with(x, mask)
     }
 
-    /// The rest of [`forward_train`](Self::forward_train) after [`draw`](Self::draw), so that
-    /// drawing can overlap other work.
+    /// Applies a mask that [`draw`](Self::draw) has returned, and returns a cache for
+    /// [`backward`](Self::backward). Together, these two methods do the same as
+    /// [`forward_train`](Self::forward_train), but the mask can be drawn while other threads
+    /// compute `x`.
     ///
     /// # Panics
-    /// If the mask is not as large as `x`.
+    ///
+    /// Panics if the mask and `x` don't have the same number of elements.
     pub fn forward_with<D: Dimension>(
         &self,
         x: Array<f32, D>,
@@ -89,10 +108,12 @@ impl Dropout {
         (out, DropoutCache(mask))
     }
 
-    /// The gradient of the input: `d_out`, dropped and scaled as the forward pass did.
+    /// Returns the gradient of the input. The elements of `d_out` are dropped and scaled in the
+    /// same way as in the forward pass.
     ///
     /// # Panics
-    /// If `d_out` is not as large as the input was.
+    ///
+    /// Panics if `d_out` doesn't have the same number of elements as the input.
     pub fn backward<D: Dimension>(
         &self,
         cache: DropoutCache,
@@ -101,11 +122,12 @@ impl Dropout {
         self.apply_to(d_out, cache.0.as_ref())
     }
 
-    /// The form of [`backward`](Self::backward) for a gradient that is needed elsewhere too: copied
-    /// and dropped in one pass.
+    /// Does the same as [`backward`](Self::backward), but only reads `d_out`, which the caller
+    /// still needs. The gradient is copied and dropped in a single pass over the memory.
     ///
     /// # Panics
-    /// If `d_out` is not as large as the input was.
+    ///
+    /// Panics if `d_out` doesn't have the same number of elements as the input.
     pub fn backward_of<D: Dimension>(
         &self,
         cache: DropoutCache,
@@ -126,11 +148,12 @@ impl Dropout {
         Array::from_shape_vec(d_out.raw_dim(), d_x).expect("as many numbers as `d_out`")
     }
 
-    /// Multiplies part of a tensor, whose first element is the mask's element `first`, by 0 or the
-    /// scale.
+    /// Applies a part of the mask to `values`: each value is multiplied by the
+    /// [`scale`](Self::scale) or by 0. The first value belongs to element `first` of the mask.
     ///
     /// # Panics
-    /// If the mask has fewer elements than that.
+    ///
+    /// Panics if the mask has fewer than `first + values.len()` elements.
     pub fn apply(&self, mask: &KeepMask, first: usize, values: &mut [f32]) {
         assert!(
             first + values.len() <= mask.len(),

@@ -1,6 +1,5 @@
-//! Embedding, a lookup of rows: `y = weight[ids]` (`torch.nn.Embedding`; book section 2.7).
-//!
-//! Ids aren't checked against a vocabulary: an id out of range panics, like an index.
+//! Embedding layers, which look up a row for each ID: `y = weight[ids]` (`torch.nn.Embedding`; book
+//! section 2.7).
 
 use ndarray::{Array, Array2, ArrayRef, Axis, Dimension, RemoveAxis};
 use torch_rng::TorchRng;
@@ -8,41 +7,45 @@ use torch_rng::TorchRng;
 use crate::parameters;
 use crate::rows::{as_rows, slice_mut, zero_weights};
 
-/// An embedding table; also its gradient.
+/// An embedding layer, which is a table with one row for each ID. The gradients of the table are
+/// stored in another value of this type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
-    /// (num_embeddings, embedding_dim)
+    /// The table, with the shape `(num_embeddings, embedding_dim)`.
     pub weight: Array2<f32>,
 }
 
 impl Embedding {
-    /// Draws the table from the standard normal distribution, as
-    /// `nn.Embedding(num_embeddings, embedding_dim)` does.
+    /// Creates a table whose elements are drawn from the standard normal distribution, as in
+    /// PyTorch's `nn.Embedding(num_embeddings, embedding_dim)`.
     pub fn new(num_embeddings: usize, embedding_dim: usize, rng: &mut TorchRng) -> Self {
         let mut table = Self::zeros(num_embeddings, embedding_dim);
         rng.fill_normal(slice_mut(&mut table.weight), 0.0, 1.0);
         table
     }
 
-    /// All zeros: a gradient to be accumulated into.
+    /// Creates a table of zeros. Such a table is used to accumulate gradients, or to load weights
+    /// into it.
     pub fn zeros(num_embeddings: usize, embedding_dim: usize) -> Self {
         Self {
             weight: zero_weights((num_embeddings, embedding_dim)),
         }
     }
 
-    /// (...) ids -> (..., embedding_dim)
+    /// Returns the row of each ID. If the IDs have the shape `(...)`, the result has the shape
+    /// `(..., embedding_dim)`.
     ///
     /// ```
     /// use ndarray::array;
     /// let mut rng = torch_rng::TorchRng::manual_seed(123);
     /// let embedding_layer = tensor_ops::Embedding::new(6, 3, &mut rng);
-    /// let row = embedding_layer.forward(&array![3u32]); // ch. 2.7 prints -0.4015 0.9666 -1.1481
+    /// let row = embedding_layer.forward(&array![3u32]); // section 2.7 prints -0.4015 0.9666 -1.1481
     /// assert!((row[[0, 0]] + 0.4015).abs() < 6e-5);
     /// ```
     ///
     /// # Panics
-    /// If an id is not below `num_embeddings`.
+    ///
+    /// Panics if an ID isn't less than `num_embeddings`.
     pub fn forward<D: Dimension>(&self, ids: &ArrayRef<u32, D>) -> Array<f32, D::Larger> {
         let (num_embeddings, dim) = self.weight.dim();
         let mut out = kernels::buffer(ids.len() * dim);
@@ -60,13 +63,16 @@ impl Embedding {
         Array::from_shape_vec(shape, out).expect("one row an id")
     }
 
-    /// Adds to `grads` the gradient of each row that was looked up; ids have no gradient.
+    /// Adds the gradient of each row that was looked up to the same row of `grads`. `d_out` is the
+    /// gradient of the output, with the shape `(..., embedding_dim)`.
     ///
-    /// Each thread processes some columns of all rows in order, so a repeated id causes no race.
+    /// Each task processes some columns of all rows in order. Therefore, threads don't interfere
+    /// with each other if an ID occurs several times.
     ///
     /// # Panics
-    /// If `d_out` (..., embedding_dim) is not the shape that `forward(ids)` returns, an id is not
-    /// below `num_embeddings`, or `grads` is of another size.
+    ///
+    /// Panics if `d_out` doesn't have the shape of the output, if an ID isn't less than
+    /// `num_embeddings`, or if `grads` doesn't have the same shape as the table.
     pub fn backward<D>(
         &self,
         ids: &ArrayRef<u32, D>,
@@ -93,7 +99,7 @@ impl Embedding {
             d_out.shape(),
             ids.shape()
         );
-        let d_out = as_rows(d_out); // (n_ids, embedding_dim)
+        let d_out = as_rows(d_out); // shape: (n_ids, embedding_dim)
         let columns: Vec<_> = grads
             .weight
             .axis_chunks_iter_mut(Axis(1), COLUMNS_PER_TASK)

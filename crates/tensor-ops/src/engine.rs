@@ -1,7 +1,8 @@
-//! Tools for the fast forms of attention, gpt, train and checkpoint: pooled memory, threads that
-//! stay awake, attention by blocks of queries, the loops of the optimizer, the transpose.
+//! Building blocks for the fast code in the crates `attention`, `gpt`, `train` and `checkpoint`:
+//! memory that is reused, a thread pool that doesn't sleep during a pass, the softmax of causal
+//! attention, the loops of the optimizer, and matrix transposition.
 //!
-//! A custom layer doesn't need this module.
+//! You don't need this module to write your own layers.
 
 pub use kernels::gemm::packed_bytes;
 pub use kernels::{

@@ -1,14 +1,16 @@
-//! GELU in the tanh form, `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))` (book listing 4.3;
-//! GPT-2 was trained with it).
+//! The activation function GELU in the form with `tanh`,
+//! `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))` (book listing 4.3). GPT-2 was trained with
+//! this form.
 //!
-//! The exact `x Phi(x)` of `nn.GELU()`, which differs by up to 5e-4, is in `gelu_exact.rs`.
+//! The exact form, `x Phi(x)`, is in `gelu_exact.rs`. The two forms differ by up to 5e-4.
 
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
 
 use crate::rows::{WIDTH, fresh_rows, with_each_of};
 
-/// Element by element, any shape: `gpt::gelu`, which is the listing, fast.
+/// Applies GELU to each element of an array of any shape. The result is the same as that of the
+/// listing, `gpt::gelu`, but it is computed faster. In PyTorch, this is
 /// `nn.GELU(approximate="tanh")`.
 ///
 /// ```
@@ -26,10 +28,12 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     Array::from_shape_vec(dim, out).expect("as many numbers as the input has")
 }
 
-/// The gradient of the input: `d_out * gelu'(x)`, `x` being the input `gelu` had.
+/// Returns the gradient of the input, `d_out * gelu'(x)`. `x` is the input of [`gelu`], and `d_out`
+/// is the gradient of its output.
 ///
 /// # Panics
-/// If the shapes differ.
+///
+/// Panics if the shapes differ.
 pub fn gelu_backward<D: Dimension>(x: &ArrayRef<f32, D>, d_out: Array<f32, D>) -> Array<f32, D> {
     with_each_of("gelu_backward", d_out, x, |d, x| {
         elementwise::gelu_backward(x, d);

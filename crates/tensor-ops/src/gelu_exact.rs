@@ -1,7 +1,9 @@
-//! GELU as it is defined, `x Phi(x) = x (1 + erf(x / sqrt(2))) / 2` with Phi the normal
-//! distribution's (Hendrycks and Gimpel, 2016; book section 4.3 names it beside the tanh form).
+//! The activation function GELU in its exact form, `x Phi(x) = x (1 + erf(x / sqrt(2))) / 2`. `Phi`
+//! is the distribution function of the standard normal distribution (Hendrycks and Gimpel, 2016).
+//! Section 4.3 of the book mentions this form.
 //!
-//! It is computed in f64 and rounded once. GPT-2 was trained with the tanh form of `gelu.rs`.
+//! The result is computed in `f64` and rounded once. GPT-2 was trained with the `tanh` form, which
+//! is in `gelu.rs`.
 
 use std::f64::consts::{PI, SQRT_2};
 
@@ -10,11 +12,11 @@ use rayon::prelude::*;
 
 use crate::rows::{into_contiguous, slice_mut, with_each_of};
 
-/// Element by element, any shape. `nn.GELU()`.
+/// Applies exact GELU to each element of an array of any shape. In PyTorch, this is `nn.GELU()`.
 ///
 /// ```
 /// let y = tensor_ops::gelu_exact(&ndarray::array![-1.0, 0.0, 1.0]);
-/// assert!((y[2] - 0.841345).abs() < 1e-6); // 0.841192 in the tanh form
+/// assert!((y[2] - 0.841345).abs() < 1e-6); // the tanh form gives 0.841192
 /// ```
 #[must_use]
 pub fn gelu_exact<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
@@ -26,10 +28,12 @@ pub fn gelu_exact<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     y
 }
 
-/// The gradient of the input: `d_out * (Phi(x) + x Phi'(x))`, `x` being the input `gelu_exact` had.
+/// Returns the gradient of the input, `d_out * (Phi(x) + x Phi'(x))`. `x` is the input of
+/// [`gelu_exact`], and `d_out` is the gradient of its output.
 ///
 /// # Panics
-/// If the shapes differ.
+///
+/// Panics if the shapes differ.
 pub fn gelu_exact_backward<D: Dimension>(
     x: &ArrayRef<f32, D>,
     d_out: Array<f32, D>,
@@ -43,7 +47,8 @@ pub fn gelu_exact_backward<D: Dimension>(
     })
 }
 
-/// The normal distribution function; `erfc` keeps the digits of its small values.
+/// Returns the distribution function of the standard normal distribution. The complementary error
+/// function `erfc` is used because `1 + erf` would lose the digits of small values.
 fn phi(x: f64) -> f64 {
     libm::erfc(-x / SQRT_2) / 2.0
 }

@@ -1,8 +1,8 @@
-//! Layer normalisation, `y = scale (x - mean) / sqrt(var + eps) + shift` over the last dimension
+//! Layer normalization over the last dimension, `y = scale (x - mean) / sqrt(var + eps) + shift`
 //! (book listing 4.2).
 //!
-//! The variance is biased (divided by n). Running statistics don't exist: training and evaluation
-//! behave the same.
+//! The variance is the biased one, which is divided by `n` instead of `n - 1`. There are no running
+//! statistics, so training mode and evaluation mode give the same result.
 
 use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array, Array1, Array2, ArrayRef, Axis, Dimension};
@@ -12,29 +12,32 @@ use crate::rows::{
     as_rows, empty, for_each_block, fresh_rows, rows_per_task, slice_mut, with_leading_dims_of,
 };
 
-/// The book's `LayerNorm`; also its gradient.
+/// A layer normalization module, which is the class `LayerNorm` of the book (listing 4.2). The
+/// gradients of its weights are stored in another value of this type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNorm {
-    /// (emb_dim)
+    /// Learned factors by which the normalized features are multiplied, with `emb_dim` elements.
     pub scale: Array1<f32>,
-    /// (emb_dim)
+    /// Learned numbers that are added to the scaled features, with `emb_dim` elements.
     pub shift: Array1<f32>,
-    /// Added to the variance; the book and GPT-2 use 1e-5.
+    /// Small number that is added to the variance so that the divisor can't be 0. The book and
+    /// GPT-2 use 1e-5.
     pub eps: f32,
 }
 
-/// Kept by [`LayerNorm::forward_train`] for [`LayerNorm::backward`].
+/// Intermediate results that [`LayerNorm::forward_train`] stores for [`LayerNorm::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct LayerNormCache {
-    /// (rows, emb_dim): `(x - mean) / sqrt(var + eps)`
+    /// Normalized input, `(x - mean) / sqrt(var + eps)`, with the shape `(rows, emb_dim)`.
     x_hat: Array2<f32>,
-    /// (rows): `1 / sqrt(var + eps)`
+    /// Reciprocal standard deviation of each row, `1 / sqrt(var + eps)`.
     rstd: Array1<f32>,
 }
 
 impl LayerNorm {
-    /// Scale 1, shift 0, eps 1e-5. It draws nothing.
+    /// Creates a module whose scale is 1 and whose shift is 0. `eps` is 1e-5. No random numbers are
+    /// drawn.
     pub fn new(emb_dim: usize) -> Self {
         Self {
             scale: Array1::ones(emb_dim),
@@ -43,7 +46,7 @@ impl LayerNorm {
         }
     }
 
-    /// All zeros: a gradient to be accumulated into.
+    /// Creates a module whose scale and shift are 0. Such a module is used to accumulate gradients.
     pub fn zeros(emb_dim: usize) -> Self {
         Self {
             scale: Array1::zeros(emb_dim),
@@ -51,7 +54,8 @@ impl LayerNorm {
         }
     }
 
-    /// (..., emb_dim) -> (..., emb_dim): `gpt::layer_norm`, which is the listing, fast.
+    /// Normalizes each row of `x`. The input and the output have the shape `(..., emb_dim)`. The
+    /// result is the same as that of the listing, `gpt::layer_norm`, but it is computed faster.
     ///
     /// ```
     /// use tensor_ops::{LayerNorm, ndarray::{Axis, array}};
@@ -60,7 +64,9 @@ impl LayerNorm {
     /// ```
     ///
     /// # Panics
-    /// If the last dimension of `x` is not `emb_dim`, or scale or shift is not contiguous.
+    ///
+    /// Panics if the last dimension of `x` isn't `emb_dim`, if the scale and the shift have
+    /// different lengths, or if one of them isn't contiguous.
     pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         self.check(x);
         let rows = as_rows(x);
@@ -78,11 +84,12 @@ impl LayerNorm {
         with_leading_dims_of(out, x)
     }
 
-    /// The training form of [`forward`](Self::forward): also returns the values that
-    /// [`backward`](Self::backward) needs.
+    /// Does the same as [`forward`](Self::forward), and also returns a cache for
+    /// [`backward`](Self::backward).
     ///
     /// # Panics
-    /// If the last dimension of `x` is not `emb_dim`, or scale or shift is not contiguous.
+    ///
+    /// Panics under the same conditions as [`forward`](Self::forward).
     pub fn forward_train<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -112,12 +119,13 @@ impl LayerNorm {
         (with_leading_dims_of(out, x), LayerNormCache { x_hat, rstd })
     }
 
-    /// Adds the gradients of scale and shift to `grads` and returns the gradient of the input, in
-    /// the shape of `d_out`.
+    /// Adds the gradients of the scale and the shift to `grads`, and returns the gradient of the
+    /// input. `d_out` is the gradient of the output. Both have the shape `(..., emb_dim)`.
     ///
     /// # Panics
-    /// If `d_out` has not as many rows as the forward pass, of as many features, or `grads` is of
-    /// another size.
+    ///
+    /// Panics if `d_out` doesn't have the same number of rows and features as the input of the
+    /// forward pass, or if the gradients in `grads` don't have `emb_dim` elements.
     pub fn backward<D: Dimension>(
         &self,
         cache: LayerNormCache,
@@ -139,10 +147,11 @@ impl LayerNorm {
             grads.shift.len(),
             x_hat.ncols()
         );
-        // out = scale x_hat + shift
+        // This step is the backward pass of `out = scale * x_hat + shift`.
         self.backward_affine(&x_hat, &d_rows, grads);
-        // x_hat = (x - mean) rstd, where mean and rstd depend on x too:
-        // d_x = rstd (d_x_hat - mean(d_x_hat) - x_hat mean(d_x_hat x_hat))
+        // This step is the backward pass of `x_hat = (x - mean) * rstd`. The mean and `rstd` also
+        // depend on `x`, so the gradient has three terms:
+        // `d_x = rstd * (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat))`.
         let mut d_x = x_hat;
         let width = d_x.ncols();
         let scale = self.affine().0;
@@ -157,8 +166,8 @@ impl LayerNorm {
         with_leading_dims_of(d_x, d_out)
     }
 
-    /// `d_scale += sum(d_out x_hat)`, `d_shift += sum(d_out)` over the rows, each thread for some
-    /// columns.
+    /// Adds the sum of `d_out * x_hat` over the rows to the gradient of the scale, and the sum of
+    /// `d_out` over the rows to the gradient of the shift. Each task processes 64 columns.
     fn backward_affine(
         &self,
         x_hat: &Array2<f32>,
@@ -181,7 +190,7 @@ impl LayerNorm {
         });
     }
 
-    /// Mean and `1 / sqrt(var + eps)` of one row.
+    /// Returns the mean of one row and its reciprocal standard deviation, `1 / sqrt(var + eps)`.
     fn moments(&self, x: &[f32]) -> (f32, f32) {
         let n = x.len() as f32;
         let mean = reduce::sum(x) / n;

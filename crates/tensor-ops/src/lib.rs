@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-// Operations, forward next to backward.
+// Each of these modules contains an operation with its forward pass and its backward pass.
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -20,7 +20,8 @@ pub mod engine;
 mod pooled;
 mod rows;
 
-// Crates whose types appear in this crate's public API: dependents need no matching versions.
+// These crates are re-exported because their types appear in the public API. Dependents that use
+// the re-exports always get the matching versions.
 pub use {ndarray, torch_rng};
 
 pub use cross_entropy::{

@@ -1,7 +1,9 @@
-//! Linear layer, `y = x W^T + b` (`torch.nn.Linear`), on any number of leading dimensions.
+//! Linear layers, `y = x W^T + b` (`torch.nn.Linear`), for inputs with any number of leading
+//! dimensions.
 //!
-//! It keeps no copy of its input: `backward` takes the input that `forward` had, so that layers
-//! that share one input (query, key and value) share its memory.
+//! A layer doesn't store its input for the backward pass. Instead, the caller passes the input to
+//! `backward` again. This way, the layers for queries, keys and values need only one copy of the
+//! input that they share.
 
 use kernels::{Dtype, OPERAND_DTYPES};
 use ndarray::{Array, Array1, Array2, ArrayRef, Dimension};
@@ -13,25 +15,29 @@ use crate::rows::{
     add_column_sums, as_rows, into_contiguous, slice_mut, with_leading_dims_of, zero_weights,
 };
 
-/// A linear layer; also its gradient, and the optimizer's moments of it.
+/// A linear layer. The gradients of its weights are stored in another value of this type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
-    /// (out_features, in_features), as in `nn.Linear`
+    /// Weights, with the shape `(out_features, in_features)` as in PyTorch's `nn.Linear`.
     pub weight: Array2<f32>,
-    /// (out_features)
+    /// Bias with `out_features` elements, or `None` if the layer has no bias.
     pub bias: Option<Array1<f32>>,
-    /// The format of the operands of this layer's products, forward and backward: float32 or
-    /// bfloat16. Weights, gradients and sums are f32 in any case.
+    /// Number format to which the operands of the matrix products are rounded in the forward and
+    /// backward passes. It is float32 or bfloat16. The weights, the gradients and the sums are
+    /// always float32.
     pub dtype: Dtype,
 }
 
 impl Linear {
-    /// Draws the weight, then the bias, uniformly within `±1/sqrt(in_features)`, as
-    /// `nn.Linear(in_features, out_features, bias)` does; without inputs, the bias is 0.
+    /// Creates a layer with random weights, which are drawn before the bias. As in PyTorch's
+    /// `nn.Linear`, both are uniformly distributed between `-1/sqrt(in_features)` and
+    /// `1/sqrt(in_features)`.
+    ///
+    /// If `in_features` is 0, the bias is 0. Random numbers are drawn for it nevertheless.
     pub fn new(in_features: usize, out_features: usize, bias: bool, rng: &mut TorchRng) -> Self {
         let mut layer = Self::zeros(in_features, out_features, bias);
         let bound = match in_features {
-            0 => 0.0, // and the bias draws nevertheless
+            0 => 0.0,
             n => (1.0 / (n as f64).sqrt()) as f32,
         };
         rng.fill_uniform(slice_mut(&mut layer.weight), -bound, bound);
@@ -41,7 +47,8 @@ impl Linear {
         layer
     }
 
-    /// All zeros: a gradient to be accumulated into.
+    /// Creates a layer whose weights are all zero. Such a layer is used to accumulate gradients, or
+    /// to load weights into it.
     pub fn zeros(in_features: usize, out_features: usize, bias: bool) -> Self {
         Self {
             weight: zero_weights((out_features, in_features)),
@@ -50,20 +57,22 @@ impl Linear {
         }
     }
 
-    /// The size of the last dimension of the input.
+    /// Returns the number of input features, which is the last dimension of the input.
     pub fn in_features(&self) -> usize {
         self.weight.ncols()
     }
 
-    /// The size of the last dimension of the output.
+    /// Returns the number of output features, which is the last dimension of the output.
     pub fn out_features(&self) -> usize {
         self.weight.nrows()
     }
 
-    /// Compares the fields with those of a layer of this shape. Returns a description of the first
-    /// one that differs, or `None` if all of them fit.
+    /// Compares the fields of this layer with the given sizes, and checks that the number format is
+    /// supported. `bias` says whether the layer must have a bias. Returns a description of the
+    /// first field that doesn't fit, or `None` if all of them fit.
     ///
-    /// A module with public layers calls this on entry, because a layer may have been replaced.
+    /// A module with public fields uses this method to detect that a layer was replaced by one that
+    /// doesn't fit.
     ///
     /// ```
     /// let mut layer = tensor_ops::Linear::zeros(3, 2, false);
@@ -96,7 +105,8 @@ impl Linear {
         }
     }
 
-    /// (..., in_features) -> (..., out_features)
+    /// Computes `x W^T + b`. The input has the shape `(..., in_features)`, and the output has the
+    /// shape `(..., out_features)`.
     ///
     /// ```
     /// use ndarray::{Array1, ArrayD};
@@ -108,25 +118,30 @@ impl Linear {
     /// ```
     ///
     /// # Panics
-    /// If the last dimension of `x` is not `in_features`, `x` has no dimension, the bias is not
-    /// contiguous, or `dtype` is neither float32 nor bfloat16.
+    ///
+    /// Panics if the last dimension of `x` isn't `in_features`, if `x` has no dimensions, if the
+    /// bias doesn't have `out_features` contiguous elements, or if [`dtype`](Self::dtype) is
+    /// neither float32 nor bfloat16.
     pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         self.check("Linear::forward", "input", x, self.in_features());
-        let rows = as_rows(x); // (rows, in_features)
+        let rows = as_rows(x); // shape: (rows, in_features)
         let y = match &self.bias {
             None => matmul_in(self.dtype, &rows, &self.weight.t()),
             Some(bias) => matmul_plus_row(self.dtype, &rows, &self.weight.t(), bias),
-        }; // (rows, out_features)
+        }; // shape: (rows, out_features)
         with_leading_dims_of(y, x)
     }
 
-    /// Adds the gradients of weight and bias to `grads` and returns the gradient of the input.
+    /// Adds the gradients of the weights and the bias to `grads`, and returns the gradient of the
+    /// input.
     ///
-    /// `x` (..., in_features) is the input `forward` had, `d_out` (..., out_features) the gradient
-    /// of its output.
+    /// `x` is the input of the forward pass, with the shape `(..., in_features)`. `d_out` is the
+    /// gradient of the output, with the shape `(..., out_features)`.
     ///
     /// # Panics
-    /// If a shape doesn't fit.
+    ///
+    /// Panics if the shapes of `x`, `d_out` and this layer don't fit together, or if `grads`
+    /// doesn't have the same shapes as this layer.
     pub fn backward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -134,15 +149,17 @@ impl Linear {
         grads: &mut Linear,
     ) -> Array<f32, D> {
         self.backward_weights(x, d_out, grads);
-        // y = x W^T  =>  d_x = d_y W
+        // Because y = x W^T, the gradient of the input is d_x = d_y W.
         with_leading_dims_of(matmul_in(self.dtype, &as_rows(d_out), &self.weight), x)
     }
 
-    /// The form of [`backward`](Self::backward) that adds the gradient of the input to `d_x`, for
-    /// inputs that several layers share.
+    /// Does the same as [`backward`](Self::backward), but adds the gradient of the input to `d_x`
+    /// instead of returning it. This is useful if several layers have the same input.
     ///
     /// # Panics
-    /// If a shape doesn't fit.
+    ///
+    /// Panics under the same conditions as [`backward`](Self::backward), and if `d_x` doesn't have
+    /// the shape of `x`.
     pub fn backward_adding_to<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -168,7 +185,8 @@ impl Linear {
         matmul_into_in(self.dtype, &d_out, &self.weight, 1.0, d_x);
     }
 
-    /// The part of `backward` that concerns the weights alone.
+    /// Adds the gradients of the weights and the bias to `grads`. This is the part of
+    /// [`backward`](Self::backward) that doesn't compute the gradient of the input.
     fn backward_weights<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -190,7 +208,7 @@ impl Linear {
             grads.shapes()
         );
         let (x, d_out) = (as_rows(x), as_rows(d_out));
-        // y = x W^T  =>  d_W = d_y^T x
+        // Because y = x W^T, the gradient of the weights is d_W = d_y^T x.
         matmul_into_in(self.dtype, &d_out.t(), &x, 1.0, grads.weight.view_mut());
         if let Some(d_bias) = &mut grads.bias {
             add_column_sums(&d_out, d_bias);
@@ -204,7 +222,7 @@ impl Linear {
             x.shape(),
             self.weight.shape()
         );
-        // A shorter one would be broadcast.
+        // A bias with a single element would be broadcast if its length weren't checked.
         let bias = self.bias.as_ref().map_or(self.out_features(), Array1::len);
         assert!(
             bias == self.out_features(),
@@ -218,7 +236,8 @@ impl Linear {
     }
 }
 
-/// The shape without the features; there is at least one dimension.
+/// Returns all dimensions but the last one, which is the number of features. The array must have at
+/// least one dimension.
 fn leading<D: Dimension>(x: &ArrayRef<f32, D>) -> &[usize] {
     &x.shape()[..x.ndim() - 1]
 }

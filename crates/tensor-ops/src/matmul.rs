@@ -1,10 +1,9 @@
-//! Matrix product, `c[i][j] = sum_k a[i][k] b[k][j]`: the one function that every dense product
-//! goes through.
+//! Matrix products, `c[i][j] = sum_k a[i][k] b[k][j]`. All operations of this crate that multiply
+//! matrices call these functions.
 //!
-//! A row of a product has the same bits whether it is computed alone or with any number of other
-//! rows, and with any number of threads.
-//! Views may have any strides, so a transpose costs no copy. Only [`matmul_batched`] broadcasts,
-//! over its leading dimensions.
+//! A row of a product has the same bits whether it is computed alone or together with other rows,
+//! and for any number of threads. The operands can have any strides, so transposed views aren't
+//! copied. Unlike in PyTorch, no dimension is broadcast.
 
 use kernels::Dtype;
 use kernels::gemm::{self, Threads};
@@ -13,7 +12,8 @@ use ndarray::{
     Dimension, Ix2,
 };
 
-/// `a @ b`: (m, k) @ (k, n) -> (m, n), on all threads. `torch.matmul` of two matrices.
+/// Returns the product `a @ b` of a matrix of the shape `(m, k)` and a matrix of the shape
+/// `(k, n)`, computed on all threads. In PyTorch, this is `torch.matmul(a, b)`.
 ///
 /// ```
 /// use tensor_ops::{matmul, ndarray::array};
@@ -22,16 +22,19 @@ use ndarray::{
 /// ```
 ///
 /// # Panics
-/// If the inner dimensions differ; the message names both shapes.
+///
+/// Panics if the number of columns of `a` differs from the number of rows of `b`. The message
+/// contains both shapes.
 #[must_use]
 pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
     matmul_in(Dtype::Float32, a, b)
 }
 
-/// The form of [`matmul`] with operands in another format, such as bfloat16.
+/// Does the same as [`matmul`], but rounds the operands to another number format, such as bfloat16.
 ///
 /// # Panics
-/// If the inner dimensions differ, or the format isn't one of
+///
+/// Panics if the inner dimensions differ, or if the format isn't one of
 /// [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
 #[must_use]
 pub fn matmul_in(dtype: Dtype, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
@@ -39,7 +42,8 @@ pub fn matmul_in(dtype: Dtype, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2
     gemm::product(a, b, None, dtype)
 }
 
-/// `a @ b + row`, the row added to each: a linear layer with its bias.
+/// Returns `a @ b` with the vector `row` added to each row. A linear layer with a bias uses this
+/// function.
 pub(crate) fn matmul_plus_row(
     dtype: Dtype,
     a: &ArrayRef2<f32>,
@@ -53,18 +57,23 @@ pub(crate) fn matmul_plus_row(
     gemm::product(a, b, Some(row), dtype)
 }
 
-/// `c = a @ b + beta * c` on all threads; `c` is not read if `beta` is 0.
+/// Computes `c = a @ b + beta * c` on all threads. If `beta` is 0, the previous contents of `c`
+/// aren't read, so they can be NaN.
 ///
 /// # Panics
-/// If the shapes don't fit; the message names them.
+///
+/// Panics if the shapes don't fit together. The message contains the shapes.
 pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, c: ArrayViewMut2<f32>) {
     matmul_into_in(Dtype::Float32, a, b, beta, c);
 }
 
-/// The form of [`matmul_into`] with operands in another format, such as bfloat16.
+/// Does the same as [`matmul_into`], but rounds the operands `a` and `b` to another number format,
+/// such as bfloat16.
 ///
 /// # Panics
-/// If the shapes don't fit, or the format isn't one of [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
+///
+/// Panics if the shapes don't fit together, or if the format isn't one of
+/// [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
 pub fn matmul_into_in(
     dtype: Dtype,
     a: &ArrayRef2<f32>,
@@ -77,10 +86,12 @@ pub fn matmul_into_in(
     gemm::accumulate(a, b, beta, c, Threads::Pool, dtype);
 }
 
-/// [`matmul_into`] on the calling thread alone: for use inside work that is already parallel.
+/// Does the same as [`matmul_into`], but runs only on the calling thread. This is useful inside
+/// tasks that already run in parallel.
 ///
 /// # Panics
-/// If the shapes don't fit; the message names them.
+///
+/// Panics if the shapes don't fit together. The message contains the shapes.
 pub fn matmul_into_serial(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
@@ -92,8 +103,9 @@ pub fn matmul_into_serial(
     gemm::accumulate(a, b, beta, c, Threads::One, Dtype::Float32);
 }
 
-/// `a @ b` over the last two dimensions, for each index of the leading ones: `torch.matmul` of two
-/// tensors whose leading dimensions agree.
+/// Returns the matrix products over the last two dimensions, one for each index of the leading
+/// dimensions. In PyTorch, this is `torch.matmul(a, b)` for tensors whose leading dimensions are
+/// equal.
 ///
 /// ```
 /// use ndarray::Array4;
@@ -103,7 +115,9 @@ pub fn matmul_into_serial(
 /// ```
 ///
 /// # Panics
-/// If there are fewer than two dimensions, the leading ones differ, or the inner ones don't fit.
+///
+/// Panics if the arrays have fewer than two dimensions, if their leading dimensions differ, or if
+/// the number of columns of `a` differs from the number of rows of `b`.
 #[must_use]
 pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) -> Array<f32, D> {
     let n = a.ndim();
@@ -124,11 +138,12 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
     out
 }
 
-/// Returns the gradients of `a` and `b` of [`matmul_batched`] from the gradient of the product:
-/// `d_out @ b^T` and `a^T @ d_out`.
+/// Returns the gradients of `a` and `b` for [`matmul_batched`], which are `d_out @ b^T` and
+/// `a^T @ d_out`. `d_out` is the gradient of the product.
 ///
 /// # Panics
-/// If `d_out` is not of the product's shape.
+///
+/// Panics if `d_out` doesn't have the shape of the product.
 #[must_use]
 pub fn matmul_batched_backward<D: Dimension>(
     a: &ArrayRef<f32, D>,
@@ -142,8 +157,8 @@ pub fn matmul_batched_backward<D: Dimension>(
     (matmul_batched(d_out, &b), matmul_batched(&a, d_out))
 }
 
-/// `c = a @ b` for each index of the leading dimensions; each product has the bits that [`matmul`]
-/// gives.
+/// Computes `c = a @ b` for each index of the leading dimensions. Each product has the same bits as
+/// the result of [`matmul`].
 fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<f32>) {
     if a.ndim() > 2 {
         for ((a, b), c) in a.outer_iter().zip(b.outer_iter()).zip(c.outer_iter_mut()) {

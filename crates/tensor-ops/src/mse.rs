@@ -1,13 +1,16 @@
-//! Mean squared error, `mean((x - target)^2)` (`nn.MSELoss`; the book's `print_gradients` uses it).
+//! The mean squared error, `mean((x - target)^2)` (`nn.MSELoss`). The book uses this loss in the
+//! function `print_gradients` of section 4.4.
 
 use ndarray::{Array, ArrayRef, Dimension};
 
 use crate::rows::check_same_shape;
 
-/// The mean over all elements; NaN for none, as in PyTorch.
+/// Returns the mean of the squared differences of all elements. As in PyTorch, the result is NaN if
+/// there are no elements.
 ///
 /// # Panics
-/// If the shapes differ.
+///
+/// Panics if the shapes differ.
 #[must_use]
 pub fn mse_loss<D: Dimension>(x: &ArrayRef<f32, D>, target: &ArrayRef<f32, D>) -> f32 {
     check_same_shape("mse_loss", x, target);
@@ -19,10 +22,12 @@ pub fn mse_loss<D: Dimension>(x: &ArrayRef<f32, D>, target: &ArrayRef<f32, D>) -
     (total / x.len() as f64) as f32
 }
 
-/// The gradient of `x`: `2 (x - target) d_loss / n`.
+/// Returns the gradient of `x`, which is `2 (x - target) d_loss / n`. `d_loss` is the gradient of
+/// the loss, and `n` is the number of elements.
 ///
 /// # Panics
-/// If the shapes differ.
+///
+/// Panics if the shapes differ.
 pub fn mse_loss_backward<D: Dimension>(
     x: &ArrayRef<f32, D>,
     target: &ArrayRef<f32, D>,

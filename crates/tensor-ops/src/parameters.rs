@@ -1,18 +1,21 @@
-//! The names and views of all weights, for the optimizer, clipping, counting and checkpoints.
+//! Access to the names and values of all weights of a module. Optimizers, gradient clipping,
+//! parameter counts and checkpoints use it.
 //!
-//! This is the only trait that all modules share. It doesn't prescribe how a module computes.
+//! [`Parameters`] is the only trait that all modules implement. It doesn't determine how a module
+//! computes its output.
 
 use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 
-/// A value that owns weights or the gradients of weights. A gradient is another value of the same
-/// struct.
+/// A type that contains weights or their gradients. The gradients of a module are stored in another
+/// value of the same type.
 ///
-/// Names and order match PyTorch's `named_parameters()` for the book's modules, so a name is a
-/// `state_dict` key.
+/// For the modules of the book, the names and their order are the same as those of PyTorch's
+/// `named_parameters()`. Therefore, a name is also a key of the `state_dict`.
 ///
-/// Arrays, modules, and `Option`, `Vec`, arrays, `Box` and `&mut` of them have parameters. The
-/// macro [`parameters!`](crate::parameters) implements the trait for a struct. Functions that take
-/// `&(impl Parameters + ?Sized)` also take `&dyn Parameters`.
+/// The trait is implemented for arrays of `f32`. If it is implemented for a type, it is also
+/// implemented for `Option`, `Vec`, array, `Box` and `&mut` of this type. The macro
+/// [`parameters!`](crate::parameters) implements the trait for a struct. A function with a
+/// parameter of the type `&(impl Parameters + ?Sized)` also accepts a `&dyn Parameters`.
 ///
 /// ```
 /// use tensor_ops::torch_rng::TorchRng;
@@ -20,7 +23,7 @@ use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 /// let mut linear = Linear::new(3, 2, true, &mut TorchRng::manual_seed(123));
 /// let names: Vec<String> = linear.named_parameters().into_iter().map(|(name, _)| name).collect();
 /// assert_eq!(names, ["weight", "bias"]);
-/// linear.fill_zero(); // as gradients before a step
+/// linear.fill_zero(); // gradients are reset like this before each step
 /// assert_eq!(linear.num_parameters(), 8);
 /// ```
 #[diagnostic::on_unimplemented(
@@ -28,55 +31,57 @@ use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
     note = "a field in `parameters!` must be an f32 array, a module, or an `Option`, `Vec`, array or `Box` of modules"
 )]
 pub trait Parameters {
-    /// Calls `visit(name, view)` for each weight. Each name begins with `prefix`, which is `""` or
+    /// Calls `visit(name, view)` for each weight. All names begin with `prefix`, which is empty or
     /// ends with a dot, such as `"att."`.
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>));
 
-    /// The mutable form of [`visit`](Self::visit).
+    /// Does the same as [`visit`](Self::visit), but passes mutable views.
     fn visit_mut<'a>(
         &'a mut self,
         prefix: &str,
         visit: &mut dyn FnMut(String, ArrayViewMutD<'a, f32>),
     );
 
-    /// Returns all `(name, view)` pairs, as `named_parameters()` lists them.
+    /// Returns the name and a view of each weight, like PyTorch's `named_parameters()`.
     fn named_parameters(&self) -> Vec<(String, ArrayViewD<'_, f32>)> {
         let mut all = Vec::new();
         self.visit("", &mut |name, view| all.push((name, view)));
         all
     }
 
-    /// Returns all `(name, view)` pairs with views that can be written to.
+    /// Returns the name and a mutable view of each weight.
     fn named_parameters_mut(&mut self) -> Vec<(String, ArrayViewMutD<'_, f32>)> {
         let mut all = Vec::new();
         self.visit_mut("", &mut |name, view| all.push((name, view)));
         all
     }
 
-    /// Returns the number of parameters, like `sum(p.numel() for p in model.parameters())`.
+    /// Returns the total number of elements of all weights, like
+    /// `sum(p.numel() for p in model.parameters())` in PyTorch.
     fn num_parameters(&self) -> usize {
         let mut total = 0;
         self.visit("", &mut |_, view| total += view.len());
         total
     }
 
-    /// Sets every number to zero, like `zero_grad()` on a gradient.
+    /// Sets all elements to 0. For gradients, this is the same as `zero_grad()` in PyTorch.
     fn fill_zero(&mut self) {
         self.visit_mut("", &mut |_, mut view| view.fill(0.0));
     }
 
-    /// Returns the parameters for whose name and shape `keep` returns true: a parameter group, or
-    /// the layers that aren't frozen.
+    /// Selects the weights for which `keep(name, shape)` returns true. This makes it possible to
+    /// define parameter groups and to freeze layers.
     ///
-    /// The selection has parameters itself, so it can be given to an optimizer, to a function that
-    /// computes a norm, or to one that saves tensors. Make the same selection of the weights and of
-    /// the gradients. What isn't selected doesn't change, so frozen layers don't decay either.
+    /// The selection also implements [`Parameters`]. It can be passed to an optimizer, to a
+    /// function that computes a norm, or to a function that saves tensors. The weights and their
+    /// gradients must be selected in the same way. An optimizer doesn't change the weights that
+    /// aren't selected, so weight decay doesn't affect frozen layers either.
     ///
     /// ```
     /// use tensor_ops::torch_rng::TorchRng;
     /// use tensor_ops::{Linear, Parameters};
     /// let mut linear = Linear::new(3, 2, true, &mut TorchRng::manual_seed(123));
-    /// // As is usual, only matrices decay, and biases and the norms' scales don't.
+    /// // Usually, weight decay applies to matrices, but not to biases and to the scales of LayerNorm.
     /// let decays = |_: &str, shape: &[usize]| shape.len() > 1;
     /// assert_eq!(linear.select_mut(&decays).num_parameters(), 6);
     /// assert_eq!(linear.select_mut(&|name, _| name == "bias").num_parameters(), 2);
@@ -88,7 +93,8 @@ pub trait Parameters {
     }
 }
 
-/// Some of a module's parameters, from [`Parameters::select_mut`], with their names in the module.
+/// A selection of weights, returned by [`Parameters::select_mut`]. The weights have the same names
+/// as in the module.
 #[derive(Debug)]
 pub struct Selection<'m>(Vec<(String, ArrayViewMutD<'m, f32>)>);
 
@@ -110,12 +116,12 @@ impl Parameters for Selection<'_> {
     }
 }
 
-/// Implements [`Parameters`] for a struct by naming its fields in order: the twins `visit` and
-/// `visit_mut` from one list.
+/// Implements [`Parameters`] for a struct, given its fields in order and the name of each field.
 ///
-/// A field is an array, whose name is the one given; or a module, whose names continue the one
-/// given; or an `Option`, `Vec`, array or `Box` of modules. A `Vec` or array inserts `0.`, `1.` and
-/// so on. A generic struct is preceded by its parameters in brackets.
+/// Each field must be an array or implement [`Parameters`] itself. If it is an array, its name is
+/// the complete name of the weight. If it is a module, its name is a prefix and must end with a
+/// dot. A `Vec` or array of modules adds `0.`, `1.` and so on to the prefix. If the struct is
+/// generic, its generic parameters must be given in brackets first.
 ///
 /// ```
 /// use tensor_ops::{LayerNorm, Linear, Parameters, parameters};
@@ -162,7 +168,7 @@ macro_rules! parameters {
     };
 }
 
-/// One weight: its name is the prefix.
+/// An array is a single weight, whose name is the prefix.
 impl<D: Dimension> Parameters for Array<f32, D> {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         visit(prefix.to_owned(), self.view().into_dyn());
@@ -177,7 +183,7 @@ impl<D: Dimension> Parameters for Array<f32, D> {
     }
 }
 
-/// Weights that may be absent, such as a bias.
+/// `None` has no weights. This is useful for optional weights, such as a bias.
 impl<P: Parameters> Parameters for Option<P> {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         if let Some(module) = self {
@@ -196,7 +202,8 @@ impl<P: Parameters> Parameters for Option<P> {
     }
 }
 
-/// Implements [`Parameters`] for lists of modules, whose names are numbers as in `nn.ModuleList`.
+/// Implements [`Parameters`] for lists of modules. The index of a module is part of the names of
+/// its weights, as in `nn.ModuleList`.
 macro_rules! list_of_parameters {
     ($list:ty, $($generics:tt)+) => {
         impl<$($generics)+> Parameters for $list {
@@ -222,7 +229,8 @@ macro_rules! list_of_parameters {
 list_of_parameters!(Vec<P>, P: Parameters);
 list_of_parameters!([P; N], P: Parameters, const N: usize);
 
-/// Implements [`Parameters`] for pointers, which have the parameters of what they point to.
+/// Implements [`Parameters`] for pointers. A pointer has the weights of the value that it points
+/// to.
 macro_rules! pointer_to_parameters {
     ($pointer:ty) => {
         impl<P: Parameters + ?Sized> Parameters for $pointer {

@@ -1,14 +1,19 @@
-//! Arrays whose memory the next operations find again, in this pass or the next; a second or two
-//! after the last pass the allocator has it back.
+//! Arrays whose memory is reused by later operations.
 //!
-//! Signatures use plain arrays. Internal values and the caches of a backward pass are [`Pooled`],
-//! so that no caller has to return memory.
+//! A training step or a forward pass creates many large arrays. If their memory were allocated
+//! again in every step, the operating system would have to map and clear it each time. Therefore,
+//! the memory of a dropped [`Pooled`] array goes to a pool, from which the operations take the
+//! memory for their results. One or two seconds after the last use, the pool returns all memory to
+//! the allocator.
+//!
+//! Public functions accept and return plain arrays. Only intermediate results and the caches for
+//! backward passes are [`Pooled`], so callers don't have to return any memory.
 
 use std::ops::{Deref, DerefMut};
 
 use ndarray::{Array, Dimension};
 
-/// An array that gives its memory to the next operations when it is dropped.
+/// An array that returns its memory to the pool when it is dropped.
 #[derive(Clone, Debug)]
 pub struct Pooled<D: Dimension>(Array<f32, D>);
 

@@ -1,19 +1,22 @@
-//! Any array as a matrix of rows, and one loop over blocks of rows for all threads.
+//! Functions that treat an array with any number of dimensions as a matrix of rows, and loops that
+//! process blocks of rows on all threads.
 //!
-//! Blocks have a fixed size, and no sum crosses a block, so the bits don't depend on the number of
-//! threads.
+//! The size of the blocks doesn't depend on the number of threads, and no sum extends over several
+//! blocks. Therefore, the results have the same bits for any number of threads.
 
 use kernels::{elementwise, fill_blocks, for_each};
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
 
-/// Length of the chunks of an element-wise operation.
+/// Number of elements in a block of an elementwise operation.
 pub(crate) const WIDTH: usize = 1024;
 
-/// Elements a task handles: 32 KiB of f32, so that a small model's rows are tasks for many threads.
+/// Number of elements that a task processes. They occupy 32 KiB, which is so small that even the
+/// rows of a small model are divided into tasks for many threads.
 const ELEMENTS_PER_TASK: usize = 8 * 1024;
 
-/// Returns `(..., n)` as `(rows, n)`: a view if the memory is in row-major order, otherwise a copy.
-/// A vector is one row.
+/// Returns an array of the shape `(..., n)` as a matrix of the shape `(rows, n)`. The matrix is a
+/// view if the array is in row-major order, and a copy otherwise. An array with a single dimension
+/// becomes one row.
 pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, Ix2> {
     let n = x.shape().last().copied().unwrap_or(1);
     let rows = x.shape().iter().rev().skip(1).product();
@@ -22,7 +25,8 @@ pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, I
         .expect("a row-major array of rows * n elements")
 }
 
-/// `(rows, n)` back to the leading dimensions of `like` with `n` as the last one.
+/// Returns a matrix of the shape `(rows, n)` as an array with the leading dimensions of `like` and
+/// the last dimension `n`. This is the inverse of [`as_rows`].
 pub(crate) fn with_leading_dims_of<D: Dimension>(
     rows: Array<f32, Ix2>,
     like: &ArrayRef<f32, D>,
@@ -35,7 +39,7 @@ pub(crate) fn with_leading_dims_of<D: Dimension>(
         .expect("the same number of rows as the input")
 }
 
-/// Owned elements in row-major order.
+/// Returns the array in row-major order. The array is copied only if it is in another order.
 pub(crate) fn into_contiguous<D: Dimension>(x: Array<f32, D>) -> Array<f32, D> {
     if x.is_standard_layout() {
         x
@@ -44,20 +48,21 @@ pub(crate) fn into_contiguous<D: Dimension>(x: Array<f32, D>) -> Array<f32, D> {
     }
 }
 
-/// Rows of `width` elements a task handles.
+/// Returns the number of rows with `width` elements that a task processes.
 pub(crate) fn rows_per_task(width: usize) -> usize {
     (ELEMENTS_PER_TASK / width.max(1)).max(1)
 }
 
-/// New numbers in row-major order, `n` in all: `f(first_row, block)` writes consecutive blocks of
-/// rows, on all threads.
+/// Returns a vector of `n` new elements, which form rows of `width` elements. The blocks of rows
+/// are written on all threads by calls of `f(first_row, block)`.
 pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let rows = rows_per_task(width);
     fill_blocks(n, rows * width, |i, block| f(i * rows, block))
 }
 
-/// `torch.empty`, for memory that is written before it is read: it contains zeros or the former
-/// contents of a [`Pooled`](crate::engine::Pooled); NaN in debug builds.
+/// Returns an array for output that is written before it is read, like `torch.empty`. It contains
+/// zeros or the former contents of a [`Pooled`](crate::engine::Pooled) array. In debug builds, it
+/// contains NaN, so that tests notice if an element isn't written.
 pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();
     let n = shape.size();
@@ -69,23 +74,27 @@ pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has")
 }
 
-/// A matrix of zeros that is kept long and read often.
+/// Returns a matrix of zeros for weights, which exist for a long time and are read often. On Linux,
+/// its memory consists of huge pages if the system provides them.
 pub(crate) fn zero_weights((rows, columns): (usize, usize)) -> Array<f32, Ix2> {
     Array::from_shape_vec((rows, columns), kernels::zeros(rows * columns)).expect("as many")
 }
 
-/// `x += y` on all threads, for arrays of one shape.
+/// Adds `y` to `x` on all threads. This is `x += y` for arrays of the same shape.
 ///
 /// # Panics
-/// If the shapes differ.
+///
+/// Panics if the shapes differ.
 pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
     *x = with_each_of("add_assign", std::mem::take(x), y, elementwise::add);
 }
 
-/// Updates `x` with the numbers of `y`, block by block on all threads.
+/// Updates `x` with the elements of `y` by calling `f(x_block, y_block)` for each block of
+/// elements, on all threads. Returns the updated array.
 ///
 /// # Panics
-/// If the shapes differ; `op` is named then.
+///
+/// Panics if the shapes differ. The message contains the name of the operation, `op`.
 pub(crate) fn with_each_of<D: Dimension>(
     op: &str,
     x: Array<f32, D>,
@@ -102,14 +111,19 @@ pub(crate) fn with_each_of<D: Dimension>(
     x
 }
 
+/// Checks that two arrays have the same shape.
+///
 /// # Panics
-/// If the shapes differ, naming the operation and both.
+///
+/// Panics if the shapes differ. The message contains the name of the operation, `op`, and both
+/// shapes.
 pub(crate) fn check_same_shape<D: Dimension>(op: &str, x: &ArrayRef<f32, D>, y: &ArrayRef<f32, D>) {
     let (x, y) = (x.shape(), y.shape());
     assert!(x == y, "{op}: shapes {x:?} and {y:?} differ");
 }
 
-/// Calls `f(first_row, block)` for consecutive blocks of rows of `out`, on all threads.
+/// Calls `f(first_row, block)` for each block of consecutive rows in `out`, on all threads. A row
+/// has `width` elements.
 pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     if out.is_empty() || width == 0 {
         return;
@@ -119,7 +133,8 @@ pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &m
     for_each(blocks, |(i, block)| f(i * rows, block));
 }
 
-/// `sums[j] += sum_i x[i][j]`: each thread takes some columns and walks all rows in order.
+/// Adds the sum of each column of `x` to the element of `sums` for this column. Each task processes
+/// 64 columns and adds the rows in order, so the result doesn't depend on the number of threads.
 pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
     const COLUMNS_PER_TASK: usize = 64;
     let tasks = slice_mut(sums).chunks_mut(COLUMNS_PER_TASK).enumerate();
@@ -132,7 +147,8 @@ pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
     });
 }
 
-/// Returns the elements of a row-major array of this crate.
+/// Returns the elements of an array that was created by this crate and is therefore in row-major
+/// order.
 pub(crate) fn slice_mut<D: Dimension>(x: &mut Array<f32, D>) -> &mut [f32] {
     x.as_slice_mut()
         .expect("arrays made by this crate are row-major")

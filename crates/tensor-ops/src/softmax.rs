@@ -1,5 +1,5 @@
-//! Softmax, `e^x_i / sum_j e^x_j`, naive and stable, and the causal form that attention uses (book
-//! section 3.3).
+//! Softmax, `e^x_i / sum_j e^x_j`: the naive form and the numerically stable form of section 3.3 of
+//! the book, and the causal form that attention uses.
 
 use kernels::elementwise::NEGLIGIBLE;
 use kernels::{elementwise, reduce};
@@ -7,11 +7,12 @@ use ndarray::{Array, ArrayRef, ArrayViewMut2, Axis, Dimension, RemoveAxis};
 
 use crate::rows::{check_same_shape, into_contiguous};
 
-/// The book's `softmax_naive` along `axis`: no maximum is subtracted, so inputs above 88 overflow
-/// to NaN.
+/// Computes softmax along `axis` without subtracting the maximum, like `softmax_naive` in the book.
+/// If an element is greater than 88, its exponential overflows, and the result contains NaN.
 ///
 /// # Panics
-/// If there is no such axis.
+///
+/// Panics if the array doesn't have this axis.
 #[must_use]
 pub fn softmax_naive<D: RemoveAxis>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
     let mut out = x.mapv(f32::exp);
@@ -22,7 +23,8 @@ pub fn softmax_naive<D: RemoveAxis>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f
     out
 }
 
-/// `torch.softmax(x, dim)`: the maximum is subtracted first, so no finite input overflows.
+/// Computes softmax along `axis`. In PyTorch, this is `torch.softmax(x, dim)`. The maximum is
+/// subtracted first, so no finite input overflows.
 ///
 /// ```
 /// use ndarray::{Axis, array};
@@ -31,7 +33,8 @@ pub fn softmax_naive<D: RemoveAxis>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f
 /// ```
 ///
 /// # Panics
-/// If there is no such axis.
+///
+/// Panics if the array doesn't have this axis.
 #[must_use]
 pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> {
     map_lanes(x, axis, |lane| {
@@ -39,11 +42,12 @@ pub fn softmax<D: Dimension>(x: &ArrayRef<f32, D>, axis: Axis) -> Array<f32, D> 
     })
 }
 
-/// The gradient of the input of [`softmax`] along `axis`, whose output is `p`:
-/// `p (d_p - sum(d_p p))`.
+/// Returns the gradient of the input of [`softmax`] along `axis`, which is `p (d_p - sum(d_p p))`.
+/// `p` is the output of [`softmax`], and `d_p` is the gradient of this output.
 ///
 /// # Panics
-/// If the shapes differ, or there is no such axis.
+///
+/// Panics if the shapes differ, or if the arrays don't have this axis.
 #[must_use]
 pub fn softmax_backward<D: Dimension>(
     p: &ArrayRef<f32, D>,
@@ -59,17 +63,23 @@ pub fn softmax_backward<D: Dimension>(
     d_x
 }
 
-/// Softmax of `scale * scores`, in place, where row `i` may see the columns `0..=first_query + i`;
-/// the others become 0.
+/// Replaces attention scores by the weights `softmax(scale * scores)` under the causal mask. Row
+/// `i` may attend to the columns from 0 to `first_query + i`. The elements in later columns
+/// become 0.
 ///
-/// `scores` is (n_queries, n_keys). Writes the logarithm of each row's sum of exponentials to
-/// `log_sums`, from which a backward pass recomputes the weights. Equal to filling the future with
-/// minus infinity before `torch.softmax(scores * scale, dim=-1)`, without computing discarded
-/// values. Weights below about 2^-64 are 0: they change no sum, and later products would underflow.
+/// `scores` has the shape `(n_queries, n_keys)`. The logarithm of the sum of the exponentials of
+/// each row is written to `log_sums`. The backward pass can compute the weights from it again with
+/// [`causal_softmax_from_log_sums`].
+///
+/// The result is the same as that of `torch.softmax(scale * scores, dim=-1)` after the masked
+/// elements were set to minus infinity, but most masked elements aren't processed. Exponentials
+/// that are smaller than 2^-64 of the largest one in the row are set to 0. They don't affect the
+/// sums, and products with them would be subnormal numbers, which are slow on many CPUs.
 ///
 /// # Panics
-/// If rows are not contiguous, `log_sums` has another length than there are rows, or `scale` is
-/// negative or NaN.
+///
+/// Panics if the rows aren't contiguous, if `log_sums` doesn't have one element for each row, or if
+/// `scale` is negative or NaN.
 pub fn causal_softmax_rows(
     mut scores: ArrayViewMut2<f32>,
     scale: f32,
@@ -93,11 +103,13 @@ pub fn causal_softmax_rows(
     }
 }
 
-/// The weights that [`causal_softmax_rows`] gave, found again from the scores and the `log_sums` it
-/// wrote.
+/// Replaces attention scores by the weights that [`causal_softmax_rows`] computed for them earlier.
+/// `scale` and `first_query` must be the same as in that call, and `log_sums` must contain the
+/// values that it wrote.
 ///
 /// # Panics
-/// If rows are not contiguous, or there is not one sum per row.
+///
+/// Panics if the rows aren't contiguous, or if `log_sums` doesn't have one element for each row.
 pub fn causal_softmax_from_log_sums(
     mut scores: ArrayViewMut2<f32>,
     scale: f32,
@@ -117,11 +129,12 @@ pub fn causal_softmax_from_log_sums(
     }
 }
 
-/// Softmax's backward pass for one row, in place: `d` is the gradient of `p = softmax(scale x)` on
-/// entry, and the gradient of `x` on return.
+/// Computes the backward pass of `p = softmax(scale * x)` for one row. `d` contains the gradient of
+/// `p` and is replaced by the gradient of `x`.
 ///
 /// # Panics
-/// If the lengths differ.
+///
+/// Panics if the lengths differ.
 pub fn softmax_backward_row(p: &[f32], d: &mut [f32], scale: f32) {
     assert!(
         p.len() == d.len(),
@@ -129,12 +142,12 @@ pub fn softmax_backward_row(p: &[f32], d: &mut [f32], scale: f32) {
         p.len(),
         d.len()
     );
-    // d_x_i = scale p_i (d_p_i - sum_j d_p_j p_j)
+    // The gradient is d_x_i = scale p_i (d_p_i - sum_j d_p_j p_j).
     let dot = reduce::dot(p, d);
     elementwise::softmax_backward(p, d, dot, scale);
 }
 
-/// Applies `f` to each one-dimensional lane along `axis`, which may be strided.
+/// Returns a copy of `x` in which `f` has been applied to each one-dimensional lane along `axis`.
 fn map_lanes<D: Dimension>(
     x: &ArrayRef<f32, D>,
     axis: Axis,

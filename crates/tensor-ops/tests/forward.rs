@@ -1,4 +1,5 @@
-//! Forward passes against their definitions, written out in f64.
+//! Tests of the forward passes. Matrix products and activation functions are compared with their
+//! definitions, which are computed in `f64`. The other tests check properties and special cases.
 
 use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, array, s};
 use proptest::prelude::*;
@@ -32,13 +33,14 @@ proptest! {
     }
 }
 
-/// Zero rows, columns and sums among them; 10 rows are the most that the kernel for few rows takes.
+/// Numbers of rows, columns and terms of the sums. They include 0, and sizes with which the last
+/// vector register or block isn't full.
 const SIZES: [usize; 11] = [0, 1, 2, 3, 4, 7, 10, 11, 17, 65, 130];
 
 #[test]
 fn products_of_every_small_shape_agree_with_the_definition() {
     let small = iproduct(iproduct(SIZES, SIZES), SIZES);
-    let wide = iproduct([(2, 3)], [(1 << 16) - 1, 1 << 16, (1 << 16) + 5]); // a vocabulary
+    let wide = iproduct([(2, 3)], [(1 << 16) - 1, 1 << 16, (1 << 16) + 5]); // size of a vocabulary
     for ((m, k), n) in small.chain(wide) {
         let a: Array2<f32> = test_array((m, k), 1.0, 1);
         let w: Array2<f32> = test_array((n, k), 1.0, 2);
@@ -64,7 +66,7 @@ fn products_of_every_small_shape_agree_with_the_definition() {
     }
 }
 
-/// Each of some with each of others.
+/// Returns all pairs of an item of `some` and an item of `others`.
 fn iproduct<A: Copy, B>(
     some: impl IntoIterator<Item = A>,
     others: impl IntoIterator<Item = B> + Clone,
@@ -176,7 +178,7 @@ fn embedding_names_the_id_out_of_range() {
 
 #[test]
 fn exact_gelu_is_x_times_the_normal_distribution() {
-    // Phi of a table of the normal distribution.
+    // The values of Phi are from a table of the normal distribution.
     for (x, phi) in [
         (-3.0f64, 0.001349898),
         (-1.0, 0.158655254),

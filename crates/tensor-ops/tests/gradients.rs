@@ -1,8 +1,11 @@
-//! Every backward pass against finite differences of its forward pass, at input scales 0.1, 1 and
-//! 3.
+//! Compares every backward pass with numerical derivatives of the forward pass. The inputs have the
+//! scales 0.1, 1 and 3.
 //!
-//! `cargo test -p tensor-ops --test gradients -- --nocapture` prints the largest relative error of
-//! each.
+//! The following command prints the largest relative error of each gradient:
+//!
+//! ```sh
+//! cargo test -p tensor-ops --test gradients -- --nocapture
+//! ```
 
 use ndarray::{Array2, Array3, Array4, Axis, ShapeBuilder, array};
 use tensor_ops::engine::{causal_softmax_rows, softmax_backward_row};
@@ -16,7 +19,7 @@ use test_support::{
 };
 use torch_rng::{Build, TorchRng};
 
-/// The gradient of each of a layer's parameters, by an objective of the layer.
+/// Checks the gradient of each parameter of a layer. `objective` computes a number from the layer.
 fn check_parameters<L: Parameters + Clone>(
     name: &str,
     layer: &L,
@@ -130,8 +133,8 @@ fn layer_norm_gradients_are_right_for_input_scale_and_shift() {
     }
 }
 
-/// A function of each element, at all scales; its inputs stay as far from zero as asked, relative
-/// to the scale.
+/// Checks the gradient of an elementwise function at all scales. The absolute value of each input
+/// is at least `margin * scale`.
 fn check_elementwise(
     name: &str,
     margin: f32,
@@ -155,7 +158,7 @@ fn activations_gradients_are_right() {
         |x| gelu_exact(x),
         |x, d| gelu_exact_backward(x, d),
     );
-    // On both sides of the kink.
+    // ReLU has a kink at 0, so its inputs must keep a distance from 0.
     check_elementwise("relu", 0.3, |x| relu(x), |x, d| relu_backward(x, d));
 }
 

@@ -1,4 +1,5 @@
-//! A row of a product has the same bits alone, among others, and with any number of threads.
+//! Tests that a row of a matrix product has the same bits whether it is computed alone or together
+//! with other rows, and for any number of threads.
 
 use kernels::ndarray::{Array1, Array2, s};
 use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
@@ -9,7 +10,7 @@ use torch_rng::TorchRng;
 
 type Product<'a> = Box<dyn Fn(&Array2<f32>) -> Array2<f32> + Sync + 'a>;
 
-/// The products with a layer's weight in every format, with their names.
+/// Returns the products with a layer's weights in each number format, and their names.
 fn products(layer: &Linear) -> Vec<(&'static str, Product<'_>)> {
     let linear = |dtype| -> Product<'_> {
         let layer = Linear {
