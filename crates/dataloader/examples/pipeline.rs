@@ -1,7 +1,10 @@
-//! From several sources to resumable batches: `cargo run --release -p dataloader --example
-//! pipeline`.
+//! Creates batches from several sources and resumes after an interruption. Two token files are
+//! written in parts, joined into one corpus, and mixed with another corpus. The following command
+//! runs this example:
 //!
-//! Token files are written piece by piece, joined to one corpus, and mixed with another.
+//! ```sh
+//! cargo run --release -p dataloader --example pipeline
+//! ```
 
 use std::error::Error;
 
@@ -17,7 +20,7 @@ const CODE: &str = "for i in 0..3 { println!(\"{i}\"); } ";
 fn main() -> Result<(), Box<dyn Error>> {
     let (folder, tokenizer) = (tempfile::tempdir()?, Gpt2Tokenizer::new());
 
-    // Two files, each written piece by piece: only one piece is in memory at a time.
+    // Each file is written in parts, so only one part is in memory at a time.
     let mut files = Vec::new();
     for name in ["part-0.bin", "part-1.bin"] {
         let path = folder.path().join(name);
@@ -30,7 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         files.push(Corpus::from_token_file(&path)?);
     }
     let prose = Corpus::concat(files);
-    prose.check_ids(50257)?; // a file doesn't name its vocabulary
+    // The IDs must be checked because a token file doesn't contain the size of its vocabulary.
+    prose.check_ids(50257)?;
     let code = Corpus::from_text(&CODE.repeat(10), &tokenizer)?;
     println!("prose {} tokens, code {} tokens", prose.len(), code.len());
 
@@ -40,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stride: 8,
         ..DataLoaderConfig::default()
     };
-    // Four batches of prose to one of code.
+    // Four of five batches are prose, and the others are code.
     let begin = || -> Result<Mix, DataLoaderError> {
         let loader = |corpus| DataLoader::new(corpus, config);
         Mix::new(vec![(loader(&prose)?, 0.8), (loader(&code)?, 0.2)])
@@ -51,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         mix.next_batch(&mut rng)?;
     }
 
-    // The generator and the position are what a checkpoint keeps. Both can be written with serde.
+    // A checkpoint stores the generator and the position. Both can be serialized with serde.
     let (saved_rng, saved) = (rng.clone(), mix.position());
     let expected = mix.next_batch(&mut rng)?;
 

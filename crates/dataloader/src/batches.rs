@@ -1,8 +1,9 @@
-//! Batches without end, from one loader or from a weighted mix of several, with positions that are
-//! saved and resumed.
+//! Endless streams of batches, from one loader or from a weighted mix of several loaders. The
+//! position in a stream can be saved, and the stream can be resumed there.
 //!
-//! When an epoch is over, the next one begins. A position holds the generator from before its epoch
-//! was drawn, not the epoch's order, which a large corpus makes long.
+//! When an epoch ends, the next one begins automatically. A position contains the state of the
+//! generator before its epoch was drawn, from which the order of the windows can be computed again.
+//! The order itself isn't saved because a large corpus has many windows.
 
 use torch_rng::TorchRng;
 
@@ -10,25 +11,30 @@ use crate::epoch::{Batch, Epoch};
 use crate::error::DataLoaderError;
 use crate::loader::DataLoader;
 
-/// Batches without end, with a position that can be saved: [`Batches`], [`Mix`], or a source of
-/// your own, for example of padded texts.
+/// An endless stream of batches whose position can be saved. [`Batches`] and [`Mix`] implement this
+/// trait. You can implement it for a stream of your own, for example one of padded texts.
 pub trait BatchSource {
-    /// All that a source of the same data needs to continue with the same batches.
+    /// Position in the stream. It contains everything that another stream over the same data needs
+    /// to continue with the same batches.
     type Position;
 
-    /// Returns the next batch; `rng` is the generator of its random draws.
+    /// Returns the next batch. Random numbers are drawn from `rng`.
     ///
     /// # Errors
-    /// If the data can't be read.
+    ///
+    /// Returns an error if the data can't be read.
     fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError>;
 
-    /// Returns the position behind the last batch.
+    /// Returns the position after the last batch that was returned.
     fn position(&self) -> Self::Position;
 
-    /// Goes to a [`position`](Self::position) of a source of the same data.
+    /// Moves to the given position, which [`position`](Self::position) must have returned for a
+    /// stream over the same data.
     ///
     /// # Errors
-    /// If the position doesn't fit the data. Then the source stays where it was.
+    ///
+    /// Returns an error if the position isn't valid for this data. The stream isn't changed in this
+    /// case.
     fn seek(&mut self, position: Self::Position) -> Result<(), DataLoaderError>;
 }
 
@@ -78,9 +84,9 @@ impl BatchSource for Mix {
 /// let mut rng = TorchRng::manual_seed(123);
 /// let mut batches = Batches::new(loader.clone());
 /// for _ in 0..10 {
-///     batches.next_batch(&mut rng)?; // 10 batches: an epoch of 6 and a part of the next
+///     batches.next_batch(&mut rng)?; // an epoch has 6 batches, so the second epoch has begun
 /// }
-/// // What a checkpoint stores, and what a resumed run does with it.
+/// // A checkpoint stores these two values, and a resumed run continues from them.
 /// let (saved, mut resumed_rng) = (batches.position(), rng.clone());
 /// let mut resumed = Batches::resume(loader, saved)?;
 /// assert_eq!(resumed.next_batch(&mut resumed_rng)?, batches.next_batch(&mut rng)?);
@@ -97,16 +103,16 @@ pub struct Batches {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct EpochPosition {
-    /// The number of the epoch, counted from 0.
+    /// Number of the epoch, counted from 0.
     pub number: u64,
-    /// The generator from before the epoch was drawn.
+    /// State of the generator before the epoch was drawn.
     pub drawn_from: TorchRng,
-    /// The number of batches that the epoch has given out.
+    /// Number of batches of the epoch that have been returned.
     pub position: usize,
 }
 
 impl Batches {
-    /// Returns the batches of a loader from the first one on.
+    /// Creates a stream that begins with the first batch.
     pub fn new(loader: DataLoader) -> Self {
         Self {
             loader,
@@ -114,10 +120,12 @@ impl Batches {
         }
     }
 
-    /// Returns the batches from a [`position`](Self::position) on.
+    /// Creates a stream that continues at a position that [`position`](Self::position) returned.
+    /// `None` is the beginning.
     ///
     /// # Errors
-    /// [`DataLoaderError::PositionPastEnd`] if the loader's epoch has fewer batches.
+    ///
+    /// Returns [`DataLoaderError::PositionPastEnd`] if an epoch of the loader has fewer batches.
     pub fn resume(
         loader: DataLoader,
         position: Option<EpochPosition>,
@@ -131,10 +139,13 @@ impl Batches {
         Ok(Self { loader, current })
     }
 
-    /// Returns the next batch. At the end of an epoch, `rng` draws the next epoch first.
+    /// Returns the next batch. If the previous epoch is over, the next one is drawn from `rng`
+    /// first.
     ///
     /// # Errors
-    /// If the corpus's file can no longer be read. The next call tries the same batch again.
+    ///
+    /// Returns the errors of [`Corpus::read`](crate::Corpus::read) if the corpus is in a file that
+    /// can't be read. The next call tries to read the same batch again.
     pub fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
         let is_over = |(epoch, _): &(Epoch, _)| epoch.len() == 0;
         if self.current.as_ref().is_none_or(is_over) {
@@ -152,17 +163,20 @@ impl Batches {
         Ok(batch)
     }
 
-    /// Returns the position behind the last batch, or `None` before the first one.
+    /// Returns the position after the last batch that was returned, or `None` before the first
+    /// batch.
     pub fn position(&self) -> Option<EpochPosition> {
         self.current.as_ref().map(|(_, position)| position.clone())
     }
 
-    /// Returns the number of the epoch of the last batch, counted from 0.
+    /// Returns the number of the epoch to which the last batch belongs, counted from 0. Before the
+    /// first batch, it is 0.
     pub fn epoch_number(&self) -> u64 {
         self.current.as_ref().map_or(0, |(_, at)| at.number)
     }
 
-    /// Returns the number of batches before the next epoch is drawn.
+    /// Returns the number of batches until the next epoch must be drawn. If the current epoch is
+    /// over or no epoch has begun, this is the number of batches in a whole epoch.
     pub fn left_in_epoch(&self) -> usize {
         match self.current.as_ref().map_or(0, |(epoch, _)| epoch.len()) {
             0 => self.loader.len(),
@@ -176,9 +190,10 @@ impl Batches {
     }
 }
 
-/// A mix of several loaders: each batch comes from one of them, chosen at random by its weight.
+/// A weighted mix of several loaders. For each batch, one of the loaders is chosen at random with a
+/// probability proportional to its weight.
 ///
-/// Each source has its own epochs, so a small one is repeated more often than a large one.
+/// Each loader has its own epochs, so a small data set is repeated more often than a large one.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, Mix, torch_rng::TorchRng};
@@ -189,7 +204,7 @@ impl Batches {
 /// let (prose, code) = (loader(1)?, loader(2)?);
 ///
 /// let mut rng = TorchRng::manual_seed(123);
-/// // Nine batches of prose to one of code.
+/// // Nine of ten batches are prose, and the others are code.
 /// let mut mix = Mix::new(vec![(prose, 0.9), (code, 0.1)])?;
 /// let mut of_code = 0;
 /// for _ in 0..1000 {
@@ -202,19 +217,21 @@ impl Batches {
 #[derive(Clone, Debug)]
 pub struct Mix {
     sources: Vec<Batches>,
-    /// The share of each source plus the shares of the sources before it, so the last one is 1.
+    /// Cumulative probabilities: the probability of each source plus those of all sources before
+    /// it. The last element is 1, apart from rounding.
     cumulative: Vec<f64>,
 }
 
-/// A position in a mix, source by source.
+/// A position in a mix, which consists of the position in each source.
 pub type MixPosition = Vec<Option<EpochPosition>>;
 
 impl Mix {
-    /// Returns a mix of loaders with their weights, which needn't add up to 1.
+    /// Creates a mix of loaders with the given weights. The weights don't have to add up to 1.
     ///
     /// # Errors
-    /// [`DataLoaderError::NoSource`] without a loader; [`DataLoaderError::Weight`] if a weight
-    /// isn't a positive number.
+    ///
+    /// Returns [`DataLoaderError::NoSource`] if there are no loaders, and
+    /// [`DataLoaderError::Weight`] if a weight isn't a positive finite number.
     pub fn new(sources: Vec<(DataLoader, f64)>) -> Result<Self, DataLoaderError> {
         let (sources, weights): (Vec<_>, Vec<f64>) = sources.into_iter().unzip();
         let is_wrong = |weight: &f64| !(*weight > 0.0 && weight.is_finite());
@@ -236,12 +253,14 @@ impl Mix {
         })
     }
 
-    /// Goes to a [`position`](Self::position) of a mix of the same loaders and weights.
+    /// Moves to the given position, which [`position`](Self::position) must have returned for a mix
+    /// of the same loaders with the same weights.
     ///
     /// # Errors
-    /// [`DataLoaderError::OtherSources`] if the position is for another number of sources;
-    /// [`DataLoaderError::PositionPastEnd`] if an epoch of a loader has fewer batches. The mix
-    /// stays where it was.
+    ///
+    /// Returns [`DataLoaderError::OtherSources`] if the position has a different number of sources,
+    /// and [`DataLoaderError::PositionPastEnd`] if an epoch of a loader has fewer batches. The mix
+    /// isn't changed in these cases.
     pub fn seek(&mut self, position: MixPosition) -> Result<(), DataLoaderError> {
         if position.len() != self.sources.len() {
             return Err(DataLoaderError::OtherSources {
@@ -255,18 +274,22 @@ impl Mix {
         Ok(())
     }
 
-    /// Draws a source, which takes one 32-bit number from `rng`, and returns its next batch.
+    /// Chooses a source, which takes one 32-bit draw from `rng`, and returns the next batch of this
+    /// source.
     ///
     /// # Errors
-    /// If the corpus's file can no longer be read.
+    ///
+    /// Returns the errors of [`Corpus::read`](crate::Corpus::read) if the corpus is in a file that
+    /// can't be read.
     pub fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
         let draw = f64::from(rng.rand(1)[0]);
         let chosen = self.cumulative.partition_point(|&end| end <= draw);
-        let last = self.sources.len() - 1; // rounding may leave the sum of the shares below 1
+        // The sum of the probabilities can be slightly less than 1 because of rounding.
+        let last = self.sources.len() - 1;
         self.sources[chosen.min(last)].next_batch(rng)
     }
 
-    /// Returns the position behind the last batch, for [`seek`](Self::seek).
+    /// Returns the position after the last batch that was returned, for [`seek`](Self::seek).
     pub fn position(&self) -> MixPosition {
         self.sources.iter().map(Batches::position).collect()
     }

@@ -1,6 +1,7 @@
-//! A corpus: the token ids of a whole text, which every window looks into.
+//! A corpus, which contains the token IDs of a whole text.
 //!
-//! Copies of a corpus share its buffer or file. How it comes from files is in `files.rs`.
+//! Clones and parts of a corpus share its memory or its open file. The functions that read and
+//! write files of token IDs are in `files.rs`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +13,11 @@ use tokenizer::Tokenizer;
 use crate::error::DataLoaderError;
 use crate::tokens::Tokens;
 
-/// The number of ids that are checked in one go.
+/// Number of IDs that are read and checked at a time.
 const PIECE: usize = 1 << 20;
 
-/// Token ids in the order of the text.
+/// A sequence of token IDs in the order of the text. The IDs are either in memory, or in a file
+/// that is read in parts when they are needed.
 ///
 /// ```
 /// use dataloader::Corpus;
@@ -27,20 +29,19 @@ const PIECE: usize = 1 << 20;
 /// ```
 #[derive(Clone)]
 pub struct Corpus {
-    pub(crate) tokens: Tokens, // (n_tokens)
+    pub(crate) tokens: Tokens, // shape: (n_tokens)
 }
 
 impl Corpus {
-    /// The ids themselves, as any tokenizer gives them.
+    /// Creates a corpus in memory from token IDs, which can come from any tokenizer.
     pub fn from_ids(ids: impl Into<Vec<u32>>) -> Self {
         Self {
             tokens: Tokens::in_memory(ids.into()),
         }
     }
 
-    /// Returns the ids of several corpora, one after the other, such as the files of a large data
-    /// set. They stay where they are, in memory or in their files. A window may begin in one corpus
-    /// and end in the next.
+    /// Joins several corpora, such as the files of a large data set. The IDs aren't copied, but
+    /// remain in memory or in their files. A window can begin in one corpus and end in the next.
     ///
     /// ```
     /// use dataloader::Corpus;
@@ -56,8 +57,8 @@ impl Corpus {
         }
     }
 
-    /// Encodes a text with a tokenizer. Special tokens in it keep their meaning, like
-    /// `<|endoftext|>` in the book.
+    /// Creates a corpus by encoding a text with a tokenizer. As in the book, special tokens in the
+    /// text, such as `<|endoftext|>`, are encoded as special tokens.
     ///
     /// ```
     /// use dataloader::Corpus;
@@ -68,7 +69,8 @@ impl Corpus {
     /// ```
     ///
     /// # Errors
-    /// [`DataLoaderError::Tokenizer`] if the tokenizer has no ids for a part of the text.
+    ///
+    /// Returns [`DataLoaderError::Tokenizer`] if the tokenizer can't encode a part of the text.
     #[cfg(feature = "text")]
     pub fn from_text(
         text: &str,
@@ -77,10 +79,13 @@ impl Corpus {
         Ok(Self::from_ids(tokenizer.encode(text)?))
     }
 
-    /// That every id is below `vocab_size`: a model's embedding has one row per token and no more.
+    /// Checks that all IDs are less than `vocab_size`. The embedding layer of a model has
+    /// `vocab_size` rows, so a larger ID would be out of range.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOutOfVocabulary`] at the first id that isn't; if a file can't be read.
+    ///
+    /// Returns [`DataLoaderError::IdOutOfVocabulary`] with the first ID that is too large, and the
+    /// errors of [`read`](Self::read) if a file can't be read.
     pub fn check_ids(&self, vocab_size: usize) -> Result<(), DataLoaderError> {
         let outside = |id: u32| usize::try_from(id).is_ok_and(|id| id >= vocab_size);
         for start in (0..self.len()).step_by(PIECE) {
@@ -96,13 +101,19 @@ impl Corpus {
         Ok(())
     }
 
-    /// Some of the ids, or all by `..`: a view, or, of a file, a copy in memory.
+    /// Returns the IDs in a range, or all of them if the range is `..`. If they are in memory, the
+    /// result is a view. If they are in a file or in several parts of a joined corpus, it is a
+    /// copy.
     ///
     /// # Errors
-    /// If the file can no longer be read, or has been written to.
+    ///
+    /// Returns [`DataLoaderError::Io`] if the file can't be read, and
+    /// [`DataLoaderError::TokenFile`] if its contents have changed since it was opened or if a
+    /// number in it isn't a token ID.
     ///
     /// # Panics
-    /// If there are not as many, as with slices.
+    ///
+    /// Panics if the range isn't within the corpus.
     pub fn read(&self, range: impl RangeBounds<usize>) -> Result<Cow<'_, [u32]>, DataLoaderError> {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
@@ -117,10 +128,12 @@ impl Corpus {
         self.tokens.read(start..end)
     }
 
-    /// The first `n` tokens and the rest, which share the corpus's buffer or file.
+    /// Splits the corpus into its first `n` tokens and the remaining ones. Both parts share the
+    /// memory or the file of the corpus.
     ///
     /// # Panics
-    /// If there are not as many, as with slices.
+    ///
+    /// Panics if the corpus has fewer than `n` tokens.
     #[must_use = "the corpus itself stays whole"]
     pub fn split_at(&self, n: usize) -> (Self, Self) {
         let part = |range| Self {
@@ -134,13 +147,13 @@ impl Corpus {
         self.tokens.len()
     }
 
-    /// Returns true without any token.
+    /// Returns true if the corpus has no tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The number of tokens: all of them would fill a screen.
+/// Shows only the number of tokens, because a corpus can have billions of them.
 impl fmt::Debug for Corpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Corpus")

@@ -1,9 +1,17 @@
-//! The book's `GPTDatasetV1` (listing 2.5): windows of `max_length` tokens, one every `stride`
-//! tokens, each with a target that is the same window one token further on.
+//! Sliding windows over a corpus, like `GPTDatasetV1` in the book (listing 2.5).
 //!
-//! Window i starts at token i * stride, for `i in range(0, n_tokens - max_length, stride)`.
-//! Windows are views into the corpus: nothing is copied before a batch is made, unless it is read
-//! from a file.
+//! Each window consists of `max_length` input tokens and the same number of target tokens. The
+//! targets are the inputs shifted by one, so each target is the token that follows its input. The
+//! windows begin at the positions `range(0, n_tokens - max_length, stride)`. For example, 6 tokens
+//! contain two windows if `max_length` is 4 and `stride` is 1:
+//!
+//! | window | inputs | targets |
+//! |---|---|---|
+//! | 0 | 0 1 2 3 | 1 2 3 4 |
+//! | 1 | 1 2 3 4 | 2 3 4 5 |
+//!
+//! If the corpus is in memory, windows are views, and tokens aren't copied until a batch is
+//! created.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +19,7 @@ use std::fmt;
 use crate::corpus::Corpus;
 use crate::error::DataLoaderError;
 
-/// Sliding windows over a corpus; at least one.
+/// The sliding windows over a corpus. There is at least one window.
 ///
 /// ```
 /// use dataloader::{Corpus, GptDataset, WindowConfig};
@@ -25,36 +33,39 @@ use crate::error::DataLoaderError;
 /// ```
 #[derive(Clone)]
 pub struct GptDataset {
-    corpus: Corpus, // (n_tokens)
+    corpus: Corpus, // shape: (n_tokens)
     windows: WindowConfig,
 }
 
-/// The length of windows and the step from one to the next.
+/// Length of the windows, and the distance between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct WindowConfig {
-    /// Tokens in a window.
+    /// Number of input tokens in a window.
     pub max_length: usize,
-    /// Tokens between the starts of two windows.
+    /// Number of tokens between the beginnings of two consecutive windows.
     pub stride: usize,
 }
 
 /// One window of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window<'a> {
-    /// The model's input, (max_length).
+    /// Input of the model, with `max_length` token IDs.
     pub input_ids: Cow<'a, [u32]>,
-    /// The right answer at each place: the next token, (max_length).
+    /// Targets, with `max_length` token IDs. Each target is the token that follows the input at the
+    /// same position.
     pub target_ids: Cow<'a, [u32]>,
 }
 
 impl GptDataset {
-    /// Windows over a corpus.
+    /// Creates the windows over a corpus.
     ///
     /// # Errors
-    /// [`DataLoaderError::ZeroMaxLength`], [`DataLoaderError::ZeroStride`];
-    /// [`DataLoaderError::EmptyCorpus`] or [`DataLoaderError::CorpusTooShort`] if no window fits.
+    ///
+    /// Returns [`DataLoaderError::ZeroMaxLength`] or [`DataLoaderError::ZeroStride`] if the length
+    /// or the stride is 0. Returns [`DataLoaderError::EmptyCorpus`] or
+    /// [`DataLoaderError::CorpusTooShort`] if the corpus has fewer than `max_length + 1` tokens.
     pub fn new(corpus: &Corpus, windows: WindowConfig) -> Result<Self, DataLoaderError> {
         let WindowConfig { max_length, stride } = windows;
         if max_length == 0 {
@@ -78,31 +89,32 @@ impl GptDataset {
         })
     }
 
-    /// Returns the number of windows, at least one (so `is_empty` isn't needed).
+    /// Returns the number of windows. It is at least 1, so there is no method `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
         (self.corpus.len() - self.max_length()).div_ceil(self.stride())
     }
 
-    /// The corpus that the windows look into.
+    /// Returns the corpus.
     pub fn corpus(&self) -> &Corpus {
         &self.corpus
     }
 
-    /// Returns the number of tokens in a window.
+    /// Returns the number of input tokens in a window.
     pub fn max_length(&self) -> usize {
         self.windows.max_length
     }
 
-    /// Returns the number of tokens between the starts of two windows.
+    /// Returns the number of tokens between the beginnings of two consecutive windows.
     pub fn stride(&self) -> usize {
         self.windows.stride
     }
 
-    /// Returns window `i`; `None` from [`Self::len`] on.
+    /// Returns window `i`, or `None` if `i` isn't less than [`len`](Self::len).
     ///
     /// # Errors
-    /// If the corpus's file can no longer be read.
+    ///
+    /// Returns the errors of [`Corpus::read`] if the corpus is in a file that can't be read.
     pub fn get(&self, i: usize) -> Result<Option<Window<'_>>, DataLoaderError> {
         if i >= self.len() {
             return Ok(None);
@@ -120,14 +132,16 @@ impl GptDataset {
         }))
     }
 
-    /// The ids of window `i` and the one behind it, (max_length + 1): inputs without the last,
-    /// targets without the first.
+    /// Returns the `max_length + 1` token IDs of window `i`. The inputs are all IDs but the last
+    /// one, and the targets are all IDs but the first one.
     ///
     /// # Errors
-    /// If the corpus's file can no longer be read.
+    ///
+    /// Returns the errors of [`Corpus::read`] if the corpus is in a file that can't be read.
     ///
     /// # Panics
-    /// If there is no such window, as with slices.
+    ///
+    /// Panics if `i` isn't less than [`len`](Self::len).
     pub fn read(&self, i: usize) -> Result<Cow<'_, [u32]>, DataLoaderError> {
         assert!(i < self.len(), "window {i} of {}", self.len());
         let start = i * self.stride();
@@ -135,7 +149,8 @@ impl GptDataset {
     }
 }
 
-/// The sizes: all ids would fill a screen.
+/// Shows only the number of tokens and the configuration of the windows, because a corpus can have
+/// billions of tokens.
 impl fmt::Debug for GptDataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GptDataset")

@@ -1,6 +1,8 @@
-//! One pass over the windows of a loader, batch by batch, with its position.
+//! One pass over the windows of a loader. The batches are created one at a time, and the pass can
+//! be resumed at any batch.
 //!
-//! It draws nothing itself.
+//! No random numbers are drawn during an epoch, because the order of the windows is drawn before it
+//! begins.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -11,20 +13,23 @@ use ndarray::Array2;
 use crate::dataset::GptDataset;
 use crate::error::DataLoaderError;
 
-/// Some windows as two matrices.
+/// A batch of windows, as two matrices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The model's input, (batch, max_length).
+    /// Input of the model, with the shape `(batch, max_length)`.
     pub input_ids: Array2<u32>,
-    /// The next token at each place, (batch, max_length).
+    /// Targets, with the shape `(batch, max_length)`. Each target is the token that follows the
+    /// input at the same position.
     pub target_ids: Array2<u32>,
 }
 
-/// An iterator over the batches of one epoch; one of a corpus in memory gives no error.
+/// An iterator over the batches of one epoch. If the corpus is in memory, the iterator never
+/// returns an error.
 ///
-/// To resume an epoch, keep the generator from before it was drawn and its
-/// [`position`](Self::position): an epoch drawn from that generator makes the same batches again
-/// after a [`seek`](Self::seek). [`Batches`](crate::Batches) does this epoch after epoch.
+/// To resume an epoch later, keep a copy of the generator as it was before the epoch began, and the
+/// [`position`](Self::position). A new epoch that is drawn from this copy has the same order, and
+/// [`seek`](Self::seek) moves it to the position. [`Batches`](crate::Batches) does this
+/// automatically and continues with the next epoch.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
@@ -43,19 +48,20 @@ pub struct Batch {
 /// ```
 #[derive(Clone)]
 pub struct Epoch {
-    dataset: GptDataset, // shares the corpus's buffer
+    // The data set shares the memory or the file of the corpus.
+    dataset: GptDataset,
     order: Order,
     batch_size: usize,
     batches: usize,
-    position: usize, // the next batch
+    position: usize, // index of the next batch
 }
 
 /// The order in which an epoch visits the windows.
 #[derive(Clone)]
 pub(crate) enum Order {
-    /// The order of the text, with the number of windows. It needs no memory.
+    /// The order of the text, for the given number of windows. This variant needs no memory.
     Sequential(usize),
-    /// (n_windows)
+    /// A shuffled order, which contains the index of each window.
     Shuffled(Vec<usize>),
 }
 
@@ -91,15 +97,19 @@ impl Epoch {
         }
     }
 
-    /// Returns the number of the next batch: so many have been given out.
+    /// Returns the index of the next batch, which is also the number of batches that have been
+    /// returned or skipped.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Goes to a batch: 0 is the start, the number of batches the end.
+    /// Moves to the batch with the index `position`. The number of batches is also a valid
+    /// position, the end of the epoch.
     ///
     /// # Errors
-    /// [`DataLoaderError::PositionPastEnd`] beyond the end; the epoch stays where it was.
+    ///
+    /// Returns [`DataLoaderError::PositionPastEnd`] if the epoch has fewer batches. The position
+    /// doesn't change in this case.
     pub fn seek(&mut self, position: usize) -> Result<(), DataLoaderError> {
         if position > self.batches {
             return Err(DataLoaderError::PositionPastEnd {
@@ -111,10 +121,13 @@ impl Epoch {
         Ok(())
     }
 
-    /// The next batch; none after the last.
+    /// Returns the next batch, or `None` at the end of the epoch.
     ///
     /// # Errors
-    /// If the corpus's file can no longer be read; the epoch stays where it was.
+    ///
+    /// Returns the errors of [`Corpus::read`](crate::Corpus::read) if the corpus is in a file that
+    /// can't be read. The position doesn't change in this case, so the next call tries to read the
+    /// same batch again.
     pub fn try_next(&mut self) -> Result<Option<Batch>, DataLoaderError> {
         if self.position == self.batches {
             return Ok(None);
@@ -126,9 +139,9 @@ impl Epoch {
         Ok(Some(batch))
     }
 
-    /// Returns the batch of a part of the order.
+    /// Creates a batch from a range of the order.
     fn batch(&self, windows: Range<usize>) -> Result<Batch, DataLoaderError> {
-        let shape = (windows.len(), self.dataset.max_length()); // (batch, max_length)
+        let shape = (windows.len(), self.dataset.max_length()); // shape: (batch, max_length)
         let mut inputs = Vec::with_capacity(shape.0 * shape.1);
         let mut targets = Vec::with_capacity(shape.0 * shape.1);
         for i in windows {
@@ -145,7 +158,8 @@ impl Epoch {
     }
 }
 
-/// The batches of [`try_next`](Epoch::try_next); one that can't be read is the last.
+/// Iterates over the batches that [`try_next`](Epoch::try_next) returns. If a batch can't be read,
+/// the error is the last item.
 impl Iterator for Epoch {
     type Item = Result<Batch, DataLoaderError>;
 
@@ -157,7 +171,7 @@ impl Iterator for Epoch {
         batch.transpose()
     }
 
-    /// Skips without making the batches in between.
+    /// Skips `n` batches without reading them.
     fn nth(&mut self, n: usize) -> Option<Self::Item> {
         self.position = self.position.saturating_add(n).min(self.batches);
         self.next()
@@ -172,7 +186,7 @@ impl Iterator for Epoch {
 impl ExactSizeIterator for Epoch {}
 impl FusedIterator for Epoch {}
 
-/// Without the order, which would fill a screen.
+/// Omits the order of the windows, which can have millions of elements.
 impl fmt::Debug for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Epoch")

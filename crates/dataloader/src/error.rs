@@ -1,6 +1,5 @@
-//! The errors of a corpus, its files, the windows over it and the batches of them.
-//!
-//! Positions count from 0.
+//! The error type of this crate. It covers reading and writing files of token IDs, creating windows
+//! and batches, and resuming at a position. All positions in errors are counted from 0.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,143 +8,149 @@ use atomic_file::{FileError, FileFormat};
 #[cfg(feature = "text")]
 use tokenizer::TokenizerError;
 
-/// Everything this crate refuses, with the offending name or number.
+/// An invalid input or configuration, or a file that can't be read or written. The message contains
+/// the path or the values that cause the problem.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataLoaderError {
-    /// The text could not be turned into ids.
+    /// The tokenizer can't encode the text.
     #[cfg(feature = "text")]
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
 
-    /// The operating system refused to read or write a file, a folder or a pipe among them.
+    /// A file can't be read or written.
     #[error(transparent)]
     Io(#[from] FileError),
-    /// A file of another format where a text is expected.
+    /// A file should be a text, but has another format.
     #[error("{}: expected a text, but this looks like {format}", path.display())]
     NotText {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its format.
+        /// Format that was recognized.
         format: FileFormat,
     },
-    /// A text file is not UTF-8.
+    /// A text file isn't encoded as UTF-8.
     #[error("{}: expected UTF-8 text, but byte {position} isn't valid UTF-8{looks_like}", path.display())]
     NotUtf8 {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The first byte that is wrong.
+        /// Position of the first invalid byte.
         position: usize,
-        /// A guess at its encoding, and the remedy.
+        /// End of the message, which names the probable encoding of the file and suggests how to
+        /// convert it to UTF-8.
         looks_like: &'static str,
     },
-    /// A file of token ids that is damaged, or of numbers that ids are not read from.
+    /// A file of token IDs is damaged, has changed since it was opened, or contains something other
+    /// than token IDs.
     #[error("{}: {problem}", path.display())]
     TokenFile {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The problem, and the remedy.
+        /// Description of the problem, and how to solve it if a solution is known.
         problem: String,
     },
-    /// An id is not in the vocabulary.
+    /// A token ID isn't in the vocabulary.
     #[error("id {id} at position {position} is not below the vocabulary size {vocab_size}")]
     IdOutOfVocabulary {
-        /// The id.
+        /// The token ID.
         id: u32,
-        /// Its place in the corpus.
+        /// Position of the ID in the corpus.
         position: usize,
-        /// The size of the vocabulary.
+        /// Number of tokens in the vocabulary.
         vocab_size: usize,
     },
-    /// An id does not fit the file format.
+    /// A token ID doesn't fit in the file format, which has 16 bits for each ID.
     #[error("id {id} at position {position} does not fit 16 bits")]
     IdOverU16 {
-        /// The id.
+        /// The token ID.
         id: u32,
-        /// Its place in the corpus.
+        /// Position of the ID in the corpus.
         position: usize,
     },
 
-    /// A file states another number of ids than were written to it.
+    /// The number of IDs that were written to a file differs from the number in its header.
     #[error("{}: {stated} ids were announced, but {written} were written", path.display())]
     Length {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The number of ids in the file's header.
+        /// Number of IDs in the header.
         stated: usize,
-        /// The number of ids that were written.
+        /// Number of IDs that were written.
         written: usize,
     },
 
-    /// A mix has no source.
+    /// A mix has no sources.
     #[error("a mix needs at least one source")]
     NoSource,
-    /// A source's weight in a mix isn't a positive number.
+    /// The weight of a source in a mix isn't a positive finite number.
     #[error("the weight of source {index} must be a positive number, but is {weight}")]
     Weight {
-        /// The index of the source.
+        /// Index of the source.
         index: usize,
-        /// Its weight.
+        /// Weight of the source.
         weight: f64,
     },
-    /// A position is for a mix with another number of sources.
+    /// A position belongs to a mix with a different number of sources.
     #[error("the position is for {positions} sources, but the mix has {sources}")]
     OtherSources {
-        /// The number of sources in the position.
+        /// Number of sources in the position.
         positions: usize,
-        /// The number of sources in the mix.
+        /// Number of sources in the mix.
         sources: usize,
     },
 
-    /// The corpus is empty.
+    /// The corpus has no tokens.
     #[error("the corpus is empty")]
     EmptyCorpus,
-    /// Not even one window fits, its target one token further on.
+    /// The corpus is too short for one window, which needs `max_length` input tokens and one more
+    /// token as the last target.
     #[error(
         "the corpus has {tokens} tokens, a window of max_length {max_length} and its target need one more than {max_length}"
     )]
     CorpusTooShort {
-        /// The number of tokens.
+        /// Number of tokens in the corpus.
         tokens: usize,
-        /// The length of a window.
+        /// Number of input tokens in a window.
         max_length: usize,
     },
-    /// Windows of no tokens.
+    /// The length of a window is 0, but must be at least 1.
     #[error("max_length must be at least 1, got 0")]
     ZeroMaxLength,
-    /// Windows that don't move on.
+    /// The stride is 0, but must be at least 1.
     #[error("stride must be at least 1, got 0")]
     ZeroStride,
-    /// Batches of no windows.
+    /// The batch size is 0, but must be at least 1.
     #[error("batch_size must be at least 1, got 0")]
     ZeroBatchSize,
-    /// No batch is ever full, and drop_last drops those that aren't.
+    /// The batch size is larger than the number of windows, and incomplete batches are dropped, so
+    /// an epoch would have no batches.
     #[error("batch_size {batch_size} is larger than the {windows} windows, and drop_last is set")]
     BatchLargerThanDataset {
-        /// The batch size.
+        /// Number of windows in a full batch.
         batch_size: usize,
-        /// The number of windows.
+        /// Number of windows in the data set.
         windows: usize,
     },
 
-    /// A position to resume from is behind the end of the epoch.
+    /// The position at which an epoch should be resumed is past the end of the epoch.
     #[error("cannot resume at batch {position} of an epoch of {batches}")]
     PositionPastEnd {
-        /// The place.
+        /// Index of the batch at which the epoch should be resumed.
         position: usize,
-        /// The number of batches in the epoch.
+        /// Number of batches in the epoch.
         batches: usize,
     },
-    /// A part of a text is more than all of it, or less than nothing.
+    /// The fraction of a text that should be used for training isn't between 0 and 1.
     #[error("the training part must be between 0 and 1, got {ratio}")]
     SplitRatio {
-        /// The requested part.
+        /// The requested fraction.
         ratio: f64,
     },
 }
 
 impl DataLoaderError {
-    /// `.map_err(DataLoaderError::read(path))`
+    /// Returns a function that converts an I/O error that occurred while reading the file at
+    /// `path`. It is used as `.map_err(DataLoaderError::read(path))`.
     pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self {
         move |error| FileError::at(path, "read")(error).into()
     }

@@ -1,5 +1,6 @@
-//! A corpus from and to files of token ids (`format.rs` knows how they are held); a text is read by
-//! the caller, and [`text_of`](crate::text_of) its bytes.
+//! Functions that read and write files of token IDs. The file formats are in `format.rs`.
+//!
+//! Text files are read by the caller, who can convert their bytes with [`text_of`](crate::text_of).
 
 use std::io::Write;
 use std::path::Path;
@@ -11,21 +12,31 @@ use crate::error::DataLoaderError;
 use crate::format::Format;
 use crate::tokens::Tokens;
 
-/// The ids that are written at once.
+/// Number of IDs that are converted to bytes and written at a time.
 const IDS_PER_WRITE: usize = 1 << 20;
 
 impl Corpus {
-    /// Reads the ids of a file: nanoGPT's bare little-endian u16, llm.c's format with its header,
-    /// or numpy's `.npy` with one dimension of integers. (A file doesn't name its vocabulary: see
-    /// [`Corpus::check_ids`].)
+    /// Opens a file of token IDs. The IDs remain in the file and are read when they are needed.
     ///
-    /// They stay in the file and are read when they are needed: once it is written to, each read
-    /// is an error. (A file that takes its name doesn't matter.)
+    /// The file must have one of the following formats:
+    ///
+    /// - little-endian 16-bit integers without a header, as in nanoGPT's `.bin` files
+    /// - llm.c's format, which begins with a header
+    /// - numpy's `.npy` format, with a one-dimensional array of integers
+    ///
+    /// A file doesn't contain the size of its vocabulary. Use [`Corpus::check_ids`] to check that
+    /// all IDs are less than a given size.
+    ///
+    /// If another process changes the contents of the file afterwards, reading the IDs returns an
+    /// error. On Unix, the file may be replaced by renaming another file, because the original file
+    /// stays open.
     ///
     /// # Errors
-    /// [`DataLoaderError::Io`] if it can't be read; [`DataLoaderError::TokenFile`] if a header
-    /// contradicts the file's length, the last id is cut in half, or the bytes show another format:
-    /// wider numbers, a text, an archive.
+    ///
+    /// Returns [`DataLoaderError::Io`] if the file can't be read. Returns
+    /// [`DataLoaderError::TokenFile`] if a header contradicts the length of the file, if a file
+    /// without a header has an odd number of bytes, or if the bytes look like another format, such
+    /// as wider integers, text or an archive.
     pub fn from_token_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
         let path = path.as_ref().to_owned();
         let (mut file, bytes) = open_file(&path)?;
@@ -35,22 +46,27 @@ impl Corpus {
         })
     }
 
-    /// Writes the ids to a new file of little-endian u16; a device or a pipe is written through.
+    /// Writes the IDs to a new file of little-endian 16-bit integers, the format of nanoGPT's
+    /// `.bin` files. If the path leads to a device or a pipe, the IDs are written to it directly.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOverU16`] before anything is written; [`DataLoaderError::Io`] if it
-    /// can't be written, or there is a file already.
+    ///
+    /// Returns [`DataLoaderError::IdOverU16`] if an ID doesn't fit in 16 bits. In this case,
+    /// nothing is written. Returns [`DataLoaderError::Io`] if the file already exists or can't be
+    /// written, and the errors of [`read`](Self::read) if the IDs can't be read.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let ids = self.read(..)?;
         check_u16(&ids, 0)?;
         write_token_file(path, TokenFormat::U16, |writer| writer.push(&ids))
     }
 
-    /// Writes the ids to a new `.npy` file of `uint32`, which `numpy.load` reads; a device or a
-    /// pipe is written through.
+    /// Writes the IDs to a new `.npy` file of type `uint32`, which `numpy.load` can read. If the
+    /// path leads to a device or a pipe, the IDs are written to it directly.
     ///
     /// # Errors
-    /// [`DataLoaderError::Io`] if it can't be written, or there is a file already.
+    ///
+    /// Returns [`DataLoaderError::Io`] if the file already exists or can't be written, and the
+    /// errors of [`read`](Self::read) if the IDs can't be read.
     pub fn write_npy_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let ids = self.read(..)?;
         write_token_file(path, TokenFormat::Npy { len: ids.len() }, |writer| {
@@ -59,20 +75,23 @@ impl Corpus {
     }
 }
 
-/// A format of files of ids.
+/// A file format for token IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenFormat {
-    /// nanoGPT's bare little-endian u16, for vocabularies of at most 65,536 tokens.
+    /// Little-endian 16-bit integers without a header, as in nanoGPT. This format is suitable for
+    /// vocabularies of up to 65,536 tokens.
     U16,
-    /// numpy's `.npy` with `uint32`, whose header contains the number of ids.
+    /// numpy's `.npy` format with the type `uint32`. The number of IDs is part of the header, so it
+    /// must be known before the first ID is written.
     Npy {
-        /// The number of ids.
+        /// Number of IDs that will be written.
         len: usize,
     },
 }
 
-/// Receives the ids of a file, piece by piece, from the closure of [`write_token_file`].
+/// A writer that [`write_token_file`] passes to its closure, which uses it to write the IDs in
+/// parts.
 pub struct TokenWriter<'o> {
     out: &'o mut dyn Write,
     path: &'o Path,
@@ -81,11 +100,12 @@ pub struct TokenWriter<'o> {
 }
 
 impl TokenWriter<'_> {
-    /// Writes the next ids.
+    /// Writes the next IDs to the file.
     ///
     /// # Errors
-    /// [`DataLoaderError::IdOverU16`] if an id doesn't fit the format; [`DataLoaderError::Io`] if
-    /// the file can't be written.
+    ///
+    /// Returns [`DataLoaderError::IdOverU16`] if an ID doesn't fit in the format, and
+    /// [`DataLoaderError::Io`] if the file can't be written.
     pub fn push(&mut self, ids: &[u32]) -> Result<(), DataLoaderError> {
         for block in ids.chunks(IDS_PER_WRITE) {
             let bytes: Vec<u8> = match self.format {
@@ -104,7 +124,8 @@ impl TokenWriter<'_> {
     }
 }
 
-/// Checks that ids fit 16 bits; `first` is the position of the first one in the corpus.
+/// Checks that all IDs fit in 16 bits. `first` is the position of the first ID in the corpus, which
+/// is needed for the error.
 fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
     match ids.iter().position(|&id| u16::try_from(id).is_err()) {
         Some(i) => Err(DataLoaderError::IdOverU16 {
@@ -115,10 +136,12 @@ fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
     }
 }
 
-/// Writes ids to a new file piece by piece, so that a corpus may be larger than the memory.
+/// Writes token IDs to a new file in parts, so that the corpus can be larger than the available
+/// memory.
 ///
-/// The file appears once `write` has returned without an error; a device or a pipe is written
-/// through.
+/// The closure `write` receives a [`TokenWriter`] and pushes the IDs to it. The file doesn't appear
+/// under its name until the closure has returned without an error. If the path leads to a device or
+/// a pipe, the IDs are written to it directly.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoaderError, TokenFormat, write_token_file};
@@ -127,7 +150,7 @@ fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
 /// let path = folder.join("train.bin");
 /// write_token_file(&path, TokenFormat::U16, |writer| {
 ///     for document in [[1, 2, 3], [4, 5, 6]] {
-///         writer.push(&document)?; // each as its tokenizer gives it
+///         writer.push(&document)?; // the IDs that a tokenizer returned for one document
 ///     }
 ///     Ok::<(), DataLoaderError>(())
 /// })?;
@@ -137,9 +160,10 @@ fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
 /// ```
 ///
 /// # Errors
-/// If `write` returns an error; [`DataLoaderError::Length`] if it has written more or fewer ids
-/// than [`TokenFormat::Npy`] states; [`DataLoaderError::Io`] if the file exists already or can't be
-/// written.
+///
+/// Returns the error of `write` if it returns one. Returns [`DataLoaderError::Length`] if the
+/// number of IDs differs from the number in [`TokenFormat::Npy`], and [`DataLoaderError::Io`] if
+/// the file already exists or can't be written.
 pub fn write_token_file<E: From<DataLoaderError> + From<FileError>>(
     path: impl AsRef<Path>,
     format: TokenFormat,
@@ -170,12 +194,14 @@ pub fn write_token_file<E: From<DataLoaderError> + From<FileError>>(
     })
 }
 
-/// The beginning of numpy's `.npy` of so many `uint32` in one dimension.
+/// Returns the header of an `.npy` file with a one-dimensional array of `len` numbers of type
+/// `uint32`.
 fn npy_header(len: usize) -> Vec<u8> {
     const ALIGNMENT: usize = 64;
     let magic = b"\x93NUMPY\x01\x00";
     let mut header = format!("{{'descr': '<u4', 'fortran_order': False, 'shape': ({len},), }}");
-    // The numbers begin at a multiple of 64 bytes; a line feed ends the header.
+    // The header ends with a line feed and is padded with spaces, so that the numbers after it
+    // begin at a multiple of 64 bytes.
     let length = (magic.len() + 2 + header.len() + 1).next_multiple_of(ALIGNMENT);
     let blanks = length - (magic.len() + 2 + header.len() + 1);
     header += &" ".repeat(blanks);

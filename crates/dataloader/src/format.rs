@@ -1,8 +1,11 @@
-//! The form of a file of token ids: nanoGPT's bare u16, llm.c's header before them, or an array of
-//! numpy's.
+//! The formats of files of token IDs. The following formats can be read:
 //!
-//! A file without a header is rejected if its magic number or `number_format.rs` reveals another
-//! format.
+//! - 16-bit integers without a header, as in nanoGPT
+//! - llm.c's header, followed by 16-bit or 32-bit integers
+//! - numpy's `.npy` format with a one-dimensional array of integers
+//!
+//! A file without a header is rejected if its first bytes show that it has another format. These
+//! tests are in `number_format.rs`.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,35 +16,39 @@ use atomic_file::FileFormat;
 use crate::error::DataLoaderError;
 use crate::number_format::{kind_of, numbers};
 
-/// The place, number and width of the ids in a file.
+/// The position, number and width of the IDs in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Bytes before the first id.
+    /// Number of bytes before the first ID.
     pub(crate) start: u64,
     pub(crate) count: usize,
-    /// Bytes of an id, at most 8, the lowest first.
+    /// Number of bytes of an ID, at most 8. The bytes are in little-endian order.
     pub(crate) width: usize,
     pub(crate) signed: bool,
 }
 
-/// The part of a file that is looked at: headers and the first ids.
-const HEAD: u64 = 1 << 18; // bytes
+/// Number of bytes at the beginning of a file that are examined to recognize its format.
+const HEAD: u64 = 1 << 18;
 
-/// The first number of llm.c's header, for GPT-2's tokens in u16 and Llama 3's in u32.
+/// The first number in llm.c's header and the width of the IDs in bytes. The first entry is for the
+/// tokens of GPT-2, and the second one for those of Llama 3.
 const LLM_C: [(u32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 
-/// llm.c's header: 256 numbers of 32 bits, the third of which counts the ids.
-const LLM_C_HEADER: u64 = 1024; // bytes
+/// Number of bytes in llm.c's header. The header consists of 256 numbers with 32 bits each, and the
+/// third number is the number of IDs.
+const LLM_C_HEADER: u64 = 1024;
 
-/// The first bytes of every numpy array in a file.
+/// The first bytes of an `.npy` file.
 const NUMPY: &[u8] = b"\x93NUMPY";
 
 impl Format {
-    /// Recognises the form of a file of `bytes` bytes.
+    /// Recognizes the format of a file of `bytes` bytes.
     ///
     /// # Errors
-    /// If it can't be read, its header contradicts its length, or its numbers are none that ids are
-    /// read from.
+    ///
+    /// Returns [`DataLoaderError::Io`] if the file can't be read. Returns
+    /// [`DataLoaderError::TokenFile`] if its header contradicts its length, or if it contains
+    /// something other than token IDs.
     pub(crate) fn of(path: &Path, file: &mut File, bytes: u64) -> Result<Self, DataLoaderError> {
         let mut head = Vec::new();
         let read = file.take(HEAD).read_to_end(&mut head);
@@ -91,11 +98,12 @@ impl Format {
         })
     }
 
-    /// An array of integers: `\x93NUMPY`, the version, the length of a Python dictionary, the
-    /// dictionary, the numbers.
+    /// Reads the header of an `.npy` file. It consists of the bytes `\x93NUMPY`, the version, the
+    /// length of a Python dictionary, and the dictionary as text. The numbers of the array follow.
     fn of_numpy(head: &[u8], bytes: u64) -> Result<Self, String> {
         let cut = || "numpy's header is cut off".to_owned();
-        let long = head.get(6).ok_or_else(cut)? > &1; // of the version
+        // Since version 2, the length of the dictionary has four bytes instead of two.
+        let long = head.get(6).ok_or_else(cut)? > &1;
         let start = if long { 12 } else { 10 };
         let length = numbers(head.get(8..start).ok_or_else(cut)?, start - 8).next();
         let length = length.ok_or_else(cut)? as usize;
@@ -149,7 +157,8 @@ impl Format {
         }
     }
 
-    /// Returns the ids in these bytes, or the number that isn't an id.
+    /// Converts bytes to IDs. If a number isn't in the range of `u32`, returns this number as the
+    /// error.
     pub(crate) fn ids(self, bytes: &[u8]) -> Result<Vec<u32>, i128> {
         if (self.width, self.signed) == (2, false) {
             let (pairs, _) = bytes.as_chunks::<2>();

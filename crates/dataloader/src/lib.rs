@@ -15,7 +15,8 @@ mod split;
 mod text;
 mod tokens;
 
-// Crates whose types appear in this crate's public API: dependents need no matching versions.
+// These crates are re-exported because their types appear in the public API. Dependents that use
+// the re-exports always get the matching versions.
 #[cfg(feature = "text")]
 pub use tokenizer;
 pub use {

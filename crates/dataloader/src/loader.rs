@@ -1,9 +1,11 @@
-//! Batches of windows in PyTorch's order: `DataLoader(dataset, batch_size, shuffle, drop_last)`
-//! with `num_workers=0`, and the book's `create_dataloader_v1` (listing 2.6).
+//! Data loaders that combine windows into batches. They correspond to PyTorch's
+//! `DataLoader(dataset, batch_size, shuffle, drop_last)` and to `create_dataloader_v1` in the book
+//! (listing 2.6).
 //!
-//! Each epoch draws from the generator like PyTorch's iterator, even without shuffling. So every
-//! iteration over a loader, including an evaluation, changes the later random numbers of a seed.
-//! There are no workers.
+//! The batches are in the same order as in PyTorch with `num_workers=0`. To achieve this, each
+//! epoch takes the same draws from the generator as PyTorch's iterator, even if the windows aren't
+//! shuffled. Therefore, each pass over a loader changes all later random numbers, including a pass
+//! that only evaluates the model.
 
 #[cfg(feature = "text")]
 use tokenizer::Tokenizer;
@@ -14,7 +16,7 @@ use crate::dataset::{GptDataset, WindowConfig};
 use crate::epoch::{Epoch, Order};
 use crate::error::DataLoaderError;
 
-/// Makes epochs of batches; each has at least one.
+/// A data loader, which creates epochs of batches. An epoch has at least one batch.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
@@ -39,11 +41,13 @@ pub struct DataLoader {
 }
 
 impl DataLoader {
-    /// Batches of the windows of a corpus.
+    /// Creates a loader for the windows of a corpus.
     ///
     /// # Errors
-    /// Those of [`GptDataset::new`]; [`DataLoaderError::ZeroBatchSize`];
-    /// [`DataLoaderError::BatchLargerThanDataset`] if `drop_last` would leave nothing.
+    ///
+    /// Returns the errors of [`GptDataset::new`], and [`DataLoaderError::ZeroBatchSize`] if the
+    /// batch size is 0. Returns [`DataLoaderError::BatchLargerThanDataset`] if `drop_last` is true
+    /// and there are fewer windows than `batch_size`, because an epoch would have no batch.
     pub fn new(corpus: &Corpus, config: DataLoaderConfig) -> Result<Self, DataLoaderError> {
         let windows = WindowConfig {
             max_length: config.max_length,
@@ -62,7 +66,8 @@ impl DataLoader {
         Ok(Self { dataset, config })
     }
 
-    /// Returns the number of batches in an epoch, at least one (so `is_empty` isn't needed).
+    /// Returns the number of batches in an epoch. It is at least 1, so there is no method
+    /// `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
         if self.config.drop_last {
@@ -72,12 +77,12 @@ impl DataLoader {
         }
     }
 
-    /// The windows.
+    /// Returns the windows.
     pub fn dataset(&self) -> &GptDataset {
         &self.dataset
     }
 
-    /// The settings of the batches.
+    /// Returns the configuration.
     pub fn config(&self) -> DataLoaderConfig {
         self.config
     }
@@ -87,14 +92,16 @@ impl DataLoader {
         self.config.batch_size
     }
 
-    /// Returns a new epoch: Python's `iter(loader)`, with its draws from the global generator.
+    /// Begins an epoch, like `iter(loader)` in Python. The draws that PyTorch takes from its global
+    /// generator are taken from `rng`.
     #[must_use = "it has drawn from the generator"]
     pub fn epoch(&self, rng: &mut TorchRng) -> Epoch {
         let windows = self.dataset.len();
         let order = match self.config.shuffle {
             true => Order::Shuffled(rng.data_loader_order(windows, true)),
             false => {
-                rng.data_loader_order(0, false); // draws as for any number of windows
+                // The draws don't depend on the number of windows if there is no shuffling.
+                rng.data_loader_order(0, false);
                 Order::Sequential(windows)
             }
         };
@@ -107,20 +114,20 @@ impl DataLoader {
     }
 }
 
-/// The arguments of the book's `create_dataloader_v1`, and their defaults.
+/// Arguments of `create_dataloader_v1` in the book. The default values are also the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DataLoaderConfig {
-    /// Windows in a batch.
+    /// Number of windows in a batch.
     pub batch_size: usize,
-    /// Tokens in a window.
+    /// Number of input tokens in a window.
     pub max_length: usize,
-    /// Tokens between the starts of two windows.
+    /// Number of tokens between the beginnings of two consecutive windows.
     pub stride: usize,
-    /// Each epoch has a new order.
+    /// Whether the windows are shuffled, in a new order for each epoch.
     pub shuffle: bool,
-    /// A last batch that is not full is left out.
+    /// Whether the last batch of an epoch is omitted if it isn't full.
     pub drop_last: bool,
 }
 
@@ -136,8 +143,8 @@ impl Default for DataLoaderConfig {
     }
 }
 
-/// Makes a loader from a text, with any tokenizer, like the book's function; `<|endoftext|>` in the
-/// text is special.
+/// Creates a loader for a text, like `create_dataloader_v1` in the book (listing 2.6). The
+/// tokenizer can be of any type. As in the book, `<|endoftext|>` in the text is a special token.
 ///
 /// ```
 /// use dataloader::{DataLoaderConfig, create_dataloader_v1};
@@ -156,7 +163,8 @@ impl Default for DataLoaderConfig {
 /// ```
 ///
 /// # Errors
-/// Those of [`Corpus::from_text`] and [`DataLoader::new`].
+///
+/// Returns the errors of [`Corpus::from_text`] and [`DataLoader::new`].
 #[cfg(feature = "text")]
 pub fn create_dataloader_v1(
     text: &str,

@@ -1,18 +1,22 @@
-//! Recognises numbers other than u16, and text, in a file of token IDs without a header. Formats
-//! with a magic number are recognised by [`FileFormat`](atomic_file::FileFormat).
+//! Functions that recognize files without a header that don't consist of 16-bit token IDs, for
+//! example because they contain 32-bit integers, floating-point numbers or text. File formats that
+//! begin with a magic number are recognized by [`FileFormat`](atomic_file::FileFormat) instead.
 //!
-//! Bare u16 ids can be any bytes. A sign counts only if ids of a vocabulary show it by chance less
-//! often than once in a billion files: it must occur in enough different ids, and short files or
-//! files with few ids are accepted.
+//! Any sequence of bytes could consist of 16-bit IDs, so the functions use statistical tests. For
+//! example, if every second 16-bit number is 0, the file probably contains 32-bit integers. Each
+//! test requires so many numbers that it is extremely unlikely for a valid file to be rejected. For
+//! instance, fewer than one in ten million files with 12 random IDs of GPT-2 look like text.
+//! Shorter files are always accepted.
 
 use std::collections::HashSet;
 use std::str::from_utf8;
 
-/// The fewest ids in which every second may be 0 by chance no more.
+/// Smallest number of IDs whose pattern is taken as evidence. For example, if the numbers at 16 odd
+/// positions are all 0, this is no longer considered a coincidence.
 const MIN: usize = 16;
 
-/// Returns the kind of a file that doesn't contain bare u16 ids, by the statistics of its first
-/// bytes.
+/// Examines the first bytes of a file without a header. Returns a description of the contents if
+/// they don't seem to be 16-bit token IDs, and `None` otherwise.
 pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
     let ids: Vec<u64> = numbers(head, 2).collect();
     let different: HashSet<u64> = ids.iter().copied().collect();
@@ -25,8 +29,12 @@ pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// True if nearly all bytes are printable characters. One in four random ids has another byte, and
-/// four in five are invalid UTF-8.
+/// Returns true if at least 99 % of the bytes are printable characters or white space, and if there
+/// are enough distinct 16-bit numbers for this not to be a coincidence.
+///
+/// About one in four random IDs of GPT-2 contains another byte, and about three in five aren't
+/// valid UTF-8. Therefore, 12 distinct numbers are enough if the bytes are valid UTF-8, but 80 are
+/// needed otherwise.
 fn is_text(head: &[u8], different: usize) -> bool {
     let is_written = |byte: &&u8| **byte >= b' ' || byte.is_ascii_whitespace();
     let is_utf8 = from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
@@ -34,9 +42,12 @@ fn is_text(head: &[u8], different: usize) -> bool {
     different >= enough && nearly_all(head, is_written)
 }
 
-/// Returns the kind of numbers other than u16, given those that they are as u16.
+/// Returns a description of the numbers in a file if they don't seem to be 16-bit token IDs, and
+/// `None` otherwise. `ids` are the first bytes of the file, read as 16-bit numbers, and `different`
+/// is the set of these numbers.
 fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option<&'static str> {
-    /// GPT-2's tokens, as nanoGPT pads them, are below.
+    /// Size of GPT-2's vocabulary, rounded up as in nanoGPT. All token IDs are less than this
+    /// number.
     const MAX_GPT2: u64 = 50_304;
     let at = |first: usize, step: usize| ids.iter().copied().skip(first).step_by(step);
     let zero = |first, step| at(first, step).all(|id| id == 0);
@@ -47,14 +58,16 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
         let is_64 = zero(2, 4) && head.len().is_multiple_of(8);
         return Some(if is_64 { "int64" } else { "int32 or uint32" });
     }
-    // Of numbers over 65,535 the upper halves are 1, 2 or 3, and the lower ones anything.
+    // If a vocabulary has more than 65,536 tokens, its IDs have 32 bits. The upper halves of these
+    // IDs are at most 3, but the lower halves can be any number.
     if at(1, 2).all(|id| id < 4) && at(0, 2).any(|id| id >= MAX_GPT2) {
         return Some("int32 or uint32");
     }
     if different.len() >= 4 && different.iter().all(|id| id % 256 == 0) {
         return Some("big-endian numbers");
     }
-    // Whole numbers as floats have lower halves of 0.
+    // If the numbers are 32-bit floating-point numbers, either their lower halves are 0 because
+    // they are small whole numbers, or their upper halves have many distinct values.
     let is_wide = zero(0, 2) || at(1, 2).collect::<HashSet<_>>().len() >= MIN;
     if (is_wide && is_floats(head)) || is_half_floats(different) {
         return Some("floating-point numbers");
@@ -62,7 +75,8 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
     is_bytes(different).then_some("uint8, one byte for each token")
 }
 
-/// True if nearly all numbers of 4 or of 8 bytes are floats of usual sizes.
+/// Returns true if nearly all nonzero numbers of 4 bytes, or nearly all of 8 bytes, are
+/// floating-point numbers whose absolute values are between 1e-6 and 1e6.
 fn is_floats(head: &[u8]) -> bool {
     let is_usual = |number: &f64| (1e-6..1e6).contains(&number.abs());
     let singles = numbers(head, 4).map(|bits| f64::from(f32::from_bits(bits as u32)));
@@ -71,8 +85,9 @@ fn is_floats(head: &[u8]) -> bool {
         || nearly_all(doubles.filter(|&number| number != 0.0), is_usual)
 }
 
-/// True if nearly all ids are floats of 2 bytes and usual sizes, which are below 0 about as often
-/// as not: ids would be in between, too.
+/// Returns true if nearly all 16-bit numbers are floating-point numbers (float16 or bfloat16) of
+/// usual sizes, and about half of them are negative. Token IDs would also have values between those
+/// of positive and negative floating-point numbers.
 fn is_half_floats(different: &HashSet<u64>) -> bool {
     let is_usual = |id: u64| (0x0800..0x6400).contains(&id);
     let below = different.iter().filter(|&id| is_usual(id ^ 0x8000)).count();
@@ -81,18 +96,21 @@ fn is_half_floats(different: &HashSet<u64>) -> bool {
         && nearly_all(different, |&&id| is_usual(id) || is_usual(id ^ 0x8000))
 }
 
-/// True if the lower bytes of all ids are as small as the upper ones: of u16 they reach to 255,
-/// unless all ids are small.
+/// Returns true if the lower bytes of nearly all 16-bit numbers are no greater than the greatest
+/// upper byte. If the file contains one byte for each ID, both bytes are IDs of the same
+/// vocabulary. If it contains 16-bit IDs, the lower bytes have all values up to 255, unless all IDs
+/// are less than 256.
 fn is_bytes(different: &HashSet<u64>) -> bool {
-    /// Upper bytes from here on reveal too little about the lower ones.
+    /// The test is applied only if all upper bytes are less than this number. With larger upper
+    /// bytes, single bytes can't be distinguished from 16-bit IDs.
     const MAX: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
-    // So many different ids have such lower bytes by chance once in 2 to the `bits` files.
+    // Random 16-bit IDs would have such lower bytes with a probability of about 2^-bits.
     let bits = different.len() as f64 * (256.0 / (most + 1) as f64).log2();
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }
 
-/// True for 99 of 100 or more.
+/// Returns true if the condition `holds` for at least 99 % of the items.
 fn nearly_all<T>(items: impl IntoIterator<Item = T>, holds: impl Fn(&T) -> bool) -> bool {
     let (mut all, mut held) = (0, 0);
     for item in items {
@@ -102,7 +120,8 @@ fn nearly_all<T>(items: impl IntoIterator<Item = T>, holds: impl Fn(&T) -> bool)
     100 * held >= 99 * all
 }
 
-/// Returns the little-endian numbers of so many bytes each.
+/// Interprets the bytes as little-endian unsigned integers with a width of `width` bytes. An
+/// incomplete number at the end is ignored.
 pub(crate) fn numbers(bytes: &[u8], width: usize) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(width).map(|chunk| {
         let low = chunk.iter().rev();

@@ -1,7 +1,9 @@
-//! Bytes to text: UTF-8, without the byte-order mark that some programs put before it.
+//! Conversion of the bytes of a text file to a string.
 //!
-//! Other encodings are rejected with their name and a command that converts them to UTF-8, and
-//! other formats with their name. Text is unchanged, including "\r\n".
+//! The bytes must be UTF-8. If they have another encoding, the error suggests a command that
+//! converts the file, and if they aren't a text, the error contains the format. A byte order mark
+//! at the beginning is removed. Nothing else is changed, so line endings such as `"\r\n"` are
+//! preserved.
 
 use std::path::Path;
 
@@ -9,10 +11,11 @@ use atomic_file::FileFormat;
 
 use crate::error::DataLoaderError;
 
-/// The mark that some programs write before UTF-8.
+/// The byte order mark, which some programs write at the beginning of UTF-8 files.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// Returns the text that bytes are; `path` is where they come from, for the error.
+/// Converts the bytes of a text file to a string. `path` is the path of the file, which is used
+/// only in errors.
 ///
 /// ```
 /// use std::path::Path;
@@ -24,8 +27,10 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// ```
 ///
 /// # Errors
-/// [`DataLoaderError::NotText`] if the bytes have another format, such as a PDF document or a Git
-/// LFS pointer; [`DataLoaderError::NotUtf8`] with the first wrong byte and the likely encoding.
+///
+/// Returns [`DataLoaderError::NotText`] if the bytes have a known format that isn't text, such as a
+/// PDF document or a Git LFS pointer. Returns [`DataLoaderError::NotUtf8`] if they aren't UTF-8,
+/// with the position of the first invalid byte and the encoding that they probably have.
 pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
     if let Some(format) = FileFormat::of(&bytes) {
         return Err(DataLoaderError::NotText {
@@ -60,8 +65,10 @@ pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
     Ok(text)
 }
 
-/// True for UTF-16, with its mark or without: then every second byte of a text in Latin letters is
-/// NUL, which is valid in UTF-8 but not found in texts.
+/// Returns true if the bytes are probably UTF-16, with or without a byte order mark.
+///
+/// In UTF-16, every second byte of a text in Latin letters is NUL. A NUL byte is valid UTF-8, but
+/// it doesn't occur in UTF-8 texts.
 fn is_utf_16(bytes: &[u8]) -> bool {
     const PAIRS: usize = 2048;
     let (pairs, _) = bytes.as_chunks::<2>();

@@ -1,7 +1,16 @@
-//! Token ids in a row: in memory, or in a file that is read piece by piece, so that a corpus may be
-//! larger than the memory.
+//! The storage of token IDs: in memory, or in a file that is read in parts, so that a corpus can be
+//! larger than the available memory.
 //!
-//! Copies and parts share both.
+//! # Files that change
+//!
+//! Another process can change a file while it is in use, and then the next epoch would read
+//! different tokens. To detect this, the length of the file, the time of its last modification and
+//! a hash of its contents are recorded when the file is opened.
+//!
+//! Each read compares the length and the modification time again. If one of them has changed, the
+//! contents are hashed and compared as well. If they are the same, for example because a backup
+//! program has changed only the modification time, reading continues. Otherwise, the read returns
+//! an error.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,14 +27,15 @@ use atomic_file::read_exact_at;
 use crate::error::DataLoaderError;
 use crate::format::Format;
 
-/// Pauses before the contents of a file that was written to are compared.
+/// Waiting times before each attempt to compare the contents of a file whose length or modification
+/// time has changed.
 const PAUSES: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(100),
     Duration::from_millis(400),
 ];
 
-/// Some ids of a source.
+/// A range of token IDs from a source. Clones share the source.
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
     source: Source,
@@ -35,16 +45,16 @@ pub(crate) struct Tokens {
 
 #[derive(Debug, Clone)]
 enum Source {
-    Memory(Arc<Vec<u32>>), // (n_tokens)
+    Memory(Arc<Vec<u32>>), // shape: (n_tokens)
     File(Arc<TokenFile>),
     Several(Arc<Several>),
 }
 
-/// Several sources in a row.
+/// Several sources, one after the other.
 #[derive(Debug)]
 struct Several {
     parts: Vec<Tokens>,
-    /// The end of each part, counted from the start of the first one.
+    /// End of each part, counted in tokens from the beginning of the first part.
     ends: Vec<usize>,
 }
 
@@ -53,14 +63,15 @@ struct TokenFile {
     path: PathBuf,
     file: File,
     format: Format,
-    /// Its stamp when its contents were last known to be those that were opened.
+    /// Length and modification time that the file had when its contents were last known to be
+    /// unchanged.
     known: Mutex<Stamp>,
-    /// The hash of its contents when it was opened.
+    /// Hash of the contents at the time when the file was opened.
     opened: u64,
 }
 
-/// The length of a file and the time of its last change, where the system has it: if either
-/// differs, the file was written to, and its contents are compared.
+/// Length of a file in bytes, and the time of its last modification if the operating system records
+/// this time.
 type Stamp = (u64, Option<SystemTime>);
 
 fn stamp(file: &File) -> io::Result<Stamp> {
@@ -68,11 +79,13 @@ fn stamp(file: &File) -> io::Result<Stamp> {
     Ok((found.len(), found.modified().ok()))
 }
 
-/// Blocks of a file that are hashed, and bytes of each: a file of up to 16 MiB is hashed whole.
+/// Largest number of blocks of a file that are hashed, followed by the number of bytes in a block.
+/// Files of up to 16 MiB are hashed completely.
 const BLOCKS: u64 = 1024;
 const BLOCK: u64 = 16 << 10;
 
-/// Hashes blocks of a file at fixed places from its beginning to its end.
+/// Returns a hash of at most [`BLOCKS`] blocks of a file. The blocks are distributed evenly between
+/// the beginning and the end of the file, whose length is `length` bytes.
 fn hash(file: &File, length: u64) -> io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let blocks = length.div_ceil(BLOCK).min(BLOCKS);
@@ -95,10 +108,12 @@ impl Tokens {
         }
     }
 
-    /// The ids of an open file.
+    /// Creates a source from the IDs in an open file.
     ///
     /// # Errors
-    /// If the system can't report the file's length, or the file can't be read.
+    ///
+    /// Returns [`DataLoaderError::Io`] if the file's length can't be determined or if the file
+    /// can't be read.
     pub(crate) fn in_file(
         path: PathBuf,
         file: File,
@@ -120,7 +135,7 @@ impl Tokens {
         })
     }
 
-    /// Returns the ids of all parts, one after the other.
+    /// Joins the IDs of all parts without copying them.
     pub(crate) fn concat(parts: Vec<Self>) -> Self {
         let ends = parts.iter().scan(0, |end, part| {
             *end += part.len;
@@ -138,10 +153,11 @@ impl Tokens {
         self.len
     }
 
-    /// A part of these, which shares their source.
+    /// Returns a part of the IDs, which shares the source.
     ///
     /// # Panics
-    /// If there are not as many, as with slices.
+    ///
+    /// Panics if the range isn't within these IDs.
     pub(crate) fn part(&self, range: Range<usize>) -> Self {
         self.check(&range);
         Self {
@@ -151,13 +167,18 @@ impl Tokens {
         }
     }
 
-    /// Some of the ids; a view, if they are in memory.
+    /// Returns the IDs in a range. The result is a view if they are in memory, and a copy
+    /// otherwise.
     ///
     /// # Errors
-    /// If the file can no longer be read there, or has other contents now.
+    ///
+    /// Returns [`DataLoaderError::Io`] if the file can't be read, and
+    /// [`DataLoaderError::TokenFile`] if its contents have changed or if a number in it isn't a
+    /// token ID.
     ///
     /// # Panics
-    /// If there are not as many, as with slices.
+    ///
+    /// Panics if the range isn't within these IDs.
     pub(crate) fn read(&self, range: Range<usize>) -> Result<Cow<'_, [u32]>, DataLoaderError> {
         self.check(&range);
         let (start, end) = (self.start + range.start, self.start + range.end);
@@ -190,7 +211,9 @@ impl Several {
             let more = part.read(read - begin..end.min(*part_end) - begin)?;
             read = *part_end;
             if ids.is_empty() {
-                ids = more; // a view, if the range is in one part
+                // If the whole range is in one part, the view of this part is returned without a
+                // copy.
+                ids = more;
             } else {
                 ids.to_mut().extend_from_slice(&more);
             }
@@ -205,9 +228,11 @@ impl TokenFile {
         let mut bytes = vec![0; width * len];
         let place = self.format.start + (width * start) as u64;
         let mut read = read_exact_at(&self.file, &mut bytes, place);
-        // Checked after the read, so that the data read is older than any change.
+        // The file is checked after the read. Otherwise, it could be changed between the check and
+        // the read.
         if self.was_written_to()? {
-            // A program that writes the same contents again may not be done yet.
+            // A process that writes the same contents again may not have finished yet, so the
+            // comparison is repeated after some time.
             let is_the_same = PAUSES.iter().any(|pause| {
                 thread::sleep(*pause);
                 self.has_its_contents()
@@ -225,14 +250,16 @@ impl TokenFile {
         ids.map_err(|number| self.refused(&format!("the number {number} isn't a token id")))
     }
 
-    /// True if the file's stamp isn't the one that it had when its contents were last known.
+    /// Returns true if the length or the modification time of the file has changed since its
+    /// contents were last known to be the original ones.
     fn was_written_to(&self) -> Result<bool, DataLoaderError> {
         let now = stamp(&self.file).map_err(DataLoaderError::read(&self.path))?;
         Ok(now != *self.known())
     }
 
-    /// Compares the contents with those that were opened, and keeps the new stamp if they are the
-    /// same.
+    /// Returns true if the file has the same length and the same contents as when it was opened. In
+    /// this case, its new modification time is recorded, so the next read doesn't compare the
+    /// contents again.
     fn has_its_contents(&self) -> bool {
         let mut known = self.known();
         let Ok(now) = stamp(&self.file) else {

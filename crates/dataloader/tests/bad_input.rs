@@ -1,4 +1,4 @@
-//! Every wrong input gives an error that names the problem.
+//! Tests that each invalid input leads to an error that describes the problem.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -18,7 +18,7 @@ fn numbers(n: u32) -> Corpus {
     Corpus::from_ids((0..n).collect::<Vec<u32>>())
 }
 
-/// Batches of the five windows of nine numbers.
+/// Returns a configuration for the tests with nine tokens, which contain five windows.
 fn five(batch_size: usize, drop_last: bool) -> DataLoaderConfig {
     DataLoaderConfig {
         batch_size,
@@ -105,7 +105,8 @@ fn ids_at_or_over_the_vocabulary_are_named_with_their_place() {
     );
 }
 
-/// That they come back, `a_file_gives_the_windows_of_a_corpus_in_memory` of properties.rs shows.
+/// The test `a_file_gives_the_windows_of_a_corpus_in_memory` in `properties.rs` checks that such
+/// files can be read again.
 #[test]
 fn token_files_are_little_endian_u16_and_what_is_no_u16_replaces_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +160,7 @@ fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
     assert!(message(b"\x7fELF\0\xff").contains("binary file"));
 }
 
-/// The same ids in all forms that are read, and the forms that aren't.
+/// The test writes the same IDs in all supported formats and in some unsupported ones.
 #[test]
 fn token_files_are_what_their_signs_say() {
     let folder = tempfile::tempdir().unwrap();
@@ -218,7 +219,8 @@ fn token_files_are_what_their_signs_say() {
     }
 }
 
-/// Bare files that don't contain u16 ids, and u16 files that resemble them a little.
+/// The test writes files without a header that don't contain 16-bit IDs, and files of 16-bit IDs
+/// that are slightly similar to them.
 #[test]
 fn token_files_without_a_header_are_known_by_their_bytes() {
     let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
@@ -232,7 +234,7 @@ fn token_files_without_a_header_are_known_by_their_bytes() {
         |id: u32| id.to_le_bytes(),
         |id: u32| u64::from(id).to_le_bytes(),
     );
-    // The upper half of a float32 is a bfloat16.
+    // A bfloat16 number is the upper half of a float32 number.
     let brain = |number: f64| ((number as f32).to_bits() >> 16) as u16;
     let text = include_str!("properties.rs");
     let to_latin1 = |byte| if byte == b'e' { 0xe9 } else { byte };
@@ -291,10 +293,10 @@ fn token_files_without_a_header_are_known_by_their_bytes() {
     }
     let u16s: [fn(u32) -> u32; 9] = [
         |_| 0,
-        |_| 15_496,                             // 88 3c: also a float's upper half
-        |i| [15_496, 50_256][i as usize % 2],   // floats of both signs
+        |_| 15_496,                             // 88 3c, which is also the upper half of a float
+        |i| [15_496, 50_256][i as usize % 2],   // upper halves of a positive and a negative float
         |i| i * 7919 % 65,                      // characters
-        |i| [i * 7919 % 13, 1][i as usize % 2], // each second id small
+        |i| [i * 7919 % 13, 1][i as usize % 2], // every second ID is 1
         |i| [1, i * 7919 % 50_257][i as usize % 2],
         |i| [i * 7919 % 50_257, i % 4][i as usize % 2],
         |i| 24_929 + i % 3, // "aa", "ba", "ca"
@@ -370,8 +372,9 @@ fn a_text_is_split_between_nothing_and_everything() {
 fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
     let shrink = |file: &fs::File| file.set_len(6);
     let write = |mut file: &fs::File| {
-        file.write_all(&[3, 0, 2, 0])?; // other ids that there are
-        file.set_modified(SystemTime::now() + Duration::from_secs(1)) // clocks of files are coarse
+        file.write_all(&[3, 0, 2, 0])?; // other valid IDs
+        // The clock of a file system can be coarse.
+        file.set_modified(SystemTime::now() + Duration::from_secs(1))
     };
     type Change = dyn Fn(&fs::File) -> io::Result<()>;
     for change in [&shrink as &Change, &write] {
@@ -394,12 +397,13 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
         );
         assert_eq!(epoch.position(), 1);
         assert!(epoch.next().unwrap().is_err());
-        assert!(epoch.next().is_none()); // and does not fail for ever
+        assert!(epoch.next().is_none()); // The iterator doesn't repeat the error forever.
         assert!(loader.dataset().get(0).is_err());
     }
 }
 
-/// Backup programs touch files, and others write the same contents again.
+/// Backup programs change the modification time of files, and other programs write the same
+/// contents again.
 #[test]
 fn a_token_file_with_another_time_and_the_same_contents_is_read_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -417,7 +421,7 @@ fn a_token_file_with_another_time_and_the_same_contents_is_read_on() {
         file.set_modified(time).unwrap();
         assert_eq!(corpus.read(..3).unwrap(), [0, 1, 2].as_slice());
     }
-    // One other id, in the middle of the file.
+    // A single ID in the middle of the file is different.
     let mut other = bytes.clone();
     other[50_000] += 1;
     fs::write(&path, other).unwrap();
@@ -426,7 +430,7 @@ fn a_token_file_with_another_time_and_the_same_contents_is_read_on() {
     assert_eq!(corpus.read(..3).unwrap(), [0, 1, 2].as_slice());
 }
 
-/// A file that is put in the place of the one that was opened changes nothing.
+/// If another file is renamed to the path of the open file, the open file is still read.
 #[cfg(unix)]
 #[test]
 fn a_token_file_that_is_replaced_is_read_as_it_was() {

@@ -1,11 +1,12 @@
-//! Properties of every corpus, window, stride and batch size.
+//! Tests properties that hold for all corpora, windows, strides and batch sizes.
 
 use dataloader::{Batch, Corpus, DataLoader, DataLoaderConfig, GptDataset, Window, WindowConfig};
 use proptest::prelude::*;
 use test_support::proptest_config;
 use torch_rng::TorchRng;
 
-/// A corpus in which every token is its own position, and windows that fit it.
+/// Generates a corpus in which each token ID is equal to its position, and windows that fit in this
+/// corpus.
 fn any_dataset() -> impl Strategy<Value = (Corpus, GptDataset)> {
     (1usize..12, 1usize..12, 1u32..80).prop_map(|(max_length, stride, more)| {
         let corpus = Corpus::from_ids((0..max_length as u32 + more).collect::<Vec<u32>>());
@@ -27,7 +28,7 @@ fn batches(epoch: impl Iterator<Item = Result<Batch, dataloader::DataLoaderError
     epoch.map(|batch| batch.expect("it is in memory")).collect()
 }
 
-/// A loader of the same windows.
+/// Creates a loader with the same windows as the data set.
 fn loader(dataset: &GptDataset, batch_size: usize, shuffle: bool, drop_last: bool) -> DataLoader {
     let config = DataLoaderConfig {
         batch_size,
@@ -39,7 +40,8 @@ fn loader(dataset: &GptDataset, batch_size: usize, shuffle: bool, drop_last: boo
     DataLoader::new(dataset.corpus(), config).expect("the data set has a batch")
 }
 
-/// Where the window of each row of a batch starts: its first token, in a corpus of places.
+/// Returns the position at which each window in the batches begins. It is the first token ID of the
+/// window, because the IDs in the corpus are equal to their positions.
 fn starts(batches: &[Batch]) -> Vec<usize> {
     let firsts = batches
         .iter()
@@ -71,7 +73,8 @@ proptest! {
         }
     }
 
-    /// Where the ids are doesn't matter, nor that a part of a corpus shares its file.
+    /// The windows must be the same for a corpus in a file as for one in memory, and also after a
+    /// split.
     #[test]
     fn a_file_gives_the_windows_of_a_corpus_in_memory((corpus, dataset) in any_dataset(), at in 0usize..92) {
         let folder = tempfile::tempdir().unwrap();
@@ -87,7 +90,7 @@ proptest! {
         prop_assert_eq!(ids(&of_file.1), ids(&of_memory.1));
     }
 
-    /// For any vocabulary, however frequent its first tokens are.
+    /// The sizes of the vocabulary vary, and so does the frequency of small IDs.
     #[test]
     fn no_file_of_u16_ids_is_taken_for_something_else(
         vocab_size in prop_oneof![1u32..300, 1u32..=65_536],
@@ -99,7 +102,7 @@ proptest! {
         let file = folder.path().join("ids.bin");
         Corpus::from_ids(ids.as_slice()).write_u16_file(&file).unwrap();
         let read = Corpus::from_token_file(&file);
-        // Ids in which every second one is 0 are wider numbers.
+        // A file in which every second ID is 0 looks like 32-bit integers, so it may be rejected.
         let is_wide = ids.iter().skip(1).step_by(2).all(|&id| id == 0);
         prop_assert!(is_wide || self::ids(&read.unwrap()) == ids);
     }
@@ -126,7 +129,7 @@ proptest! {
         if !shuffle {
             prop_assert!(given.is_sorted());
         }
-        // Each window at most once.
+        // Each window occurs at most once.
         given.sort_unstable();
         given.dedup();
         prop_assert_eq!(given.len(), kept);
