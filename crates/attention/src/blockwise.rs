@@ -29,8 +29,8 @@ pub(crate) struct AttendCache {
 ///
 /// The queries `q`, keys `k`, values `v` and the context vectors have the shape
 /// `(batch, num_tokens, d_out)`, in which the features of the heads are next to each other in the
-/// last dimension. Head `h` has the features from `h * head_dim` to `(h + 1) * head_dim`, where
-/// `head_dim` is `d_out / num_heads`.
+/// last dimension. Head `h` has the features `h * head_dim..(h + 1) * head_dim`, where `head_dim`
+/// is `d_out / num_heads`.
 ///
 /// In PyTorch, this is `torch.nn.functional.scaled_dot_product_attention` with `is_causal=True`.
 /// The queries are processed in blocks, and the attention weights aren't stored.

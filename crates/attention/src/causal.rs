@@ -66,7 +66,7 @@ impl CausalAttention {
     ///
     /// The input is a sequence or a batch of sequences with the shape `(..., num_tokens, d_in)`.
     /// The context vectors have the shape `(..., num_tokens, d_out)`. The attention weights have
-    /// the shape `(..., num_tokens, num_tokens)` and are returned as they are after dropout.
+    /// the shape `(..., num_tokens, num_tokens)`, and dropout has already been applied to them.
     ///
     /// If `training` contains a generator, the module is in training mode and drops some of the
     /// attention weights. As in PyTorch, a random number is drawn for each element in row-major
@@ -102,7 +102,7 @@ impl CausalAttention {
     }
 
     /// Computes the context vectors in evaluation mode. They are the first result of
-    /// [`forward_plain`](Self::forward_plain) without a generator.
+    /// [`forward_plain`](Self::forward_plain) when it is called without a generator.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl CausalAttention {
     }
 
     /// Computes the attention weights in evaluation mode. They are the second result of
-    /// [`forward_plain`](Self::forward_plain) without a generator.
+    /// [`forward_plain`](Self::forward_plain) when it is called without a generator.
     ///
     /// Each row of weights sums to 1, and the weights above the diagonal are 0.
     ///

@@ -28,8 +28,9 @@ pub struct AttentionConfig {
     pub qkv_bias: bool,
 }
 
-/// The default is the example of section 3.5 of the book, in which `d_in` is 3 and `d_out` is 2.
-/// There is one head, the context length is 6, no weights are dropped, and the layers have no bias.
+/// The default is the configuration of the example in section 3.5 of the book, in which `d_in` is 3
+/// and `d_out` is 2. There is one head, the context length is 6, no weights are dropped, and the
+/// layers have no bias.
 impl Default for AttentionConfig {
     fn default() -> Self {
         Self {

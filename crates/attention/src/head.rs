@@ -48,8 +48,8 @@ const BLOCK: usize = 64;
 /// The queries, keys and values of one head of one sequence.
 ///
 /// While a text is generated, only the last tokens of the sequence are new and have queries. The
-/// keys and values of the tokens before them, the past tokens, come from a KV cache. Query `i`
-/// attends to the keys from 0 to `past + i`.
+/// tokens before them are called past tokens, and their keys and values come from a KV cache. Query
+/// `i` attends to the keys from 0 to `past + i`.
 pub(crate) struct Head<'a> {
     /// Number of past tokens, which have keys and values, but no queries. It is 0 in training.
     pub(crate) past: usize,
@@ -120,10 +120,10 @@ impl Head<'_> {
 
     /// Computes the gradients of the queries, keys and values from `d_context`, which is the
     /// gradient of the context vectors with the shape `(num_tokens, head_dim)`. The gradients are
-    /// written to `grads`, whose previous contents are ignored.
+    /// written to `grads`, which is overwritten.
     ///
     /// `log_sums` are the values that [`forward`](Self::forward) has written. There must not be any
-    /// past tokens.
+    /// past tokens, so [`past`](Self::past) must be 0.
     pub(crate) fn backward(
         &self,
         dropout: Option<&HeadDropout>,
@@ -135,8 +135,8 @@ impl Head<'_> {
         let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| Pooled::from(empty(largest)));
         // The blocks are processed in reverse order because the last block contains all keys. Its
         // products overwrite the gradients of all keys and values (`beta` is 0), and the products
-        // of the other blocks are added to them (`beta` is 1). Therefore, the gradients needn't be
-        // set to 0 first.
+        // of the other blocks are added to them (`beta` is 1). Therefore, the gradients don't have
+        // to be set to 0 first.
         let mut beta = 0.0;
         for rows in self.blocks().rev() {
             let Head {
@@ -149,7 +149,7 @@ impl Head<'_> {
             let d_context = d_context.slice(s![rows.clone(), ..]);
             // Each matrix has one row for each query of the block and one column for each visible
             // key. First, the attention weights `p = softmax(scale * queries @ keys.T)` are
-            // computed again.
+            // recomputed.
             let block = |buffer| matrix(buffer, queries.nrows(), keys.nrows());
             let mut p = block(&mut scores);
             matmul_into_serial(&queries, &keys.t(), 0.0, p.view_mut());

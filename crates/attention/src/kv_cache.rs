@@ -33,9 +33,9 @@ use crate::head::Head;
 /// Smallest amount of work for which the heads are distributed among threads. With less work, a
 /// single thread is faster.
 ///
-/// The work for a text is the product of three numbers: its new tokens, all its tokens including
-/// the new ones, and the features of all heads together. The work of a call is the sum over all
-/// texts.
+/// The work for a text is the product of three numbers: the number of its new tokens, the number of
+/// all its tokens including the new ones, and the number of features of all heads together. The
+/// work of a call is the sum over all texts.
 const PARALLEL_FROM: usize = 8 * 1024;
 
 /// Smallest number of new tokens for which attention is computed with matrix products. If there are

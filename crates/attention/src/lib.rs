@@ -11,8 +11,8 @@ mod self_attention;
 mod simple;
 mod wrapper;
 
-// These modules contain the fast form of listing 3.5: the forward pass, the backward pass, and
-// decoding with a KV cache.
+// These modules contain the fast implementation of listing 3.5: the forward pass, the backward
+// pass, and decoding with a KV cache.
 mod blockwise;
 mod head;
 mod kv_cache;

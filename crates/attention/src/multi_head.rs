@@ -1,5 +1,5 @@
-//! The fast form of [`MultiHeadAttention`]: a forward pass that processes the queries in blocks
-//! (see `blockwise.rs`), and the backward pass.
+//! The fast implementation of [`MultiHeadAttention`]: a forward pass that processes the queries in
+//! blocks (see `blockwise.rs`), and the backward pass.
 //!
 //! The struct and the code of listing 3.5 are in `plain.rs`.
 
@@ -132,7 +132,7 @@ impl MultiHeadAttention {
     }
 
     /// Computes the attention weights in evaluation mode. They are the second result of
-    /// [`forward_plain`](Self::forward_plain) without a generator.
+    /// [`forward_plain`](Self::forward_plain) when it is called without a generator.
     ///
     /// The input has the shape `(batch, num_tokens, d_in)`, and the weights have the shape
     /// `(batch, num_heads, num_tokens, num_tokens)`. Each row of weights sums to 1, and the weights
@@ -149,8 +149,8 @@ impl MultiHeadAttention {
     /// for [`backward`](Self::backward).
     ///
     /// The input has the shape `(batch, num_tokens, d_in)`, and the output has the shape
-    /// `(batch, num_tokens, d_out)`. The generator draws the same dropout mask as in
-    /// [`forward_plain`](Self::forward_plain).
+    /// `(batch, num_tokens, d_out)`. The dropout mask is the same as in
+    /// [`forward_plain`](Self::forward_plain) with the same generator.
     ///
     /// # Errors
     ///

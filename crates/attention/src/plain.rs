@@ -1,9 +1,9 @@
 //! Multi-head attention exactly as in listing 3.5 of the book: the scores, the mask, the weights
 //! and the dropout of all heads are computed as whole arrays.
 //!
-//! The fast form is `forward` in `multi_head.rs`, which gives the same numbers without storing the
-//! attention weights. The test in `tests/plain.rs` compares the two. The backward pass is also in
-//! `multi_head.rs`.
+//! The fast implementation is `forward` in `multi_head.rs`, which gives the same numbers without
+//! storing the attention weights. The test in `tests/plain.rs` compares the two. The backward pass
+//! is also in `multi_head.rs`.
 
 use ndarray::{Array3, Array4, ArrayRef3};
 use tensor_ops::{Dropout, Linear, matmul_batched};
@@ -74,7 +74,7 @@ impl MultiHeadAttention {
     ///
     /// The input is a batch of sequences with the shape `(batch, num_tokens, d_in)`, and the output
     /// has the shape `(batch, num_tokens, d_out)`. The attention weights have the shape
-    /// `(batch, num_heads, num_tokens, num_tokens)` and are returned as they are after dropout.
+    /// `(batch, num_heads, num_tokens, num_tokens)`, and dropout has already been applied to them.
     ///
     /// If `training` contains a generator, the module is in training mode and drops some of the
     /// attention weights. If `training` is `None`, the module is in evaluation mode and drops

@@ -19,8 +19,8 @@ pub fn attention_scores(inputs: &ArrayRef2<f32>) -> Array2<f32> {
 /// Divides attention scores by their sum, so that the resulting weights sum to 1. In PyTorch, this
 /// is `scores / scores.sum()`.
 ///
-/// This is the first and simplest normalization in the book, which replaces it by softmax
-/// afterwards.
+/// This is the first and simplest normalization in section 3.3.1 of the book. Afterwards, the
+/// section replaces it with softmax.
 #[must_use]
 pub fn normalize_by_sum(scores: &ArrayRef1<f32>) -> Array1<f32> {
     scores / scores.sum()

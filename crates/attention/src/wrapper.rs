@@ -67,8 +67,8 @@ impl MultiHeadAttentionWrapper {
         Ok(side_by_side.expect("the heads have one shape, and there is at least one"))
     }
 
-    /// Computes the output in evaluation mode, which means that nothing is dropped. This is
-    /// [`forward_plain`](Self::forward_plain) without a generator.
+    /// Computes the output in evaluation mode, which means that nothing is dropped. The result is
+    /// the same as that of [`forward_plain`](Self::forward_plain) without a generator.
     ///
     /// # Errors
     ///

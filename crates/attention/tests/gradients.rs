@@ -7,7 +7,7 @@ use tensor_ops::Parameters;
 use test_support::{GradientCheck, INPUT_SCALES, project, projection_weights, test_array};
 use torch_rng::{Build, TorchRng};
 
-/// A check with a larger tolerance than the default, because the rounding errors of several
+/// Settings with a larger tolerance than the default, because the rounding errors of several
 /// operations in `f32` add up in the numerical derivatives.
 const CHECK: GradientCheck = GradientCheck {
     tolerance: 5e-3,

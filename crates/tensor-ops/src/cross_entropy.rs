@@ -1,9 +1,9 @@
 //! The cross-entropy of logits and target IDs, `mean_i (ln sum_j e^(x_ij) - x_(i, t_i))`
 //! (`torch.nn.functional.cross_entropy`; book section 5.1.2).
 //!
-//! As in PyTorch, the maximum of a row is subtracted from all its logits, including the one of the
-//! target, so the loss is accurate even if the logits are far from 0. The losses of the rows are
-//! added in order and in `f64`.
+//! As in PyTorch, the maximum of a row is subtracted from all its logits, including the logit of
+//! the target, so the loss is accurate even if the logits are far from 0. The losses of the rows
+//! are added in order and in `f64`.
 
 use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array2, ArrayRef2};

@@ -39,7 +39,7 @@ impl Embedding {
     /// use ndarray::array;
     /// let mut rng = torch_rng::TorchRng::manual_seed(123);
     /// let embedding_layer = tensor_ops::Embedding::new(6, 3, &mut rng);
-    /// let row = embedding_layer.forward(&array![3u32]); // section 2.7 prints -0.4015 0.9666 -1.1481
+    /// let row = embedding_layer.forward(&array![3u32]); // the book prints -0.4015 0.9666 -1.1481
     /// assert!((row[[0, 0]] + 0.4015).abs() < 6e-5);
     /// ```
     ///

@@ -9,9 +9,9 @@ use ndarray::{Array, ArrayRef, Dimension};
 
 use crate::rows::{WIDTH, fresh_rows, with_each_of};
 
-/// Applies GELU to each element of an array of any shape. The result is the same as that of the
-/// listing, `gpt::gelu`, but it is computed faster. In PyTorch, this is
-/// `nn.GELU(approximate="tanh")`.
+/// Applies GELU to each element of an array of any shape. The result is the same as that of
+/// `gpt::gelu`, which follows the listing of the book, but it is computed faster. In PyTorch, this
+/// is `nn.GELU(approximate="tanh")`.
 ///
 /// ```
 /// let y = tensor_ops::gelu(&ndarray::array![-1.0, 0.0, 1.0]);

@@ -36,8 +36,8 @@ pub struct LayerNormCache {
 }
 
 impl LayerNorm {
-    /// Creates a module whose scale is 1 and whose shift is 0. `eps` is 1e-5. No random numbers are
-    /// drawn.
+    /// Creates a module with a scale of 1, a shift of 0, and an `eps` of 1e-5. No random numbers
+    /// are drawn.
     pub fn new(emb_dim: usize) -> Self {
         Self {
             scale: Array1::ones(emb_dim),
@@ -55,7 +55,8 @@ impl LayerNorm {
     }
 
     /// Normalizes each row of `x`. The input and the output have the shape `(..., emb_dim)`. The
-    /// result is the same as that of the listing, `gpt::layer_norm`, but it is computed faster.
+    /// result is the same as that of `gpt::layer_norm`, which follows the listing of the book, but
+    /// it is computed faster.
     ///
     /// ```
     /// use tensor_ops::{LayerNorm, ndarray::{Axis, array}};

@@ -2,8 +2,8 @@
 //! dimensions.
 //!
 //! A layer doesn't store its input for the backward pass. Instead, the caller passes the input to
-//! `backward` again. This way, the layers for queries, keys and values need only one copy of the
-//! input that they share.
+//! `backward` again. This way, layers that share an input, such as the layers for queries, keys and
+//! values, need only one copy of this input.
 
 use kernels::{Dtype, OPERAND_DTYPES};
 use ndarray::{Array, Array1, Array2, ArrayRef, Dimension};

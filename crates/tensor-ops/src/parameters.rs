@@ -81,7 +81,7 @@ pub trait Parameters {
     /// use tensor_ops::torch_rng::TorchRng;
     /// use tensor_ops::{Linear, Parameters};
     /// let mut linear = Linear::new(3, 2, true, &mut TorchRng::manual_seed(123));
-    /// // Usually, weight decay applies to matrices, but not to biases and to the scales of LayerNorm.
+    /// // Usually, weight decay applies to matrices, but not to biases or the scale of LayerNorm.
     /// let decays = |_: &str, shape: &[usize]| shape.len() > 1;
     /// assert_eq!(linear.select_mut(&decays).num_parameters(), 6);
     /// assert_eq!(linear.select_mut(&|name, _| name == "bias").num_parameters(), 2);

@@ -11,8 +11,8 @@ pub fn relu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     x.mapv(|x| if x < 0.0 { 0.0 } else { x })
 }
 
-/// Returns the gradient of the input. It is 0 where `x <= 0`, and `d_out` elsewhere. As in PyTorch,
-/// it is also 0 at the kink, where `x` is 0.
+/// Returns the gradient of the input. It is 0 where `x <= 0`, and `d_out` elsewhere. This is the
+/// same convention as in PyTorch for the kink at `x = 0`, where ReLU has no derivative.
 ///
 /// # Panics
 ///

@@ -10,8 +10,8 @@ use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, Shap
 /// Number of elements in a block of an elementwise operation.
 pub(crate) const WIDTH: usize = 1024;
 
-/// Number of elements that a task processes. They occupy 32 KiB, which is so small that even the
-/// rows of a small model are divided into tasks for many threads.
+/// Number of elements that a task processes, which occupy 32 KiB. Tasks of this size are so small
+/// that even a small model has enough of them for many threads.
 const ELEMENTS_PER_TASK: usize = 8 * 1024;
 
 /// Returns an array of the shape `(..., n)` as a matrix of the shape `(rows, n)`. The matrix is a
@@ -60,9 +60,9 @@ pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) +
     fill_blocks(n, rows * width, |i, block| f(i * rows, block))
 }
 
-/// Returns an array for output that is written before it is read, like `torch.empty`. It contains
-/// zeros or the former contents of a [`Pooled`](crate::engine::Pooled) array. In debug builds, it
-/// contains NaN, so that tests notice if an element isn't written.
+/// Returns an array whose elements must be written before they are read, like `torch.empty`. The
+/// elements are 0 or come from the former contents of a [`Pooled`](crate::engine::Pooled) array. In
+/// debug builds, they are NaN, so that tests detect elements that were never written.
 pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();
     let n = shape.size();

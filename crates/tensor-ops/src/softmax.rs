@@ -63,13 +63,13 @@ pub fn softmax_backward<D: Dimension>(
     d_x
 }
 
-/// Replaces attention scores by the weights `softmax(scale * scores)` under the causal mask. Row
-/// `i` may attend to the columns from 0 to `first_query + i`. The elements in later columns
-/// become 0.
+/// Replaces attention scores with the weights `softmax(scale * scores)` under the causal mask. The
+/// query in row `i` may attend to the keys in the columns from 0 to `first_query + i`. The weights
+/// in later columns become 0.
 ///
 /// `scores` has the shape `(n_queries, n_keys)`. The logarithm of the sum of the exponentials of
-/// each row is written to `log_sums`. The backward pass can compute the weights from it again with
-/// [`causal_softmax_from_log_sums`].
+/// each row is written to `log_sums`. With [`causal_softmax_from_log_sums`], the backward pass can
+/// recompute the weights from these logarithms and the scores.
 ///
 /// The result is the same as that of `torch.softmax(scale * scores, dim=-1)` after the masked
 /// elements were set to minus infinity, but most masked elements aren't processed. Exponentials
@@ -103,9 +103,9 @@ pub fn causal_softmax_rows(
     }
 }
 
-/// Replaces attention scores by the weights that [`causal_softmax_rows`] computed for them earlier.
-/// `scale` and `first_query` must be the same as in that call, and `log_sums` must contain the
-/// values that it wrote.
+/// Replaces attention scores with the weights that [`causal_softmax_rows`] computed for them
+/// earlier. `scale` and `first_query` must be the same as in that call, and `log_sums` must contain
+/// the values that it wrote.
 ///
 /// # Panics
 ///

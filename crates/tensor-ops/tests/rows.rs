@@ -10,7 +10,8 @@ use torch_rng::TorchRng;
 
 type Product<'a> = Box<dyn Fn(&Array2<f32>) -> Array2<f32> + Sync + 'a>;
 
-/// Returns the products with a layer's weights in each number format, and their names.
+/// Returns a function for each number format that multiplies its argument by the weights of the
+/// layer in this format, together with a name.
 fn products(layer: &Linear) -> Vec<(&'static str, Product<'_>)> {
     let linear = |dtype| -> Product<'_> {
         let layer = Linear {
