@@ -74,6 +74,11 @@ impl AttentionConfig {
         Ok(())
     }
 
+    /// Checks that an input of the given shape has `d_in` features and fits in the context length.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the shape has fewer than two dimensions.
     pub(crate) fn check_input(&self, shape: &[usize]) -> Result<(), AttentionError> {
         check_features(shape, self.d_in)?;
         let &[.., num_tokens, _] = shape else {
@@ -90,6 +95,7 @@ impl AttentionConfig {
     }
 }
 
+/// Checks that the last dimension of a shape is the expected number of features.
 pub(crate) fn check_features(shape: &[usize], expected: usize) -> Result<(), AttentionError> {
     match shape.last() {
         Some(&found) if found != expected => Err(AttentionError::Features { expected, found }),

@@ -2,8 +2,8 @@
 //! position in a stream can be saved, and the stream can be resumed there.
 //!
 //! When an epoch ends, the next one begins automatically. A position contains the state of the
-//! generator before its epoch was drawn, from which the order of the windows can be computed again.
-//! The order itself isn't saved because a large corpus has many windows.
+//! generator before its epoch was drawn, from which the order of the windows can be recomputed. The
+//! order itself isn't saved because a large corpus has many windows.
 
 use torch_rng::TorchRng;
 
@@ -175,8 +175,8 @@ impl Batches {
         self.current.as_ref().map_or(0, |(_, at)| at.number)
     }
 
-    /// Returns the number of batches until the next epoch must be drawn. If the current epoch is
-    /// over or no epoch has begun, this is the number of batches in a whole epoch.
+    /// Returns the number of batches before the next epoch begins. If the current epoch is over or
+    /// no epoch has begun, this is the number of batches in a whole epoch.
     pub fn left_in_epoch(&self) -> usize {
         match self.current.as_ref().map_or(0, |(epoch, _)| epoch.len()) {
             0 => self.loader.len(),

@@ -105,7 +105,8 @@ fn is_bytes(different: &HashSet<u64>) -> bool {
     /// bytes, single bytes can't be distinguished from 16-bit IDs.
     const MAX: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
-    // Random 16-bit IDs would have such lower bytes with a probability of about 2^-bits.
+    // If the lower bytes were random, all of them would be this small with a probability of about
+    // 2^-bits.
     let bits = different.len() as f64 * (256.0 / (most + 1) as f64).log2();
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }

@@ -79,9 +79,9 @@ fn stamp(file: &File) -> io::Result<Stamp> {
     Ok((found.len(), found.modified().ok()))
 }
 
-/// Largest number of blocks of a file that are hashed, followed by the number of bytes in a block.
-/// Files of up to 16 MiB are hashed completely.
+/// Largest number of blocks of a file that are hashed. Files of up to 16 MiB are hashed completely.
 const BLOCKS: u64 = 1024;
+/// Number of bytes in a block.
 const BLOCK: u64 = 16 << 10;
 
 /// Returns a hash of at most [`BLOCKS`] blocks of a file. The blocks are distributed evenly between

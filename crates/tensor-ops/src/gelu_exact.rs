@@ -48,7 +48,7 @@ pub fn gelu_exact_backward<D: Dimension>(
 }
 
 /// Returns the distribution function of the standard normal distribution. The complementary error
-/// function `erfc` is used because `1 + erf` would lose the digits of small values.
+/// function `erfc` is used because `1 + erf` would lose digits if the result is close to 0.
 fn phi(x: f64) -> f64 {
     libm::erfc(-x / SQRT_2) / 2.0
 }

@@ -54,7 +54,7 @@ pub(crate) fn rows_per_task(width: usize) -> usize {
 }
 
 /// Returns a vector of `n` new elements, which form rows of `width` elements. The blocks of rows
-/// are written on all threads by calls of `f(first_row, block)`.
+/// are written on all threads by calling `f(first_row, block)`.
 pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let rows = rows_per_task(width);
     fill_blocks(n, rows * width, |i, block| f(i * rows, block))

@@ -19,7 +19,8 @@ use test_support::{
 };
 use torch_rng::{Build, TorchRng};
 
-/// Checks the gradient of each parameter of a layer. `objective` computes a number from the layer.
+/// Checks the gradient of each parameter of a layer. `objective` is the function of the layer whose
+/// gradient is checked.
 fn check_parameters<L: Parameters + Clone>(
     name: &str,
     layer: &L,
