@@ -293,9 +293,9 @@ fn token_files_without_a_header_are_known_by_their_bytes() {
     }
     let u16s: [fn(u32) -> u32; 9] = [
         |_| 0,
-        |_| 15_496,                             // 88 3c, which is also the upper half of a float
-        |i| [15_496, 50_256][i as usize % 2],   // upper halves of a positive and a negative float
-        |i| i * 7919 % 65,                      // characters
+        |_| 15_496, // 88 3c, which is also the upper half of a float
+        |i| [15_496, 50_256][i as usize % 2], // upper halves of a positive and a negative float
+        |i| i * 7919 % 65, // characters
         |i| [i * 7919 % 13, 1][i as usize % 2], // every second ID is 1
         |i| [1, i * 7919 % 50_257][i as usize % 2],
         |i| [i * 7919 % 50_257, i % 4][i as usize % 2],
