@@ -1,14 +1,17 @@
-//! The innermost loop by AMX, the matrix unit of Intel's processors since Sapphire Rapids: a tile
-//! of 16 rows and 32 bf16 numbers meets a tile of 32 numbers and 16 columns.
+//! The micro-kernel for AMX, the matrix unit of Intel CPUs since Sapphire Rapids.
 //!
-//! Stable Rust has no functions for its instructions, so they are written as assembly, which
-//! declares all tiles as clobbered. Where the processor lacks them, the tests emulate them.
-//! Before its first use, the kernel is compared with the one for AVX512-BF16, which replaces it for
-//! good if they disagree ([`has_amx`]).
+//! AMX has eight tile registers of 16 rows by 64 bytes. The instruction `tdpbf16ps` multiplies a
+//! tile of 16 rows by 32 bf16 values with a tile of 32 values (16 rows of pairs) by 16 columns and
+//! adds the result to a tile of 16 by 16 sums in `f32`.
 //!
-//! An instruction adds the 16 products of even numbers and the 16 products of odd numbers
-//! separately, and then both sums to the tile. AVX512-BF16 adds in another order, so the last bits
-//! of results differ.
+//! Stable Rust has no intrinsics for AMX, so this file contains inline assembly, which declares all
+//! tiles that it changes. On CPUs without AMX, the tests emulate the instructions. Before AMX is
+//! used for the first time, [`has_amx`] compares one of its products with that of the AVX512-BF16
+//! kernel. If the results differ, the process uses AVX512-BF16 instead of AMX.
+//!
+//! `tdpbf16ps` adds the products of the values at even positions and those at odd positions
+//! separately and then adds both sums to the tile. AVX512-BF16 adds in another order, so the last
+//! bits of its results differ.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -27,15 +30,18 @@ use crate::product::tiles::{Threads, multiply_by};
 use crate::register::{Register, Square};
 use crate::weight::Weight;
 
-/// Rows of a tile, each of 64 bytes: 16 pairs of bf16, or 16 sums.
+/// Number of rows of a tile. Each row has 64 bytes, which contain 16 pairs of bf16 values or 16
+/// sums.
 const TILE: usize = 16;
-/// Two tiles.
+/// Number of rows and columns of the block of sums that the micro-kernel computes, which is two
+/// tiles.
 const SIDE: usize = 2 * TILE;
 
-/// Two tiles of rows by two of columns: four tiles of sums, and four that are read.
+/// The micro-kernel for AMX. It keeps 2 x 2 tiles of sums and uses the other four tiles for the
+/// operands.
 pub(crate) struct Amx;
 
-/// The operand of `ldtilecfg`: the shapes of eight tiles.
+/// The operand of the instruction `ldtilecfg`, which contains the shapes of all tiles.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -56,12 +62,13 @@ const WHOLE_TILES: Configuration = Configuration {
 #[repr(align(64))]
 struct Sums([[f32; SIDE]; SIDE]);
 
-/// Gives this thread's tiles their shapes, and fills them with 0.
+/// Sets the shapes of the calling thread's tiles and fills the tiles with zeros.
 ///
 /// # Safety
-/// The CPU must have AMX; no other code uses tiles.
+///
+/// The CPU must have AMX, and no other code may use the thread's tiles.
 unsafe fn configure(shapes: &Configuration) {
-    // SAFETY: the caller's promise.
+    // SAFETY: The caller guarantees that the CPU has AMX, and `shapes` is valid for 64 bytes.
     unsafe {
         asm!(
             "ldtilecfg [{}]",
@@ -76,16 +83,16 @@ unsafe fn configure(shapes: &Configuration) {
 impl Kernel for Amx {
     const ROWS: usize = SIDE;
     const COLUMNS: usize = SIDE;
-    const NUMBERS: usize = 2;
-    const STEPS: usize = TILE;
+    const VALUES_PER_LANE: usize = 2;
+    const STEP_MULTIPLE: usize = TILE;
 
     unsafe fn begin() {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that the CPU has AMX.
         unsafe { configure(&WHOLE_TILES) }
     }
 
     unsafe fn end() {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that the CPU has AMX.
         unsafe {
             asm!(
                 "tilerelease",
@@ -101,7 +108,8 @@ impl Kernel for Amx {
             unreachable!("tiles are packed by rows");
         };
         let mut sums = MaybeUninit::<Sums>::uninit();
-        // SAFETY: the caller's promise; panels have whole tiles.
+        // SAFETY: The caller guarantees the conditions of [`Kernel::run`]. The panels are padded to
+        // whole tiles, so all loads stay within them.
         unsafe {
             asm!(
                 "tilezero tmm0",
@@ -121,7 +129,7 @@ impl Kernel for Amx {
                 "tdpbf16ps tmm3, tmm5, tmm7",
                 "add {a}, 64",
                 "add {a_below}, 64",
-                "add {b}, 2048", // 16 rows of two tiles
+                "add {b}, 2048", // 16 rows of `B` have 128 bytes each.
                 "dec {tiles}",
                 "jnz 2b",
                 "3:",
@@ -145,14 +153,18 @@ impl Kernel for Amx {
     }
 }
 
-/// Adds the initial summand, and writes the rows and columns that `c` has.
+/// Adds the initial value and stores the rows and columns that are within `C`.
+///
+/// # Safety
+///
+/// The conditions of [`Kernel::run`] apply.
 #[target_feature(enable = "avx512f")]
 unsafe fn store(Sums(sums): &Sums, rows: usize, c: *mut f32, block: &Block<'_>) {
     for (r, sums) in sums.iter().take(rows).enumerate() {
         let row = c.wrapping_offset(r as isize * block.stride);
         for before in (0..block.columns).step_by(TILE) {
             let lanes = TILE.min(block.columns - before);
-            // SAFETY: the caller's promise.
+            // SAFETY: The caller guarantees that these rows and columns are within `C`.
             unsafe {
                 let sum = <__m512 as Register>::load(sums.as_ptr().add(before));
                 store_sum(sum, row, before, lanes, block.start);
@@ -161,8 +173,9 @@ unsafe fn store(Sums(sums): &Sums, rows: usize, c: *mut f32, block: &Block<'_>) 
     }
 }
 
-/// Packs the pairs of a few rows as the right operand of tiles: for each 16 rows, and each 16 pairs
-/// of them, a tile with a pair of each row in a line.
+/// Converts a few rows of pairs to tiles that can be the right operand of `tdpbf16ps`. Each tile
+/// contains 16 pairs of up to 16 rows. A row of the tile contains the pairs of all these rows at
+/// one position.
 pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
     let tiles = x.length.div_ceil(TILE);
     let length = tiles * TILE;
@@ -183,12 +196,16 @@ pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
     }
 }
 
-/// `c = start + x W^T` for at most 32 rows of `x`, in [`tiles_of_rows`], and weights (outputs, n)
-/// in bf16: a tile of weights, read from where it is, meets a tile of rows of `x`.
+/// Computes `C = start + x W^T` for at most 32 rows `x` in the form of [`tiles_of_rows`] and bf16
+/// weights `w` of the shape (outputs, n).
+///
+/// Each tile of weights is read in its original place and multiplied by one or two tiles of `x`.
+/// `stride` is the distance between rows of `c`.
 ///
 /// # Safety
-/// The CPU must have AMX; `c` must be the place of (rows, outputs), `stride` from row to row, and
-/// initialised if `start` reads it.
+///
+/// The CPU must have AMX. `c` must be writable for the shape (rows, outputs), and initialized if
+/// `start` reads it.
 pub(crate) unsafe fn run_few_rows<W: Weight>(
     x: &Rows,
     w: &ArrayView2<W>,
@@ -207,8 +224,9 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
         (shapes.bytes_of_a_row[sums], shapes.bytes_of_a_row[tile]) = (bytes, bytes);
     }
     let mut panel = Panel([[0.0; TILE]; TILE]);
-    // SAFETY: the caller's promise. Each block of assembly declares the tiles that it changes. Sums
-    // stay in tiles from block to block, because compiled code uses none.
+    // SAFETY: The caller guarantees the conditions of this function. Each `asm!` block declares the
+    // tiles that it changes. The sums remain in their tiles between the blocks, because the
+    // compiler never uses tiles.
     unsafe {
         configure(&shapes);
         for first in (0..outputs).step_by(TILE) {
@@ -217,7 +235,8 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
                 .as_ptr()
                 .wrapping_add(first * (distance / size_of::<W>()))
                 .cast::<u8>();
-            // Once even without an inner dimension, for the initial summand.
+            // The loop body runs once even if the inner dimension is empty, because `c` must be set
+            // to the initial value.
             for k in (0..x.length.max(1)).step_by(DEPTH) {
                 let depth = DEPTH.min(x.length - k);
                 let numbers = 2 * k..n.min(2 * (k + depth));
@@ -281,7 +300,7 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
                 let start = if k == 0 {
                     start.at_column(first)
                 } else {
-                    Start::times(1.0)
+                    Start::beta(1.0)
                 };
                 let mut sums = Panel([[0.0; TILE]; TILE]);
                 for group in 0..groups {
@@ -308,14 +327,16 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
     }
 }
 
-/// The numbers of a tile.
+/// The contents of a tile.
 #[repr(align(64))]
 struct Panel([[f32; TILE]; TILE]);
 
-/// Adds the initial summand to the sums of 16 outputs (outputs, rows), and writes them to rows.
+/// Adds the initial value to the sums of up to 16 outputs, which have the shape (outputs, rows),
+/// and stores their transpose in `c`.
 ///
 /// # Safety
-/// As [`run_few_rows`].
+///
+/// The conditions of [`run_few_rows`] apply.
 #[target_feature(enable = "avx512f")]
 unsafe fn store_columns(
     sums: &Panel,
@@ -324,7 +345,8 @@ unsafe fn store_columns(
     outputs: usize,
     start: Start<'_>,
 ) {
-    // SAFETY: the caller's promise; a panel is a square.
+    // SAFETY: The caller guarantees that `c` is writable, and the panel is a square of 16 x 16
+    // values.
     unsafe {
         let columns = <__m512 as Square>::columns(sums.0.as_ptr().cast(), 64);
         for (r, column) in columns.into_iter().enumerate().take(rows) {
@@ -333,17 +355,18 @@ unsafe fn store_columns(
     }
 }
 
-/// True if the processor has AMX for bf16, the system lets this process use it, and a product that
-/// is computed with it once, to test it, is the product that AVX512-BF16 computes.
+/// Returns whether products can use AMX. The CPU must have AMX for bf16, the operating system must
+/// permit its use, and a test product must have the same result as with AVX512-BF16. The test runs
+/// only once per process.
 pub(crate) fn has_amx() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
-        /// Tiles (bit 24) and their products of bf16 (bit 22).
+        /// Bits of the CPUID result for tiles (24) and for products of bf16 values (22).
         const FEATURES: u32 = 1 << 24 | 1 << 22;
         #[allow(unused_unsafe, reason = "Rust 1.89 calls it unsafe")]
-        // SAFETY: a processor with AVX512-BF16 has this leaf.
+        // SAFETY: Every CPU with AVX512-BF16 has this CPUID leaf.
         let features = || unsafe { __cpuid_count(7, 0).edx };
-        // SAFETY: the processor and the system have just been asked.
+        // SAFETY: The preceding conditions have checked the CPU and the permission.
         has_bf16()
             && features() & FEATURES == FEATURES
             && permitted()
@@ -351,12 +374,13 @@ pub(crate) fn has_amx() -> bool {
     })
 }
 
-/// Computes one product with a kernel for bf16 and with the kernel for AVX512-BF16, and returns
-/// true if the results are equal. All numbers and sums are small integers, so the order in which a
-/// kernel adds has no influence.
+/// Computes a small product with the kernel `K` and with the AVX512-BF16 kernel and returns whether
+/// the results are equal. All values and sums are small integers, so they are exact in any order of
+/// addition.
 ///
 /// # Safety
-/// The CPU must have the instructions of the kernel, and AVX512-BF16.
+///
+/// The CPU must have the instruction set of the kernel and AVX512-BF16.
 pub(crate) unsafe fn is_right<K: Kernel>() -> bool {
     const ROWS: usize = SIDE + 1;
     const INNER: usize = 2 * SIDE + 3;
@@ -367,15 +391,16 @@ pub(crate) unsafe fn is_right<K: Kernel>() -> bool {
     let (a, b) = (integers((ROWS, INNER), 5), integers((INNER, COLUMNS), 3));
     let product = |multiply: Multiply| {
         let mut c = Array2::from_elem((ROWS, COLUMNS), MaybeUninit::new(f32::NAN));
-        // SAFETY: the start doesn't read `c`, and the caller's promise.
-        unsafe { multiply(&a, &b, Start::times(0.0), c.view_mut(), Threads::One) };
-        // SAFETY: `c` was initialised.
+        // SAFETY: The shapes fit, the start doesn't read `c`, and the caller guarantees the
+        // instruction sets.
+        unsafe { multiply(&a, &b, Start::beta(0.0), c.view_mut(), Threads::One) };
+        // SAFETY: All elements were initialized with NaN.
         c.mapv(|c| unsafe { c.assume_init() })
     };
     product(multiply_by::<K, f32, f32>) == product(multiply_by::<Avx512Bf16, f32, f32>)
 }
 
-/// The form of [`multiply_by`] for f32.
+/// The type of [`multiply_by`] for `f32` operands.
 type Multiply = unsafe fn(
     &ArrayRef2<f32>,
     &ArrayRef2<f32>,
@@ -384,24 +409,24 @@ type Multiply = unsafe fn(
     Threads,
 );
 
-/// Asks Linux for the permission to use tiles. It is granted to the whole process, whose threads
-/// each get memory for their tiles when they first use one.
+/// Asks Linux for the permission to use tiles and returns whether it was granted. The permission
+/// applies to the whole process. A thread gets memory for its tiles when it first uses them.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
     use std::ffi::c_long;
 
-    // The C library that std links anyway.
+    // Rust's standard library already links to the C library.
     unsafe extern "C" {
         fn syscall(number: c_long, ...) -> c_long;
     }
     const ARCH_PRCTL: c_long = 158;
     const REQUEST_PERMISSION: c_long = 0x1023;
     const TILE_DATA: c_long = 18;
-    // SAFETY: a request that changes no memory of this program.
+    // SAFETY: The request doesn't change the program's memory.
     unsafe { syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0 }
 }
 
-/// Other systems have other requests.
+/// Returns `false`, because the request for permission is implemented only for Linux.
 #[cfg(not(target_os = "linux"))]
 fn permitted() -> bool {
     false
@@ -411,16 +436,16 @@ fn permitted() -> bool {
 mod tests {
     use super::*;
 
-    /// A kernel whose last column is wrong.
+    /// A kernel that adds 1 to the last column of the first row of each tile.
     struct Faulty;
 
     impl Kernel for Faulty {
         const ROWS: usize = Avx512Bf16::ROWS;
         const COLUMNS: usize = Avx512Bf16::COLUMNS;
-        const NUMBERS: usize = 2;
+        const VALUES_PER_LANE: usize = 2;
 
         unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>) {
-            // SAFETY: the caller's promise.
+            // SAFETY: The caller guarantees the conditions of [`Kernel::run`].
             unsafe {
                 Avx512Bf16::run(a, c, block);
                 *c.add(block.columns - 1) += 1.0;
@@ -433,7 +458,7 @@ mod tests {
         if !has_bf16() {
             return println!("skipped: this processor can't round to bf16");
         }
-        // SAFETY: the CPU has AVX512-BF16.
+        // SAFETY: The CPU has AVX512-BF16.
         unsafe {
             assert!(is_right::<Avx512Bf16>());
             assert!(!is_right::<Faulty>());
@@ -444,9 +469,12 @@ mod tests {
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 pub(crate) mod emulated {
-    //! AMX's instructions on a processor without them: each raises SIGILL, and the signal's handler
-    //! executes it by Intel's Software Developer's Manual (volume 2) and returns to the next one.
-    //! It knows only the forms that are used above.
+    //! An emulator of AMX for tests on CPUs without it.
+    //!
+    //! On such a CPU, each AMX instruction raises the signal SIGILL. The signal handler performs
+    //! the operation as Intel's Software Developer's Manual (volume 2) specifies it and continues
+    //! with the next instruction. Only the forms of instructions that this file uses are
+    //! implemented.
 
     use std::cell::UnsafeCell;
     use std::ffi::{c_int, c_void};
@@ -458,13 +486,14 @@ pub(crate) mod emulated {
 
     use crate::weight::Weight;
 
-    /// The registers of [`ucontext_t`] by their numbers in an instruction.
+    /// Index in the registers of [`ucontext_t`] for each register number of an instruction.
     const REGISTERS: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
 
-    /// Rows of 64 bytes.
+    /// A tile of 16 rows by 64 bytes.
     type Tile = [[u8; 64]; 16];
 
-    /// A thread's tiles, and the rows and bytes of a row that each has; none before `ldtilecfg`.
+    /// The tiles of a thread and their shapes, each of which consists of a number of rows and the
+    /// number of bytes per row. All shapes are empty before `ldtilecfg`.
     struct State {
         tiles: [Tile; 8],
         shapes: [(usize, usize); 8],
@@ -476,11 +505,12 @@ pub(crate) mod emulated {
         };
     }
 
-    /// Runs AMX's instructions in this way from now on.
+    /// Installs the signal handler for the whole process. Later calls have no effect.
     pub(crate) fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: the handler touches its thread's state and the instructions' operands.
+            // SAFETY: The handler accesses only the state of its thread and the operands of the
+            // instruction.
             unsafe {
                 let mut action: sigaction = mem::zeroed();
                 action.sa_sigaction = handle as *const () as usize;
@@ -494,22 +524,28 @@ pub(crate) mod emulated {
     }
 
     extern "C" fn handle(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-        // SAFETY: the system's context of this signal; no other handler uses the thread's state.
+        // SAFETY: The system passes a valid context, and only this handler uses the thread's state.
         unsafe {
             let registers = &mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs;
             let at = registers[REG_RIP as usize] as *const u8;
             match STATE.with(|state| execute(&mut *state.get(), registers, at)) {
                 Some(length) => registers[REG_RIP as usize] += length as i64,
-                None => libc::abort(), // an instruction that isn't AMX's
+                None => libc::abort(), // The instruction isn't part of AMX.
             }
         }
     }
 
-    /// Executes the instruction at an address; returns its length, if it is known.
+    /// Executes the instruction at the address `at`. Returns its length in bytes, or `None` if it
+    /// isn't one of the implemented AMX instructions.
+    ///
+    /// # Safety
+    ///
+    /// At least 10 bytes must be readable at `at`, and the operands of the instruction must be
+    /// valid.
     unsafe fn execute(state: &mut State, registers: &[i64; 23], at: *const u8) -> Option<usize> {
-        // SAFETY: the caller's promise; no instruction is longer.
+        // SAFETY: The caller guarantees 10 readable bytes. None of the instructions is longer.
         let [vex, first, second, opcode, form, ..] = unsafe { at.cast::<[u8; 10]>().read() };
-        // VEX.128.0F38.W0
+        // All instructions have the encoding VEX.128.0F38.W0.
         if vex != 0xc4 || first & 0x1f != 2 || second & 0x84 != 0 {
             return None;
         }
@@ -518,7 +554,7 @@ pub(crate) mod emulated {
         let (prefix, in_memory) = (second & 3, mode != 3);
         match (prefix, opcode, in_memory) {
             (0, 0x49, true) => {
-                // SAFETY: the caller's promise.
+                // SAFETY: The caller guarantees that the operand is valid.
                 let (configuration, length) = unsafe {
                     let (from, length) = operand(registers, at);
                     (from.cast::<[u8; 64]>().read(), length)
@@ -535,11 +571,12 @@ pub(crate) mod emulated {
                 state.tiles = [[[0; 64]; 16]; 8];
                 return Some(length);
             }
-            (0, 0x49, false) => state.shapes = [(0, 0); 8], // tilerelease
+            (0, 0x49, false) => state.shapes = [(0, 0); 8], // This instruction is `tilerelease`.
             (3, 0x49, false) => state.tiles[register] = [[0; 64]; 16],
             (3 | 2, 0x4b, true) => {
                 let (rows, bytes) = state.shapes[register];
-                // SAFETY: the caller's promise; the index register is the distance of rows.
+                // SAFETY: The caller guarantees that the operand is valid. The index register
+                // contains the distance between rows.
                 unsafe {
                     let (start, length) = operand_of_rows(registers, at);
                     for row in 0..rows {
@@ -559,7 +596,7 @@ pub(crate) mod emulated {
         Some(5)
     }
 
-    /// `tdpbf16ps`: the products of even and of odd numbers are summed apart.
+    /// Emulates `tdpbf16ps`, which sums the products at even and at odd positions separately.
     fn add_products(state: &mut State, sums: usize, a: usize, b: usize) {
         let (rows, bytes) = state.shapes[sums];
         let (rows_of_a, bytes_of_a) = state.shapes[a];
@@ -588,20 +625,29 @@ pub(crate) mod emulated {
         }
     }
 
-    /// The address of an operand without an index register, and the instruction's length.
+    /// Returns the address of a memory operand without an index register, and the length of the
+    /// instruction in bytes.
+    ///
+    /// # Safety
+    ///
+    /// At least 10 bytes must be readable at `at`.
     unsafe fn operand(registers: &[i64; 23], at: *const u8) -> (*const u8, usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees 10 readable bytes.
         let ((start, stride), length) = unsafe { operand_of_rows(registers, at) };
         assert_eq!(stride, 0, "an index register");
         (start, length)
     }
 
-    /// The address of an operand, the value of its index register, or 0 without one, and the
-    /// instruction's length.
+    /// Returns the address of a memory operand, the value of its index register, and the length of
+    /// the instruction in bytes. The value is 0 if there is no index register.
+    ///
+    /// # Safety
+    ///
+    /// At least 10 bytes must be readable at `at`.
     unsafe fn operand_of_rows(registers: &[i64; 23], at: *const u8) -> ((*const u8, isize), usize) {
-        // SAFETY: the caller's promise; no instruction is longer.
+        // SAFETY: The caller guarantees 10 readable bytes. None of the instructions is longer.
         let bytes = unsafe { at.cast::<[u8; 10]>().read() };
-        // The highest bits of numbers of registers are inverted.
+        // The encoding inverts the highest bits of register numbers.
         let [high_index, high_base] = [0x40, 0x20].map(|bit| usize::from(bytes[1] & bit == 0) * 8);
         let (mode, rm) = (bytes[4] >> 6, usize::from(bytes[4] & 7));
         let value = |register: usize| registers[REGISTERS[register]];

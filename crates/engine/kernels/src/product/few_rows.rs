@@ -1,14 +1,16 @@
-//! Products of a few rows with weights whose rows are contiguous, `c = start + x W^T`: those that a
-//! decoder spends its time on.
+//! Products `C = start + x W^T` in which `x` has few rows and the rows of the weights `W` are
+//! contiguous. A decoder spends most of its time on such products.
 //!
-//! Such a product does two operations with a weight for each row of `x`, so it must read the
-//! weights once, from where they are: packing them as the general product does would take longer
-//! than the product. As many rows of weights as a register has lanes are transposed in registers, a
-//! square at a time, and each column of the square meets all rows of `x`.
+//! A weight is used only once per row of `x`, so the time to read the weights from memory
+//! dominates, and packing them would take longer than the product itself. The weights are therefore
+//! read once and in their original place. If a register has 16 lanes, the kernel loads a square of
+//! 16 rows by 16 lanes of `W`, transposes it in registers, and multiplies each column of the square
+//! by the value of each row of `x` at this position. A lane of the result then contains the sum of
+//! one output.
 //!
-//! An element is summed in the order of the general product ([`kernel`](super::kernel)): along the
-//! inner dimension, in blocks of [`DEPTH`] lanes. So a row of a product has the same bits for any
-//! number of rows.
+//! The products of an element are added in the same order as in the general product, in blocks of
+//! [`DEPTH`] lanes along the inner dimension. A row of the result therefore has the same bits
+//! whether it is computed here, together with few rows, or in the general product.
 
 use std::mem::MaybeUninit;
 
@@ -31,33 +33,33 @@ use crate::weight::Weight;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 
-/// The most rows of a product that is computed here.
+/// Largest number of rows of `x` that this module supports.
 pub(crate) const FEW_ROWS: usize = 32;
 
-/// Outputs that a task's number of outputs is a multiple of: the lanes of the widest register, and
-/// the rows of a tile of AMX.
+/// Number of outputs of which the size of a task is a multiple. It is the number of lanes of the
+/// widest register and the number of rows of an AMX tile.
 pub(crate) const OUTPUTS: usize = 16;
 
-/// Rows that meet a column together, whose sums are in registers meanwhile.
-const TOGETHER: usize = 8;
+/// Largest number of rows of `x` whose sums are in registers at the same time.
+const ROWS_AT_ONCE: usize = 8;
 
-/// How a product is computed.
+/// The instruction set with which a product is computed.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum Variant {
     Plain,
     #[cfg(target_arch = "x86_64")]
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// Pairs of bf16
+    /// AVX512-BF16, which multiplies pairs of bf16 values.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
     #[cfg(target_arch = "x86_64")]
     Amx,
 }
 
-impl Way {
-    /// The one that has the bits of the general product with operands in `dtype`.
+impl Variant {
+    /// Returns the variant that agrees bit for bit with the general product of operands in `dtype`.
     fn of(dtype: Dtype) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -87,7 +89,7 @@ impl Way {
             let length = n.div_ceil(2);
             let mut lanes = vec![0.0; count * length];
             for (x, pairs) in x.rows().into_iter().zip(lanes.chunks_mut(length.max(1))) {
-                // SAFETY: the CPU has AVX512-BF16.
+                // SAFETY: These variants are used only if the CPU has AVX512-BF16 and AVX512-BW.
                 unsafe { round_row(x.to_slice().expect("a row-major matrix"), pairs) };
             }
             return Rows {
@@ -105,11 +107,13 @@ impl Way {
     }
 }
 
-/// `c = start + x W^T`: `x` (rows, n), at most [`FEW_ROWS`], and `w` (outputs, n), whose rows are
-/// contiguous. In bfloat16 the weights are bf16, and the CPU has AVX512-BF16.
+/// Computes `C = start + x W^T` for `x` of the shape (rows, n) and `w` of the shape (outputs, n),
+/// where `rows` is at most [`FEW_ROWS`]. The rows of `w` must be contiguous.
 ///
 /// # Safety
-/// `c` must be initialised if `start` reads it.
+///
+/// The shapes must fit, and `c` must be initialized if `start` reads it. If `dtype` is bfloat16,
+/// the weights must be bf16 values and the CPU must have AVX512-BF16.
 pub(crate) unsafe fn multiply<W: Weight>(
     x: &ArrayView2<f32>,
     w: &ArrayView2<W>,
@@ -119,18 +123,18 @@ pub(crate) unsafe fn multiply<W: Weight>(
 ) {
     if c.ncols() > 1 && c.strides()[1] != 1 {
         let mut rows = Array2::from_elem(c.dim(), MaybeUninit::new(0.0));
-        if start.times != 0.0 {
+        if start.beta != 0.0 {
             rows.assign(&c);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees the conditions, and `rows` is initialized.
         unsafe { multiply(x, w, start, rows.view_mut(), dtype) };
         return c.assign(&rows);
     }
-    let way = Way::of(dtype);
-    let rows = way.rows(x);
+    let variant = Variant::of(dtype);
+    let rows = variant.rows(x);
     #[cfg(target_arch = "x86_64")]
-    let rows = match way {
-        Way::Amx => crate::product::amx::tiles_of_rows(&rows),
+    let rows = match variant {
+        Variant::Amx => crate::product::amx::tiles_of_rows(&rows),
         _ => rows,
     };
     let tasks = cut(c.ncols(), OUTPUTS, OUTPUTS * w.ncols() * size_of::<W>());
@@ -144,24 +148,27 @@ pub(crate) unsafe fn multiply<W: Weight>(
     for_each(parts, |(w, start, mut c)| {
         let stride = c.strides()[0];
         let c = c.as_mut_ptr().cast();
-        // SAFETY: the caller's promise, and the CPU has the instructions.
+        // SAFETY: The caller guarantees the conditions, and the CPU has the instruction set of the
+        // variant.
         with_panels(&BLOCK, OUTPUTS * ROW_STRIDE, |panel| unsafe {
-            match way {
+            match variant {
                 #[cfg(target_arch = "x86_64")]
-                Way::Amx => run_few_rows(&rows, &w, c, stride, start),
+                Variant::Amx => run_few_rows(&rows, &w, c, stride, start),
                 #[cfg(target_arch = "x86_64")]
-                Way::Avx512Bf16 => by_pairs(&rows, &w, c, stride, start, panel),
+                Variant::Avx512Bf16 => by_pairs(&rows, &w, c, stride, start, panel),
                 #[cfg(target_arch = "x86_64")]
-                Way::Avx512 => by_avx512(&rows, &w, c, stride, start, panel),
+                Variant::Avx512 => by_avx512(&rows, &w, c, stride, start, panel),
                 #[cfg(target_arch = "x86_64")]
-                Way::Avx2 => by_avx2(&rows, &w, c, stride, start, panel),
-                Way::Plain => blocks::<[f32; 4], OfF32, W, 1>(&rows, &w, c, stride, start, panel),
+                Variant::Avx2 => by_avx2(&rows, &w, c, stride, start, panel),
+                Variant::Plain => {
+                    blocks::<[f32; 4], OfF32, W, 1>(&rows, &w, c, stride, start, panel)
+                }
             }
         });
     });
 }
 
-/// [`blocks`] for a `Way`.
+/// Defines a function that compiles [`blocks`] for an instruction set.
 macro_rules! by {
     ($name:ident, $register:ty, $multiply:ty, $numbers:literal, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
@@ -174,7 +181,7 @@ macro_rules! by {
             start: Start<'_>,
             panel: &mut [f32],
         ) {
-            // SAFETY: the caller's promise.
+            // SAFETY: The caller guarantees the conditions of [`blocks`].
             unsafe { blocks::<$register, $multiply, W, $numbers>(x, w, c, stride, start, panel) }
         }
     };
@@ -196,11 +203,14 @@ by!(
     "avx512f,avx512bf16"
 );
 
-/// The outputs of a task, as many at a time as a register has lanes. `N` numbers share a lane.
+/// Computes all outputs of a task, as many at a time as a register has lanes. `N` is the number of
+/// values per lane, and `stride` is the distance between rows of `c`.
 ///
 /// # Safety
-/// The CPU must have the instructions; `c` must be the place of (rows, outputs), `stride` from row
-/// to row, and initialised if `start` reads it; two numbers that share a lane must be bf16.
+///
+/// - The CPU must have the instruction set of the register.
+/// - `c` must be writable for the shape (rows, outputs), and initialized if `start` reads it.
+/// - If `N` is 2, the weights must be bf16 values.
 #[inline(always)]
 unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     x: &Rows,
@@ -211,11 +221,12 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     panel: &mut [f32],
 ) {
     let (outputs, n) = w.dim();
-    let distance = w.strides()[0] * size_of::<W>() as isize; // in bytes
+    let distance = w.strides()[0] * size_of::<W>() as isize; // The distance is in bytes.
     let in_place = size_of::<W>() * N == size_of::<f32>();
     for first in (0..outputs).step_by(V::LANES) {
         let here = V::LANES.min(outputs - first);
-        // Once even without an inner dimension, for the initial summand.
+        // The loop body runs once even if the inner dimension is empty, because `c` must be set to
+        // the initial value.
         for k in (0..x.length.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(x.length - k);
             let numbers = k * N..n.min((k + depth) * N);
@@ -223,8 +234,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 true => numbers.len() / N / V::LANES * V::LANES,
                 false => 0,
             };
-            // SAFETY: the caller's promise: the squares are within the rows of weights, and
-            // those of the panel within the panel.
+            // SAFETY: The caller guarantees the conditions of this function. Squares are read only
+            // within the rows of weights or within the panel.
             unsafe {
                 let mut sums = [V::splat(0.0); FEW_ROWS];
                 let at_x = |at: usize| (x.lanes.as_ptr().add(k + at), x.length, x.count);
@@ -233,11 +244,12 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 for at in (0..whole).step_by(V::LANES) {
                     let from = from.add(at * size_of::<f32>());
                     for l in 0..V::LANES as isize {
-                        // Of the next outputs.
+                        // The prefetched values are in the same columns of the next outputs'
+                        // weights.
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
                     }
-                    square::<V, M>((from.cast(), distance), at_x(at), V::LANES, &mut sums);
+                    multiply_square::<V, M>((from.cast(), distance), at_x(at), V::LANES, &mut sums);
                 }
                 if whole < depth {
                     let numbers = numbers.start + whole * N..numbers.end;
@@ -266,13 +278,13 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                     for at in (whole..depth).step_by(V::LANES) {
                         let from = (panel.as_ptr().add(at - whole), distance);
                         let count = V::LANES.min(depth - at);
-                        square::<V, M>(from, at_x(at), count, &mut sums);
+                        multiply_square::<V, M>(from, at_x(at), count, &mut sums);
                     }
                 }
                 let start = if k == 0 {
                     start.at_column(first)
                 } else {
-                    Start::times(1.0)
+                    Start::beta(1.0)
                 };
                 for (r, sum) in sums[..x.count].iter().enumerate() {
                     let row = c.offset(r as isize * stride).add(first);
@@ -283,19 +295,22 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     }
 }
 
-/// The first `count` columns of a square of weights, whose rows are `distance` bytes apart, meet
-/// the rows of `x`.
+/// Multiplies the first `count` columns of a square of weights by the rows of `x` and adds the
+/// products to `sums`. The rows of the square are `distance` bytes apart, and `length` is the
+/// distance between the rows of `x`, in lanes.
 ///
 /// # Safety
-/// The CPU must have the instructions; the square and as many columns of `x` can be read.
+///
+/// The whole square and `count` lanes of each row of `x` must be readable, and the CPU must have
+/// the instruction set of the register.
 #[inline(always)]
-unsafe fn square<V: Square, M: Multiply<V>>(
+unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     (from, distance): (*const f32, isize),
     (x, length, rows): (*const f32, usize, usize),
     count: usize,
     sums: &mut [V; FEW_ROWS],
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: The caller guarantees that the square and the rows are readable.
     unsafe {
         let columns = V::columns(from, distance);
         let columns = columns.as_ref();
@@ -306,36 +321,41 @@ unsafe fn square<V: Square, M: Multiply<V>>(
                     let x = x.add(r * length);
                     let sums = sums[r..].first_chunk_mut().expect("as many sums");
                     if count == V::LANES {
-                        meet::<V, M, { $together }>(columns, (x, length), V::LANES, sums);
+                        add_products::<V, M, { $together }>(columns, (x, length), V::LANES, sums);
                     } else {
-                        meet::<V, M, { $together }>(columns, (x, length), count, sums);
+                        add_products::<V, M, { $together }>(columns, (x, length), count, sums);
                     }
                     r += $together;
                 }
             )*};
         }
-        rows!(TOGETHER, 4, 2, 1);
+        rows!(ROWS_AT_ONCE, 4, 2, 1);
     }
 }
 
+/// Multiplies the first `count` columns of a square by `R` rows of `x` and adds the products to
+/// `sums`.
+///
 /// # Safety
-/// As [`square`], for `R` rows.
+///
+/// `count` lanes of each row must be readable, and the CPU must have the instruction set of the
+/// register.
 #[inline(always)]
-unsafe fn meet<V: Square, M: Multiply<V>, const R: usize>(
+unsafe fn add_products<V: Square, M: Multiply<V>, const R: usize>(
     columns: &[V],
     (x, length): (*const f32, usize),
     count: usize,
     sums: &mut [V; R],
 ) {
-    let mut own = *sums; // in registers
+    let mut local_sums = *sums; // The compiler can keep this copy in registers.
     for (k, column) in columns.iter().enumerate().take(count) {
-        for (r, sum) in own.iter_mut().enumerate() {
-            // SAFETY: the caller's promise.
+        for (r, sum) in local_sums.iter_mut().enumerate() {
+            // SAFETY: The caller guarantees that the lanes are readable.
             unsafe {
                 let x = V::splat(*x.add(r * length + k));
                 *sum = M::add_product(*sum, x, *column);
             }
         }
     }
-    *sums = own;
+    *sums = local_sums;
 }

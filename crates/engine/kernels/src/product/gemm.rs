@@ -1,12 +1,17 @@
-//! The dense product, with operands in float32 or bfloat16 and sums in f32: `c = a b + beta c` on
-//! strided matrices: packed panels, as in Goto and van de Geijn's "Anatomy of High-Performance
-//! Matrix Multiplication", in tiles that rayon's pool shares out.
+//! The dense matrix product `C = A B + beta C` of `f32` matrices with arbitrary strides.
 //!
-//! An element's sum runs along the inner dimension in blocks of 384, so its bits depend on its row
-//! of `a` and its column of `b` alone: not on the tiles, the threads or the other rows.
-//! Few rows times transposed weights have a kernel of their own that adds in the same order
-//! (`few_rows`).
-//! Weights of 16 bits are widened where they are packed.
+//! The operands are multiplied in float32 or rounded to bfloat16, and sums are always computed in
+//! `f32`. The implementation packs both operands into panels, as in Goto and van de Geijn's
+//! "Anatomy of High-Performance Matrix Multiplication", and distributes the tiles of `C` among the
+//! threads of rayon's pool. Matrices of 16-bit weights are converted to `f32` while they are
+//! packed.
+//!
+//! For each element of `C`, the products are summed in blocks of 384 steps along the inner
+//! dimension, and the sums of the blocks are added in order. A step is one value in float32 and two
+//! neighboring values in bfloat16. The bits of an element therefore depend only on its row of `A`
+//! and its column of `B`. They don't depend on the number of threads, the division into tiles or
+//! the other rows. The kernel for few rows and transposed weights (`few_rows`) adds in the same
+//! order.
 
 use std::mem::MaybeUninit;
 
@@ -26,21 +31,27 @@ use crate::weight::Weight;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 
-/// The most rows of `a` for which the product is computed transposed, `c^T = b^T a^T`, if they are
-/// also at most a quarter of its columns and the columns of `b` are contiguous, as in a layer's
-/// transposed weights.
+/// Largest number of rows of `A` for which the transposed product `C^T = B^T A^T` is computed. `A`
+/// must also have at least four times as many columns as rows, and the columns of `B` must be
+/// contiguous, as in the transposed weights of a linear layer.
 ///
-/// The operand packed for all threads, `a`, is then small, and each task packs the weights that it
-/// reads.
+/// The right operand is packed once for all threads. In the transposed product, the small matrix
+/// `A` is the right operand, and each task packs only the weights that it reads.
 const TRANSPOSED_ROWS: usize = 128;
-/// Multiplications that are not worth a second thread.
-const SMALL: usize = 1 << 19;
+/// Smallest number of multiplications for which a product uses several threads.
+const MIN_PARALLEL_WORK: usize = 1 << 19;
 
-/// Returns `a @ b`, plus `row` added to each of its rows, with operands in `dtype`. The memory is
-/// uninitialised and written once.
+/// Returns the product `A B` with operands in the format `dtype`. If `row` is given, it is added to
+/// each row of the result.
+///
+/// `a` has the shape (m, inner), `b` has the shape (inner, n), `row` has n values, and the result
+/// has the shape (m, n). The memory of the result comes from [`buffer`](crate::buffer) and isn't
+/// cleared first.
 ///
 /// # Panics
-/// If the shapes don't fit, or `dtype` isn't one of [`OPERAND_DTYPES`].
+///
+/// Panics if the shapes of the matrices don't fit or if `dtype` isn't one of the
+/// [`OPERAND_DTYPES`].
 pub fn product(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
@@ -53,8 +64,8 @@ pub fn product(
     c.clear();
     let spare = &mut c.spare_capacity_mut()[..shape.0 * shape.1];
     let view = ArrayViewMut2::from_shape(shape, spare).expect("as many elements");
-    let start = Start { times: 0.0, row };
-    // SAFETY: such a start does not read `c`, and every element is written.
+    let start = Start { beta: 0.0, row };
+    // SAFETY: A `start` with `beta == 0.0` doesn't read `c`, and `multiply` writes every element.
     unsafe {
         multiply(a, b, start, view, Threads::Pool, dtype);
         c.set_len(shape.0 * shape.1);
@@ -62,10 +73,15 @@ pub fn product(
     Array2::from_shape_vec(shape, c).expect("as many elements")
 }
 
-/// Computes `c = a @ b + beta * c` with operands in `dtype`. If `beta` is 0, `c` is not read.
+/// Computes `C = A B + beta C` with operands in the format `dtype`.
+///
+/// `a` has the shape (m, inner), `b` has the shape (inner, n), and `c` has the shape (m, n). If
+/// `beta` is 0, the previous contents of `c` aren't read, so they may be NaN.
 ///
 /// # Panics
-/// If the shapes don't fit, or `dtype` isn't one of [`OPERAND_DTYPES`].
+///
+/// Panics if the shapes of the matrices don't fit or if `dtype` isn't one of the
+/// [`OPERAND_DTYPES`].
 pub fn accumulate(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
@@ -77,7 +93,7 @@ pub fn accumulate(
     widening_accumulate(a, b, beta, c, threads, dtype);
 }
 
-/// [`accumulate`] for weights in any format.
+/// Computes [`accumulate`] for a right operand in any format.
 pub(crate) fn widening_accumulate<B: Weight>(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<B>,
@@ -87,15 +103,16 @@ pub(crate) fn widening_accumulate<B: Weight>(
     dtype: Dtype,
 ) {
     check(a, b, c.dim());
-    let start = Start::times(beta);
-    // SAFETY: the view is of initialised elements, and nothing is written to it but f32.
+    let start = Start::beta(beta);
+    // SAFETY: All elements of the view are initialized, and `multiply` writes only initialized
+    // values.
     unsafe {
         let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
         multiply(a, b, start, c.deref_into_view_mut(), threads, dtype);
     }
 }
 
-/// That the shapes fit, which [`multiply`] relies on.
+/// Checks that the shapes of the matrices fit, on which the unsafe code of [`multiply`] relies.
 fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
     assert!(
         a.ncols() == b.nrows() && c == (a.nrows(), b.ncols()),
@@ -105,9 +122,11 @@ fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
     );
 }
 
-/// Returns the names of the instruction sets that products use on this processor: some of `avx2`,
-/// `avx512`, `bf16` and `amx`, in this order. Products have the same bits on processors with the
-/// same names, but may differ in the last bits on others.
+/// Returns the names of the instruction sets that products use on this CPU, which are some of
+/// `avx2`, `avx512`, `bf16` and `amx`, in this order.
+///
+/// CPUs with the same list compute the same bits. Results of CPUs with different lists may differ
+/// in the last bits.
 pub fn instruction_sets() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let all = [
@@ -123,10 +142,11 @@ pub fn instruction_sets() -> Vec<&'static str> {
         .collect()
 }
 
-/// The product by the kernel of this processor.
+/// Computes `C = start + A B` with the fastest method for the shapes and the CPU.
 ///
 /// # Safety
-/// `c` must be initialised if `start` reads it.
+///
+/// The shapes must fit, and `c` must be initialized if `start` reads it.
 unsafe fn multiply<A: Weight, B: Weight>(
     a: &ArrayRef2<A>,
     b: &ArrayRef2<B>,
@@ -148,7 +168,7 @@ unsafe fn multiply<A: Weight, B: Weight>(
         && multiplied_as_stored
         && let (Threads::Pool, Some(a)) = (threads, A::as_f32(a.view()))
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that `c` is initialized if `start` reads it.
         return awake(|| unsafe { few_rows::multiply(&a, &b.t(), start, c, dtype) });
     }
     let few = c.nrows() <= TRANSPOSED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
@@ -158,24 +178,26 @@ unsafe fn multiply<A: Weight, B: Weight>(
                 for c in c.rows_mut() {
                     c.into_iter().zip(row).for_each(|(c, &x)| _ = c.write(x));
                 }
-                Start::times(1.0)
+                Start::beta(1.0)
             }
             None => start,
         };
         let c = c.reversed_axes();
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that `c` is initialized if `start` reads it. If `start`
+        // contained a row, the preceding loop has written it to all rows of `c`.
         return unsafe { multiply(&b.t(), &a.t(), start, c, threads, dtype) };
     }
     if dtype == Dtype::BFloat16 && !has_bf16() {
         let (a, b) = (rounded(a), rounded(b));
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that `c` is initialized if `start` reads it.
         return unsafe { multiply(&*a, &*b, start, c, threads, Dtype::Float32) };
     }
     let threads = match c.len() * a.ncols() {
-        0..SMALL => Threads::One,
+        0..MIN_PARALLEL_WORK => Threads::One,
         _ => threads,
     };
-    // SAFETY: the caller's promise, and the CPU has the instructions.
+    // SAFETY: The caller guarantees that `c` is initialized if `start` reads it. Each kernel is
+    // used only if the CPU has its instruction set.
     let multiply = || unsafe {
         #[cfg(target_arch = "x86_64")]
         {
@@ -207,8 +229,8 @@ mod tests {
     use super::*;
     use crate::product::kernel::{DEPTH, Kernel};
 
-    /// The sums of `start + a b` in the order that is promised, `add_product(x, y, sum)` for each
-    /// step.
+    /// Computes `start + A B` with plain loops in the documented order. `add_product(x, y, sum)`
+    /// returns the sum after a step.
     fn plain(
         (a, b): (&Array2<f32>, &Array2<f32>),
         start: Start<'_>,
@@ -218,7 +240,7 @@ mod tests {
         Array2::from_shape_fn(c.dim(), |(i, j)| {
             let mut total = match start.row {
                 Some(row) => row[j],
-                None => start.times * c[[i, j]],
+                None => start.beta * c[[i, j]],
             };
             for k in (0..a.ncols()).step_by(DEPTH) {
                 let block = k..a.ncols().min(k + DEPTH);
@@ -238,21 +260,21 @@ mod tests {
             (1, 1, 1),
             (3, 0, 5),
             (17, 1, 33),
-            (17, 385, 20), // a second block of one step
+            (17, 385, 20), // The second block of the inner dimension has a single step.
             (14, 400, 33),
             (29, 17, 64),
             (40, 780, 31),
             (320, 400, 70),
-            (300, 1024, 20), // rows a page apart, which are packed
-            (600, 390, 33),  // columns that are
+            (300, 1024, 20), // The rows of `A` are 4 KiB apart, so they are packed.
+            (600, 390, 33),  // The columns of `A` are packed.
         ] {
             let (a, b) = (numbers((m, inner), 5), numbers((inner, n), 3));
             let row = vec![0.25; n];
             let row = Start {
-                times: 0.0,
+                beta: 0.0,
                 row: Some(&row),
             };
-            for start in [Start::times(0.0), Start::times(2.0), row] {
+            for start in [Start::beta(0.0), Start::beta(2.0), row] {
                 let before = numbers((m, n), 13);
                 let expected = plain((&a, &b), start, &before, add_product);
                 let (a_t, b_t) = (a.t().to_owned(), b.t().to_owned());
@@ -260,8 +282,8 @@ mod tests {
                     for threads in [Threads::One, Threads::Pool] {
                         let mut c = before.clone();
                         let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-                        // SAFETY: `c` is initialised, and the caller has looked for the
-                        // instructions.
+                        // SAFETY: `c` is initialized, and the caller has checked that the CPU has
+                        // the instruction set.
                         unsafe {
                             multiply_by::<K, _, _>(
                                 a,
@@ -297,24 +319,24 @@ mod tests {
         }
     }
 
-    /// A product of bf16 operands: `a @ b`, plus the row.
+    /// A function that returns `A B` with operands in bfloat16, plus a row.
     type Bf16Product = fn(&ArrayRef2<f32>, &ArrayRef2<f32>, &[f32]) -> Array2<f32>;
 
     #[cfg(target_arch = "x86_64")]
     fn product_by<K: Kernel>(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, row: &[f32]) -> Array2<f32> {
         let mut c = Array2::from_elem((a.nrows(), b.ncols()), f32::NAN);
         let start = Start {
-            times: 0.0,
+            beta: 0.0,
             row: Some(row),
         };
         let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-        // SAFETY: `c` is initialised, and the caller has looked for the instructions.
+        // SAFETY: `c` is initialized, and the caller has checked that the CPU has the instruction
+        // set.
         unsafe { multiply_by::<K, _, _>(a, b, start, view.deref_into_view_mut(), Threads::Pool) };
         c
     }
 
-    /// Bf16 operands: compares the products of the processor with an f64 product of the rounded
-    /// operands.
+    /// Compares products in bfloat16 with products of the rounded operands in `f64`.
     #[test]
     fn products_of_bf16_are_those_of_the_rounded_operands() {
         check_bf16(|a, b, row| product(a, b, Some(row), Dtype::BFloat16));
@@ -324,7 +346,7 @@ mod tests {
         }
     }
 
-    /// As above for AMX, whose instructions are emulated where the processor has none.
+    /// Tests the AMX kernel in the same way. On a CPU without AMX, its instructions are emulated.
     #[test]
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn products_by_amx_are_those_of_the_rounded_operands() {
@@ -348,9 +370,9 @@ mod tests {
             (1, 1, 1),
             (3, 0, 5),
             (17, 1, 33),
-            (32, 64, 32), // whole tiles
+            (32, 64, 32), // The operands consist of whole tiles.
             (33, 65, 31),
-            (17, 769, 20), // a second block of one number
+            (17, 769, 20), // The second block of the inner dimension has a single value.
             (14, 800, 33),
             (29, 17, 64),
             (40, 1600, 31),
@@ -373,7 +395,8 @@ mod tests {
                 let products = [1, 2].map(|threads| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
                     pool.expect("a pool").install(|| {
-                        product(&spoiled, &spoiled.t(), &[0.0; 40]); // NaN stays in the panels
+                        // This product leaves NaN in the memory of the panels.
+                        product(&spoiled, &spoiled.t(), &[0.0; 40]);
                         product(&a, &b, &row)
                     })
                 });
@@ -410,8 +433,10 @@ mod tests {
     fn operands_are_rounded_to_nearest_ties_to_even() {
         let one = Array2::ones((1, 1));
         for (number, nearest) in [
-            (1.0 + 1.0 / 256.0, 1.0),               // a tie
-            (1.0 + 3.0 / 256.0, 1.0 + 4.0 / 256.0), // a tie
+            // 1 + 1/256 lies halfway between two bf16 values.
+            (1.0 + 1.0 / 256.0, 1.0),
+            // 1 + 3/256 lies halfway between two bf16 values.
+            (1.0 + 3.0 / 256.0, 1.0 + 4.0 / 256.0),
             (1.0 + 1.1 / 256.0, 1.0 + 2.0 / 256.0),
             (-1.0 - 0.9 / 256.0, -1.0),
             (f32::MAX, f32::INFINITY),

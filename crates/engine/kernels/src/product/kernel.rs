@@ -1,8 +1,10 @@
-//! The innermost loop of a matrix product: a small block of `c` that stays in registers while a
-//! panel of `a` meets a panel of `b`.
+//! The micro-kernels of the matrix product. A micro-kernel multiplies a row panel of `A` by a
+//! column panel of `B` and keeps the sums of its tile of `C` in vector registers
+//! ([`product`](super) explains these terms).
 //!
-//! One text for all instruction sets, which differ in how many numbers a register has and in how
-//! many registers there are.
+//! The code is generic over the vector register, so all instruction sets share it. They differ in
+//! the number of lanes of a register and in the number of registers, which determine the size of
+//! the tile.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -12,50 +14,56 @@ use ndarray::ArrayView2;
 use crate::prefetch::{self, LINE};
 use crate::register::Register;
 
-/// The summand of a product.
+/// The initial value of `C`, to which the product `A B` is added.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
-    /// The factor of `c`, which is not read, and may be uninitialised, if this is 0
-    pub(crate) times: f32,
-    /// In place of `c` a row of numbers, the same for each of its rows: the bias of a layer
+    /// Factor of the previous contents of `C`. If the factor is 0, `C` isn't read and may be
+    /// uninitialized.
+    pub(crate) beta: f32,
+    /// Row that is added to each row of `C` instead of the previous contents, such as the bias of a
+    /// layer.
     pub(crate) row: Option<&'a [f32]>,
 }
 
 impl Start<'_> {
-    /// `times` times `c`.
-    pub(crate) fn times(times: f32) -> Self {
-        Self { times, row: None }
+    /// Returns the initial value `beta * C`.
+    pub(crate) fn beta(beta: f32) -> Self {
+        Self { beta, row: None }
     }
 
-    /// For the columns from `j` on.
+    /// Returns the initial value for the part of `C` that begins at column `j`.
     pub(crate) fn at_column(self, j: usize) -> Self {
         let row = self.row.map(|row| &row[j..]);
         Self { row, ..self }
     }
 }
 
-/// Some rows of `a`, packed or where they stand.
+/// Rows of `A` that a micro-kernel reads, either packed or in their original place.
 #[derive(Clone, Copy)]
 pub(crate) struct RowPanel {
     pub(crate) start: *const f32,
-    /// At most [`Kernel::ROWS`]
+    /// Number of rows, from 1 to [`Kernel::ROWS`].
     pub(crate) rows: usize,
     pub(crate) layout: Layout,
 }
 
-/// The order of the numbers of `a`, with the distance of its rows or columns.
+/// The order in which the values of a row panel are stored. Distances are in lanes of 32 bits.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
-    /// Those of a row side by side; of the wide kernels only AMX reads them
+    /// The values of each row are contiguous, and the contained number is the distance between
+    /// rows. Of the wide kernels, only AMX reads this layout.
     Rows(usize),
-    /// Those of a column side by side
+    /// The values of each column are contiguous, and the contained number is the distance between
+    /// columns.
     Columns(usize),
-    /// Packed by columns, [`Kernel::ROWS`] from column to column
+    /// The values of each column are contiguous, and the distance between columns is
+    /// [`Kernel::ROWS`]. Because the compiler knows this distance, the kernel needs fewer
+    /// instructions than for [`Self::Columns`].
     Packed,
 }
 
 impl Layout {
-    /// None if neither rows nor columns are contiguous.
+    /// Returns the layout of `a`, or `None` if neither its rows nor its columns are contiguous.
     pub(crate) fn of<T>(a: &ArrayView2<T>) -> Option<Self> {
         match *a.strides() {
             [1, along] if along > 1 => Some(Self::Columns(along as usize)),
@@ -65,115 +73,132 @@ impl Layout {
     }
 }
 
-/// Some columns of `b`.
+/// A packed panel of `B` with [`Kernel::COLUMNS`] columns, which is stored row by row.
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// The panel that is prefetched into the second cache meanwhile, a line with each four steps,
-    /// if the kernel is wide
+    /// Address from which a wide kernel prefetches data of a later panel into the L2 cache, one
+    /// cache line per four steps.
     pub(crate) next: *const f32,
 }
 
-/// The columns of `b` that rows of `a` are multiplied with, and the place of the product.
+/// The arguments of a micro-kernel other than the addresses of `A` and `C`.
 ///
-/// Read field by field, as it was written: a load of several fields would wait for their stores.
+/// The caller writes the fields one by one shortly before the kernel reads them. The kernel also
+/// reads them one by one, because a load that spans several recent stores would have to wait for
+/// all of them.
 pub(crate) struct Block<'a> {
     pub(crate) b: ColumnPanel,
-    /// The inner dimension
+    /// Number of steps along the inner dimension, at most [`DEPTH`].
     pub(crate) depth: usize,
-    /// From row to row of `c`
+    /// Distance between rows of `C`, in `f32` values.
     pub(crate) stride: isize,
     pub(crate) start: Start<'a>,
-    /// The columns of `c`, 1 to [`Kernel::COLUMNS`]
+    /// Number of columns of `C`, from 1 to [`Kernel::COLUMNS`].
     pub(crate) columns: usize,
 }
 
-/// The inner dimension of a panel at most.
+/// Largest number of steps in a block of the inner dimension (`KC` in BLIS). It determines the
+/// order in which the products are added, so changing it changes the last bits of results.
 pub(crate) const DEPTH: usize = 384;
-/// From one row of a panel to the next: no multiple of 4 KiB, which would put all rows into the
-/// same few lines of the first cache.
+/// Distance between rows of a panel that is stored by rows, in lanes. A multiple of 4 KiB would
+/// make all rows compete for the same few lines of the L1 cache.
 pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
-/// Steps of the inner dimension that are written out one after the other.
-const UNROLLED: usize = 4;
-/// A quarter of a line with each step of the inner dimension: a block of columns is cached when ten
-/// panels of rows have met the one before.
-pub(crate) const NEXT: usize = LINE / UNROLLED;
-/// How many steps of the inner dimension ahead a column of `a` or a row of `b` is prefetched, read
-/// or packed: they may lie pages apart, where no processor looks ahead.
+/// Number of steps that the main loop of a kernel executes per iteration.
+const UNROLL: usize = 4;
+/// Number of `f32` values that a kernel prefetches per step from a later column panel. At a quarter
+/// of a cache line per step, the next [`Kernel::COLUMN_BLOCK`] columns have been prefetched after
+/// eight row panels.
+pub(crate) const PREFETCH_PER_STEP: usize = LINE / UNROLL;
+/// Number of steps by which prefetches of a column of `A` or a row of `B` precede its use.
+/// Consecutive columns or rows may be on different pages, where the hardware prefetcher doesn't
+/// help.
 pub(crate) const STEPS_AHEAD: usize = 16;
 
-/// The loop for one instruction set.
+/// A micro-kernel for one instruction set.
 pub(crate) trait Kernel {
-    /// Rows of `c` that fit the registers
+    /// Number of rows of the register tile (`MR` in BLIS).
     const ROWS: usize;
-    /// Columns of `c` that do
+    /// Number of columns of the register tile (`NR` in BLIS).
     const COLUMNS: usize;
-    /// True if a register is a line of the cache
+    /// Whether a vector register has the size of a cache line (64 bytes).
     const WIDE: bool = Self::COLUMNS == 2 * LINE;
-    /// Columns that a task processes before its next rows: 400 KB of panels of `b`, and the same
-    /// amount prefetched; or 100 KB, because processors without wide registers may have a second
-    /// cache of 512 KB
-    const WIDTH: usize = if Self::WIDE { 256 } else { 64 };
-    /// Numbers of the inner dimension that share a lane: 2, if they are pairs of bf16
-    const NUMBERS: usize;
-    /// Steps of the inner dimension that the kernel takes at once: panels are filled up with 0, and
-    /// if it is more than one, those of `a` are packed by rows
+    /// Number of columns of `B` that a task processes for all its rows before it continues with the
+    /// next columns. 256 columns take 400 KB of the L2 cache, and the prefetched columns take as
+    /// much again. Kernels with narrower registers use 64 columns (100 KB), because their CPU may
+    /// have an L2 cache of only 512 KB.
+    const COLUMN_BLOCK: usize = if Self::WIDE { 256 } else { 64 };
+    /// Number of values along the inner dimension that share a lane of 32 bits, which is 1 for
+    /// `f32` and 2 for bf16.
+    const VALUES_PER_LANE: usize;
+    /// Number of steps that the kernel executes at once. Panels are padded with zeros to a multiple
+    /// of this number. If it is greater than 1, `A` is packed by rows.
     #[cfg(target_arch = "x86_64")]
-    const STEPS: usize = 1;
+    const STEP_MULTIPLE: usize = 1;
 
-    /// Called by a thread before it runs the kernel, and [`Self::end`] after it.
+    /// Prepares the calling thread for [`Self::run`]. The thread calls [`Self::end`] after its last
+    /// run.
     ///
     /// # Safety
-    /// The CPU must have the instructions.
+    ///
+    /// The CPU must have the instruction set of the kernel.
     unsafe fn begin() {}
 
+    /// Ends the use of the kernel on the calling thread.
+    ///
     /// # Safety
-    /// As [`Self::begin`].
+    ///
+    /// The CPU must have the instruction set of the kernel.
     unsafe fn end() {}
 
-    /// `c = start + a b` for the columns of a block.
+    /// Computes `C = start + A B` for a row panel of `A` and a column panel of `B`.
     ///
-    /// Each element's sum runs along the inner dimension, in order, and `start` is added at its
-    /// end.
+    /// The products of each element of `C` are added in the order of the inner dimension. The
+    /// initial value `start` is added to their sum.
     ///
     /// # Safety
-    /// `a` has `depth` columns and `b` starts with (`depth`, [`Self::COLUMNS`]) row-major; `c` can
-    /// be written, and read if `start` reads it; a row of `start` has as many columns as the block;
-    /// the CPU has the instructions.
+    ///
+    /// - `a` must contain `block.depth` readable columns.
+    /// - The panel `block.b` must contain `block.depth` rows of [`Self::COLUMNS`] readable values.
+    /// - `c` must be writable for `a.rows` rows and `block.columns` columns, and initialized if
+    ///   `start` reads it.
+    /// - A row in `start` must have at least `block.columns` values.
+    /// - The CPU must have the instruction set of the kernel.
     unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>);
 }
 
-/// The ways in which a kernel reads `a`, as in [`Layout`].
+/// Values of the const parameter `WAY`, which selects the [`Layout`] that a kernel is compiled for.
 const ROWS: u8 = 0;
 const COLUMNS: u8 = 1;
 const PACKED: u8 = 2;
 
-/// Rows of a wide kernel: with two registers of columns each, all 32 registers except those needed
-/// by a step.
+/// Number of rows in the tile of the AVX-512 kernels. The sums of 14 rows and two registers of
+/// columns take 28 of the 32 registers. The remaining ones hold the operands of a step.
 const WIDE_ROWS: usize = 14;
 
-/// How a kernel multiplies.
+/// The multiplication that a kernel performs on the lanes of registers of type `V`.
 pub(crate) trait Multiply<V> {
-    /// `sum + a b`
+    /// Returns `sum + a * b` in each lane.
     ///
     /// # Safety
-    /// The CPU must have the instructions.
+    ///
+    /// The CPU must have the instruction set of the register.
     unsafe fn add_product(sum: V, a: V, b: V) -> V;
 }
 
-/// Lanes of f32.
+/// Multiplication of lanes that contain an `f32`.
 pub(crate) struct OfF32;
 
 impl<V: Register> Multiply<V> for OfF32 {
     #[inline(always)]
     unsafe fn add_product(sum: V, a: V, b: V) -> V {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that the CPU has the instruction set.
         unsafe { sum.add_product(a, b) }
     }
 }
 
-/// Lanes of pairs of bf16, whose two products are added.
+/// Multiplication of lanes that contain two bf16 values. Both products are added to the `f32` sum.
 #[cfg(target_arch = "x86_64")]
 pub(crate) struct OfPairs;
 
@@ -181,7 +206,8 @@ pub(crate) struct OfPairs;
 impl Multiply<__m512> for OfPairs {
     #[inline(always)]
     unsafe fn add_product(sum: __m512, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: the caller's promise; pairs and lanes have the same bits.
+        // SAFETY: The caller guarantees that the CPU has the instruction set. Both register types
+        // have 512 bits, all of which may have any value.
         unsafe {
             let [a, b] = [a, b].map(|lanes| std::mem::transmute::<__m512, __m512bh>(lanes));
             _mm512_dpbf16_ps(sum, a, b)
@@ -189,11 +215,13 @@ impl Multiply<__m512> for OfPairs {
     }
 }
 
-/// A step of the inner dimension: a column of `a`, from whose numbers and to whose neighbour it is
-/// so far, meets a row of `b`.
+/// Executes one step of a micro-kernel (a rank-1 update) for a tile of `R` rows and `N` registers
+/// of columns. `down` and `along` are the distances between rows and columns of `a`, in lanes.
 ///
 /// # Safety
-/// Both can be read, `R` numbers and `N` registers.
+///
+/// `R` values of the column `a` and `N` registers of the row `b` must be readable, and the CPU must
+/// have the instruction set of the register.
 #[inline(always)]
 unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, const WAY: u8>(
     a: *const f32,
@@ -204,9 +232,10 @@ unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, cons
     if V::LANES == LINE && WAY == COLUMNS {
         let a = a.wrapping_add(STEPS_AHEAD * along);
         prefetch::line(a, 0);
-        prefetch::line(a.wrapping_add(R - 1), 0); // it may reach into a second line
+        prefetch::line(a.wrapping_add(R - 1), 0); // The column may extend into a second line.
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: The caller guarantees that the operands are readable and that the CPU has the
+    // instruction set.
     unsafe {
         let mut row = [V::splat(0.0); N];
         for (n, row) in row.iter_mut().enumerate() {
@@ -221,11 +250,13 @@ unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, cons
     }
 }
 
-/// [`Kernel::run`] for `R` rows and `N` registers of columns, the last of which may have fewer;
-/// `stride_of_a` is from row to row, or from column to column.
+/// Computes [`Kernel::run`] for a tile of `R` rows and `N` registers of columns. Only the last
+/// register may be partly outside of `C`. `stride_of_a` is the distance between rows of `a` for the
+/// layout `ROWS` and between columns for the layout `COLUMNS`.
 ///
 /// # Safety
-/// As there.
+///
+/// The conditions of [`Kernel::run`] apply.
 #[inline(always)]
 unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, const WAY: u8>(
     a: *const f32,
@@ -250,20 +281,22 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
             prefetch::line(row, n * size_of::<V>());
         }
     }
-    // SAFETY: all offsets are within the caller's promise.
+    // SAFETY: The caller guarantees the conditions of [`Kernel::run`], and all offsets stay within
+    // the panels and the tile of `C`.
     unsafe {
         let mut sums = [[V::splat(0.0); N]; R];
         let mut k = 0;
-        // Several steps together, as no processor has instructions to spare here.
-        while k + UNROLLED <= depth {
+        // The loop executes several steps per iteration to reduce its overhead, because the
+        // arithmetic of the micro-kernel leaves the CPU hardly any time for other instructions.
+        while k + UNROLL <= depth {
             if V::LANES == LINE {
-                prefetch::far_line(b.next.wrapping_add(NEXT * k), 0);
+                prefetch::far_line(b.next.wrapping_add(PREFETCH_PER_STEP * k), 0);
             }
-            for k in k..k + UNROLLED {
+            for k in k..k + UNROLL {
                 let (a, b) = (a.add(k * strides.1), b.start.add(2 * V::LANES * k));
                 step::<V, M, R, N, WAY>(a, strides, b, &mut sums);
             }
-            k += UNROLLED;
+            k += UNROLL;
         }
         for k in k..depth {
             let (a, b) = (a.add(k * strides.1), b.start.add(2 * V::LANES * k));
@@ -283,10 +316,14 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
     }
 }
 
-/// Adds the initial summand to a row's sums behind the first `before`, and writes so many lanes.
+/// Adds the initial value to `sum` and stores the first `lanes` lanes in `row_of_c`, beginning at
+/// the column `before`.
 ///
 /// # Safety
-/// As [`Kernel::run`].
+///
+/// The `lanes` columns of `row_of_c` from `before` on must be writable, and initialized if `start`
+/// reads them. A row in `start` must contain the same columns. The CPU must have the instruction
+/// set of the register.
 #[inline(always)]
 pub(crate) unsafe fn store_sum<V: Register>(
     sum: V,
@@ -295,7 +332,7 @@ pub(crate) unsafe fn store_sum<V: Register>(
     lanes: usize,
     start: Start<'_>,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: The caller guarantees that the columns are readable and writable as needed.
     unsafe {
         let at = row_of_c.add(before);
         let sum = if let Some(row) = start.row {
@@ -303,8 +340,8 @@ pub(crate) unsafe fn store_sum<V: Register>(
                 V::splat(1.0),
                 V::load_first(row.as_ptr().add(before), lanes),
             )
-        } else if start.times != 0.0 {
-            sum.add_product(V::splat(start.times), V::load_first(at, lanes))
+        } else if start.beta != 0.0 {
+            sum.add_product(V::splat(start.beta), V::load_first(at, lanes))
         } else {
             sum
         };
@@ -312,8 +349,9 @@ pub(crate) unsafe fn store_sum<V: Register>(
     }
 }
 
-/// A [`Kernel`] of so many rows, those that are left over in the parts that are named; it packs and
-/// reads `a` in one `$way` where that does not stand by columns.
+/// Defines a [`Kernel`] with `$rows` rows. If fewer rows are left, the kernel computes them in
+/// parts with the listed numbers of rows. `$way` is the layout for which the kernel is compiled in
+/// addition to `COLUMNS`.
 macro_rules! kernel {
     ($name:ident, $register:ty, $multiply:ty, $numbers:literal, $rows:expr, [$($part:literal)*], $way:ident, $(#[$features:meta])?) => {
         pub(crate) struct $name;
@@ -321,7 +359,7 @@ macro_rules! kernel {
         impl Kernel for $name {
             const ROWS: usize = $rows;
             const COLUMNS: usize = 2 * <$register>::LANES;
-            const NUMBERS: usize = $numbers;
+            const VALUES_PER_LANE: usize = $numbers;
 
             #[inline]
             unsafe fn run(a: RowPanel, mut c: *mut f32, block: &Block<'_>) {
@@ -332,7 +370,7 @@ macro_rules! kernel {
                     c: *mut f32,
                     block: &Block<'_>,
                 ) {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: The caller guarantees the conditions of [`Kernel::run`].
                     unsafe { product::<$register, $multiply, R, N, WAY>(a, stride_of_a, c, block) }
                 }
                 let narrow = block.columns <= <$register>::LANES;
@@ -342,7 +380,8 @@ macro_rules! kernel {
                     Layout::Packed => (1, $rows, false),
                 };
                 let (mut at, mut rows) = (a.start, a.rows);
-                // SAFETY: the caller's promise; parts of rows follow each other.
+                // SAFETY: The caller guarantees the conditions of [`Kernel::run`] for the whole
+                // panel. The parts are consecutive rows of the panel.
                 unsafe {
                     $(
                         while rows >= $part {

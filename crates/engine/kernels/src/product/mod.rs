@@ -1,6 +1,30 @@
-//! Matrix products: [`gemm`] is the entry, `pack` lays both matrices out, `tiles` divides the work,
-//! and `kernel` is the inner loop. `pairs` and `amx` are the forms for bf16, and `few_rows` is the
-//! form for a decoder's few rows.
+//! Matrix products `C = A B` from packed panels and register tiles, structured as in BLIS.
+//!
+//! A *micro-kernel* computes a tile of `C` that fits in the vector registers, for example 14 rows
+//! by 32 columns with AVX-512. In each *step* along the inner dimension, the micro-kernel
+//! multiplies a column of 14 values of `A` by a row of 32 values of `B` and adds the products to
+//! the 448 sums of the tile. Before that, both operands are copied, or *packed*, into panels that
+//! contain their values in the order in which the micro-kernel reads them. With AVX-512, there are
+//! two kinds of panels:
+//!
+//! - A *row panel* contains 14 rows and up to 384 columns of `A`, stored column by column.
+//! - A *column panel* contains up to 384 rows and 32 columns of `B`, stored row by row. If `B` has
+//!   fewer columns left, zeros take their place.
+//!
+//! For example, the product of a matrix of 256 x 768 and a matrix of 768 x 3072 consists of two
+//! *blocks* of 384 steps. Each block has 19 row panels, the last of which contains only 4 rows, and
+//! 96 column panels. `B` is packed once for all threads, and each thread packs the rows of `A` that
+//! belong to its task.
+//!
+//! The files of this module contain the following parts:
+//!
+//! - `gemm` contains the public functions, which select the method and the micro-kernel for the
+//!   CPU.
+//! - `tiles` divides `C` into tasks for the threads and loops over the panels of a task.
+//! - `pack` packs both operands.
+//! - `kernel` contains the micro-kernels for AVX-512, AVX2 and other CPUs.
+//! - `pairs` rounds operands to bf16, and `amx` contains the micro-kernel for AMX.
+//! - `few_rows` computes products in which `A` has few rows, as in a decoder, without packing `B`.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;

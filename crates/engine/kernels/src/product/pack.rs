@@ -1,5 +1,5 @@
-//! The operands of a matrix product in the order in which its kernel reads them, in memory that
-//! each thread keeps.
+//! Packing of both operands of a product into the panels that a micro-kernel reads, and the memory
+//! of these panels. [`product`](super) explains the terms.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
@@ -15,41 +15,46 @@ use crate::threads::buffers::{buffer, recycle};
 use crate::threads::for_each;
 use crate::weight::Weight;
 
-/// A few rows of `x`, one after another, in the form in which a kernel reads them.
+/// A left operand with few rows, in the form that the kernels of `few_rows` read.
 pub(crate) struct Rows {
     pub(crate) lanes: Vec<f32>,
-    /// Number of rows
+    /// Number of rows.
     pub(crate) count: usize,
-    /// Number of lanes in a row
+    /// Number of lanes of 32 bits per row. A lane contains an `f32` or two bf16 values.
     pub(crate) length: usize,
 }
 
-/// Numbers whose packing is not worth a second thread.
-const SMALL: usize = 1 << 15;
+/// Number of values of `B` above which packing is divided among threads.
+const MIN_PARALLEL_VALUES: usize = 1 << 15;
 
-/// Numbers of `b` that are packed at a time at most, 16 MiB.
-pub(crate) const PACKED: usize = 1 << 22;
-/// Numbers of `b`, 2 MiB, whose panels each thread keeps.
-const FEW: usize = 1 << 19;
+/// Largest number of values of `B` that are packed at a time (16 MiB).
+pub(crate) const MAX_PACKED_VALUES: usize = 1 << 22;
+/// Largest number of values of `B` whose panels are in memory that the thread keeps (2 MiB).
+const MAX_THREAD_LOCAL_VALUES: usize = 1 << 19;
 
-/// A cache line, so that no register is loaded from two.
+/// A cache line. Memory that consists of cache lines is aligned so that loading a register never
+/// touches two lines.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Line(#[expect(dead_code, reason = "read as numbers")] [f32; LINE]);
 
 thread_local! {
-    /// A thread's panels of `a`, and of a small `b`, kept from product to product.
+    /// Memory for panels of `A`. The thread keeps this memory and that for panels of a small `B`
+    /// for its next products.
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    /// Rows of `a` as pairs of bf16, on their way to panels.
+    /// Memory for rows of `A` that are rounded to pairs of bf16 values before they are packed.
     #[cfg(target_arch = "x86_64")]
     static PAIRS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    /// A part of a matrix on its way to its transpose.
+    /// Memory for temporary copies of parts of a matrix, such as rows that are transposed next.
     pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Room for `n` numbers, taken out of the thread's place for it: a thread that waits inside may do
-/// another product meanwhile.
+/// Calls `f` with at least `n` values of the thread's memory `key`. Their initial contents are
+/// unspecified.
+///
+/// The memory is removed from `key` during the call, because a thread that waits in `f` may compute
+/// another product. The other product then allocates memory of its own.
 pub(crate) fn with_panels<R>(
     key: &'static LocalKey<Cell<Vec<Line>>>,
     n: usize,
@@ -59,7 +64,7 @@ pub(crate) fn with_panels<R>(
     if lines.len() * LINE < n {
         lines.resize(n.div_ceil(LINE), Line([0.0; LINE]));
     }
-    // SAFETY: a line is nothing but its numbers.
+    // SAFETY: A [`Line`] consists of `LINE` values of type `f32` and has no padding.
     let numbers =
         unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), LINE * lines.len()) };
     let result = f(numbers);
@@ -67,12 +72,17 @@ pub(crate) fn with_panels<R>(
     result
 }
 
-/// Space for the panels of `b`; large ones are reused by later products on any thread.
+/// Calls `f` with at least `n` values for panels of `B`. Their initial contents are unspecified.
+///
+/// Small memory belongs to the thread. Large memory comes from the pool of [`buffer`], so that
+/// later products on any thread can use it again.
 pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
-    if n <= FEW {
+    if n <= MAX_THREAD_LOCAL_VALUES {
         return with_panels(&B_PANELS, n, f);
     }
-    let mut room = buffer(PACKED + LINE); // one size for all, of which pages are taken as needed
+    // All large requests have the same size, so one buffer suits all products. The system provides
+    // only the pages that a product writes.
+    let mut room = buffer(MAX_PACKED_VALUES + LINE);
     let before = room.as_ptr().align_offset(size_of::<Line>());
     if room.len() < before + n {
         room.resize(before + n, 0.0);
@@ -81,34 +91,39 @@ pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     recycle(room);
 }
 
-/// Packs `b` into panels of [`DEPTH`] rows and the kernel's columns, each row-major, first across
-/// and then down; missing columns of the last panel are 0.
+/// Packs `b` into column panels. Each panel contains up to [`DEPTH`] steps and the kernel's number
+/// of columns and is stored row by row. Missing columns of the last panel are filled with zeros.
+///
+/// The panels of the first `DEPTH` steps come first, from left to right, followed by those of the
+/// next `DEPTH` steps. If `many` is true, the threads of the pool share the work.
 pub(crate) fn pack_columns<K: Kernel, B: Weight>(
     b: &ArrayView2<B>,
     panels: &mut [f32],
     many: bool,
 ) {
     let across = b.ncols().div_ceil(K::COLUMNS);
-    let depth = DEPTH * K::NUMBERS;
+    let depth = DEPTH * K::VALUES_PER_LANE;
     let count = across * b.nrows().div_ceil(depth);
     let pack = |(i, panel): (usize, &mut [f32])| {
         let (k, j) = (i / across * depth, i % across * K::COLUMNS);
         let rows = k..b.nrows().min(k + depth);
         let b = b.slice(s![rows, j..b.ncols().min(j + K::COLUMNS)]);
         #[cfg(target_arch = "x86_64")]
-        if K::NUMBERS == 2 {
+        if K::VALUES_PER_LANE == 2 {
             return pack_pairs::<K, B>(&b, panel);
         }
         if b.ncols() == K::COLUMNS && b.strides()[0] == 1 {
             return pack_transpose(b.reversed_axes(), &mut panel[..b.len()]);
         }
-        // Of a row some rows ahead the line with its last number; the one with its first, if it is
-        // another, came with the panel before.
+        // For a later row, the line with the row's last value in this panel is prefetched. If the
+        // first value is in another line, that line has been prefetched with the preceding panel.
         let ahead = STEPS_AHEAD as isize * b.strides()[0] + b.ncols() as isize - 1;
         for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
             prefetch::line(b.as_ptr().wrapping_offset(ahead), 0);
             if let Some(b) = b.as_slice().and_then(|b| b.get(..K::COLUMNS)) {
-                B::widen(b, row); // of a length that the compiler knows: no call
+                // The compiler knows this length, so it inlines the loop instead of calling a
+                // function.
+                B::widen(b, row);
                 continue;
             }
             let (row, rest) = row.split_at_mut(b.len());
@@ -116,7 +131,7 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
             rest.fill(0.0);
         }
     };
-    if many && b.len() > SMALL {
+    if many && b.len() > MIN_PARALLEL_VALUES {
         let panels = panels.chunks_exact_mut(DEPTH * K::COLUMNS);
         for_each(panels.take(count).enumerate().collect(), pack);
     } else {
@@ -125,54 +140,56 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
     }
 }
 
-/// A panel of pairs.
+/// Packs one column panel of a kernel for pairs of bf16 values.
 #[cfg(target_arch = "x86_64")]
 fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
     with_panels(&BLOCK, room_for_pairs(K::COLUMNS), |room| {
-        // SAFETY: only a processor with the instructions has a kernel of pairs.
+        // SAFETY: Kernels for pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
         let pairs = unsafe { pair_up(&b.t(), room) };
         let steps = pairs.ncols();
-        let panel = &mut panel[..steps.next_multiple_of(K::STEPS) * K::COLUMNS];
+        let panel = &mut panel[..steps.next_multiple_of(K::STEP_MULTIPLE) * K::COLUMNS];
         let (panel, beyond) = panel.split_at_mut(steps * K::COLUMNS);
         beyond.fill(0.0);
         let panel = ArrayViewMut2::from_shape((steps, K::COLUMNS), panel).expect("as many");
         let (mut to, mut rest) = panel.split_at(Axis(1), pairs.nrows());
         rest.fill(0.0);
         match pairs.strides()[1] {
-            // SAFETY: the panel is borrowed for writing.
+            // SAFETY: `to` is a mutable borrow of the panel, which doesn't overlap `pairs`.
             1 => unsafe { transpose(&pairs, to.raw_view_mut()) },
             _ => to.assign(&pairs.t()),
         }
     });
 }
 
-/// Panels of `a` in pairs: by columns, or, for a kernel of several steps, by rows of whole steps.
+/// Rounds `a` to pairs of bf16 values and packs them into row panels. They are stored by rows if
+/// the kernel executes several steps at once, and otherwise by columns.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
 ) -> RowPanels {
-    let (rows, length) = (a.nrows(), a.ncols().div_ceil(K::NUMBERS));
-    if K::STEPS == 1 {
+    let (rows, length) = (a.nrows(), a.ncols().div_ceil(K::VALUES_PER_LANE));
+    if K::STEP_MULTIPLE == 1 {
         return with_panels(&PAIRS, room_for_pairs(rows), |room| {
-            // SAFETY: only a processor with the instructions has a kernel of pairs.
+            // SAFETY: Kernels for pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
             let pairs = unsafe { pair_up(a, room) };
             pack_rows::<K, f32>(&pairs, panels, None)
         });
     }
     if a.strides()[1] == 1 {
-        // SAFETY: as above.
+        // SAFETY: Kernels for pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
         unsafe { pair_up(a, panels) };
     } else {
         with_panels(&PAIRS, room_for_pairs(rows), |room| {
             let shape = (rows, length).strides((ROW_STRIDE, 1));
             let mut to = ArrayViewMut2::from_shape(shape, &mut *panels).expect("panels have room");
-            // SAFETY: as above; the panels are borrowed for writing.
+            // SAFETY: The CPU has AVX512-BF16 and AVX512-BW, as above. `to` is a mutable borrow of
+            // the panels, which don't overlap `room`.
             unsafe { transpose(&pair_up(a, room).t(), to.raw_view_mut()) };
         });
     }
     for row in panels.chunks_exact_mut(ROW_STRIDE).take(rows) {
-        row[length..length.next_multiple_of(K::STEPS)].fill(0.0);
+        row[length..length.next_multiple_of(K::STEP_MULTIPLE)].fill(0.0);
     }
     RowPanels {
         start: panels.as_ptr(),
@@ -181,12 +198,12 @@ pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     }
 }
 
-/// Rows, each of which becomes a column of the panel.
+/// Packs a column panel whose columns are the contiguous `rows` of another matrix.
 fn pack_transpose<B: Weight>(rows: ArrayView2<B>, panel: &mut [f32]) {
     let (count, len) = rows.dim();
     let mut panel = ArrayViewMut2::from_shape((len, count), panel).expect("as many elements");
     let mut pack = |rows: &ArrayView2<f32>| {
-        // SAFETY: the panel is borrowed for writing.
+        // SAFETY: `panel` is a mutable borrow, which doesn't overlap `rows`.
         unsafe { transpose(rows, panel.raw_view_mut()) };
     };
     if let Some(rows) = B::as_f32(rows) {
@@ -201,24 +218,26 @@ fn pack_transpose<B: Weight>(rows: ArrayView2<B>, panel: &mut [f32]) {
     });
 }
 
-/// The panels of `a`.
+/// The row panels of `A`, either packed or in their original place.
 pub(crate) struct RowPanels {
     pub(crate) start: *const f32,
-    /// From panel to panel
+    /// Distance between the beginnings of consecutive panels, in lanes.
     pub(crate) stride: usize,
-    /// The order in each
+    /// Layout of each panel.
     pub(crate) layout: Layout,
 }
 
-/// Numbers that [`pack_rows`] needs for so many rows: for all panels, and for one that is not
-/// turned yet.
+/// Returns the number of values that [`pack_rows`] needs for the given number of rows. They include
+/// space for an additional panel, in which rows are stored before they are transposed.
 pub(crate) fn room_for_rows<K: Kernel>(rows: usize) -> usize {
     (rows.next_multiple_of(K::ROWS) + K::ROWS) * ROW_STRIDE
 }
 
-/// Packs `a` (rows, at most [`DEPTH`]) into panels of the kernel's rows: by columns for a wide
-/// kernel, otherwise along its contiguous dimension. With `in_place`, f32 numbers are read
-/// directly.
+/// Packs the rows of `a`, which has at most [`DEPTH`] columns, into row panels.
+///
+/// Panels are stored by columns for wide kernels and if the columns of `a` are contiguous, and
+/// otherwise by rows. If `in_place` contains a layout and the values are `f32`, nothing is copied,
+/// and the returned panels are in `a`.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
@@ -247,7 +266,8 @@ pub(crate) fn pack_rows<K: Kernel, A: Weight>(
             for (part, panel) in column.chunks(K::ROWS).zip(panels.chunks_exact_mut(size)) {
                 let to = &mut panel[k * K::ROWS..][..K::ROWS];
                 match part.get(..K::ROWS) {
-                    Some(part) => A::widen(part, to), // of a length that the compiler knows
+                    // The compiler knows the length of this slice.
+                    Some(part) => A::widen(part, to),
                     None => A::widen(part, &mut to[..part.len()]),
                 }
             }
@@ -268,7 +288,7 @@ pub(crate) fn pack_rows<K: Kernel, A: Weight>(
             let columns = (depth, rows).strides((K::ROWS, 1));
             let columns = ArrayViewMut2::from_shape(columns, panel).expect("a panel has room");
             let turn = |a: &ArrayView2<f32>, mut columns: ArrayViewMut2<f32>| {
-                // SAFETY: the panel is borrowed for writing.
+                // SAFETY: `columns` is a mutable borrow of the panel, which doesn't overlap `a`.
                 unsafe { transpose(a, columns.raw_view_mut()) };
             };
             match A::as_f32(a).filter(|a| a.strides()[1] == 1) {

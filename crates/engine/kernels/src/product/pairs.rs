@@ -1,8 +1,9 @@
-//! Operands of a product in bf16: two neighbours along the inner dimension share the 32 bits of one
-//! f32, as AVX512-BF16 multiplies them.
+//! Rounding of operands to pairs of bf16 values.
 //!
-//! A matrix of pairs has the shape of one of f32 with half the inner dimension, and is packed and
-//! walked through in the same way.
+//! AVX512-BF16 and AMX multiply pairs of bf16 values that are neighbors along the inner dimension.
+//! A pair is stored in a lane of 32 bits, the size of an `f32`. A matrix of pairs therefore has the
+//! shape of an `f32` matrix with half the inner dimension and is packed and traversed by the same
+//! code.
 
 use std::arch::x86_64::*;
 
@@ -11,15 +12,19 @@ use ndarray::{ArrayView2, ShapeBuilder};
 use crate::product::kernel::ROW_STRIDE;
 use crate::weight::Weight;
 
-/// Numbers that [`pair_up`] needs for so many rows.
+/// Returns the number of lanes that [`pair_up`] needs for the given number of rows.
 pub(crate) fn room_for_pairs(rows: usize) -> usize {
     rows * ROW_STRIDE
 }
 
-/// Rounds a matrix (rows, inner) to pairs (rows, inner / 2, rounded up), by rows if they are
-/// contiguous, otherwise by columns; a missing last neighbour is 0.
+/// Rounds a matrix of the shape (rows, inner) to bf16 and returns its pairs as a matrix of the
+/// shape (rows, inner / 2). If `inner` is odd, the second dimension is rounded up, and the last
+/// pair of each row is padded with 0.
+///
+/// The pairs are stored by rows if the rows of `matrix` are contiguous, and otherwise by columns.
 ///
 /// # Safety
+///
 /// The CPU must have AVX512-BF16 and AVX512-BW.
 pub(crate) unsafe fn pair_up<'p, T: Weight>(
     matrix: &ArrayView2<T>,
@@ -30,7 +35,7 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
     if matrix.strides()[1] == 1 {
         for (row, pairs) in matrix.rows().into_iter().zip(pairs.chunks_mut(ROW_STRIDE)) {
             let row = row.to_slice().expect("a contiguous row");
-            // SAFETY: the caller's promise.
+            // SAFETY: The caller guarantees that the CPU has the instruction set.
             unsafe { round_row(row, &mut pairs[..length]) };
         }
         let shape = (rows, length).strides((ROW_STRIDE, 1));
@@ -52,21 +57,26 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
                 _ => numbers.fill(0.0),
             }
         }
-        // SAFETY: the caller's promise; all have `rows` numbers.
+        // SAFETY: The caller guarantees that the CPU has the instruction set.
         unsafe { interleave(&numbers[0], &numbers[1], pairs) };
     }
     let shape = (rows, length).strides((1, rows));
     ArrayView2::from_shape(shape, &*pairs).expect("as many pairs")
 }
 
-/// Neighbours of a row become pairs.
+/// Rounds a row to bf16 and writes its values as pairs. If the length of the row is odd, the last
+/// pair is padded with 0.
+///
+/// # Safety
+///
+/// The CPU must have AVX-512F, AVX512-BW and AVX512-BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
     const LANES: usize = 32;
     for (row, pairs) in row.chunks(LANES).zip(pairs.chunks_mut(LANES / 2)) {
         let mut numbers = [0.0f32; LANES];
         T::widen(row, &mut numbers[..row.len()]);
-        // SAFETY: 32 numbers.
+        // SAFETY: `numbers` contains 32 values, and both register types have 512 bits.
         let rounded = unsafe {
             let [low, high] = [0, 16].map(|at| _mm512_loadu_ps(numbers.as_ptr().add(at)));
             std::mem::transmute::<__m512bh, __m512>(_mm512_cvtne2ps_pbh(high, low))
@@ -75,17 +85,21 @@ pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
     }
 }
 
-/// Numbers of two columns at the same place become pairs.
+/// Rounds two neighboring columns to bf16 and writes a pair for each row.
+///
+/// # Safety
+///
+/// The CPU must have AVX-512F, AVX512-BW and AVX512-BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn interleave(first: &[f32], second: &[f32], pairs: &mut [f32]) {
     const LANES: usize = 16;
     let order = std::array::from_fn::<u16, 32, _>(|at| (at / 2 + at % 2 * LANES) as u16);
-    // SAFETY: 32 numbers of 16 bits.
+    // SAFETY: `order` contains 32 values of 16 bits.
     let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
     let both = first.chunks(LANES).zip(second.chunks(LANES));
     for ((first, second), pairs) in both.zip(pairs.chunks_mut(LANES)) {
         let [low, high] = [first, second].map(|part| load_first(part));
-        // SAFETY: both are 32 numbers of 16 bits.
+        // SAFETY: Both register types have 512 bits.
         let rounded =
             unsafe { std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low)) };
         let paired = _mm512_permutexvar_epi16(order, rounded);
@@ -93,18 +107,18 @@ unsafe fn interleave(first: &[f32], second: &[f32], pairs: &mut [f32]) {
     }
 }
 
-/// At most 16 numbers; the other lanes are 0.
+/// Loads up to 16 values and sets the remaining lanes to 0.
 #[target_feature(enable = "avx512f")]
 fn load_first(numbers: &[f32]) -> __m512 {
     let mask = u16::MAX >> (16 - numbers.len());
-    // SAFETY: only as many are read.
+    // SAFETY: The mask excludes all lanes beyond the end of `numbers`.
     unsafe { _mm512_maskz_loadu_ps(mask, numbers.as_ptr()) }
 }
 
-/// Writes as many lanes as there is room for.
+/// Stores as many lanes as `to` has elements, at most 16.
 #[target_feature(enable = "avx512f")]
 fn store_first(lanes: __m512, to: &mut [f32]) {
     let mask = u16::MAX >> (16 - to.len());
-    // SAFETY: only as many are written.
+    // SAFETY: The mask excludes all lanes beyond the end of `to`.
     unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), mask, lanes) }
 }

@@ -1,5 +1,9 @@
-//! A product in tiles: which part of the matrices a task takes, and in which order it walks through
-//! them.
+//! The loops around the micro-kernel. They divide a product into tasks for the threads, and a task
+//! into panels ([`product`](super) explains the terms).
+//!
+//! `multiply_by` packs a block of `B` for all threads, and `run_tasks` divides the block's part of
+//! `C` into tasks. `task` packs its rows of `A`, 384 steps at a time, and multiplies each row panel
+//! by the column panels.
 
 use std::mem::MaybeUninit;
 
@@ -7,60 +11,71 @@ use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
 
 use crate::elementwise::transpose::transpose;
 use crate::prefetch::{self, LINE};
-use crate::product::kernel::{Block, ColumnPanel, DEPTH, Kernel, Layout, NEXT, RowPanel, Start};
+use crate::product::kernel::{
+    Block, ColumnPanel, DEPTH, Kernel, Layout, PREFETCH_PER_STEP, RowPanel, Start,
+};
 #[cfg(target_arch = "x86_64")]
 use crate::product::pack::pack_rows_of_pairs;
 use crate::product::pack::{
-    A_PANELS, BLOCK, PACKED, RowPanels, pack_columns, pack_rows, room_for_rows, with_b_panels,
-    with_panels,
+    A_PANELS, BLOCK, MAX_PACKED_VALUES, RowPanels, pack_columns, pack_rows, room_for_rows,
+    with_b_panels, with_panels,
 };
 use crate::threads::for_each;
 use crate::weight::Weight;
 
-/// Rows of a task at most: its panels of `a`, 220 KB, stay in the second cache beside
-/// [`Kernel::WIDTH`] columns of `b`.
+/// Largest number of rows of a task. Its row panels take about 220 KB, which remain in the L2 cache
+/// together with [`Kernel::COLUMN_BLOCK`] columns of `B`.
 const ROWS: usize = 140;
-/// The fewest columns of a task if there are too few rows for all threads: each task packs its rows
-/// of `a` again.
-const FEWEST_COLUMNS: usize = 256;
-/// The inner dimension of `b` that is packed at a time at most.
-const DEEPEST: usize = 10 * DEPTH;
-/// Tasks per thread, to balance other load on the machine.
+/// Smallest number of columns to which tasks are narrowed if there are too few rows for all
+/// threads. Each task packs its rows of `A`, so narrower tasks would pack the same rows more often.
+const MIN_TASK_COLUMNS: usize = 256;
+/// Largest number of steps along the inner dimension for which `B` is packed at a time.
+const MAX_PACKED_DEPTH: usize = 10 * DEPTH;
+/// Number of tasks per thread if there are few rows. Several tasks per thread let idle threads take
+/// over work from threads that share their core with other processes.
 const TASKS_PER_THREAD: usize = 3;
-/// Tasks a thread of which one more or less doesn't matter.
-const MANY_TASKS: usize = 8;
-/// Numbers of `a`, 512 KB, that a core's cache holds beside all else: its rows or columns need not
-/// be packed.
-const CACHED: usize = 1 << 17;
-/// Numbers of 4 KiB: rows that are a multiple of it apart share the lines of the first cache.
-const PAGE: usize = 1024;
-/// From this many columns of `b` on, packing the columns of `a` pays: a panel's rows are part of a
-/// cache line that is read again for each panel.
-const WORTH_PACKING: usize = 256;
-/// Multiplications of a task at least: handing it out takes some microseconds.
-const TASK: usize = 1 << 18;
+/// Number of tasks per thread above which an additional task on some of the threads makes no
+/// noticeable difference.
+const ENOUGH_TASKS: usize = 8;
+/// Number of values of `A` (512 KB) that a core's cache holds in addition to all other data of a
+/// task. An `A` of at most this size doesn't need to be packed.
+const CACHED_VALUES: usize = 1 << 17;
+/// Number of `f32` values in 4 KiB. If the distance between rows is a multiple of it, all rows
+/// compete for the same lines of the L1 cache.
+const PAGE_VALUES: usize = 1024;
+/// Smallest number of columns of `B` for which a kernel with narrow registers packs an `A` whose
+/// columns are contiguous. The rows of a panel fill only a part of each cache line, and without
+/// packing, each of these lines would be read again for several panels.
+const MIN_COLUMNS_TO_PACK: usize = 256;
+/// Smallest number of multiply-adds of lanes that justifies another thread. Starting a task on a
+/// thread takes some microseconds.
+const MIN_STEPS_PER_THREAD: usize = 1 << 18;
 
-/// Bytes that a thread packs at a time of a `b` of (inner, columns), and keeps; for memory
-/// estimates.
+/// Returns the number of bytes that a thread uses to pack a right operand with `inner` rows and
+/// `columns` columns. This number is for estimates of memory. The memory is kept for later
+/// products.
 pub fn packed_bytes(inner: usize, columns: usize) -> usize {
-    let deep = inner.clamp(1, DEEPEST).next_multiple_of(DEPTH);
-    let wide = columns.min(PACKED).next_multiple_of(64); // as many as a kernel has at most
-    size_of::<f32>() * deep.saturating_mul(wide).min(PACKED)
+    let deep = inner.clamp(1, MAX_PACKED_DEPTH).next_multiple_of(DEPTH);
+    // 64 is a multiple of the panel width of every kernel.
+    let wide = columns.min(MAX_PACKED_VALUES).next_multiple_of(64);
+    size_of::<f32>() * deep.saturating_mul(wide).min(MAX_PACKED_VALUES)
 }
 
-/// The threads of a product.
+/// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The caller already works in parallel.
+    /// The calling thread only, which is for callers that are already parallel.
     One,
-    /// Rayon's pool.
+    /// All threads of rayon's current pool.
     Pool,
 }
 
-/// `c = start + a b` by this kernel.
+/// Computes `C = start + A B` with the micro-kernel `K`.
 ///
 /// # Safety
-/// `c` must be initialised if `start` reads it; the CPU must have the kernel's instructions.
+///
+/// The shapes of the matrices must fit. `c` must be initialized if `start` reads it. The CPU must
+/// have the instruction set of the kernel.
 pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
     a: &ArrayRef2<A>,
     b: &ArrayRef2<B>,
@@ -68,41 +83,46 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
     mut c: ArrayViewMut2<MaybeUninit<f32>>,
     threads: Threads,
 ) {
-    let ((m, n), inner) = (c.dim(), a.ncols().div_ceil(K::NUMBERS));
+    let ((m, n), inner) = (c.dim(), a.ncols().div_ceil(K::VALUES_PER_LANE));
     let many = match threads {
         Threads::One => 1,
-        Threads::Pool => rayon::current_num_threads().min((m * n * inner / TASK).max(1)),
+        Threads::Pool => {
+            rayon::current_num_threads().min((m * n * inner / MIN_STEPS_PER_THREAD).max(1))
+        }
     };
-    let numbers = |k: usize| (k * K::NUMBERS).min(a.ncols());
-    let deep = inner.clamp(1, DEEPEST);
-    let wide = (PACKED / deep.next_multiple_of(DEPTH) / K::COLUMNS * K::COLUMNS).min(n);
+    let numbers = |k: usize| (k * K::VALUES_PER_LANE).min(a.ncols());
+    let deep = inner.clamp(1, MAX_PACKED_DEPTH);
+    let wide = (MAX_PACKED_VALUES / deep.next_multiple_of(DEPTH) / K::COLUMNS * K::COLUMNS).min(n);
     let room = deep.next_multiple_of(DEPTH) * wide.next_multiple_of(K::COLUMNS);
     with_b_panels(room, |panels| {
         for j in (0..n).step_by(wide) {
-            // Once even without an inner dimension, for the initial summand.
+            // The loop body runs once even if the inner dimension is empty, because `c` must be set
+            // to the initial value.
             for k in (0..inner.max(1)).step_by(deep) {
                 let (columns, depths) = (j..n.min(j + wide), numbers(k)..numbers(k + deep));
                 let a = a.slice(s![.., depths.clone()]);
                 let b = b.slice(s![depths, columns.clone()]);
                 let start = match k {
                     0 => start.at_column(j),
-                    _ => Start::times(1.0),
+                    _ => Start::beta(1.0),
                 };
                 pack_columns::<K, B>(&b, panels, many > 1);
                 let c = c.slice_mut(s![.., columns]);
-                // SAFETY: the caller's promise; a product may add to the results of the previous
-                // one.
-                unsafe { share_out::<K, A>(&a, panels, start, c, many) };
+                // SAFETY: The caller guarantees an initialized `c` if `start` reads it. The later
+                // blocks read what the first one has written.
+                unsafe { run_tasks::<K, A>(&a, panels, start, c, many) };
             }
         }
     });
 }
 
-/// Tasks of some rows, and of some columns where the rows are too few for so many threads.
+/// Divides the rows of `c`, and also its columns if there are too few rows for all threads, into
+/// tasks and runs them on `many` threads.
 ///
 /// # Safety
-/// As [`multiply_by`].
-unsafe fn share_out<K: Kernel, A: Weight>(
+///
+/// The conditions of [`multiply_by`] apply. `b` must contain the packed block.
+unsafe fn run_tasks<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     b: &[f32],
     start: Start<'_>,
@@ -112,13 +132,15 @@ unsafe fn share_out<K: Kernel, A: Weight>(
     let (m, n) = c.dim();
     let panels = m.div_ceil(K::ROWS);
     let (down, across) = grid::<K>(panels, n, many);
-    // SAFETY: the caller's promise, for each part of `c`.
+    // SAFETY: The caller guarantees the conditions of [`multiply_by`], and each task gets another
+    // part of `c`.
     let work = |(a, j, c)| unsafe { task::<K, A>(a, b, n, j, start, c) };
     if (down, across) == (1, 1) {
         return work((a.view(), 0, c));
     }
     let columns = n.div_ceil(across).next_multiple_of(K::COLUMNS);
-    // Of equal size: a thread that has less to do waits for the others.
+    // The parts have nearly equal sizes, because a thread with a smaller part would wait for the
+    // others.
     let row = |i: usize| (i * panels / down * K::ROWS).min(m);
     let mut tasks = Vec::with_capacity(down * across);
     for j in (0..n).step_by(columns) {
@@ -137,24 +159,30 @@ unsafe fn share_out<K: Kernel, A: Weight>(
     }
 }
 
-/// Tasks down and across for so many panels of rows, `n` columns and threads: as many for each
-/// thread, and only as many across as it takes, because each packs its rows again.
+/// Returns the numbers of tasks along the rows and along the columns of `C` for `panels` row
+/// panels, `n` columns and `many` threads.
+///
+/// Each thread gets the same number of tasks. There are no more tasks along the columns than
+/// necessary, because each of them packs the same rows of `A` again.
 fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     let down = panels.div_ceil(ROWS / K::ROWS);
-    if many == 1 || down >= MANY_TASKS * many {
+    if many == 1 || down >= ENOUGH_TASKS * many {
         return (down, 1);
     }
     let down = down.next_multiple_of(many).min(panels);
     let across = (many * TASKS_PER_THREAD).div_ceil(down);
-    (down, across.min(n / FEWEST_COLUMNS).max(1))
+    (down, across.min(n / MIN_TASK_COLUMNS).max(1))
 }
 
-/// Multiplies some rows of `a` with the columns of `b` from `j` on, of `n` packed columns. If the
-/// rows of `c` are not contiguous, the result goes through a block, because kernels store whole
-/// registers.
+/// Multiplies the rows `a` by the columns of `b` from `j` on, where `b` contains `n` packed
+/// columns.
+///
+/// Micro-kernels store whole registers. If the rows of `c` aren't contiguous, the result is
+/// therefore computed in temporary memory and then copied.
 ///
 /// # Safety
-/// As [`multiply_by`].
+///
+/// The conditions of [`multiply_by`] apply.
 unsafe fn task<K: Kernel, A: Weight>(
     a: ArrayView2<A>,
     b: &[f32],
@@ -168,9 +196,10 @@ unsafe fn task<K: Kernel, A: Weight>(
         return with_panels(&BLOCK, m * columns, |block| {
             let block = &mut block[..m * columns];
             let mut block = ArrayViewMut2::from_shape((m, columns), block).expect("as many");
-            // SAFETY: the caller's promise; `c` is read only if the start reads it.
+            // SAFETY: The caller guarantees that `c` is writable, and initialized if `start` reads
+            // it. `block` doesn't overlap `c`.
             unsafe {
-                if start.times != 0.0 {
+                if start.beta != 0.0 {
                     block.assign(&c.raw_view().cast().deref_into_view());
                 }
                 let view = block.raw_view_mut().cast().deref_into_view_mut();
@@ -182,7 +211,7 @@ unsafe fn task<K: Kernel, A: Weight>(
             c.zip_mut_with(&block, |c, &x| _ = c.write(x));
         });
     }
-    let inner = a.ncols().div_ceil(K::NUMBERS);
+    let inner = a.ncols().div_ceil(K::VALUES_PER_LANE);
     let stride = c.strides()[0];
     let c = c.as_mut_ptr().cast::<f32>();
     let panels_across = n.div_ceil(K::COLUMNS);
@@ -193,18 +222,19 @@ unsafe fn task<K: Kernel, A: Weight>(
     };
     let looks_ahead = K::WIDE && prefetch::distance() > 0;
     with_panels(&A_PANELS, room_for_rows::<K>(m), |a_panels| {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that the CPU has the instruction set.
         unsafe { K::begin() };
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
-            let start = if k == 0 { start } else { Start::times(1.0) };
-            let numbers = k * K::NUMBERS..a.ncols().min((k + depth) * K::NUMBERS);
+            let start = if k == 0 { start } else { Start::beta(1.0) };
+            let numbers = k * K::VALUES_PER_LANE..a.ncols().min((k + depth) * K::VALUES_PER_LANE);
             let a = a.slice(s![.., numbers]);
             let panels = pack_rows_of::<K, A>(&a, a_panels, in_place);
-            for across in (0..columns).step_by(K::WIDTH) {
-                // Row after row of panels of `a` meets these columns; meanwhile the next ones come
-                // from the third cache, some lines with each block of `c`.
-                let (next_k, next_at) = match across + K::WIDTH {
+            for across in (0..columns).step_by(K::COLUMN_BLOCK) {
+                // The row panels are multiplied by these columns one after the other. Meanwhile,
+                // each call of the micro-kernel prefetches a few lines of the next columns from the
+                // L3 cache.
+                let (next_k, next_at) = match across + K::COLUMN_BLOCK {
                     at if at < columns => (k, at),
                     _ => (k + DEPTH, 0),
                 };
@@ -216,15 +246,15 @@ unsafe fn task<K: Kernel, A: Weight>(
                         rows: K::ROWS.min(m - i),
                         layout: panels.layout,
                     };
-                    for at in (across..columns.min(across + K::WIDTH)).step_by(K::COLUMNS) {
+                    for at in (across..columns.min(across + K::COLUMN_BLOCK)).step_by(K::COLUMNS) {
                         let start_of_b = panel(k, at);
                         let b = ColumnPanel {
                             start: start_of_b,
                             next: next.unwrap_or(start_of_b),
                         };
-                        next = next.map(|next| next.wrapping_add(DEPTH * NEXT));
-                        // SAFETY: the panels have the kernel's layout, `c` has these rows and
-                        // columns, and the caller vouches for the rest.
+                        next = next.map(|next| next.wrapping_add(DEPTH * PREFETCH_PER_STEP));
+                        // SAFETY: Both panels are packed for this kernel, `c` has the given rows
+                        // and columns, and the caller guarantees the remaining conditions.
                         unsafe {
                             let c = c.offset(i as isize * stride).add(at);
                             let block = Block {
@@ -240,38 +270,40 @@ unsafe fn task<K: Kernel, A: Weight>(
                 }
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that the CPU has the instruction set.
         unsafe { K::end() };
     });
 }
 
-/// The panels of `a`, of pairs if the kernel multiplies them.
+/// Packs the row panels of `A`, as pairs of bf16 values if the kernel multiplies pairs.
 fn pack_rows_of<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
     in_place: Option<Layout>,
 ) -> RowPanels {
     #[cfg(target_arch = "x86_64")]
-    if K::NUMBERS == 2 {
+    if K::VALUES_PER_LANE == 2 {
         return pack_rows_of_pairs::<K, A>(a, panels);
     }
     pack_rows::<K, A>(a, panels, in_place)
 }
 
-/// The order in which the kernel reads `a` where it is, for so many columns of `b`; none if it is
-/// better packed.
+/// Returns the layout in which the kernel can read `a` without packing, for a task with the given
+/// number of columns. Returns `None` if packing is faster.
 fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
     let layout = Layout::of(a)?;
     let stays = match layout {
-        Layout::Rows(down) => !K::WIDE && a.nrows() * down <= CACHED && !down.is_multiple_of(PAGE),
+        Layout::Rows(down) => {
+            !K::WIDE && a.nrows() * down <= CACHED_VALUES && !down.is_multiple_of(PAGE_VALUES)
+        }
         Layout::Columns(along) => {
-            let cached = a.ncols() * along <= CACHED;
+            let cached = a.ncols() * along <= CACHED_VALUES;
             if K::WIDE {
-                // Columns whose distance isn't a whole number of cache lines, as with a vocabulary
-                // of 50257, spread over the first cache.
+                // If the distance between columns isn't a whole number of cache lines, as with a
+                // vocabulary of 50257 tokens, the columns are distributed over the L1 cache.
                 cached || !along.is_multiple_of(LINE)
             } else {
-                cached && columns < WORTH_PACKING
+                cached && columns < MIN_COLUMNS_TO_PACK
             }
         }
         Layout::Packed => true,
