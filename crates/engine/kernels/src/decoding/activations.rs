@@ -1,32 +1,38 @@
-//! Activations in 8 bits, for products with weights of 8 or 4 bits.
+//! Rounding of activations to int8, for products with int8 and int4 weights.
+//!
+//! Each block of 64 values of a row has a scale, which is 1/127 of the block's largest magnitude. A
+//! value is represented by `scale * byte`, where the byte is between -127 and 127.
 
 use multiversion::multiversion;
 
 use crate::elementwise::math::ROUND;
 
-/// Columns that share a scale of activations; rows of weights are padded to a multiple of it.
+/// Number of columns of activations that share a scale. Rows of weights are padded to a multiple of
+/// this number.
 pub(crate) const BLOCK: usize = 64;
-/// Columns whose activations' sum is known.
+/// Number of columns for which [`ActivationBlock::sums`] contains a sum. It is also the number of
+/// int4 weights that share a scale.
 pub(crate) const GROUP: usize = 32;
-/// Below this a block's largest number counts as 0: its inverse would overflow.
+/// Largest magnitude below which all values of a block are rounded to 0, because 127 divided by a
+/// smaller number could overflow.
 const TINY: f32 = 1e-30;
 
-/// Four columns, which one instruction multiplies.
+/// The values of four neighboring columns, which a single instruction multiplies and adds.
 pub(crate) type Quad<T> = [T; 4];
 
-/// 64 columns of a row of activations.
+/// The activations of a row in 64 columns, rounded to int8.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ActivationBlock {
     pub(crate) quads: [Quad<i8>; BLOCK / 4],
-    /// value = scale * byte
+    /// Factor by which a byte is multiplied to get the value of the activation.
     pub(crate) scale: f32,
-    /// The sum of each group's bytes, which takes off again the number that is added to each stored
-    /// weight.
+    /// Sum of the bytes of each group of 32 columns. Weights are stored with a constant offset, and
+    /// the kernels use these sums to compensate for it.
     pub(crate) sums: [i32; BLOCK / GROUP],
 }
 
-/// The blocks of a row, with zeros behind its end, each rounded to multiples of its largest
-/// magnitude / 127.
+/// Rounds the row `x` to blocks of int8 values. If the length isn't a multiple of 64, the last
+/// block is padded with zeros.
 pub(crate) fn blocks(x: &[f32]) -> Vec<ActivationBlock> {
     let of_block = |x: &[f32]| {
         let mut bytes = [0; BLOCK];
@@ -43,22 +49,27 @@ pub(crate) fn blocks(x: &[f32]) -> Vec<ActivationBlock> {
     x.chunks(BLOCK).map(of_block).collect()
 }
 
-/// Writes `x / scale` to the first bytes of `out` and returns `scale = max |x| / 127`; NaN or an
-/// infinity in `x` gives a scale that is not finite.
+/// Rounds `x` to int8, writes the bytes to the beginning of `out`, and returns their scale, which
+/// is the largest magnitude divided by 127.
+///
+/// If all magnitudes are tiny, the scale and the bytes are 0. If `x` contains NaN or an infinity,
+/// the scale isn't finite.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
-    // Compares bits, whose order is the order of magnitudes with NaN above all: this maximum
-    // vectorises. It starts from 0, because `max` would treat the first number separately.
+    // The maximum is computed from the bits, whose order is that of the magnitudes, with NaN above
+    // all others. The compiler vectorizes this loop. The maximum starts at 0, because an iterator's
+    // `max` would treat the first value separately.
     let magnitudes = x.iter().map(|x| x.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
-    // Written so that NaN is not taken for tiny.
+    // This comparison is false for NaN, so NaN isn't mistaken for a tiny value.
     if largest < TINY {
         out.fill(0);
         return 0.0;
     }
     let inverse = 127.0 / largest;
     for (out, x) in out.iter_mut().zip(x) {
-        *out = (x * inverse + ROUND).to_bits() as i8; // the lowest bits of such a sum
+        // The lowest bits of the sum are the rounded integer.
+        *out = (x * inverse + ROUND).to_bits() as i8;
     }
     largest / 127.0
 }

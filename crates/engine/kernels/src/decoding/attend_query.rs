@@ -1,9 +1,10 @@
-//! Attention of one query over cached keys and values, `softmax(scale K q)^T V`: a step of decoding
-//! against a cache, which consists of pages of [`PAGE`] tokens.
+//! Attention of one query over cached keys and values, `softmax(scale K q)^T V`, which is what a
+//! decoder computes for each head and each new token.
 //!
-//! It masks nothing, because the caller passes the keys that the query may see. Sums run in the
-//! order of the dense product (`gemm`), so a query has the same bits here as among the many queries
-//! of a prompt, which are computed by matrix products.
+//! The cache consists of pages of [`PAGE`] tokens. There is no mask, because the caller passes
+//! exactly those keys that the query may attend to. All sums are computed in the order of the dense
+//! product ([`gemm`](crate::gemm)). A query therefore has the same bits here as in the prompt,
+//! where matrix products compute many queries together.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
@@ -13,17 +14,22 @@ use crate::elementwise::{self, NEGLIGIBLE};
 use crate::prefetch::{self, LINE};
 use crate::product::kernel::DEPTH;
 
-/// Number of tokens in a page. It divides the dense product's blocks of the inner dimension.
+/// Number of tokens in a page of the cache. The block of 384 steps, in which the dense product sums
+/// along the inner dimension, is a multiple of this number.
 pub const PAGE: usize = 64;
 
-/// Writes the context vector (head_dim) of `query` (head_dim) to `out`.
+/// Computes the context vector of `query` and writes it to `out`. Both have head_dim values.
 ///
-/// A page holds the keys (head_dim, PAGE) of its tokens and then their values (PAGE, head_dim).
-/// The query sees the first `n_keys` tokens of the pages. `scores` is scratch space; on return it
-/// starts with the `n_keys` attention weights.
+/// Each page contains the keys of its tokens, of the shape (head_dim, PAGE), followed by their
+/// values, of the shape (PAGE, head_dim). The query attends to the first `n_keys` tokens of
+/// `pages`, and the products of the query and the keys are multiplied by `scale` before the
+/// softmax. `scores` is used as temporary memory. After the call, its first `n_keys` elements are
+/// the attention weights.
 ///
 /// # Panics
-/// If the lengths don't fit, or `scale` is negative or NaN.
+///
+/// Panics if the lengths don't fit, if the pages contain fewer than `n_keys` tokens, or if `scale`
+/// is negative or NaN.
 pub fn attend_query<'p>(
     query: &[f32],
     pages: impl Iterator<Item = &'p [f32]> + Clone,
@@ -75,7 +81,7 @@ pub fn attend_query<'p>(
     elementwise::add(out, &sums);
 }
 
-/// `scores[j] = sum_d query[d] keys[d][j]`
+/// Computes `scores[j] = sum_d query[d] keys[d][j]` for the keys of a page.
 #[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
 fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
@@ -92,7 +98,8 @@ fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
     }
 }
 
-/// `sums += sum_j weights[j] rows[j]`; `rows` is (weights.len() or more, sums.len()) row-major.
+/// Computes `sums[c] += sum_j weights[j] rows[j][c]`. `rows` is a row-major matrix with
+/// `sums.len()` columns and at least as many rows as there are weights.
 #[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
 fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
@@ -112,16 +119,16 @@ fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     }
 }
 
-/// The first C columns of [`add_weighted`], whose sums stay in registers; `rows` begin `n` numbers
-/// after each other.
+/// Computes the first `C` columns of [`add_weighted`] and keeps their sums in registers.
+/// Consecutive rows begin `n` values apart.
 #[inline(always)]
 fn columns<const C: usize>(weights: &[f32], rows: &[f32], n: usize, sums: &mut [f32], fused: bool) {
-    let mut own: [f32; C] = *sums.first_chunk().expect("there are C sums");
+    let mut local_sums: [f32; C] = *sums.first_chunk().expect("there are C sums");
     for (&weight, row) in weights.iter().zip(rows.chunks(n)) {
         let row = row.first_chunk().expect("a row has C numbers from here");
-        add(&mut own, weight, row, fused);
+        add(&mut local_sums, weight, row, fused);
     }
-    sums[..C].copy_from_slice(&own);
+    sums[..C].copy_from_slice(&local_sums);
 }
 
 #[inline(always)]
@@ -138,7 +145,8 @@ mod tests {
     use super::*;
     use crate::product::gemm;
 
-    /// Compares with products of many queries, bit for bit, and the weights with their sum.
+    /// Compares the context vector and the attention weights with those of matrix products, bit for
+    /// bit.
     #[test]
     fn a_query_has_the_bits_that_products_give_it_at_awkward_sizes() {
         for (n_keys, head_dim) in [

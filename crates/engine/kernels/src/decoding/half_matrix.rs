@@ -1,8 +1,9 @@
-//! Weights in 16 bits, bf16 or f16: half the memory to read while decoding.
+//! Weight matrices in bf16 and f16, which halve the memory that a decoder reads.
 //!
-//! They are rounded once, to 8 bits of mantissa in bf16 and to 11 in f16, ties to even. Sums are in
-//! f32, and so are inputs, with one exception: on processors that multiply bf16 numbers, a product
-//! with bf16 weights rounds its inputs to bf16, whatever the number of rows.
+//! Each weight is rounded once, to 8 bits of precision in bf16 and to 11 bits in f16, with ties to
+//! even. Products multiply and add in `f32`, usually without rounding their inputs. However, if the
+//! CPU can multiply bf16 values, products with bf16 weights round their inputs to bf16, for any
+//! number of rows.
 
 use half::{bf16, f16};
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};
@@ -14,23 +15,23 @@ use crate::threads::huge_pages::room;
 use crate::weight::Weight;
 use crate::{Dtype, PackedMatrix};
 
-/// The upper halves of f32, as in `nn.Linear(..., dtype=torch.bfloat16)`; NaN stays NaN.
+/// A matrix of bf16 weights, as in `nn.Linear(..., dtype=torch.bfloat16)`. NaN remains NaN.
 pub type Bf16Matrix = PackedMatrix<Halves<bf16>>;
 
-/// IEEE's half precision, as in `nn.Linear(..., dtype=torch.float16)`; NaN stays NaN, and
-/// magnitudes above 65504 become 65504.
+/// A matrix of f16 weights, as in `nn.Linear(..., dtype=torch.float16)`. Magnitudes above 65504 are
+/// stored as 65504, and NaN remains NaN.
 pub type F16Matrix = PackedMatrix<Halves<f16>>;
 
-/// (outputs, inputs) row-major
+/// The weights of a matrix of the shape (outputs, inputs), in row-major order.
 #[derive(Clone, PartialEq)]
 pub struct Halves<T>(Vec<T>);
 
-/// A number of 16 bits, whose products are compiled once in this crate, not in each crate that has
-/// a matrix of them.
+/// A weight of 16 bits. The trait makes sure that the products of each type are compiled in this
+/// crate and not again in every crate that uses such a matrix.
 pub(crate) trait Half: Weight {
     fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 
-    /// The operands of products.
+    /// Returns the format in which products multiply their operands.
     fn operands() -> Dtype {
         Dtype::Float32
     }
@@ -41,7 +42,8 @@ impl Half for bf16 {
         matmul_rows(weights, x, out);
     }
 
-    /// Inputs are rounded, too, where the processor multiplies bf16 numbers.
+    /// Returns bfloat16 if the CPU can multiply bf16 values, which means that products round their
+    /// inputs. Otherwise returns float32.
     fn operands() -> Dtype {
         match has_bf16() {
             true => Dtype::BFloat16,
@@ -80,7 +82,7 @@ impl<T: Half> Format for Halves<T> {
     }
 }
 
-/// `out = x W^T`, with weights (outputs, inputs).
+/// Computes `out = x W^T` for weights of the shape (outputs, inputs).
 fn matmul_rows<T: Half>(weights: &[T], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
     let shape = (out.ncols(), x.ncols());
     let w = ArrayView2::from_shape(shape, weights).expect("as many elements");

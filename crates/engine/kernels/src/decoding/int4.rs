@@ -1,9 +1,11 @@
-//! Dot products of rows of 4-bit weights with 8-bit activations: exact in integers, scaled to f32.
+//! Dot products of int4 weights and int8 activations. The integer sums are exact and are then
+//! converted to `f32` and scaled.
 //!
-//! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i` over groups g of 32 weights, two of which
-//! share a block b of activations. A weight is a nibble minus 8; each sum starts at the value that
-//! compensates for the 8. All three versions add the same numbers in the same order, so they agree
-//! bit for bit.
+//! An output is `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i`, where `g` runs over groups
+//! of 32 weights. Two consecutive groups belong to a block `b` of 64 activations. A weight is
+//! stored as a nibble with an offset of 8. The offset would increase the sum of a group by `8 *
+//! sum_i x_i`, so the sum starts at `-8 * sum_i x_i` instead of 0. The versions for VNNI, AVX2 and
+//! other CPUs add the same numbers in the same order and return the same bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -24,32 +26,35 @@ use crate::elementwise::reduce::{LANES, sum_of_lanes};
 use crate::prefetch;
 use crate::weight::Weight;
 
-/// Weights in 4-bit integers with one f16 scale for 32 of them, 4.5 bits a weight: a seventh of the
-/// memory to read while decoding.
+/// A matrix of int4 weights with one f16 scale per 32 weights of a row. With 4.5 bits per weight,
+/// it takes a seventh of the memory of `f32` weights.
 ///
-/// As llama.cpp's q4_0, except that each scale is the one among several whose rounding has the
-/// smallest squared error.
-/// Activations are rounded to 8 bits, as for [`Int8Matrix`](crate::Int8Matrix).
+/// The format corresponds to `q4_0` of llama.cpp, but each scale is the one of several candidates
+/// whose rounded weights have the smallest squared error. Products also round the activations to
+/// int8, as with [`Int8Matrix`](crate::Int8Matrix).
 pub type Int4Matrix = PackedMatrix<Panels<Block>>;
 
-/// The number that is added to stored weights: a stored 8 is a weight of 0.
+/// Number that is added to each weight before it is stored. A stored 8 represents the weight 0.
 const OFFSET: u8 = 8;
-/// Quads of a group's low nibbles, and of its high ones.
+/// Number of groups of four columns that the low nibbles of 32 weights contain. The high nibbles
+/// contain the same number.
 const QUADS: usize = GROUP / 8;
 
-/// 64 columns of 16 rows, as nine lines of memory.
+/// A block of the weights of 16 rows in 64 columns, which takes nine cache lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block {
-    /// Four columns of each row after the other, for each group: the low nibbles contain its first
-    /// 16 columns, the high nibbles the others.
+    /// Nibbles of the weights, by groups of 32 columns. As in a block of int8 weights, four columns
+    /// of row 0 are followed by those of row 1, and so on. The low nibbles contain the first 16
+    /// columns of a group, and the high nibbles contain the other 16.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
-    /// The scales of each group, one a row.
+    /// Scales of the weights, one for each row and each group of 32 columns.
     scales: [[f16; ROWS]; BLOCK / GROUP],
 }
 
 impl Block {
-    /// Rounds up to 64 weights of a row, the others being 0.
+    /// Rounds up to 64 weights of a row and stores them. The remaining weights of the row aren't
+    /// changed.
     fn set_weights(&mut self, row: usize, weights: &[f32]) {
         for (g, weights) in weights.chunks(GROUP).enumerate() {
             let scale = best_scale(weights);
@@ -75,7 +80,7 @@ impl WeightBlock for Block {
         for (block, weights) in blocks.iter_mut().zip(weights.chunks(BLOCK)) {
             block.set_weights(row, weights);
         }
-        1.0 // each group has its own
+        1.0 // Each group has its own scale.
     }
 
     fn weight(&self, row: usize, column: usize) -> f32 {
@@ -130,7 +135,8 @@ impl WeightBlock for Block {
                     for t in 0..T {
                         let nibbles = &w[t].nibbles[g][q];
                         prefetch::stream(nibbles, ahead);
-                        // SAFETY: 16 times four bytes.
+                        // SAFETY: `nibbles` contains 16 groups of four bytes, which are 64 readable
+                        // bytes.
                         let both = unsafe { _mm512_loadu_si512(nibbles.as_ptr().cast()) };
                         let low = _mm512_and_si512(both, nibble);
                         let high = _mm512_and_si512(_mm512_srli_epi32::<4>(both), nibble);
@@ -144,7 +150,7 @@ impl WeightBlock for Block {
                     }
                 }
                 for t in 0..T {
-                    // SAFETY: 16 times two bytes.
+                    // SAFETY: The scales of a group take 32 bytes.
                     let scales = unsafe { _mm256_loadu_si256(w[t].scales[g].as_ptr().cast()) };
                     let scales = _mm512_cvtph_ps(scales);
                     for r in 0..R {
@@ -155,7 +161,7 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: R T times 16 floats either way.
+        // SAFETY: Both types consist of `R * T * 16` values of type `f32`.
         unsafe { transmute_copy(&y) }
     }
 
@@ -173,8 +179,9 @@ impl WeightBlock for Block {
                 prefetch::panel::<T, _>(&w.scales);
             }
             for g in 0..BLOCK / GROUP {
-                // Of each row the sums of 16 products, of columns 0 and 1, and of 2 and 3, of each
-                // quad: 16 * 15 * 127 < 2^15.
+                // For each row, one lane of 16 bits contains the products of columns 0 and 1 of
+                // every quad, and the next lane contains those of columns 2 and 3. A lane is the
+                // sum of 16 products and can't overflow because `16 * 15 * 127` is less than 2^15.
                 let mut pairs = [[[_mm256_setzero_si256(); 2]; T]; R];
                 for q in 0..QUADS {
                     for t in 0..T {
@@ -201,7 +208,8 @@ impl WeightBlock for Block {
                     }
                 }
                 for t in 0..T {
-                    // SAFETY: two times eight times two bytes.
+                    // SAFETY: The scales of a group take 32 bytes, which are two registers of 16
+                    // bytes.
                     let scales = unsafe {
                         let scales = w[t].scales[g].as_ptr().cast::<__m128i>();
                         [_mm_loadu_si128(scales), _mm_loadu_si128(scales.add(1))]
@@ -220,15 +228,17 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: R T times 16 floats either way.
+        // SAFETY: Both types consist of `R * T * 16` values of type `f32`.
         unsafe { transmute_copy(&y) }
     }
 }
 
-/// The scale among some whose rounding of the weights has the smallest squared error.
+/// Returns the scale whose rounded weights have the smallest squared error, out of several
+/// candidates.
 ///
-/// The largest magnitude becomes -8, the end of the range that has one value more, or a bit less or
-/// more than that.
+/// The first candidate maps the weight with the largest magnitude to -8, because the range has one
+/// more value on the negative side. The other candidates map this weight to slightly larger or
+/// smaller numbers or to the positive end of the range.
 fn best_scale(weights: &[f32]) -> f16 {
     let largest = weights.iter().copied().fold(0.0f32, |largest, w| {
         if w.abs() > largest.abs() || w.is_nan() {
@@ -260,7 +270,7 @@ fn squared_error(weights: &[f32], scale: f32, inverse: f32) -> f32 {
     sum_of_lanes(lanes)
 }
 
-/// `1 / scale`, 0 for 0.
+/// Returns `1 / scale`, or 0 if the scale is 0.
 fn inverse(scale: f16) -> f32 {
     if scale.value() == 0.0 {
         0.0
@@ -269,17 +279,18 @@ fn inverse(scale: f16) -> f32 {
     }
 }
 
-/// The nearest multiple of the scale that a nibble has.
+/// Returns the integer from -8 to 7 that is nearest to `w * inverse`.
 #[inline(always)]
 fn nearest(w: f32, inverse: f32) -> f32 {
     let scaled = w * inverse;
-    // Written so that NaN becomes a number of the range.
+    // These comparisons replace NaN by a number within the range.
     let low = if scaled > -8.0 { scaled } else { -8.0 };
     let both = if low < 7.0 { low } else { 7.0 };
     (both + ROUND) - ROUND
 }
 
-/// The number at which the sum of a group's products begins.
+/// Returns the initial value of the sums of group `g`, which compensates for the offset of the
+/// weights.
 fn start(x: &ActivationBlock, g: usize) -> i32 {
     -i32::from(OFFSET) * x.sums[g]
 }
@@ -291,7 +302,7 @@ mod tests {
     use crate::decoding::panels::dots;
     use crate::decoding::panels::tests::check_forms;
 
-    /// The weights of a row.
+    /// Returns the weights of a row of the block.
     fn row(block: &Block, row: usize) -> [f32; BLOCK] {
         std::array::from_fn(|i| block.weight(row, i))
     }

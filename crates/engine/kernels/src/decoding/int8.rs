@@ -1,9 +1,14 @@
-//! Dot products of rows of 8-bit weights with 8-bit activations: exact in integers, scaled to f32.
+//! Dot products of int8 weights and int8 activations. The integer sums are exact and are then
+//! converted to `f32` and scaled.
 //!
-//! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i` over blocks b of 64, with one scale per
-//! weight row and one per block of activations. Weights are stored with 128 added, because AVX-512
-//! VNNI multiplies unsigned by signed bytes; each sum starts at the value that compensates for the
-//! 128. All three versions add the same numbers in the same order, so they agree bit for bit.
+//! An output is `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i`, where `b` runs over blocks of
+//! 64 columns, `scale_w` is the scale of the row of weights, and `scale_x[b]` is the scale of a
+//! block of activations.
+//!
+//! The VNNI instruction `vpdpbusd` multiplies unsigned bytes by signed bytes, so weights are stored
+//! with an offset of 128. The offset would increase the sum of a block by `128 * sum_i x_i`, so the
+//! sum starts at `-128 * sum_i x_i` instead of 0. The versions for VNNI, AVX2 and other CPUs add
+//! the same numbers in the same order and return the same bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -18,23 +23,26 @@ use crate::decoding::panels::{Panels, WeightBlock};
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
 
-/// Weights in 8-bit integers with one f32 scale a row: a quarter of the memory to read while
-/// decoding.
+/// A matrix of int8 weights with one `f32` scale per row, which takes a quarter of the memory of
+/// `f32` weights.
 ///
-/// Symmetric: a row's weights are multiples of its largest magnitude / 127, within ±127.
-/// Activations are rounded too, a scale for each block of 64.
+/// The scale of a row is its largest magnitude divided by 127, and each weight is stored as a
+/// multiple of the scale between -127 and 127. Products also round the activations to int8, with
+/// one scale for each block of 64 columns.
 pub type Int8Matrix = PackedMatrix<Panels<Block>>;
 
-/// The number that is added to stored weights: a stored 128 is a weight of 0.
+/// Number that is added to each weight before it is stored. A stored 128 represents the weight 0.
 const OFFSET: u8 = 128;
 
-/// 64 columns of 16 rows, four columns of each row after the other.
+/// A block of the weights of 16 rows in 64 columns. The block consists of groups of four columns.
+/// Within a group, the four weights of row 0 are followed by those of row 1, and so on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block([[Quad<u8>; ROWS]; BLOCK / 4]);
 
 impl Block {
-    /// Weights of -128 are not allowed: they have no magnitude in 8 bits.
+    /// Stores the weights of a row. A weight of -128 isn't allowed, because its magnitude doesn't
+    /// fit in an `i8`.
     fn set_bytes(&mut self, row: usize, weights: &[i8; BLOCK]) {
         debug_assert!(!weights.contains(&i8::MIN));
         for (rows, quad) in self.0.iter_mut().zip(weights.as_chunks().0) {
@@ -47,7 +55,8 @@ impl WeightBlock for Block {
     const ZEROS: Self = Self([[[OFFSET; 4]; ROWS]; BLOCK / 4]);
 
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32 {
-        let mut bytes = vec![0; blocks.len() * BLOCK]; // those behind the row's end stay 0
+        // The bytes beyond the end of the row remain 0.
+        let mut bytes = vec![0; blocks.len() * BLOCK];
         let scale = activations::quantise(weights, &mut bytes);
         for (block, bytes) in blocks.iter_mut().zip(bytes.as_chunks().0) {
             block.set_bytes(row, bytes);
@@ -95,7 +104,7 @@ impl WeightBlock for Block {
                 for t in 0..T {
                     let w = &w[t].0[q];
                     prefetch::stream(w, ahead);
-                    // SAFETY: 16 times four bytes.
+                    // SAFETY: `w` contains 16 groups of four bytes, which are 64 readable bytes.
                     let w = unsafe { _mm512_loadu_si512(w.as_ptr().cast()) };
                     for r in 0..R {
                         let x = _mm512_set1_epi32(word(x[r].quads[q]));
@@ -111,7 +120,7 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: R T times 16 floats either way.
+        // SAFETY: Both types consist of `R * T * 16` values of type `f32`.
         unsafe { transmute_copy(&y) }
     }
 
@@ -147,20 +156,22 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: R T times 16 floats either way.
+        // SAFETY: Both types consist of `R * T * 16` values of type `f32`.
         unsafe { transmute_copy(&y) }
     }
 }
 
-/// The number at which the sum of a block's products begins.
+/// Returns the initial value of a block's sums, which compensates for the offset of the weights.
 fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }
 
-/// The sums of each four products.
+/// Returns the sum of each group of four products.
 ///
-/// The instruction requires one unsigned factor, so the weight gets the sign; the sum of two
-/// products is 2 * 127 * 127 < 2^15 at most.
+/// The AVX2 instruction `vpmaddubsw` requires one unsigned operand. The function therefore
+/// multiplies the magnitude of `x` by the weight and inverts the sign of the weight if `x` is
+/// negative. The instruction adds two products in 16 bits, which can't overflow because `2 * 127 *
+/// 127` is less than 2^15.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -1,5 +1,5 @@
-//! Weights in fewer bits than f32, whose products decoding spends its time on, and the attention of
-//! one query.
+//! Weight matrices with 16, 8 or 4 bits per weight, and attention of a single query. Both are for
+//! decoding, whose speed is limited by reading weights and cached keys and values from memory.
 
 mod activations;
 mod attend_query;

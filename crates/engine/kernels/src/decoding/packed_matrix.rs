@@ -1,8 +1,9 @@
-//! A constant weight matrix in fewer bits than f32, for decoding: the common part of the formats
-//! with 16, 8 and 4 bits.
+//! A constant matrix of weights with 16, 8 or 4 bits per weight, and the trait that its formats
+//! implement.
 //!
-//! A product reads the packed weights: as integers in 8 and 4 bits, and as f32 in 16 bits, where a
-//! product with many rows widens them during packing. There is no gradient.
+//! Products read the packed weights without unpacking the whole matrix. With int8 and int4 weights,
+//! they multiply integers. With bf16 and f16 weights, they convert to `f32` or multiply pairs of
+//! bf16 values. The matrices are for inference only, so there are no gradients.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -10,30 +11,37 @@ use std::ops::Range;
 
 use ndarray::{ArrayRef2, ArrayViewMut2, CowArray, Ix2, s};
 
-/// Rows of a panel; in the last one some may be missing, and are zeros then.
+/// Number of rows of a panel of int8 or int4 weights. If the last panel has fewer rows, the others
+/// are filled with zeros.
 pub(crate) const ROWS: usize = 16;
-/// Numbers that are rounded at once, 1 MB of f32.
-const AT_ONCE: usize = 1 << 18;
+/// Number of weights that are requested and rounded at a time. They take 1 MB as `f32`.
+const VALUES_PER_CALL: usize = 1 << 18;
 
-/// Weights (outputs, inputs) in some format.
+/// Storage of the weights of a matrix in some number format.
 pub(crate) trait Format: Sync {
-    /// No rows yet, and room for weights (outputs, inputs).
+    /// Creates a matrix without rows and reserves memory for the shape (outputs, inputs).
     fn with_room(shape: (usize, usize)) -> Self;
 
-    /// Rounds further rows (rows, inputs), a multiple of 16 but for the last.
+    /// Rounds and appends rows of the shape (rows, inputs). The number of rows is a multiple of 16,
+    /// except in the last call.
     fn push_rows(&mut self, rows: &ArrayRef2<f32>);
 
-    /// Writes the values of a row (inputs).
+    /// Writes the values of a row to `out`, whose length is the number of inputs.
     fn read_row(&self, row: usize, out: &mut [f32]);
 
-    /// Bytes that weights (outputs, inputs) take; the largest number if it can't be counted.
+    /// Returns the number of bytes of a matrix of the shape (outputs, inputs), or `usize::MAX` if
+    /// the number is too large.
     fn bytes(shape: (usize, usize)) -> usize;
 
-    /// `out = x W^T`: (rows, inputs) -> (rows, outputs), neither of them empty.
+    /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
+    /// outputs), neither of which is empty.
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 }
 
-/// A constant (outputs, inputs) matrix in one of the formats of this crate.
+/// A constant matrix of the shape (outputs, inputs) whose weights are stored in the format `F`.
+///
+/// Its types are [`Bf16Matrix`](crate::Bf16Matrix), [`F16Matrix`](crate::F16Matrix),
+/// [`Int8Matrix`](crate::Int8Matrix) and [`Int4Matrix`](crate::Int4Matrix).
 #[derive(Clone, PartialEq)]
 pub struct PackedMatrix<F> {
     weights: F,
@@ -42,28 +50,34 @@ pub struct PackedMatrix<F> {
 
 #[expect(private_bounds, reason = "the formats are private to this crate")]
 impl<F: Format> PackedMatrix<F> {
-    /// Rounds each weight.
+    /// Creates a matrix from weights of the shape (outputs, inputs), each of which is rounded to
+    /// the format `F`.
     pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
         let rows = |rows| Ok::<_, Infallible>(weight.slice(s![rows, ..]).into());
         let Ok(matrix) = Self::from_rows(weight.dim(), rows);
         matrix
     }
 
-    /// Rounds the weights (outputs, inputs) that `rows` gives, some rows at a time, so that they
-    /// are never in memory as a whole.
+    /// Creates a matrix of the shape (outputs, inputs) from rows of `f32` weights, without
+    /// requiring all of them in memory at the same time.
+    ///
+    /// `rows` is called with consecutive ranges of rows and returns the weights of a range, of the
+    /// shape (rows of the range, inputs).
     ///
     /// # Errors
-    /// The first of `rows`.
+    ///
+    /// Returns the first error of `rows`.
     ///
     /// # Panics
-    /// If `rows` gives another number of rows or columns.
+    ///
+    /// Panics if `rows` returns a matrix of another shape.
     pub fn from_rows<'a, E>(
         shape: (usize, usize),
         mut rows: impl FnMut(Range<usize>) -> Result<CowArray<'a, f32, Ix2>, E>,
     ) -> Result<Self, E> {
         let (outputs, inputs) = shape;
         let mut weights = F::with_room(shape);
-        let panels = (AT_ONCE / inputs.max(1) / ROWS).max(1);
+        let panels = (VALUES_PER_CALL / inputs.max(1) / ROWS).max(1);
         for first in (0..outputs).step_by(panels * ROWS) {
             let part = first..outputs.min(first + panels * ROWS);
             let (expected, part) = ((part.len(), inputs), rows(part)?);
@@ -77,10 +91,12 @@ impl<F: Format> PackedMatrix<F> {
         Ok(Self { weights, shape })
     }
 
-    /// Writes the values of a row (inputs).
+    /// Converts the row with the index `row` to `f32` and writes its values to `out`.
     ///
     /// # Panics
-    /// If there is no such row, or `out` has another length.
+    ///
+    /// Panics if the matrix doesn't have this row or if the length of `out` isn't the number of
+    /// inputs.
     pub fn read_row(&self, row: usize, out: &mut [f32]) {
         let (outputs, inputs) = self.shape;
         assert!(
@@ -92,13 +108,14 @@ impl<F: Format> PackedMatrix<F> {
         self.weights.read_row(row, out);
     }
 
-    /// Bytes that a product reads.
+    /// Returns the number of bytes of memory that the weights take. A product reads all of them.
     pub fn bytes(&self) -> usize {
         Self::bytes_of(self.shape)
     }
 
-    /// Bytes that a matrix (outputs, inputs) takes: blocks of weights are whole ones, so that a
-    /// narrow matrix takes more than its bits.
+    /// Returns the number of bytes that a matrix of the shape (outputs, inputs) takes. Weights of 8
+    /// and 4 bits are stored in whole blocks of 16 rows by 64 columns, so a narrow matrix takes
+    /// more memory than its weights need.
     ///
     /// ```
     /// assert_eq!(kernels::Bf16Matrix::bytes_of((16, 8)), 2 * 16 * 8);
@@ -108,7 +125,12 @@ impl<F: Format> PackedMatrix<F> {
         F::bytes(shape)
     }
 
-    /// `out = x W^T`: (rows, inputs) -> (rows, outputs).
+    /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
+    /// outputs).
+    ///
+    /// A row of the result has the same bits whether it is computed alone or together with others.
+    /// With int8 and int4 weights, `x` is rounded to int8 (see [`Int8Matrix`](crate::Int8Matrix)).
+    /// With bf16 weights, `x` is rounded to bf16 if [`has_bf16`](crate::has_bf16) returns true.
     ///
     /// ```
     /// use ndarray::{Array2, array};
@@ -119,7 +141,8 @@ impl<F: Format> PackedMatrix<F> {
     /// ```
     ///
     /// # Panics
-    /// If the shapes don't fit.
+    ///
+    /// Panics if the shapes don't fit.
     pub fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         assert!(
             x.ncols() == self.shape.1 && out.dim() == (x.nrows(), self.shape.0),
@@ -137,7 +160,7 @@ impl<F: Format> PackedMatrix<F> {
     }
 }
 
-/// Its shape: the weights are millions.
+/// Prints only the shape, because a matrix may have millions of weights.
 impl<F> fmt::Debug for PackedMatrix<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (outputs, inputs) = self.shape;
@@ -152,7 +175,9 @@ mod tests {
     use super::*;
     use crate::{Bf16Matrix, Dtype, F16Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
 
-    /// The weights within ±1 may be rounded by `step`, the activations by `x_step`.
+    /// Compares products of a packed matrix with `f32` products of its rounded weights. For weights
+    /// within ±1, rounding may change a weight by at most `step` and an activation by at most
+    /// `x_step`.
     fn check_product<F: Format>(step: f32, x_step: f32) {
         for (rows, n, m) in [
             (1, 1, 1),
@@ -185,7 +210,7 @@ mod tests {
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
             let expected = gemm::product(&x, &rounded.t(), None, Dtype::Float32);
-            // n times, some of them cancelling.
+            // The errors of `n` activations add up, but some of them cancel each other out.
             let tolerance = (x_step * (n as f32).sqrt() * 1.5).max(1e-4);
             for ((at, got), expected) in y.indexed_iter().zip(&expected) {
                 assert!(
@@ -205,8 +230,8 @@ mod tests {
         check(None::<Bf16Matrix>, 1.0 / 256.0, x_step);
         check(None::<F16Matrix>, 1.0 / 2048.0, 0.0);
         check(None::<Int8Matrix>, 0.51 / 127.0, 0.5 / 127.0);
-        // A step is at most a seventh of the largest; at the end of the range all of one may be
-        // lost.
+        // The scale is at most a seventh of the largest magnitude, and the error of a weight at the
+        // end of the range may be as large as the scale.
         check(None::<Int4Matrix>, 1.0 / 7.0, 0.5 / 127.0);
     }
 
@@ -217,7 +242,7 @@ mod tests {
             for rows in [2, 7, 16, 17, 64, 130] {
                 let number = |(i, j)| ((i * 7 + j * 3) % 113) as f32 / 6.0 - 1.0;
                 let x = Array2::from_shape_fn((rows, n), number);
-                let mut together = Array2::zeros((m, rows)); // and transposed
+                let mut together = Array2::zeros((m, rows)); // The output is transposed.
                 w.matmul_rows(&x, together.view_mut().reversed_axes());
                 for (r, x) in x.rows().into_iter().enumerate() {
                     let mut alone = Array2::zeros((1, m));
@@ -249,7 +274,7 @@ mod tests {
         );
         assert!(f16(f32::NAN, 1.0).is_nan() && f16(1.0, f32::NAN).is_nan());
         for (w, nearest) in [(6e5, 524032.0), (1e30, 524032.0), (-f32::MAX, -524032.0)] {
-            let mut y = Array2::zeros((1, 1)); // eight times the largest f16
+            let mut y = Array2::zeros((1, 1)); // The result is eight times the largest f16.
             Int4Matrix::from_f32(&array![[w]]).matmul_rows(&array![[1.0]], y.view_mut());
             assert!((y[[0, 0]] - nearest).abs() < 1.0, "{w}: {y}");
         }

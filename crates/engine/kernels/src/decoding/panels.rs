@@ -1,9 +1,12 @@
-//! Weights of 8 or 4 bits in panels of 16 rows, and their products with activations of 8 bits.
+//! Matrices of int8 or int4 weights in panels of 16 rows, and their products with int8 activations.
 //!
-//! The rows of a panel are interleaved, four columns of each row after the other, because AVX-512
-//! VNNI's `vpdpbusd` multiplies 16 times four bytes and adds each four products to a lane: a lane
-//! is a row, and no sum across lanes remains. `int8.rs` and `int4.rs` define the contents and the
-//! products of a panel's block.
+//! The rows of a panel are interleaved. Four columns of row 0 are followed by the same columns of
+//! row 1, and so on up to row 15. This order suits AVX-512 VNNI's instruction `vpdpbusd`, which
+//! multiplies 64 pairs of bytes and adds every four neighboring products to one of 16 lanes. A lane
+//! therefore contains the sum of one row, and no sums across lanes are needed.
+//!
+//! A panel consists of blocks of 64 columns. `int8.rs` and `int4.rs` define the contents of a block
+//! and compute the dot products.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -22,15 +25,17 @@ use crate::threads::tasks::cut;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 
-/// Rows of activations that share a reading of weights.
-const TOGETHER: usize = 4;
-/// Rows of activations that stay in the second cache while one panel after the other meets them.
-const CHUNK: usize = 64;
+/// Number of rows of activations that are multiplied by a panel at the same time, so that its
+/// weights are read only once for all of them.
+const ROWS_AT_ONCE: usize = 4;
+/// Number of rows of activations that stay in the L2 cache while they are multiplied by one panel
+/// after the other.
+const ROWS_PER_CHUNK: usize = 64;
 
-/// The dot products of R rows of activations with the rows of T panels.
+/// The dot products of `R` rows of activations and the 16 rows of each of `T` panels.
 pub(crate) type Dots<const R: usize, const T: usize> = [[[f32; ROWS]; T]; R];
 
-/// Block `b` of each row or panel.
+/// Returns the block with the index `b` of each row or panel.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
@@ -41,49 +46,57 @@ pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
     blocks
 }
 
-/// Four bytes of each row, as two registers.
+/// Loads four bytes of each row of a panel as two registers of eight rows.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn halves(quads: &[Quad<u8>; ROWS]) -> [__m256i; 2] {
     let quads = quads.as_ptr().cast::<__m256i>();
-    // SAFETY: two times eight times four bytes.
+    // SAFETY: `quads` contains 16 groups of four bytes, which are 64 readable bytes.
     unsafe { [_mm256_loadu_si256(quads), _mm256_loadu_si256(quads.add(1))] }
 }
 
-/// Four activations in the form of a vector instruction; spelled out, because an array's `map`
-/// remained a call in the loops of some programs.
+/// Returns four activations as an integer of 32 bits, which a vector instruction can copy to all
+/// lanes. The bytes are written out, because the compiler didn't inline an array's `map` in some
+/// programs.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
     i32::from_ne_bytes([a as u8, b as u8, c as u8, d as u8])
 }
 
-/// [`BLOCK`] columns of a panel.
+/// The weights of a panel in [`BLOCK`] columns.
 pub(crate) trait WeightBlock: Copy + Send + Sync {
     const ZEROS: Self;
 
-    /// Rounds the weights of a panel's row into its blocks; returns what the row's products are to
-    /// be multiplied with.
+    /// Rounds the weights of a row and stores them in the blocks of a panel. Returns the factor by
+    /// which the dot products of the row must be multiplied.
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
 
-    /// A weight rounded by [`set_row`](Self::set_row), without the factor that it returned.
+    /// Returns a weight that [`set_row`](Self::set_row) has stored. The returned value isn't
+    /// multiplied by the factor that `set_row` returned.
     fn weight(&self, row: usize, column: usize) -> f32;
 
-    /// The dot products of a row of activations with the rows of a panel: the reference for the
-    /// other versions.
+    /// Returns the dot products of a row of activations and the rows of a panel. The result of this
+    /// portable version is the reference for the others.
     fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS];
 
+    /// Returns the dot products, computed with AVX2.
+    ///
     /// # Safety
-    /// The CPU must have the instructions of [`has_avx2`].
+    ///
+    /// The CPU must have the instruction sets of [`has_avx2`].
     #[cfg(target_arch = "x86_64")]
     unsafe fn dots_avx2<const R: usize, const T: usize>(
         x: [&[ActivationBlock]; R],
         w: [&[Self]; T],
     ) -> Dots<R, T>;
 
+    /// Returns the dot products, computed with AVX-512 VNNI.
+    ///
     /// # Safety
-    /// The CPU must have AVX-512 F and VNNI.
+    ///
+    /// The CPU must have AVX-512F and AVX512-VNNI.
     #[cfg(target_arch = "x86_64")]
     unsafe fn dots_vnni<const R: usize, const T: usize>(
         x: [&[ActivationBlock]; R],
@@ -91,7 +104,8 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
     ) -> Dots<R, T>;
 }
 
-/// The dot products of R rows of activations with the rows of T panels; all have as many blocks.
+/// Returns the dot products of `R` rows of activations and the rows of `T` panels, computed with
+/// the best instruction set of the CPU. All rows and panels must have the same number of blocks.
 pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
     x: [&[ActivationBlock]; R],
     w: [&[B]; T],
@@ -100,23 +114,24 @@ pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: the CPU has the instructions.
+            // SAFETY: The condition has checked that the CPU has the instruction sets.
             return unsafe { B::dots_vnni(x, w) };
         }
         if has_avx2() {
-            // SAFETY: the CPU has the instructions.
+            // SAFETY: The condition has checked that the CPU has the instruction sets.
             return unsafe { B::dots_avx2(x, w) };
         }
     }
     x.map(|x| w.map(|w| B::dots_plain(x, w)))
 }
 
-/// (outputs, inputs) weights
+/// Weights of the shape (outputs, inputs) in panels of 16 rows.
 #[derive(Clone, PartialEq)]
 pub struct Panels<B> {
-    /// (outputs / 16, inputs / 64), both rounded up, row-major
+    /// Blocks of all panels, of the shape (outputs / 16, inputs / 64), in row-major order. Both
+    /// quotients are rounded up.
     blocks: Vec<B>,
-    /// (outputs): the factor of each row's products
+    /// Factor by which the dot products of each row are multiplied. There is one per output.
     scales: Vec<f32>,
 }
 
@@ -174,10 +189,10 @@ impl<B: WeightBlock> Format for Panels<B> {
 
 #[expect(private_bounds, reason = "the formats are private to this crate")]
 impl<B: WeightBlock> Panels<B> {
-    /// `out = x W^T` (rows, outputs) for `x` (rows, inputs); a single row of `x` meets T panels at
-    /// once.
+    /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
+    /// outputs). If `x` has a single row, `T` panels are read concurrently.
     ///
-    /// A row of `out` has the same bits alone and among others.
+    /// A row of the result has the same bits whether it is computed alone or together with others.
     fn matmul<const T: usize>(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         if out.ncols() > 1 && out.strides()[1] != 1 {
             let mut y = Array2::zeros(out.dim());
@@ -187,7 +202,7 @@ impl<B: WeightBlock> Panels<B> {
         let bytes = x.ncols().div_ceil(BLOCK) * size_of::<B>();
         let x = x.as_standard_layout();
         let rows = x.as_slice().expect("standard layout is contiguous");
-        let rows = rows.par_chunks(x.ncols()).with_min_len(TOGETHER);
+        let rows = rows.par_chunks(x.ncols()).with_min_len(ROWS_AT_ONCE);
         let x: Vec<_> = rows.map(activations::blocks).collect();
 
         let mut tasks = Vec::new();
@@ -204,7 +219,7 @@ impl<B: WeightBlock> Panels<B> {
             match (&x[..], &mut out[..]) {
                 ([x], [out]) => self.row_by_panels::<T>(x, first, out),
                 (x, out) => {
-                    for (x, out) in x.chunks(CHUNK).zip(out.chunks_mut(CHUNK)) {
+                    for (x, out) in x.chunks(ROWS_PER_CHUNK).zip(out.chunks_mut(ROWS_PER_CHUNK)) {
                         self.rows_by_panels(x, first, out);
                     }
                 }
@@ -212,8 +227,8 @@ impl<B: WeightBlock> Panels<B> {
         });
     }
 
-    /// The products of a row of activations with the panels from `first` on, T at a time, each from
-    /// another part of them.
+    /// Multiplies a row of activations by the panels from `first` on. `T` panels, each from another
+    /// part of the range, are read concurrently.
     fn row_by_panels<const T: usize>(&self, x: &[ActivationBlock], first: usize, out: &mut [f32]) {
         let count = out.len().div_ceil(ROWS);
         let part = count / T;
@@ -230,12 +245,12 @@ impl<B: WeightBlock> Panels<B> {
         }
     }
 
-    /// The products of rows of activations with the panels from `first` on; each panel meets all
-    /// rows before the next one does.
+    /// Multiplies several rows of activations by the panels from `first` on. Each panel is
+    /// multiplied by all rows before the next panel is read.
     fn rows_by_panels(&self, x: &[Vec<ActivationBlock>], first: usize, out: &mut [&mut [f32]]) {
         for (i, column) in (0..out[0].len()).step_by(ROWS).enumerate() {
             let panel = [first + i];
-            for (x, out) in x.chunks(TOGETHER).zip(out.chunks_mut(TOGETHER)) {
+            for (x, out) in x.chunks(ROWS_AT_ONCE).zip(out.chunks_mut(ROWS_AT_ONCE)) {
                 if let [a, b, c, d] = x {
                     let dots = self.dots([a, b, c, d], panel);
                     for ([dots], out) in dots.iter().zip(out) {
@@ -251,7 +266,8 @@ impl<B: WeightBlock> Panels<B> {
         }
     }
 
-    /// The products of R rows of activations with the rows of T panels.
+    /// Returns the dot products of `R` rows of activations and the rows of the given panels,
+    /// multiplied by the factors of these rows.
     fn dots<const R: usize, const T: usize>(
         &self,
         x: [&[ActivationBlock]; R],
@@ -270,7 +286,7 @@ impl<B: WeightBlock> Panels<B> {
     }
 }
 
-/// Writes as many numbers as both have.
+/// Copies the beginning of `dots` to `out`, as far as both have elements.
 fn write(dots: &[f32], out: &mut [f32]) {
     out.iter_mut().zip(dots).for_each(|(out, dot)| *out = *dot);
 }
@@ -281,8 +297,8 @@ pub(crate) mod tests {
     use crate::decoding::int4;
     use crate::decoding::int8;
 
-    /// That all versions give the bits of the plain one, for some numbers of blocks, `block(panel,
-    /// b)` being the one at `b`.
+    /// Checks that all versions return the bits of the portable version for various numbers of
+    /// blocks. `block(panel, b)` returns the block with the index `b` of a panel.
     pub(crate) fn check_forms<B: WeightBlock>(block: impl Fn(usize, usize) -> B) {
         for blocks in [1, 2, 12, 48] {
             let x: [_; 4] = std::array::from_fn(|r| {
@@ -302,7 +318,7 @@ pub(crate) mod tests {
             assert_eq!(alone, expected, "a row, {blocks} blocks");
             #[cfg(target_arch = "x86_64")]
             if has_avx2() {
-                // SAFETY: the CPU has the instructions.
+                // SAFETY: The condition has checked that the CPU has the instruction sets.
                 let avx2 = unsafe { B::dots_avx2(x, w) };
                 assert_eq!(avx2, expected, "AVX2, {blocks} blocks");
             }
