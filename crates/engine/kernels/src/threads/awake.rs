@@ -1,8 +1,9 @@
-//! A pass inside rayon's pool, whose threads stay awake from one operation to the next, and for
-//! some milliseconds after the last.
+//! Passes, during which rayon's threads stay awake.
 //!
-//! A model's pass is hundreds of short parallel loops in quick succession, and waking a sleeping
-//! thread takes longer than a small product. Results don't change.
+//! A pass of a model consists of hundreds of short parallel loops in quick succession, and waking a
+//! sleeping thread takes longer than a small product. The threads therefore poll for work from one
+//! loop to the next, and for some milliseconds after the end of the pass. The results are the same
+//! with and without polling.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,43 +18,47 @@ use crate::threads::passes::PASSES;
 /// from rayon's queues.
 const POLLS_PER_STEAL: usize = 8;
 
-/// Time without work after which a thread stops polling. It then behaves as any thread of rayon: it
-/// sleeps, or returns to the job that it interrupted to look for work.
+/// Time without work after which a thread stops polling. It then behaves like any thread of rayon,
+/// which means that it sleeps or returns to the job that it interrupted to look for work.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Time between two polls beyond which a thread assumes that the system preempted it because other
-/// processes are competing for the CPUs. A polling thread that has to wait for its turn among them
-/// starts later than a sleeping thread that is woken.
+/// Time between two polls beyond which a thread assumes that the system has preempted it because
+/// other processes are competing for the CPUs. A polling thread that has to wait for its turn among
+/// them starts later than a sleeping thread that is woken.
 const PREEMPTED_AFTER: Duration = Duration::from_micros(200);
 
 /// Number of passes after a preemption during which no thread keeps polling once a pass has ended.
 const PASSES_AFTER_PREEMPTION: usize = 512;
 
-/// Value of [`PASSES`] until which threads don't keep polling, because of a preemption.
+/// Value of [`PASSES`] until which threads don't keep polling after the end of a pass, because of a
+/// preemption.
 static NO_POLLING_UNTIL: AtomicUsize = AtomicUsize::new(0);
 
-/// Threads that look for work.
-static LOOKING: AtomicUsize = AtomicUsize::new(0);
+/// Number of threads that are polling for work.
+static POLLING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls to stay awake that no thread has answered yet, because all are busy or blocked.
-static UNANSWERED: AtomicUsize = AtomicUsize::new(0);
+/// Number of calls to other threads that they haven't answered yet, because they are busy or
+/// blocked.
+static UNANSWERED_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// The most unanswered calls, with which threads are not called any more: those that are blocked
-/// for good would collect them.
-const MAX_UNANSWERED: usize = 10_000;
+/// Largest number of unanswered calls. If it is reached, no threads are called, because calls to
+/// threads that are blocked forever would accumulate.
+const MAX_UNANSWERED_CALLS: usize = 10_000;
 
 thread_local! {
-    /// Whether this thread runs a pass or looks for work of one.
-    /// It takes up other work while it waits; if a pass among that waited as well, passes would
-    /// pile up on its stack.
+    /// Whether this thread is running a pass or polling for the work of a pass. While a thread
+    /// waits, it may execute another job. If passes in such jobs waited as well, they would
+    /// accumulate on the thread's stack.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `pass` on a thread of the pool while the other threads look for its work without sleeping.
-/// They continue for 5 ms after it, unless other programs want the processors. They start
-/// immediately on tasks of [`for_each`](crate::for_each).
+/// Runs `pass` on a thread of rayon's pool and returns its result. Meanwhile, the other threads of
+/// the pool poll for work without sleeping, so they start immediately on tasks of
+/// [`for_each`](crate::for_each).
 ///
-/// It waits for no thread that is busy with something else.
+/// The threads keep polling for 5 ms after the pass, unless other processes are competing for the
+/// CPUs. A pass never waits for a thread that is busy with another job. A pass inside another pass,
+/// or concurrent with one, computes its result in the same way but doesn't wake any threads.
 pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     if INSIDE.get() {
         return pass();
@@ -61,14 +66,14 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     let from_outside = rayon::current_thread_index().is_none();
     rayon::scope(|_| {
         let Some(this) = begin() else { return pass() };
-        let own = rayon::current_thread_index();
+        let own_index = rayon::current_thread_index();
         let _over = OnDrop(|| {
             PASSES.fetch_add(1, Ordering::Release);
             buffers::end_pass();
             if from_outside {
-                // This thread's next work is the caller's next pass.
+                // The next work of this thread will be the caller's next pass.
                 call_threads(move |index| {
-                    if Some(index) == own {
+                    if Some(index) == own_index {
                         look_for_work(this);
                     }
                 });
@@ -77,8 +82,8 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
         INSIDE.set(true);
         let _outside = OnDrop(|| INSIDE.set(false));
         call_threads(move |index| {
-            // A thread that was busy all the time may return to its own waiting job.
-            if Some(index) != own && PASSES.load(Ordering::Acquire) == this {
+            // If the pass has already ended, the thread may return to the job that it interrupted.
+            if Some(index) != own_index && PASSES.load(Ordering::Acquire) == this {
                 look_for_work(this);
             }
         });
@@ -86,12 +91,14 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// True if this thread runs a pass or looks for work of one, and all others look for it as well.
+/// Returns whether this thread is part of a pass and all other threads of the pool are polling for
+/// its work.
 pub(crate) fn is_with_all() -> bool {
-    INSIDE.get() && LOOKING.load(Ordering::Relaxed) + 1 >= rayon::current_num_threads()
+    INSIDE.get() && POLLING_THREADS.load(Ordering::Relaxed) + 1 >= rayon::current_num_threads()
 }
 
-/// The number of a pass that begins to keep threads awake, unless another does already.
+/// Begins a pass that keeps threads awake and returns the new value of [`PASSES`]. Returns `None`
+/// if another such pass is in progress.
 fn begin() -> Option<usize> {
     let before = PASSES.load(Ordering::Relaxed);
     let begun = before.is_multiple_of(2)
@@ -100,20 +107,19 @@ fn begin() -> Option<usize> {
     begun.then_some(before + 1)
 }
 
-/// Has all threads of the pool run `look` with their index, as soon as they have nothing else to
-/// do.
+/// Asks all threads of the pool to call `look` with their index as soon as they have no other work.
 fn call_threads(look: impl Fn(usize) + Send + Sync + 'static) {
     let threads = rayon::current_num_threads();
-    if threads == 1 || UNANSWERED.load(Ordering::Relaxed) >= MAX_UNANSWERED {
+    if threads == 1 || UNANSWERED_CALLS.load(Ordering::Relaxed) >= MAX_UNANSWERED_CALLS {
         return;
     }
-    UNANSWERED.fetch_add(threads, Ordering::Relaxed);
+    UNANSWERED_CALLS.fetch_add(threads, Ordering::Relaxed);
     rayon::spawn_broadcast(move |thread| {
-        UNANSWERED.fetch_sub(1, Ordering::Relaxed);
+        UNANSWERED_CALLS.fetch_sub(1, Ordering::Relaxed);
         if !INSIDE.replace(true) {
-            LOOKING.fetch_add(1, Ordering::Relaxed);
+            POLLING_THREADS.fetch_add(1, Ordering::Relaxed);
             let _outside = OnDrop(|| {
-                LOOKING.fetch_sub(1, Ordering::Relaxed);
+                POLLING_THREADS.fetch_sub(1, Ordering::Relaxed);
                 INSIDE.set(false);
             });
             look(thread.index());
@@ -121,7 +127,7 @@ fn call_threads(look: impl Fn(usize) + Send + Sync + 'static) {
     });
 }
 
-/// Runs when it is dropped, also in a panic.
+/// A guard that calls a function when it is dropped, which also happens in a panic.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -130,11 +136,11 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Does the work of a pass until another pass begins, which calls this function again, or until
-/// there was no work for a while.
+/// Runs tasks of the given pass until another pass begins, which calls the threads again, or until
+/// there has been no work for [`IDLE_TIMEOUT`].
 fn look_for_work(pass: usize) {
     let mut idle_since = Instant::now();
-    let mut last_look = idle_since;
+    let mut last_poll = idle_since;
     loop {
         let ended = match PASSES.load(Ordering::Acquire) {
             now if now == pass => false,
@@ -150,15 +156,15 @@ fn look_for_work(pass: usize) {
         });
         if helped || rayon::yield_now() == Some(Yield::Executed) {
             idle_since = Instant::now();
-            last_look = idle_since;
+            last_poll = idle_since;
             continue;
         }
         let now = Instant::now();
-        if ended && now - last_look > PREEMPTED_AFTER {
+        if ended && now - last_poll > PREEMPTED_AFTER {
             NO_POLLING_UNTIL.store(pass + 2 * PASSES_AFTER_PREEMPTION, Ordering::Relaxed);
             return;
         }
-        last_look = now;
+        last_poll = now;
         if now - idle_since > IDLE_TIMEOUT {
             return;
         }
@@ -197,7 +203,8 @@ mod tests {
         let (busy, passes) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (lowest, highest) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
         let pass = |local: u8| {
-            let depth = (&raw const local).addr(); // in the thread's stack
+            // The address of a local variable is within the thread's stack.
+            let depth = (&raw const local).addr();
             lowest.fetch_min(depth, Ordering::Relaxed);
             highest.fetch_max(depth, Ordering::Relaxed);
             passes.fetch_add(1, Ordering::Relaxed);
@@ -241,8 +248,8 @@ mod tests {
     fn a_thread_that_is_called_in_the_middle_of_a_job_goes_back_to_it() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
         let pool = pool.expect("two threads");
-        // True if the pass called the thread, which happens unless another test's pass is in
-        // progress.
+        // Returns whether the pass called the thread. The pass doesn't do so if the pass of another
+        // test is in progress.
         let called_in_a_job = || {
             let [begun, in_pass, called, done] = [const { AtomicBool::new(false) }; 4];
             let wait_for = |flag: &AtomicBool| {

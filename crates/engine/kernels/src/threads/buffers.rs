@@ -1,8 +1,9 @@
-//! Memory that is reused from pass to pass, so that neither a training step nor the next forward
-//! pass maps and clears memory, with any allocator.
+//! A pool of buffers, from which a pass gets the memory of the previous passes again.
 //!
-//! It holds no more than the last two passes used, no more than it has handed out, and nothing when
-//! a second or two have gone by without a pass.
+//! Without the pool, each training step would ask the system for new memory, which the system has
+//! to map and clear. The pool works with any allocator. It contains only buffers that were used in
+//! the last two passes, and never more memory than it has handed out. All of its memory is freed
+//! one or two seconds after the last pass.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -11,24 +12,27 @@ use std::time::Duration;
 use crate::threads::huge_pages::room;
 use crate::threads::passes;
 
-/// Numbers from which on a buffer is kept: the allocator is fast with less.
+/// Smallest number of values of a buffer that the pool keeps. The allocator is fast enough for
+/// smaller ones.
 pub(crate) const SMALLEST: usize = 4 * 1024;
 
-/// The time without a use after which all memory is given back, and the most until that is noticed.
+/// Interval between checks for idleness. If the pool isn't used during a whole interval, its memory
+/// is freed.
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Pool {
-    /// Passes that recycled something.
+    /// Number of passes in which buffers were recycled.
     passes: u64,
-    /// Unused buffers, and the pass in which they were recycled.
+    /// Unused buffers, each with the number of the pass in which it was recycled.
     free: Vec<(Vec<f32>, u64)>,
-    /// Buffers that were taken or recycled; unchanged since the last check: the pool is idle.
+    /// Number of buffers that have been taken or recycled so far. If this number hasn't changed
+    /// since the last check, the pool is idle.
     uses: u64,
-    /// The amount of memory handed out and not yet returned. Other memory isn't kept, so a program
-    /// that recycles its own arrays doesn't accumulate them.
+    /// Number of values in buffers that were handed out and not yet recycled. The pool rejects
+    /// other buffers, so a program that recycles its own arrays doesn't accumulate memory.
     lent: usize,
-    /// Whether a thread waits to give the memory back.
+    /// Whether the thread that frees the memory of an idle pool is running.
     watched: bool,
 }
 
@@ -49,8 +53,9 @@ impl Pool {
         }
     }
 
-    /// One with room for `n` numbers, or for up to an eighth more; the youngest, which is the
-    /// likeliest to be in a cache.
+    /// Removes and returns the buffer that was recycled last among those with a capacity between
+    /// `n` and `n + n / 8`. The most recent buffer is the most likely one to be in a cache. Returns
+    /// `None` if there is no such buffer.
     fn take(&mut self, n: usize) -> Option<Vec<f32>> {
         self.uses += 1;
         let fits = |(free, _): &(Vec<f32>, u64)| (n..=n + n / 8).contains(&free.capacity());
@@ -67,8 +72,8 @@ impl Pool {
         }
     }
 
-    /// Frees memory that this pass and the previous one have not used. Passes that recycled
-    /// nothing, such as a weight update, don't count.
+    /// Frees the buffers that have been used neither in this pass nor in the previous one. A pass
+    /// that recycles nothing, such as an update of the weights, doesn't count.
     fn end_pass(&mut self) {
         if self.free.iter().any(|&(_, pass)| pass == self.passes) {
             let before = self.passes.saturating_sub(1);
@@ -77,7 +82,8 @@ impl Pool {
         }
     }
 
-    /// All buffers, if there were no more uses than at the look before.
+    /// Returns all unused buffers if the pool is idle, which means that its number of uses is still
+    /// `uses`. Otherwise updates `uses` and returns `None`.
     fn unused(&mut self, uses: &mut u64) -> Option<Vec<(Vec<f32>, u64)>> {
         let before = std::mem::replace(uses, self.uses);
         (before == *uses).then(|| {
@@ -87,13 +93,16 @@ impl Pool {
     }
 }
 
-/// Call at the end of each pass.
+/// Tells the pool that a pass has ended.
 pub(crate) fn end_pass() {
     pool().end_pass();
 }
 
-/// A vector with room for `n` numbers, or for up to an eighth more; some of an earlier use may be
-/// in it.
+/// Returns a vector with space for at least `n` values. The vector is empty or, if its memory was
+/// used before, may contain up to `n` values from the earlier use.
+///
+/// The capacity of the vector may exceed `n` by up to an eighth. Pass the vector to [`recycle`]
+/// after its last use, so that its memory can be used again.
 pub fn buffer(n: usize) -> Vec<f32> {
     if n < SMALLEST {
         let mut buffer = room(n);
@@ -107,7 +116,8 @@ pub fn buffer(n: usize) -> Vec<f32> {
     buffer
 }
 
-/// Lets [`buffer`] hand out this memory again.
+/// Gives a buffer back to the pool, from which [`buffer`] can return it again. Small buffers and
+/// buffers that don't come from the pool are freed.
 pub fn recycle(buffer: Vec<f32>) {
     if buffer.capacity() < SMALLEST {
         return;
@@ -122,7 +132,7 @@ pub fn recycle(buffer: Vec<f32>) {
     }
 }
 
-/// Waits until nothing is computed any more, and lets go of all memory.
+/// Waits until the pool is idle and no pass is in progress, and then frees all its buffers.
 fn give_back_when_idle() {
     let mut uses = 0;
     loop {
@@ -133,7 +143,9 @@ fn give_back_when_idle() {
         }
         if let Some(buffers) = pool.unused(&mut uses) {
             pool.watched = false;
-            drop(pool); // nobody waits for the system to take the memory
+            // The lock is released first, so that no thread waits while the system takes the memory
+            // back.
+            drop(pool);
             return drop(buffers);
         }
     }
@@ -145,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_handed_out_again_for_as_many_numbers_or_a_few_less() {
-        const N: usize = 12_345; // which no other test has
+        const N: usize = 12_345; // No other test uses this length.
         let mut first = buffer(N);
         first.resize(N, 1.0);
         recycle(first);
@@ -165,7 +177,7 @@ mod tests {
         pool.put(vec![1.0; 10]);
         pool.end_pass();
         for _ in 0..3 {
-            pool.end_pass(); // which recycled nothing
+            pool.end_pass(); // These passes recycle nothing.
         }
         pool.put(vec![1.0; 20]);
         pool.end_pass();

@@ -1,17 +1,21 @@
-//! Output buffers that are written once: no pass over the memory only to fill it with zeros.
+//! Vectors whose elements are written in parallel, without filling them with zeros first.
 
 use std::mem::MaybeUninit;
 
 use crate::threads::buffers::buffer;
 use crate::threads::for_each;
 
-/// `n` numbers, made a block at a time on all threads: `f(i, block)` writes block `i`, in which are
-/// zeros, or numbers of an earlier use (NaN in debug builds).
+/// Returns a vector of `n` values, which are written in blocks of `block` values on all threads.
+/// The last block may be shorter.
+///
+/// `f(i, values)` must write all values of block `i`. At the time of the call, the block contains
+/// zeros or values from an earlier use of the memory. In debug builds, it contains NaN instead, so
+/// that an element that isn't written is noticed. The memory comes from the pool of [`buffer`].
 pub fn fill_blocks(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     fill_blocks_in(buffer(n), n, block, f)
 }
 
-/// [`fill_blocks`] in the memory of `out`, which has room for `n` numbers.
+/// Computes [`fill_blocks`] in the memory of `out`, whose capacity must be at least `n`.
 fn fill_blocks_in(
     mut out: Vec<f32>,
     n: usize,
@@ -24,17 +28,17 @@ fn fill_blocks_in(
         if cfg!(debug_assertions) {
             part.fill(MaybeUninit::new(f32::NAN));
         } else if i * block + part.len() > used {
-            part.fill(MaybeUninit::new(0.0)); // in the cache, before it is written
+            part.fill(MaybeUninit::new(0.0)); // The block is in the cache when `f` writes it.
         }
-        // SAFETY: every element has been written, just now or in the earlier use, and f32 has the
-        // layout of MaybeUninit<f32>.
+        // SAFETY: Every element is initialized, either just now or by the earlier use, and
+        // `MaybeUninit<f32>` has the layout of `f32`.
         f(i, unsafe {
             std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), part.len())
         });
     };
     let spare = &mut out.spare_capacity_mut()[..n];
     for_each(spare.chunks_mut(block.max(1)).enumerate().collect(), make);
-    // SAFETY: the blocks cover the first n elements, and each has been written.
+    // SAFETY: The blocks cover the first `n` elements, and all of them have been initialized.
     unsafe { out.set_len(n) };
     out
 }
@@ -43,7 +47,7 @@ fn fill_blocks_in(
 mod tests {
     use super::*;
 
-    /// The numbers of a block that was never written.
+    /// The value that an element has before `f` writes it.
     const UNUSED: f32 = if cfg!(debug_assertions) {
         f32::NAN
     } else {

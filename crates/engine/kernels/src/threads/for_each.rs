@@ -1,5 +1,4 @@
-//! A loop over tasks that all threads share, and counters of such loops, to find loops that can't
-//! scale.
+//! Parallel loops over tasks, and counters that help to find loops with too few tasks.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,16 +10,17 @@ use super::{awake, team};
 static LOOPS: AtomicUsize = AtomicUsize::new(0);
 static FEWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Loops whose work was shared out among threads.
+/// Statistics about parallel loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopCounts {
-    /// Their number
+    /// Number of loops whose tasks were shared by several threads.
     pub loops: usize,
-    /// Tasks of the loop with the fewest; `None` without a loop
+    /// Number of tasks of the loop with the fewest tasks, or `None` if there was no loop.
     pub fewest_tasks: Option<usize>,
 }
 
-/// Returns what [`for_each`] has shared out since this was called last, in the whole process.
+/// Returns statistics about the loops that [`for_each`] has run on several threads since the last
+/// call of this function, in the whole process. The counters are then reset.
 pub fn loop_counts() -> LoopCounts {
     let fewest = FEWEST.swap(usize::MAX, Ordering::Relaxed);
     LoopCounts {
@@ -29,8 +29,8 @@ pub fn loop_counts() -> LoopCounts {
     }
 }
 
-/// Runs `f` on each task, on any free thread of rayon's pool; a single task runs on the calling
-/// thread.
+/// Calls `f` once for each task on the threads of rayon's pool and returns when all calls have
+/// ended. If there is only one task or one thread, all calls happen on the calling thread.
 ///
 /// ```
 /// let mut numbers = [1, 2, 3, 4, 5];
@@ -39,7 +39,8 @@ pub fn loop_counts() -> LoopCounts {
 /// ```
 ///
 /// # Panics
-/// If `f` does.
+///
+/// Panics if a call of `f` panics.
 pub fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     if tasks.len() <= 1 || rayon::current_num_threads() == 1 {
         return tasks.into_iter().for_each(f);
@@ -47,34 +48,41 @@ pub fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     let mut tasks = ManuallyDrop::new(tasks);
     let (count, room) = (tasks.len(), tasks.capacity());
     let start = Start(tasks.as_mut_ptr());
-    // SAFETY: each index below the count comes once.
+    // SAFETY: `share` calls this function once for each index below `count`.
     share(count, &|i| f(unsafe { start.take(i) }));
-    // SAFETY: the vector's own memory, out of which all tasks have been moved.
+    // SAFETY: The pointer and the capacity are those of the original vector, and all tasks have
+    // been moved out of it.
     drop(unsafe { Vec::from_raw_parts(start.0, 0, room) });
 }
 
-/// Runs the tasks 0 to `count`, each once; compiled once, for tasks of any kind.
+/// Calls `run` once for each index below `count` on several threads. This part of [`for_each`]
+/// isn't generic, so it is compiled only once.
 fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     LOOPS.fetch_add(1, Ordering::Relaxed);
     FEWEST.fetch_min(count, Ordering::Relaxed);
     match awake::is_with_all() {
         true => team::share(count, run),
-        // Otherwise rayon makes two tasks per thread, and the first to finish waits for the others.
+        // Without this limit, rayon would combine the tasks into about two jobs per thread, and
+        // threads that finish early would have to wait for the others.
         false => (0..count).into_par_iter().with_max_len(1).for_each(run),
     }
 }
 
-/// The first of some tasks, each of which one thread moves out.
+/// Address of the first of several tasks, each of which is moved out by one thread.
 struct Start<T>(*mut T);
 
-// SAFETY: threads share where the tasks are, and each task goes to one of them.
+// SAFETY: Threads share only the address. Each task is moved to a single thread, for which `T:
+// Send` is sufficient.
 unsafe impl<T: Send> Sync for Start<T> {}
 
 impl<T> Start<T> {
+    /// Moves out the task with the index `i`.
+    ///
     /// # Safety
-    /// The task must be there, and each is taken once.
+    ///
+    /// The task must exist, and there must be only one call for each index.
     unsafe fn take(&self, i: usize) -> T {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that the task exists and hasn't been moved out.
         unsafe { self.0.add(i).read() }
     }
 }
@@ -106,7 +114,7 @@ mod tests {
             for_each(vec![(); 5], drop);
             for_each(vec![(); 3], drop);
         });
-        let shared = loop_counts(); // including the loops of other tests
+        let shared = loop_counts(); // The counters include the loops of other tests.
         assert!(
             shared.loops >= 2 && shared.fewest_tasks <= Some(3),
             "{shared:?}"

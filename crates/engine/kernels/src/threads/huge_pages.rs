@@ -1,36 +1,40 @@
-//! Memory for weights and activations on huge pages, which can be read 1.5 times as fast as small
-//! ones, with any allocator.
+//! Allocation of memory on huge pages, for weights and activations.
+//!
+//! Memory on huge pages can be read 1.5 times as fast as memory on pages of 4 KiB. The requests in
+//! this module work with any allocator.
 
-/// The fewest bytes for which huge pages are requested.
+/// Smallest size, in bytes, of memory for which huge pages are requested.
 #[cfg(any(target_os = "linux", test))]
 const SMALLEST: usize = 1 << 20;
 
-/// An empty vector with room for `n` elements.
+/// Returns an empty vector with space for `n` elements.
 pub(crate) fn room<T>(n: usize) -> Vec<T> {
     let mut room = Vec::with_capacity(n);
     advise(room.spare_capacity_mut());
     room
 }
 
-/// `n` zeros, in memory that is not touched before it is used.
+/// Returns a vector of `n` zeros. If it is large, the system provides its pages only when they are
+/// first accessed.
 pub fn zeros(n: usize) -> Vec<f32> {
     let mut zeros = vec![0.0; n];
     advise(&mut zeros);
     zeros
 }
 
-/// Requests huge pages where the memory has no pages yet. A system without them refuses, and the
-/// memory gets small pages.
+/// Asks the system to use huge pages for those parts of `memory` that don't have pages yet. If the
+/// system refuses, the memory gets pages of the normal size.
 #[cfg(target_os = "linux")]
 fn advise<T>(memory: &mut [T]) {
     use std::ffi::{c_int, c_void};
 
-    // The C library that std links anyway.
+    // Rust's standard library already links to the C library.
     unsafe extern "C" {
         fn madvise(at: *mut c_void, length: usize, advice: c_int) -> c_int;
     }
     const HUGE_PAGES: c_int = 14;
-    /// The largest size of small pages: requests begin at its multiples.
+    /// Largest size, in bytes, of a normal page on any system. The requested range begins at a
+    /// multiple of this size.
     const PAGE: usize = 64 << 10;
 
     if size_of_val(memory) < SMALLEST {
@@ -38,13 +42,14 @@ fn advise<T>(memory: &mut [T]) {
     }
     let before = memory.as_ptr().addr() % PAGE;
     let start = memory.as_mut_ptr().wrapping_byte_sub(before);
-    // SAFETY: the advice changes no readable memory, including neighbouring memory.
+    // SAFETY: The advice doesn't change the contents of memory, including the neighboring memory
+    // that the rounded range contains.
     unsafe {
         madvise(start.cast(), before + size_of_val(memory), HUGE_PAGES);
     }
 }
 
-/// Other systems decide by themselves.
+/// Does nothing, because other systems decide on their own whether to use huge pages.
 #[cfg(not(target_os = "linux"))]
 fn advise<T>(_memory: &mut [T]) {}
 

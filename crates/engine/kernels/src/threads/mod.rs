@@ -1,5 +1,8 @@
-//! Threads and memory that are reused: a pass keeps rayon's threads awake, loops are shared among
-//! them, and buffers stay from pass to pass.
+//! Parallel loops and reusable memory.
+//!
+//! A *pass* is a computation that consists of many short parallel loops, such as the forward pass
+//! of a model. During a pass, rayon's threads stay awake ([`awake()`]) and share the tasks of its
+//! loops ([`for_each()`]). Buffers are kept for the next pass ([`buffer`] and [`recycle`]).
 
 mod awake;
 pub(crate) mod buffers;

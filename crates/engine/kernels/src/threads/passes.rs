@@ -1,13 +1,15 @@
-//! The count of passes, by which threads and kept memory know whether one is in progress.
+//! The counter from which threads and the pool of buffers learn whether a pass is in progress.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The number of passes that have begun plus the number that have ended: odd while one is in
-/// progress.
-/// There is one at a time that keeps threads awake; another inside it or beside it just runs.
+/// Number of passes that have begun plus the number of passes that have ended. It is odd while a
+/// pass is in progress.
+///
+/// Only one pass at a time keeps threads awake and is counted. Passes inside it or concurrent with
+/// it run without changing the counter.
 pub(crate) static PASSES: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a pass keeps threads awake now.
+/// Returns whether a pass that keeps threads awake is in progress.
 pub(crate) fn in_progress() -> bool {
     !PASSES.load(Ordering::Relaxed).is_multiple_of(2)
 }

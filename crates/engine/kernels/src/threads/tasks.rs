@@ -1,15 +1,17 @@
-//! The outputs of a product with few rows, cut into tasks.
+//! Division of the outputs of a product with few rows into tasks.
 
 use std::ops::Range;
 
-/// Weights a task reads at least, in bytes: below, handing out the task costs more than it saves.
+/// Smallest number of bytes of weights that a task reads. For a smaller task, running it on another
+/// thread would cost more time than it saves.
 const BYTES_PER_TASK: usize = 32 * 1024;
 
-/// Cuts so many outputs into tasks of whole groups, each of which costs `bytes` of weights: a part
-/// for each thread, whose first task is two thirds of it and each later one smaller, so that no
-/// thread waits long for another's last.
+/// Divides `outputs` into tasks, each of which is a range of whole groups of `group` outputs. Only
+/// the last task may end with an incomplete group. `bytes` is the size of the weights of a group.
 ///
-/// The results don't depend on it.
+/// Each thread gets a part of the outputs. The first task of a part is two thirds of it, and the
+/// following tasks become smaller and smaller. All threads therefore finish at about the same time,
+/// even if some of them are slower. The results of the product don't depend on the division.
 pub(crate) fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {
     let groups = outputs.div_ceil(group);
     let least = (BYTES_PER_TASK / bytes.max(1)).max(1);

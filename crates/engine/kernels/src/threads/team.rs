@@ -1,8 +1,12 @@
-//! The loops of a pass, shared out among its awake threads: one that looks for work finds a loop in
-//! a place and takes its tasks one by one.
+//! Distribution of the loops of a pass among the threads that [`awake`](fn@super::awake) keeps
+//! awake.
 //!
-//! rayon cuts a loop in halves that threads steal from each other, which among 16 threads takes
-//! longer than a loop of a token: fifty of them make a token of GPT-2 in a millisecond.
+//! The thread that starts a loop stores the loop's address in a *slot*. Awake threads poll the
+//! slots. A thread that finds a loop runs one of its tasks after the other until none is left.
+//!
+//! rayon distributes a loop by splitting it into halves that other threads steal. With 16 threads,
+//! this takes longer than running one of the loops that a decoder needs for a token. GPT-2 needs
+//! about fifty such loops, which take about a millisecond in total.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,25 +14,28 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// The most loops shared at the same time; another one runs on its calling thread alone.
-const PLACES: usize = 32;
+/// Largest number of loops whose tasks are shared at the same time. If there are more, the calling
+/// thread runs all tasks of a loop on its own.
+const SLOTS: usize = 32;
 
-/// Looks at whether the helpers are done, between which their processors go to other programs.
-const LOOKS: usize = 64;
+/// Number of polls for helpers between two calls of `yield_now`, which lets other processes use the
+/// CPU.
+const POLLS_PER_YIELD: usize = 64;
 
-static TEAM: [Place; PLACES] = [const { Place::new() }; PLACES];
+static TEAM_SLOTS: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 
-/// Two cache lines, which are fetched together, for one value.
+/// A value that is aligned to two cache lines, because the CPU fetches lines in pairs. Writing such
+/// a value doesn't slow down threads that access neighboring values.
 #[repr(align(128))]
 struct CachePadded<T>(T);
 
-/// Where a loop stands while its tasks are taken.
-struct Place {
-    /// Whether a loop that is not over has this place.
+/// A slot for one loop whose tasks are shared.
+struct Slot {
+    /// Whether a loop is using this slot.
     used: AtomicBool,
-    /// The loop, as long as it has tasks that no thread has taken.
+    /// Address of the loop. It is null if there is no loop or all of its tasks have been taken.
     tasks: CachePadded<AtomicPtr<Tasks<'static>>>,
-    /// Threads that may be reading the loop.
+    /// Number of threads that may be accessing the loop.
     helpers: CachePadded<AtomicUsize>,
 }
 
@@ -36,14 +43,15 @@ struct Tasks<'a> {
     run: &'a (dyn Fn(usize) + Sync),
     count: usize,
     next: CachePadded<AtomicUsize>,
-    /// Of the first task that panicked.
+    /// Payload of the first panic in a task.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// Runs the tasks 0 to `count`, each once, on this thread and on those that [`help`].
+/// Calls `run` once for each index below `count`, on this thread and on threads that call [`help`].
 ///
 /// # Panics
-/// If a task does; all have been run then.
+///
+/// Panics if a task panics, after all tasks have ended.
 pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     let tasks = Tasks {
         run,
@@ -51,9 +59,9 @@ pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
         next: CachePadded(AtomicUsize::new(0)),
         panic: Mutex::new(None),
     };
-    let free = |place: &&Place| !place.used.swap(true, Ordering::Acquire);
-    match places().find(free) {
-        Some(place) => place.share(&tasks),
+    let free = |slot: &&Slot| !slot.used.swap(true, Ordering::Acquire);
+    match slots().find(free) {
+        Some(slot) => slot.share(&tasks),
         None => _ = tasks.take(),
     }
     if let Some(panic) = tasks.panic.into_inner().expect("no panic while it is held") {
@@ -61,18 +69,18 @@ pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// Takes tasks of the loops that there are; true if there was one.
+/// Runs tasks of other threads' loops until there are none left. Returns whether there were any.
 pub(crate) fn help() -> bool {
-    places().filter(|place| place.help()).count() > 0
+    slots().filter(|slot| slot.help()).count() > 0
 }
 
-/// All places, from one on that is another for each thread.
-fn places() -> impl Iterator<Item = &'static Place> {
+/// Returns all slots. The order begins with a different slot for each thread of the pool.
+fn slots() -> impl Iterator<Item = &'static Slot> {
     let first = rayon::current_thread_index().unwrap_or(0);
-    (first..first + PLACES).map(|i| &TEAM[i % PLACES])
+    (first..first + SLOTS).map(|i| &TEAM_SLOTS[i % SLOTS])
 }
 
-impl Place {
+impl Slot {
     const fn new() -> Self {
         Self {
             used: AtomicBool::new(false),
@@ -81,18 +89,19 @@ impl Place {
         }
     }
 
-    /// Runs tasks with the help of others, and leaves the place free.
+    /// Runs all tasks with the help of other threads, waits for these threads, and frees the slot.
     fn share(&self, tasks: &Tasks<'_>) {
         let shared = (&raw const *tasks).cast::<Tasks<'static>>();
         self.tasks.0.store(shared.cast_mut(), Ordering::SeqCst);
         tasks.take();
         self.tasks.0.store(null_mut(), Ordering::SeqCst);
-        // A helper that has found the loop has registered before.
-        for look in 1.. {
+        // A helper registers before it reads the address of the loop, so each helper that has found
+        // the loop is counted.
+        for poll in 1.. {
             if self.helpers.0.load(Ordering::SeqCst) == 0 {
                 break;
             }
-            match look % LOOKS {
+            match poll % POLLS_PER_YIELD {
                 0 => std::thread::yield_now(),
                 _ => std::hint::spin_loop(),
             }
@@ -100,15 +109,17 @@ impl Place {
         self.used.store(false, Ordering::Release);
     }
 
-    /// Takes tasks of the loop in this place, if there is one; true if it had some left.
+    /// Runs tasks of the loop in this slot, if there is one. Returns whether the loop had tasks
+    /// left.
     fn help(&self) -> bool {
         if self.tasks.0.load(Ordering::Relaxed).is_null() {
             return false;
         }
         self.helpers.0.fetch_add(1, Ordering::SeqCst);
         let tasks = self.tasks.0.load(Ordering::SeqCst);
-        // SAFETY: a loop is taken out of its place before its thread waits until no helper is
-        // registered, and this one was before it found the loop.
+        // SAFETY: This thread has registered as a helper before reading the address. The loop's
+        // thread first removes the address from the slot and then waits until there are no helpers,
+        // so the loop stays valid until then.
         let helped = unsafe { tasks.as_ref() }.is_some_and(Tasks::take);
         self.helpers.0.fetch_sub(1, Ordering::SeqCst);
         helped
@@ -116,7 +127,7 @@ impl Place {
 }
 
 impl Tasks<'_> {
-    /// Runs tasks until all are taken; true if there was one.
+    /// Runs tasks until all of them have been taken. Returns whether this thread has run any.
     fn take(&self) -> bool {
         let mut helped = false;
         loop {
@@ -141,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// Threads help until `work` is done.
+    /// Runs `work` while the given number of other threads call [`help`] repeatedly.
     fn with_help(threads: usize, work: impl FnOnce() + Send) {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -210,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn more_loops_than_places_are_done_all_the_same() {
+    fn more_loops_than_slots_are_done_all_the_same() {
         fn nested(depth: usize, ran: &AtomicU32) {
             ran.fetch_add(1, Ordering::Relaxed);
             if depth > 0 {
@@ -218,7 +229,7 @@ mod tests {
             }
         }
         let ran = AtomicU32::new(0);
-        nested(PLACES + 5, &ran);
-        assert_eq!(ran.into_inner() as usize, PLACES + 6);
+        nested(SLOTS + 5, &ran);
+        assert_eq!(ran.into_inner() as usize, SLOTS + 6);
     }
 }
