@@ -1,16 +1,16 @@
-//! One AdamW update of one weight, and the squared norm that gradient clipping needs
-//! (`torch.optim.AdamW`, `torch.nn.utils.clip_grad_norm_`).
+//! The AdamW update of a weight tensor (`torch.optim.AdamW`) and the squared norm of a gradient,
+//! which gradient clipping needs (`torch.nn.utils.clip_grad_norm_`).
 //!
 //! ```text
-//! g = grad_scale * grad                     what clipping leaves of the gradient
-//! p = (1 - lr * weight_decay) * p           decay, decoupled from the gradient
+//! g = grad_scale * grad                     the gradient after clipping
+//! p = (1 - lr * weight_decay) * p           weight decay, decoupled from the gradient
 //! m = m + (1 - beta1) (g - m)
 //! v = beta2 v + (1 - beta2) g^2
 //! p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //! ```
 //!
-//! Both walk fixed blocks, so the bits don't depend on the number of threads.
-//! Which weights there are, and how many steps have been taken, the caller knows.
+//! All loops use blocks of a fixed size, so the results have the same bits for any number of
+//! threads. The caller stores the weights and counts the steps `t`.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -18,44 +18,46 @@ use rayon::prelude::*;
 use crate::elementwise::math::flush;
 use crate::threads::for_each;
 
-/// Elements a task handles (the four slices of a block are 256 KiB), and of which
-/// [`sums_of_squares`] makes one sum.
+/// Number of elements in a block. A task of [`adamw_update`] processes one block, whose four slices
+/// take 256 KiB, and [`sums_of_squares`] returns one sum per block.
 pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 
-/// 2^-56, 2^-96 and 2^-120: smaller gradients, first and second moments count as 0. None of them
-/// moves a weight, because eps is far larger. But without this the moments of weights without
-/// gradients would shrink to denormal numbers, which are slow on many processors.
-const GRADIENT: f32 = 1.387_778_8e-17;
-const MOMENT1: f32 = 1.262_177_4e-29;
-const MOMENT2: f32 = 7.523_164e-37;
+/// Magnitudes below which gradients (2^-56), first moments (2^-96) and second moments (2^-120) are
+/// replaced by zero. Such small values don't change any weight, because `eps` is much larger.
+/// Without these limits, the moments of weights without a gradient would decay to denormal numbers,
+/// which are slow on many CPUs.
+const MIN_GRADIENT: f32 = 1.387_778_8e-17;
+const MIN_MOMENT1: f32 = 1.262_177_4e-29;
+const MIN_MOMENT2: f32 = 7.523_164e-37;
 
-/// The numbers of one update, the same for every weight, rounded to f32 as PyTorch rounds its
-/// scalars.
+/// The coefficients of an update, which are the same for all weights. They are rounded to `f32`, as
+/// PyTorch rounds its scalars.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWStep {
-    /// `1 - lr * weight_decay`
+    /// Factor of the weight decay, `1 - lr * weight_decay`.
     pub keep: f32,
-    /// `lr / (1 - beta1^t)`
+    /// Step size, `lr / (1 - beta1^t)`.
     pub step_size: f32,
-    /// `1 - beta1`
+    /// Rate at which the first moment follows the gradient, `1 - beta1`.
     pub one_minus_beta1: f32,
-    /// `beta2`
+    /// Decay rate of the second moment, `beta2`.
     pub beta2: f32,
-    /// `1 - beta2`
+    /// Factor of the squared gradient in the second moment, `1 - beta2`.
     pub one_minus_beta2: f32,
-    /// `sqrt(1 - beta2^t)`
+    /// Square root of the second bias correction, `sqrt(1 - beta2^t)`.
     pub sqrt_bias_correction2: f32,
-    /// Added to the denominator.
+    /// Constant that is added to the denominator.
     pub eps: f32,
-    /// The factor that each gradient is multiplied by first; 1 without clipping.
+    /// Factor by which each gradient is multiplied first. It is 1 if the gradient isn't clipped.
     pub grad_scale: f32,
 }
 
-/// Updates one weight `p` and its moments from its gradient, and sets the gradient to zero in the
-/// same pass.
+/// Updates the weights `p` and the moments `m` and `v` of a tensor from its gradient, and sets the
+/// gradient to 0. The work is distributed among the threads of rayon's pool.
 ///
 /// # Panics
-/// If the four slices are not of one length.
+///
+/// Panics if the four slices don't have the same length.
 pub fn adamw_update(
     p: &mut [f32],
     grad: &mut [f32],
@@ -80,12 +82,14 @@ pub fn adamw_update(
     });
 }
 
-/// `sum x_i^2` in f64: the sums of the blocks, added in order.
+/// Returns the sum of the squares of `x`, computed in `f64`. The sums of the blocks of
+/// [`OPTIMIZER_BLOCK`] elements are added in order.
 pub fn sum_of_squares(x: &[f32]) -> f64 {
     sums_of_squares(x).iter().sum()
 }
 
-/// `sum x_i^2` in f64 of each block of [`OPTIMIZER_BLOCK`] elements, on all threads.
+/// Returns the sum of squares of each block of [`OPTIMIZER_BLOCK`] elements of `x`, computed in
+/// `f64` on all threads of rayon's pool. An empty slice has one block, whose sum is 0.
 pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
     if x.len() <= OPTIMIZER_BLOCK {
         return vec![sum_of_squares_of_block(x)];
@@ -95,10 +99,11 @@ pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-/// `sum += x; x = 0` in one pass over the memory.
+/// Adds `x` to `sum` and sets `x` to 0, while reading the memory only once.
 ///
 /// # Panics
-/// If the two slices are not of one length.
+///
+/// Panics if the slices don't have the same length.
 pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
     assert!(
         sum.len() == x.len(),
@@ -112,10 +117,10 @@ pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
     for_each(blocks.collect(), |(sum, x)| move_block_into_sum(sum, x));
 }
 
-/// One AdamW update of a block; the gradient is zero afterwards.
+/// Computes the AdamW update of a block and sets the block's gradient to 0.
 ///
-/// The square root and the divisions hide behind the memory traffic: seven streams of four bytes an
-/// element.
+/// The square root and the divisions take no additional time, because the loop is limited by the
+/// memory traffic of reading and writing four arrays.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], step: &AdamWStep) {
     let AdamWStep {
@@ -131,16 +136,16 @@ fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], s
     let n = p.len();
     let (grad, m, v) = (&mut grad[..n], &mut m[..n], &mut v[..n]);
     for i in 0..n {
-        let g = flush(grad[i] * grad_scale, GRADIENT);
+        let g = flush(grad[i] * grad_scale, MIN_GRADIENT);
         grad[i] = 0.0;
-        m[i] = flush(m[i] + one_minus_beta1 * (g - m[i]), MOMENT1);
-        v[i] = flush(v[i] * beta2 + one_minus_beta2 * g * g, MOMENT2);
+        m[i] = flush(m[i] + one_minus_beta1 * (g - m[i]), MIN_MOMENT1);
+        v[i] = flush(v[i] * beta2 + one_minus_beta2 * g * g, MIN_MOMENT2);
         let denom = v[i].sqrt() / sqrt_bias_correction2 + eps;
         p[i] = p[i] * keep - step_size * m[i] / denom;
     }
 }
 
-/// `sum += x; x = 0`
+/// Adds a block of `x` to `sum` and sets the block of `x` to 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn move_block_into_sum(sum: &mut [f32], x: &mut [f32]) {
     for (sum, x) in sum.iter_mut().zip(x) {
@@ -149,7 +154,8 @@ fn move_block_into_sum(sum: &mut [f32], x: &mut [f32]) {
     }
 }
 
-/// `sum x_i^2` in f64, in eight lanes that are added up in order.
+/// Returns the sum of squares of a block in `f64`. It is computed in eight lanes, whose sums are
+/// added in order.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn sum_of_squares_of_block(x: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
@@ -169,7 +175,8 @@ fn sum_of_squares_of_block(x: &[f32]) -> f64 {
 mod tests {
     use super::*;
 
-    /// lr 0.1, weight decay 0.5, betas 0.9 and 0.99, eps 1e-8, first step.
+    /// The first step with a learning rate of 0.1, a weight decay of 0.5, the betas 0.9 and 0.99,
+    /// and an `eps` of 1e-8.
     const FIRST: AdamWStep = AdamWStep {
         keep: 0.95,
         step_size: 1.0,

@@ -1,35 +1,43 @@
-//! `exp` for loops that must vectorise: a polynomial, no table, no branch.
+//! The exponential function and related functions in a form that the compiler can vectorize. They
+//! consist of polynomials and need neither tables nor branches.
 //!
-//! Relative error below 2e-7 (tested against `f64::exp`). Results below the smallest normal number
-//! are zero, NaN stays NaN, and arguments above 88 count as 88 (softmax's arguments are not
-//! positive). Without fused multiply-add, so that every instruction set gives the same bits.
+//! The relative error of `exp` is below 2e-7, which a test checks against `f64::exp`. Results below
+//! the smallest normal number are 0, NaN remains NaN, and arguments above 88 are replaced by 88,
+//! because the arguments in a softmax are never positive. The functions don't use fused
+//! multiply-add, so the results have the same bits with every instruction set.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
-/// ln 2 in two pieces, the first exact in few bits, so that `n * LN_2_HIGH` is exact for |n| < 2^9.
+/// High part of ln 2, which is the sum of `LN_2_HIGH` and `LN_2_LOW`. The high part has so few bits
+/// that `n * LN_2_HIGH` is exact for `|n| < 512`.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
-/// 1.5 * 2^23: adding and subtracting it rounds to the nearest integer without a branch.
+/// Number that is added and then subtracted to round to the nearest integer without a branch. Its
+/// value is 1.5 * 2^23.
 pub(crate) const ROUND: f32 = 12_582_912.0;
-/// Its `exp` is below 2^127, the largest power of two in f32.
-const LARGEST: f32 = 88.0;
-/// Below this `exp` is not a normal f32.
+/// Largest argument of [`exp`] that isn't clamped. Its exponential is below 2^127, the largest
+/// power of two of an `f32`.
+const MAX_ARGUMENT: f32 = 88.0;
+/// Smallest argument of [`exp`] whose result is a normal number.
 const UNDERFLOW: f32 = -87.336_54;
 
-/// 2^-64: smaller exponentials of softmax count as 0. Their share in a sum of at least 1 is 2^-40
-/// of its rounding, and their products on the way to the weights' gradients would be denormal
-/// numbers, with which many processors take a hundred times as long.
+/// Value below which the exponentials of a softmax are set to 0, which is 2^-64.
+///
+/// The sum of the exponentials is at least 1, so its rounding error is about 2^40 times as large as
+/// an omitted exponential. In the backward pass, the products of such small numbers would be
+/// denormal numbers, for which many CPUs take a hundred times as long.
 pub const NEGLIGIBLE: f32 = 5.421_011e-20;
-/// -log2 of [`NEGLIGIBLE`]
+/// Negative binary logarithm of [`NEGLIGIBLE`].
 const LOG_2_NEGLIGIBLE: f32 = 64.0;
 
-/// `x`, or 0 where its magnitude is below `floor`. NaN stays.
+/// Returns `x`, or 0 if the magnitude of `x` is less than `floor`. NaN remains NaN.
 #[inline(always)]
 pub(crate) fn flush(x: f32, floor: f32) -> f32 {
     if x.abs() < floor { 0.0 } else { x }
 }
 
-/// `sum + x y`, rounded once if `fused`: where the processor has an instruction for it.
+/// Returns `sum + x * y`. If `fused` is true, the result is rounded only once, which is fast only
+/// on CPUs with fused multiply-add. Otherwise the product and the sum are both rounded.
 #[inline(always)]
 pub(crate) fn add_product(sum: f32, x: f32, y: f32, fused: bool) -> f32 {
     if fused {
@@ -39,16 +47,17 @@ pub(crate) fn add_product(sum: f32, x: f32, y: f32, fused: bool) -> f32 {
     }
 }
 
-/// `e^x` for x up to 88.
+/// Returns `e^x`. The module documentation describes the precision and the results for special
+/// values.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    let clamped = if x > LARGEST { LARGEST } else { x };
+    let clamped = if x > MAX_ARGUMENT { MAX_ARGUMENT } else { x };
     let clamped = if clamped < UNDERFLOW {
         UNDERFLOW
     } else {
         clamped
     };
-    // x = n ln 2 + r, |r| <= ln 2 / 2
+    // The argument is split into `x = n ln 2 + r` with `|r| <= ln 2 / 2`.
     let rounded = clamped * LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = (clamped - n * LN_2_HIGH) - n * LN_2_LOW;
@@ -59,23 +68,24 @@ pub(crate) fn exp(x: f32) -> f32 {
     }
 }
 
-/// `2^n e^r` for |r| <= ln 2 / 2 and -126 <= n <= 127, `rounded` being `n + ROUND`.
+/// Returns `2^n e^r` for `|r| <= ln 2 / 2` and `-126 <= n <= 127`, where `rounded` is `n + ROUND`.
 #[inline(always)]
 fn exp_of_parts(rounded: f32, r: f32) -> f32 {
-    // e^r = 1 + r + r^2 q(r), q the polynomial with the smallest error, in Estrin's order: few
-    // steps that wait for each other.
+    // The approximation is `e^r = 1 + r + r^2 q(r)`, where `q` is the polynomial with the smallest
+    // error. Estrin's scheme evaluates it with few operations that depend on each other.
     let square = r * r;
     let low = 1.666_652_1e-1 * r + 4.999_999_4e-1;
     let high = 8.368_717e-3 * r + 4.166_839e-2;
     let q = (1.381_459_9e-3 * square + high) * square + low;
     let e_r = (q * square + r) + 1.0;
-    // The low bits of `rounded` are `n`, and go to the exponent; for NaN they are anything, and
-    // `e_r` carries it.
+    // The lowest bits of `rounded` are `n`, which is moved to the exponent. If the argument is NaN,
+    // `n` is arbitrary, but `e_r` is NaN and so is the result.
     let power_of_two = f32::from_bits((rounded.to_bits() << 23).wrapping_add(1f32.to_bits()));
     e_r * power_of_two
 }
 
-/// `1 / (1 + 2^x)`, the logistic function of `-x ln 2`; 0 where it is below [`NEGLIGIBLE`].
+/// Returns `1 / (1 + 2^x)`, which is the logistic function of `-x ln 2`. Results below
+/// [`NEGLIGIBLE`] are 0.
 #[inline(always)]
 pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     let clamped = if x > LOG_2_NEGLIGIBLE {
@@ -83,7 +93,7 @@ pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     } else {
         x
     };
-    // 2^-126 is the smallest normal number.
+    // The lower limit is -126 because 2^-126 is the smallest normal number.
     let clamped = if clamped < -126.0 { -126.0 } else { clamped };
     let rounded = clamped + ROUND;
     let r = (clamped - (rounded - ROUND)) * LN_2;

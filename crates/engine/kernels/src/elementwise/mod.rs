@@ -1,4 +1,8 @@
-//! Loops over the elements of one block of rows; the callers split the rows over threads.
+//! Element-wise loops and operations on rows, such as GELU, softmax, LayerNorm and their backward
+//! passes.
+//!
+//! Operations on a row run on the calling thread, so callers divide the rows of a matrix among the
+//! threads. The operations of the optimizer, such as [`adamw_update`], run on all threads.
 
 use std::f32::consts::LOG2_E;
 
@@ -17,15 +21,20 @@ pub use adamw::{
 pub use math::NEGLIGIBLE;
 pub use transpose::transpose_into;
 
-/// sqrt(2 / pi)
+/// The constant `sqrt(2 / pi)` of GELU.
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
-/// 2^-96: such a gradient moves no weight, because AdamW adds 1e-8 to its divisor. Smaller numbers
-/// would lead to denormal products, which are slow on many processors.
+/// Magnitude below which a gradient is set to 0, which is 2^-96. Such a gradient doesn't change any
+/// weight, because AdamW adds 1e-8 to its denominator. Products of smaller numbers would often be
+/// denormal numbers, which are slow on many CPUs.
 const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 
-/// tanh-form GELU, as `x sigmoid(2 u)` with `u = sqrt(2/pi) (x + 0.044715 x^3)`:
-/// the same function as `0.5 x (1 + tanh u)`, since `1 + tanh u = 2 sigmoid(2 u)`.
+/// Writes GELU of `x` to `out`, using the approximation with tanh (`approximate='tanh'` in
+/// PyTorch).
+///
+/// With `u = sqrt(2/pi) (x + 0.044715 x^3)`, this is `0.5 x (1 + tanh(u))`. It is computed in the
+/// equivalent form `x sigmoid(2 u)`, because `1 + tanh(u)` equals `2 sigmoid(2 u)`. If the slices
+/// have different lengths, only the elements of the shorter one are used.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu(x: &[f32], out: &mut [f32]) {
     for (out, &x) in out.iter_mut().zip(x) {
@@ -33,7 +42,9 @@ pub fn gelu(x: &[f32], out: &mut [f32]) {
     }
 }
 
-/// `d *= gelu'(x)`, with `s = sigmoid(2 u)`: `gelu' = s + x s (1 - s) 2 u'`.
+/// Multiplies the gradient `d` by the derivative of [`gelu`] at `x`.
+///
+/// With `s = sigmoid(2 u)`, the derivative is `s + x s (1 - s) 2 u'`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     for (d, &x) in d.iter_mut().zip(x) {
@@ -44,27 +55,37 @@ pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     }
 }
 
-/// `sigmoid(2 u)` as `1 / (1 + 2^y)`, `y = -2 u log2(e)`.
+/// Returns `sigmoid(2 u)` in the form `1 / (1 + 2^y)` with `y = -2 u log2(e)`, where `square` is
+/// `x^2`.
 #[inline(always)]
 fn gelu_sigmoid(x: f32, square: f32) -> f32 {
     const LINEAR: f32 = -2.0 * LOG2_E * SQRT_2_OVER_PI;
     math::falling_sigmoid(x * (LINEAR + LINEAR * CUBIC * square))
 }
 
-/// `row = exp(scale * row - max)`, 0 below `floor`, divided by its sum; returns `max + ln(sum)`,
-/// the log of the sum of exponentials. A row of minus infinities gives NaN, like PyTorch's softmax.
+/// Replaces `row` by the softmax of `scale * row` and returns `ln(sum_i e^(scale * row_i))`, the
+/// logarithm of the sum of exponentials.
+///
+/// The exponentials are computed relative to the maximum, and those below `floor` are set to 0.
+/// `scale` must not be negative. If all elements are minus infinity, the result is NaN, as in
+/// PyTorch.
 pub fn softmax(row: &mut [f32], scale: f32, floor: f32) -> f32 {
     softmax_of_first(row, row.len(), scale, floor)
 }
 
-/// [`softmax`] of the first `n` elements; the others become 0.
+/// Computes [`softmax`] of the first `n` elements and sets the others to 0. If `n` is 0, the
+/// function returns minus infinity.
+///
+/// # Panics
+///
+/// Panics if `row` has fewer than `n` elements.
 pub fn softmax_of_first(row: &mut [f32], n: usize, scale: f32, floor: f32) -> f32 {
     if n == 0 {
         row.fill(0.0);
         return f32::NEG_INFINITY;
     }
     let end = match scale {
-        0.0 => n, // which minus infinity times is NaN
+        0.0 => n, // The product of minus infinity and 0 would be NaN.
         _ => whole_registers(row, n),
     };
     row[n..end].fill(f32::NEG_INFINITY);
@@ -75,22 +96,26 @@ pub fn softmax_of_first(row: &mut [f32], n: usize, scale: f32, floor: f32) -> f3
     max + sum.ln()
 }
 
-/// `exp(scale * x - shift)` of the first `n` elements, 0 where that is below [`NEGLIGIBLE`]; the
-/// others become 0.
+/// Replaces the first `n` elements by `exp(scale * x - shift)` and sets the others to 0.
+/// Exponentials below [`NEGLIGIBLE`] also become 0.
+///
+/// # Panics
+///
+/// Panics if `row` has fewer than `n` elements.
 pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32) {
     let end = whole_registers(row, n);
     exp_minus(&mut row[..end], scale, shift, NEGLIGIBLE);
     row[n..].fill(0.0);
 }
 
-/// The elements up to the end of the register that the `n`th is in: what does not fill one takes as
-/// long, number by number.
+/// Returns `n`, rounded up to a multiple of [`LANES`], but at most the length of `row`. Processing
+/// a whole register takes no longer than processing only a part of it, element by element.
 fn whole_registers(row: &[f32], n: usize) -> usize {
     n.next_multiple_of(LANES).min(row.len())
 }
 
-/// `row = exp(scale * row - shift)`, 0 where that is below `floor`; returns the sum, in the order
-/// of [`reduce::sum`].
+/// Replaces `row` by `exp(scale * row - shift)`, sets results below `floor` to 0, and returns their
+/// sum, which is added in the order of [`reduce::sum`].
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -106,30 +131,37 @@ fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) -> f32 {
     reduce::sum_of_lanes(lanes)
 }
 
-/// `row *= factor`, 0 where that is not a normal number.
+/// Multiplies `row` by `factor`. Results that aren't normal numbers become 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn multiply(row: &mut [f32], factor: f32) {
     let times = |x: &mut f32| *x = math::flush(*x * factor, f32::MIN_POSITIVE);
-    let (chunks, rest) = row.as_chunks_mut::<LANES>(); // a register at a time
+    // The compiler turns the loop over a chunk into operations on a whole register.
+    let (chunks, rest) = row.as_chunks_mut::<LANES>();
     chunks
         .iter_mut()
         .for_each(|chunk| chunk.iter_mut().for_each(times));
     rest.iter_mut().for_each(times);
 }
 
-/// Returns the cross-entropy of a row, `ln(sum e^(x - max)) - (x_target - max)`, and overwrites the
-/// row with its gradient, `(softmax(x) - one_hot(target)) factor`. Exponentials below
-/// [`NEGLIGIBLE`] of the largest, and denormal results, become 0.
+/// Returns the cross-entropy of the logits in `row` and replaces them by the gradient of the loss.
+///
+/// The loss is `ln(sum_i e^(x_i - max)) - (x_target - max)`, and the gradient is `(softmax(x) -
+/// one_hot(target)) * factor`. Exponentials below [`NEGLIGIBLE`] times the largest one and denormal
+/// results become 0.
+///
+/// # Panics
+///
+/// Panics if `target` isn't an index of `row`.
 pub fn cross_entropy_with_gradient(row: &mut [f32], target: usize, factor: f32) -> f32 {
     let (max, logit) = (reduce::max(row), row[target]);
     let sum = exp_minus(row, 1.0, max, NEGLIGIBLE);
     let p = row[target] / sum;
     multiply(row, factor / sum);
     row[target] = math::flush((p - 1.0) * factor, f32::MIN_POSITIVE);
-    sum.ln() - (logit - max) // in this order it keeps the digits of logits far from 0
+    sum.ln() - (logit - max) // Subtracting in this order is precise for logits far from 0.
 }
 
-/// `x += y`.
+/// Adds `y` to `x`, element by element.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn add(x: &mut [f32], y: &[f32]) {
     for (x, &y) in x.iter_mut().zip(y) {
@@ -137,7 +169,7 @@ pub fn add(x: &mut [f32], y: &[f32]) {
     }
 }
 
-/// `x += y z`.
+/// Adds the product of `y` and `z` to `x`, element by element.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
     for ((x, &y), &z) in x.iter_mut().zip(y).zip(z) {
@@ -145,7 +177,12 @@ pub fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
     }
 }
 
-/// One row of LayerNorm: `out = scale (x - mean) rstd + shift`.
+/// Computes LayerNorm of a row, `out = scale (x - mean) rstd + shift`, where `rstd` is the
+/// reciprocal of the standard deviation.
+///
+/// # Panics
+///
+/// Panics if `scale`, `shift` or `out` is shorter than `x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn layer_norm(
     x: &[f32],
@@ -159,7 +196,12 @@ pub fn layer_norm(
     }
 }
 
-/// [`layer_norm`] that also writes `x_hat = (x - mean) rstd`.
+/// Computes [`layer_norm`] and also writes the normalized row `x_hat = (x - mean) rstd`, which the
+/// backward pass needs.
+///
+/// # Panics
+///
+/// Panics if `scale`, `shift`, `x_hat` or `out` is shorter than `x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn layer_norm_train(
     x: &[f32],
@@ -176,8 +218,12 @@ pub fn layer_norm_train(
     }
 }
 
-/// One row of LayerNorm's backward pass: `d_x` holds `x_hat` on entry and the gradient of the input
-/// on return.
+/// Computes the backward pass of LayerNorm for a row. Before the call, `d_x` contains the
+/// normalized row `x_hat`. After the call, it contains the gradient of the input.
+///
+/// # Panics
+///
+/// Panics if `d_out` or `scale` is shorter than `d_x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f32]) {
     let n = d_x.len() as f32;
@@ -207,8 +253,9 @@ pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f
     }
 }
 
-/// `d = p (d - sum(d p)) scale`: one row of softmax's backward pass, `p` its output; 0 where that
-/// is below `TINY_GRADIENT`.
+/// Computes the backward pass of softmax for a row, `d = p (d - dot) scale`, where `p` is the
+/// output of softmax and `dot` is the sum of `d p`. Results whose magnitude is less than 2^-96
+/// become 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
     for (d, &p) in d.iter_mut().zip(p) {
@@ -216,7 +263,12 @@ pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
     }
 }
 
-/// Multiplies element `i` by `scale` where bit `first_bit + i` of `words` is set, by 0 elsewhere.
+/// Multiplies element `i` of `values` by `scale` if bit `first_bit + i` of `words` is 1, and by 0
+/// otherwise. Bit `k` is bit `k % 64` of `words[k / 64]`.
+///
+/// # Panics
+///
+/// Panics if `words` has too few bits.
 #[multiversion(targets("x86_64+avx512f+avx512bw+avx512dq", "x86_64+avx2"))]
 pub fn apply_mask(values: &mut [f32], words: &[u64], first_bit: usize, scale: f32) {
     let shift = first_bit % 64;
@@ -228,7 +280,8 @@ pub fn apply_mask(values: &mut [f32], words: &[u64], first_bit: usize, scale: f3
         }
         for (lane, value) in chunk.iter_mut().enumerate() {
             let keep = ((bits >> lane) & 1) as u32;
-            // 0 or the bits of `scale`, without a branch.
+            // The factor is 0 or has the bits of `scale`. Computing it from the bits avoids a
+            // branch.
             *value *= f32::from_bits(keep.wrapping_neg() & scale.to_bits());
         }
     }

@@ -1,11 +1,16 @@
-//! Sums and maxima of a slice with a fixed number of lanes in a fixed order.
+//! Reductions of slices to their sum, maximum or dot product.
+//!
+//! Element `i` is added to lane `i % 16`, and the 16 lanes are then combined pairwise. The order of
+//! the additions depends only on the length of the slice, so the result has the same bits with
+//! every instruction set.
 
 use multiversion::multiversion;
 
-/// Numbers that the widest registers hold.
+/// Number of lanes, which is the number of `f32` values in the widest register.
 pub(crate) const LANES: usize = 16;
 
-/// Folds `x` into 16 lanes, then the lanes pairwise: the order depends on the length alone.
+/// Reduces the elements of `$x` to 16 lanes, each of which begins with `$start` and is updated by
+/// `$step`. The lanes are then combined by [`fold`] with `$join`.
 macro_rules! lanes {
     ($x:expr, $start:expr, $step:expr, $join:expr) => {{
         let mut lanes = [$start; LANES];
@@ -22,13 +27,13 @@ macro_rules! lanes {
     }};
 }
 
-/// The sum of `x`.
+/// Returns the sum of the elements of `x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn sum(x: &[f32]) -> f32 {
     lanes!(x, 0.0f32, |a: f32, b: f32| a + b, |a: f32, b: f32| a + b)
 }
 
-/// The sum of squared differences from `mean`.
+/// Returns the sum of the squared differences between the elements of `x` and `mean`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn sum_of_squared_deviations(x: &[f32], mean: f32) -> f32 {
     lanes!(
@@ -39,7 +44,7 @@ pub fn sum_of_squared_deviations(x: &[f32], mean: f32) -> f32 {
     )
 }
 
-/// `sum e^(x - shift)`.
+/// Returns `sum_i e^(x_i - shift)`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn sum_of_exp(x: &[f32], shift: f32) -> f32 {
     lanes!(
@@ -50,14 +55,15 @@ pub fn sum_of_exp(x: &[f32], shift: f32) -> f32 {
     )
 }
 
-/// The largest element; NaN if any is NaN; minus infinity for an empty slice.
+/// Returns the largest element of `x`. The result is NaN if any element is NaN, and minus infinity
+/// if `x` is empty.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn max(x: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if b > a || b.is_nan() { b } else { a };
     lanes!(x, f32::NEG_INFINITY, larger, larger)
 }
 
-/// The dot product of two slices of one length.
+/// Returns the dot product of two slices, which must have the same length.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn dot(x: &[f32], y: &[f32]) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -79,8 +85,8 @@ fn add_products(lanes: &mut [f32; LANES], a: &[f32; LANES], b: &[f32; LANES]) {
     }
 }
 
-/// The last numbers with zeros behind them: lanes of which only some are added to would be kept in
-/// memory.
+/// Returns `rest`, padded with zeros. If only some of the lanes were updated, the compiler would
+/// keep them all in memory instead of registers.
 #[inline(always)]
 fn padded(rest: &[f32]) -> [f32; LANES] {
     let mut chunk = [0.0; LANES];
@@ -88,13 +94,15 @@ fn padded(rest: &[f32]) -> [f32; LANES] {
     chunk
 }
 
-/// The sum of a power of two of lanes, in the order of [`fold`].
+/// Returns the sum of the lanes in the order of [`fold`]. The number of lanes must be a power of
+/// two.
 #[inline(always)]
 pub(crate) fn sum_of_lanes<const N: usize>(lanes: [f32; N]) -> f32 {
     fold(lanes, |a, b| a + b)
 }
 
-/// Joins the first half of the lanes with the second, and again, until one is left.
+/// Combines the first half of the lanes with the second half, element by element, and repeats this
+/// until one lane is left.
 #[inline(always)]
 fn fold<const N: usize>(mut lanes: [f32; N], join: impl Fn(f32, f32) -> f32) -> f32 {
     let mut width = N / 2;

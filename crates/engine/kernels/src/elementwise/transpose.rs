@@ -1,4 +1,4 @@
-//! The transpose of a matrix, in squares that fit the registers.
+//! Transposition of matrices, in square blocks that fit in the registers.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -10,22 +10,29 @@ use crate::prefetch;
 #[cfg(target_arch = "x86_64")]
 use crate::register::Register;
 
-/// Writes the transpose of `x` (rows, columns) to `out` (columns, rows).
+/// Writes the transpose of `x`, of the shape (rows, columns), to `out`, of the shape (columns,
+/// rows).
 ///
 /// # Panics
-/// If the shapes don't fit, or the rows of one are not contiguous.
+///
+/// Panics if the shapes don't fit or if the rows of `x` or `out` aren't contiguous.
 pub fn transpose_into(x: &ArrayRef2<f32>, mut out: ArrayViewMut2<'_, f32>) {
-    // SAFETY: `out` is borrowed for writing.
+    // SAFETY: `out` is a mutable borrow, so it is writable and doesn't overlap `x`.
     unsafe { transpose(x, out.raw_view_mut()) };
 }
 
-/// Writes the transpose of `x` (rows, columns) to `out` (columns, rows); the rows of both are
-/// contiguous.
+/// Writes the transpose of `x`, of the shape (rows, columns), to `out`, of the shape (columns,
+/// rows). The elements of `out` may be uninitialized.
+///
+/// # Panics
+///
+/// Panics if the shapes don't fit or if the rows of `x` or `out` aren't contiguous.
 ///
 /// # Safety
-/// `out` can be written, and doesn't overlap `x`.
+///
+/// `out` must be writable and must not overlap `x`.
 pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: the caller's promise, and the CPU has the instructions.
+    // SAFETY: The caller guarantees the conditions for `out`, and the CPU has the instruction set.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         {
@@ -36,54 +43,64 @@ pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2
                 return by_avx2(x, out);
             }
         }
-        plainly(x, out);
+        portable(x, out);
     }
 }
 
+/// Computes [`transpose`] with AVX-512.
+///
 /// # Safety
-/// As [`transpose`].
+///
+/// The conditions of [`transpose`] apply, and the CPU must have AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn by_avx512(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: The caller guarantees the conditions of [`transpose`].
     unsafe {
         in_squares::<16>(x, out, |square| match square.columns {
             16 => avx512_square(square),
-            _ => number_by_number(square),
+            _ => element_by_element(square),
         });
     }
 }
 
+/// Computes [`transpose`] with AVX2.
+///
 /// # Safety
-/// As [`transpose`].
+///
+/// The conditions of [`transpose`] apply, and the CPU must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: the caller's promise.
+    // SAFETY: The caller guarantees the conditions of [`transpose`].
     unsafe {
         in_squares::<8>(x, out, |square| match (square.rows, square.columns) {
             (8, 8) => avx2_square(square),
-            _ => number_by_number(square),
+            _ => element_by_element(square),
         });
     }
 }
 
+/// Computes [`transpose`] without special instructions.
+///
 /// # Safety
-/// As [`transpose`].
-unsafe fn plainly(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: the caller's promise.
-    unsafe { in_squares::<8>(x, out, |square| number_by_number(square)) };
+///
+/// The conditions of [`transpose`] apply.
+unsafe fn portable(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
+    // SAFETY: The caller guarantees the conditions of [`transpose`].
+    unsafe { in_squares::<8>(x, out, |square| element_by_element(square)) };
 }
 
-/// A square, or the part of one at the edges, and the place of its transpose.
+/// A square block of a matrix and the place of its transpose. Blocks at the edges may have fewer
+/// rows or columns.
 struct Square {
     rows: usize,
     columns: usize,
     from: *const f32,
-    /// From row to row of `from`
+    /// Distance between rows of the matrix, in values.
     stride: isize,
     to: *mut f32,
-    /// From row to row of `to`
+    /// Distance between rows of the transpose, in values.
     stride_of_to: isize,
 }
 
@@ -92,16 +109,22 @@ impl Square {
         self.from.wrapping_offset(r as isize * self.stride)
     }
 
-    /// The place of a column.
+    /// Returns the address of the row of the transpose that contains column `c` of the block.
     fn column(&self, c: usize) -> *mut f32 {
         self.to.wrapping_offset(c as isize * self.stride_of_to)
     }
 }
 
-/// Column after column of squares, so that the lines of `out` are written as a whole.
+/// Calls `transpose` for each block of `x`. The blocks are processed column by column, so that the
+/// cache lines of `out` are completed one after the other.
+///
+/// # Panics
+///
+/// Panics if the shapes don't fit or if the rows of `x` or `out` aren't contiguous.
 ///
 /// # Safety
-/// As [`transpose`].
+///
+/// The conditions of [`transpose`](self::transpose) apply.
 #[inline(always)]
 unsafe fn in_squares<const SIDE: usize>(
     x: &ArrayRef2<f32>,
@@ -121,7 +144,7 @@ unsafe fn in_squares<const SIDE: usize>(
     let (stride, stride_of_to) = (x.strides()[0], out.strides()[0]);
     for j in (0..columns).step_by(SIDE) {
         for i in (0..rows).step_by(SIDE) {
-            // SAFETY: row `i` and column `j` are inside of both.
+            // SAFETY: Row `i` and column `j` are within `x`, and their transposes are within `out`.
             transpose(unsafe {
                 Square {
                     rows: SIDE.min(rows - i),
@@ -136,34 +159,41 @@ unsafe fn in_squares<const SIDE: usize>(
     }
 }
 
+/// Transposes a block of any size.
+///
 /// # Safety
-/// The square must be inside of two matrices.
+///
+/// The block must be within its matrix and its transpose.
 #[inline(always)]
-unsafe fn number_by_number(square: Square) {
+unsafe fn element_by_element(square: Square) {
     for c in 0..square.columns {
         for r in 0..square.rows {
-            // SAFETY: the caller's promise.
+            // SAFETY: The caller guarantees that the block is within its matrix and its transpose.
             unsafe { *square.column(c).add(r) = *square.row(r).add(c) };
         }
     }
 }
 
-/// Four columns at a time. In place of rows that are missing the last one is read, which is faster
-/// than a branch, and not written.
+/// Transposes a block with 16 columns, four columns at a time. If the block has fewer than 16 rows,
+/// its last row is loaded in place of each missing row, which is faster than a branch. The lanes of
+/// missing rows aren't stored.
 ///
 /// # Safety
-/// The square must be inside of two matrices, and have all columns.
+///
+/// The block must be within its matrix and its transpose and have 16 columns. The CPU must have
+/// AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn avx512_square(square: Square) {
-    /// Rows may be on different pages, where processors don't prefetch.
-    const AHEAD: usize = 256;
+    /// Prefetch distance within a row, in bytes. The rows may be on different pages, so the
+    /// hardware prefetcher doesn't help.
+    const PREFETCH_DISTANCE: usize = 256;
     for r in 0..16 {
-        prefetch::line(square.row(r.min(square.rows - 1)), AHEAD);
+        prefetch::line(square.row(r.min(square.rows - 1)), PREFETCH_DISTANCE);
     }
     for quad in (0..16).step_by(4) {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that the block is within its matrix and its transpose.
         unsafe {
             let row = |r: usize| square.row(r.min(square.rows - 1)).add(quad);
             for (c, column) in four_columns_of_16(row).into_iter().enumerate() {
@@ -173,15 +203,19 @@ unsafe fn avx512_square(square: Square) {
     }
 }
 
-/// Four columns of 16 rows: four numbers of every fourth row side by side, then pairs of rows, then
-/// fours.
+/// Returns four columns of a block with 16 rows, where `row(r)` is the address of the first of four
+/// values of row `r`.
+///
+/// At first, each of four registers contains the values of rows `r`, `r + 4`, `r + 8` and `r + 12`.
+/// The values of pairs of registers and then those of all four registers are interleaved.
 ///
 /// # Safety
-/// The CPU must have AVX-512 F, and four numbers can be read at each row.
+///
+/// The CPU must have AVX-512F, and four values must be readable at each address.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn four_columns_of_16(row: impl Fn(usize) -> *const f32) -> [__m512; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: The caller guarantees AVX-512F and readable addresses.
     unsafe {
         let mut rows = [_mm512_setzero_ps(); 4];
         for r in 0..16 {
@@ -203,14 +237,18 @@ pub(crate) unsafe fn four_columns_of_16(row: impl Fn(usize) -> *const f32) -> [_
     }
 }
 
+/// Transposes a block of 8 x 8 values.
+///
 /// # Safety
-/// The square must be inside of two matrices.
+///
+/// The block must be within its matrix and its transpose and have 8 rows and 8 columns. The CPU
+/// must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn avx2_square(square: Square) {
     for half in [0, 4] {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees that the block is within its matrix and its transpose.
         unsafe {
             let columns = four_columns_of_8(|r| square.row(r).add(half));
             for (c, column) in columns.into_iter().enumerate() {
@@ -220,15 +258,19 @@ unsafe fn avx2_square(square: Square) {
     }
 }
 
-/// Four columns of 8 rows: the halves of rows that are four apart side by side, then pairs of rows,
-/// then fours.
+/// Returns four columns of a block with 8 rows, where `row(r)` is the address of the first of four
+/// values of row `r`.
+///
+/// At first, each of four registers contains the values of rows `r` and `r + 4`. The values of
+/// pairs of registers and then those of all four registers are interleaved.
 ///
 /// # Safety
-/// The CPU must have AVX, and four numbers can be read at each row.
+///
+/// The CPU must have AVX, and four values must be readable at each address.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn four_columns_of_8(row: impl Fn(usize) -> *const f32) -> [__m256; 4] {
-    // SAFETY: the caller's promise.
+    // SAFETY: The caller guarantees AVX and readable addresses.
     unsafe {
         let mut rows = [_mm256_setzero_ps(); 4];
         for (r, both) in rows.iter_mut().enumerate() {
@@ -258,16 +300,16 @@ mod tests {
     fn every_element_changes_places() {
         for (rows, columns) in [(0, 3), (1, 1), (16, 16), (17, 5), (33, 50), (48, 32)] {
             let x = Array2::from_shape_fn((rows, columns), |(i, j)| (i * 100 + j) as f32);
-            let mut forms: Vec<Form> = vec![transpose, plainly];
+            let mut forms: Vec<Form> = vec![transpose, portable];
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
                 forms.push(by_avx2);
             }
             for form in forms {
-                // A part of wider rows.
+                // The output is a part of a matrix with longer rows.
                 let mut out = Array2::zeros((columns, rows + 3));
                 let (mut part, rest) = out.multi_slice_mut((s![.., ..rows], s![.., rows..]));
-                // SAFETY: it is another array.
+                // SAFETY: `part` is a mutable borrow of another array.
                 unsafe { form(&x, part.raw_view_mut()) };
                 assert_eq!(part, x.t(), "{rows} x {columns}");
                 assert!(rest.iter().all(|&x| x == 0.0), "{rows} x {columns}");
