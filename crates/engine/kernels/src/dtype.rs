@@ -1,9 +1,13 @@
-//! The formats of numbers, in memory, in files and on the command line.
+//! The number formats of weights, files and products, and the names that users can write for them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A format of numbers. Its name is PyTorch's.
+/// The number format in which weights are stored or the operands of a product are multiplied.
+///
+/// The names are those of PyTorch. Parsing ignores the case and also accepts short names and common
+/// aliases, such as `bf16` for `bfloat16` and `q8_0` for `int8`. With the feature `serde`, a
+/// `Dtype` is serialized as its [`name`](Self::name) and deserialized from any accepted name.
 ///
 /// ```
 /// use kernels::Dtype;
@@ -13,20 +17,24 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dtype {
-    /// IEEE's single precision, the format that models are trained in: 4 bytes.
+    /// IEEE 754 single precision, in which models are trained. A value takes 4 bytes.
     #[default]
     Float32,
-    /// IEEE's half precision, with 11 bits of precision and at most 65504: 2 bytes.
+    /// IEEE 754 half precision, which has 11 bits of precision and a largest value of 65504. A
+    /// value takes 2 bytes.
     Float16,
-    /// The upper half of a float32's bits, with 8 bits of precision: 2 bytes.
+    /// The upper half of a `float32`, which has the same range but only 8 bits of precision. A
+    /// value takes 2 bytes.
     BFloat16,
-    /// Integers from -127 to 127 with a scale per row, or per 32 numbers in GGUF (Q8_0).
+    /// Integers from -127 to 127 that are multiplied by a scale. There is one scale per row of an
+    /// [`Int8Matrix`](crate::Int8Matrix), and one per 32 values in GGUF files (Q8_0).
     Int8,
-    /// Integers from -8 to 7 with a scale per 32 numbers.
+    /// Integers from -8 to 7 that are multiplied by a scale. There is one scale per 32 weights of a
+    /// row.
     Int4,
 }
 
-/// The name of each format, its short name, and other names that people use.
+/// Each format with its full name, its short name and its other accepted names, all in lower case.
 const NAMES: [(Dtype, &str, &str, &[&str]); 5] = [
     (Dtype::Float32, "float32", "f32", &["fp32", "float"]),
     (Dtype::Float16, "float16", "f16", &["fp16", "half"]),
@@ -36,7 +44,7 @@ const NAMES: [(Dtype, &str, &str, &[&str]); 5] = [
 ];
 
 impl Dtype {
-    /// Every format, the most exact one first.
+    /// All formats, from the most precise to the least precise.
     pub const ALL: &[Self] = &[
         Self::Float32,
         Self::Float16,
@@ -45,12 +53,12 @@ impl Dtype {
         Self::Int4,
     ];
 
-    /// Returns the name, such as `bfloat16`.
+    /// Returns PyTorch's name of the format, such as `bfloat16`.
     pub fn name(self) -> &'static str {
         self.names().1
     }
 
-    /// Returns the short name, such as `bf16`.
+    /// Returns the short name of the format, such as `bf16`.
     pub fn short_name(self) -> &'static str {
         self.names().2
     }
@@ -61,10 +69,12 @@ impl Dtype {
             .expect("each format has names")
     }
 
-    /// Returns this format if it is one of those that are supported.
+    /// Returns this format if `supported` contains it.
     ///
     /// # Errors
-    /// If it isn't; the error names the supported ones.
+    ///
+    /// Returns an [`UnsupportedDtype`] with the name of this format and the list `supported`
+    /// otherwise.
     pub fn one_of(self, supported: &'static [Self]) -> Result<Self, UnsupportedDtype> {
         match supported.contains(&self) {
             true => Ok(self),
@@ -98,12 +108,14 @@ impl FromStr for Dtype {
     }
 }
 
-/// A name that isn't the name of a format, or a format that isn't supported somewhere.
+/// The error for a number format that is unknown or isn't supported in this place.
+///
+/// Its message lists the supported formats, for example `expected float32 or bfloat16, got "int8"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedDtype {
-    /// The name.
+    /// The rejected name, as the caller wrote it.
     pub name: String,
-    /// The formats that are supported.
+    /// The formats that would have been accepted.
     pub supported: &'static [Dtype],
 }
 

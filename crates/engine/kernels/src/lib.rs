@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
-#![allow(unsafe_code)] // vector instructions, and output that is written before it is read
+// The kernels use vector instructions, inline assembly, and memory that is written before it is
+// read. The lints of the workspace deny `unsafe` code elsewhere.
+#![allow(unsafe_code)]
 
 mod decoding;
 mod dtype;
@@ -11,7 +13,8 @@ mod register;
 mod threads;
 mod weight;
 
-// The crate whose types appear in this crate's public API: dependents need no matching version.
+// The public functions take and return arrays of ndarray. This export gives callers exactly the
+// version that this crate uses.
 pub use ndarray;
 
 pub use decoding::{

@@ -1,4 +1,4 @@
-//! Products whose operands are rounded to bf16.
+//! The number formats in which products multiply their operands, and rounding to bf16.
 
 use half::bf16;
 use ndarray::{Array2, ArrayRef2};
@@ -6,15 +6,18 @@ use ndarray::{Array2, ArrayRef2};
 use crate::Dtype;
 use crate::weight::Weight;
 
-/// The formats that the operands of a dense product may have. Sums are f32 in any case.
+/// Number formats in which a dense product can multiply its operands. Sums are always computed in
+/// `float32`.
 ///
-/// In bfloat16 the operands are f32 rounded to bf16, as in linear layers under PyTorch's
-/// `torch.autocast("cpu", dtype=torch.bfloat16)`. The bits of a product depend on the processor's
-/// instructions, but not on the number of threads.
+/// With [`Dtype::BFloat16`], both `f32` operands are rounded to bf16, as in linear layers under
+/// PyTorch's `torch.autocast("cpu", dtype=torch.bfloat16)`. The bits of the result depend on the
+/// instruction set of the CPU, but not on the number of threads.
 pub const OPERAND_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::BFloat16];
 
-/// True if the processor multiplies bf16 numbers. Other processors multiply the rounded operands in
-/// f32, without any gain in speed.
+/// Returns whether the CPU can multiply bf16 values (AVX512-BF16 and AVX512-BW).
+///
+/// On other CPUs, a product in bfloat16 rounds its operands to bf16 and multiplies them in `f32`,
+/// which isn't faster than a product in float32.
 pub fn has_bf16() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -26,13 +29,16 @@ pub fn has_bf16() -> bool {
     }
 }
 
-/// Returns the bfloat16 nearest to a number, ties to even, as f32.
+/// Rounds `x` to the nearest bf16 value and returns that value as an `f32`. Ties are rounded to
+/// even.
+///
+/// Values beyond the range of bf16 become infinite, and NaN remains NaN.
 pub fn round_to_bf16(x: f32) -> f32 {
     bf16::from_f32(x).to_f32()
 }
 
-/// Returns the matrix rounded to bf16, in f32 and in the same order: the plain form of packing
-/// pairs.
+/// Returns a copy of `matrix` whose elements are rounded to bf16 and stored as `f32`, in the same
+/// memory order. Multiplying these copies is the reference for the bf16 kernels.
 pub(crate) fn rounded<T: Weight>(matrix: &ArrayRef2<T>) -> Array2<f32> {
     matrix.map(|x| bf16::nearest(x.value()).value())
 }

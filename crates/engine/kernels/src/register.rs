@@ -1,24 +1,35 @@
-//! Registers of f32, for loops that are written once for all instruction sets.
+//! Vector registers of `f32`, so that the kernels can be written once for all instruction sets.
+//!
+//! [`Register`] is implemented for `__m512` (AVX-512), `__m256` (AVX2) and `[f32; 4]`, which the
+//! compiler translates to the instructions that every CPU of the target has.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use crate::elementwise::math;
 
-/// A register of f32; its functions ask that the CPU has its instructions, and that what they read
-/// or write can be.
+/// A vector register with [`LANES`](Self::LANES) lanes of 32 bits, which usually contain `f32`
+/// values.
+///
+/// # Safety
+///
+/// The methods may only be called if the CPU has the instruction set of the register. Pointers that
+/// are passed to `load` and `store` must be valid for `LANES` values, and those that are passed to
+/// `load_first` and `store_first` must be valid for `n` values. They don't need to be aligned.
 pub(crate) trait Register: Copy {
     const LANES: usize;
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(at: *const f32) -> Self;
     unsafe fn store(self, at: *mut f32);
-    /// `self + a b`
+    /// Returns `self + a * b` in each lane, with a single rounding if the instruction set has a
+    /// fused multiply-add.
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
 
-    /// The first `n` lanes, 1 to all; the others are 0.
+    /// Loads `n` values into the first lanes and zeros into the others, where `1 <= n <= LANES`.
     #[inline(always)]
     unsafe fn load_first(at: *const f32, n: usize) -> Self {
-        // SAFETY: the caller's promise; no register has more lanes.
+        // SAFETY: The caller guarantees `n` readable values and `n <= LANES`. `lanes` has room for
+        // the widest register, which has 16 lanes.
         unsafe {
             if n == Self::LANES {
                 return Self::load(at);
@@ -28,10 +39,11 @@ pub(crate) trait Register: Copy {
             Self::load(lanes.as_ptr())
         }
     }
-    /// Stores the first `n` lanes, 1 to all.
+    /// Stores the first `n` lanes, where `1 <= n <= LANES`.
     #[inline(always)]
     unsafe fn store_first(self, at: *mut f32, n: usize) {
-        // SAFETY: the caller's promise; no register has more lanes.
+        // SAFETY: The caller guarantees `n` writable values and `n <= LANES`. `lanes` has room for
+        // the widest register, which has 16 lanes.
         unsafe {
             if n == Self::LANES {
                 return self.store(at);
@@ -43,14 +55,17 @@ pub(crate) trait Register: Copy {
     }
 }
 
-/// A register whose columns can be gathered from as many rows as it has lanes.
+/// A register type that can load a square block of `LANES` rows by `LANES` columns transposed.
 pub(crate) trait Square: Register {
     type Columns: AsRef<[Self]>;
 
-    /// Returns the columns of a square of numbers, whose rows are `distance` bytes apart.
+    /// Loads a block of `LANES` x `LANES` values whose rows are `distance` bytes apart and returns
+    /// its columns. Lane `l` of column `k` contains element `k` of row `l`.
     ///
     /// # Safety
-    /// The square can be read.
+    ///
+    /// Each of the `LANES` rows must have `LANES` readable values, and the CPU must have the
+    /// instruction set of the register.
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns;
 }
 
@@ -61,14 +76,14 @@ impl Square for [f32; 4] {
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns {
         let number = |l: usize, k: usize| {
             let row = from.wrapping_byte_offset(l as isize * distance);
-            // SAFETY: the caller's promise.
+            // SAFETY: The caller guarantees `LANES` rows of `LANES` readable values.
             unsafe { row.add(k).read_unaligned() }
         };
         std::array::from_fn(|k| std::array::from_fn(|l| number(l, k)))
     }
 }
 
-/// Lanes that the compiler makes registers of on other processors.
+/// The register of the baseline kernels, which use no instructions beyond those of the target.
 impl Register for [f32; 4] {
     const LANES: usize = 4;
 
@@ -78,12 +93,12 @@ impl Register for [f32; 4] {
     }
     #[inline(always)]
     unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees 4 readable values.
         unsafe { at.cast::<Self>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut f32) {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees 4 writable values.
         unsafe { at.cast::<Self>().write_unaligned(self) }
     }
     #[inline(always)]

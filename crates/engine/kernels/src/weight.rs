@@ -1,5 +1,5 @@
-//! Numbers as weights are stored, f32, bf16 or f16, and their values in f32, one by one or by
-//! registers.
+//! The element types `f32`, `bf16` and `f16` of matrices in products, and their conversion to
+//! `f32`.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -7,37 +7,43 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 use ndarray::ArrayView2;
 
-/// A number that is stored in some format and computed with as f32.
+/// An element of a matrix that is converted to `f32` before, or while, it is multiplied.
 pub(crate) trait Weight: Copy + Send + Sync {
-    /// True for bf16, which processors with AVX512-BF16 multiply as it is.
+    /// Whether the type is `bf16`, whose values some CPUs can multiply without converting them.
     const IS_BF16: bool = false;
 
-    /// Its value, exactly.
+    /// Returns the exact value as an `f32`.
     fn value(self) -> f32;
 
-    /// The nearest to a value.
+    /// Returns the value of this type that is nearest to `value`.
+    ///
+    /// Ties are rounded to even. For `f16`, which has a small range, finite and infinite values
+    /// beyond ±65504 become ±65504. For `bf16`, values that are too large become infinite. NaN
+    /// remains NaN.
     fn nearest(value: f32) -> Self;
 
-    /// Writes their values to `to`, which is as long.
+    /// Converts each element of `from` to `f32` and writes the results to `to`, which must have the
+    /// same length.
     #[inline]
     fn widen(from: &[Self], to: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
-            // SAFETY: the CPU has the instructions.
+            // SAFETY: The condition has checked that the CPU has AVX2 and F16C.
             return unsafe { widen_by_8(from, to) };
         }
         to.iter_mut().zip(from).for_each(|(to, w)| *to = w.value());
     }
 
-    /// The matrix itself, if it is of f32.
+    /// Returns `matrix` itself if its elements are already `f32`, and `None` otherwise.
     fn as_f32(_: ArrayView2<'_, Self>) -> Option<ArrayView2<'_, f32>> {
         None
     }
 
-    /// The values of 8 of them.
+    /// Loads 8 elements, which don't need to be aligned, and converts them to `f32`.
     ///
     /// # Safety
-    /// `at` must point to 8 of them, and the CPU must have AVX2 and F16C.
+    ///
+    /// All 8 elements from `at` on must be readable, and the CPU must have AVX2 and F16C.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load8(at: *const Self) -> __m256;
 }
@@ -64,7 +70,7 @@ impl Weight for f32 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: the caller's promise; the load asks for no alignment.
+        // SAFETY: The caller guarantees 8 readable elements and AVX2.
         unsafe { _mm256_loadu_ps(at) }
     }
 }
@@ -74,7 +80,9 @@ impl Weight for bf16 {
 
     #[inline(always)]
     fn value(self) -> f32 {
-        // `to_f32` branches to quiet signalling NaN, which keeps the loop from vectorising.
+        // A `bf16` consists of the upper 16 bits of the `f32` with the same value. `bf16::to_f32`
+        // isn't used because it has a branch for signaling NaNs, which would prevent the
+        // vectorization of loops.
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
@@ -85,9 +93,10 @@ impl Weight for bf16 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: the caller's promise; the load asks for no alignment.
+        // SAFETY: The caller guarantees 8 readable elements and AVX2.
         unsafe {
-            // The upper halves of lanes; both unpackings are one shuffle once compiled.
+            // Interleaving with zeros moves each `bf16` to the upper half of a lane of 32 bits. The
+            // compiler merges both interleaving instructions into a single shuffle.
             let (halves, zeros) = (_mm_loadu_si128(at.cast()), _mm_setzero_si128());
             let first = _mm_unpacklo_epi16(zeros, halves);
             let last = _mm_unpackhi_epi16(zeros, halves);
@@ -99,14 +108,17 @@ impl Weight for bf16 {
 impl Weight for f16 {
     #[inline(always)]
     fn value(self) -> f32 {
-        // Without a branch, so that the loop vectorises.
+        // The conversion is written without branches so that the compiler can vectorize loops. The
+        // sign is moved separately from the exponent and the mantissa.
         let sign = u32::from(self.to_bits() & 0x8000) << 16;
         let rest = u32::from(self.to_bits() & 0x7fff);
-        let normal = (rest << 13) + (112 << 23); // the exponents' biases are 127 and 15
+        // The biases of the exponents, 127 and 15, differ by 112.
+        let normal = (rest << 13) + (112 << 23);
         let magnitude = match rest {
-            0..0x400 => (rest as f32 / 16_777_216.0).to_bits(), // multiples of 2^-24
+            // A subnormal number is a multiple of 2^-24.
+            0..0x400 => (rest as f32 / 16_777_216.0).to_bits(),
             0x400..0x7c00 => normal,
-            _ => normal + (112 << 23), // infinity and NaN
+            _ => normal + (112 << 23), // Infinity and NaN get the exponent 255.
         };
         f32::from_bits(sign | magnitude)
     }
@@ -119,12 +131,15 @@ impl Weight for f16 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: the caller's promise; the load asks for no alignment.
+        // SAFETY: The caller guarantees 8 readable elements and F16C.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
     }
 }
 
+/// Converts elements 8 at a time with [`Weight::load8`], and the remaining ones individually.
+///
 /// # Safety
+///
 /// The CPU must have AVX2 and F16C.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
@@ -132,7 +147,7 @@ unsafe fn widen_by_8<T: Weight>(from: &[T], to: &mut [f32]) {
     let (eights, rest) = from.as_chunks::<8>();
     let (wide, rest_of_to) = to.as_chunks_mut::<8>();
     for (from, to) in eights.iter().zip(wide) {
-        // SAFETY: both are 8 numbers, and the caller's promise.
+        // SAFETY: Both chunks have 8 elements, and the caller guarantees AVX2 and F16C.
         unsafe { _mm256_storeu_ps(to.as_mut_ptr(), T::load8(from.as_ptr())) };
     }
     rest_of_to
@@ -141,8 +156,8 @@ unsafe fn widen_by_8<T: Weight>(from: &[T], to: &mut [f32]) {
         .for_each(|(to, w)| *to = w.value());
 }
 
-/// True if the CPU has the instructions of [`Weight::load8`] and fused products: all CPUs with AVX2
-/// do.
+/// Returns whether the CPU supports AVX2, FMA and F16C, which the AVX2 kernels require. Practically
+/// all CPUs with AVX2 support the other two.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2")
@@ -160,7 +175,8 @@ mod tests {
         for w in all.chunks(16) {
             #[cfg(target_arch = "x86_64")]
             let halves: Option<[[f32; 8]; 2]> = has_avx2().then(|| {
-                // SAFETY: 8 numbers, the CPU has the instructions, and a register is 8 floats.
+                // SAFETY: Each chunk has 16 elements, the CPU has AVX2 and F16C, and an `__m256`
+                // has the same bits as eight `f32`.
                 [0, 8].map(|at| unsafe { std::mem::transmute(f16::load8(w[at..].as_ptr())) })
             });
             #[cfg(not(target_arch = "x86_64"))]

@@ -1,21 +1,24 @@
-//! Requests for memory on x86-64, and their distance.
+//! Prefetch instructions and prefetch distances of x86-64.
 
 use std::arch::x86_64::{__cpuid, _MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use std::sync::OnceLock;
 
-/// Bytes ahead of its reading at which a loop asks for each of [`STREAMS`](super::STREAMS) panels.
+/// Prefetch distance, in bytes, in each panel if [`STREAMS`](super::STREAMS) panels are read
+/// concurrently.
 const NEAR: usize = 512;
 
-/// Bytes ahead of its reading at which a loop asks for memory that it reads in order, and does much
-/// with.
+/// Prefetch distance, in bytes, for data that is read sequentially by a loop with much arithmetic
+/// per byte.
 const FAR: usize = 8192;
 
-/// `FAR` for a loop that does little else than read: 0 where asking was not found to help.
+/// Returns the prefetch distance, in bytes, for loops whose speed is limited by reading. The
+/// distance is [`FAR`] on Intel CPUs. On all others, it is 0 because prefetching wasn't found to
+/// help there.
 pub(crate) fn distance() -> usize {
     static OF_THIS: OnceLock<usize> = OnceLock::new();
     *OF_THIS.get_or_init(|| {
         #[allow(unused_unsafe, reason = "a safe function since Rust 1.94")]
-        // SAFETY: every x86-64 processor has the instruction CPUID.
+        // SAFETY: Every x86-64 CPU has the CPUID instruction.
         let vendor = unsafe { __cpuid(0) };
         let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
         if name.as_flattened() == b"GenuineIntel" {
@@ -26,33 +29,35 @@ pub(crate) fn distance() -> usize {
     })
 }
 
-/// [`distance`] for panels of 8 and 4 bits that a loop with VNNI reads one at a time: 2 KiB
-/// where it is 0 (measured on Zen 4).
+/// Returns the prefetch distance, in bytes, for int8 and int4 panels that a VNNI kernel reads one
+/// at a time. If [`distance`] is 0, the result is 2 KiB, based on measurements on Zen 4.
 pub(crate) fn distance_of_panels() -> usize {
     distance().max(2048)
 }
 
-/// True if a loop reads [`STREAMS`](super::STREAMS) rows of weights side by side.
+/// Returns whether a loop should read [`STREAMS`](super::STREAMS) rows of weights concurrently.
 pub(crate) fn side_by_side() -> bool {
     distance() == 0 && is_x86_feature_detected!("avx2")
 }
 
-/// [`side_by_side`] for panels of 8 and 4 bits: with VNNI, one at a time is as fast in 8 bits
-/// and faster in 4 (measured on Zen 4).
+/// Returns whether a loop should read [`STREAMS`](super::STREAMS) int8 or int4 panels concurrently.
+/// With VNNI, reading one panel at a time is as fast for int8 and faster for int4 (measured on Zen
+/// 4).
 pub(crate) fn panels_side_by_side() -> bool {
     side_by_side() && !is_x86_feature_detected!("avx512vnni")
 }
 
-/// For memory that is read in order: asks for the line `ahead` bytes after `at` into the second
-/// cache, and for the one at a quarter of that into the first, which has room for few requests at a
-/// time.
+/// Prefetches data that is read sequentially. The cache line `ahead` bytes after `at` is loaded
+/// into the L2 cache, and the line at a quarter of this distance into the L1 cache, which supports
+/// only a few outstanding requests.
 #[inline(always)]
 pub(crate) fn stream<T>(at: *const T, ahead: usize) {
     far_line(at, ahead);
     line(at, ahead / 4);
 }
 
-/// Prefetches the data that a loop over T panels of weights reads after `at`.
+/// Prefetches the part of a weight panel that follows `at`, for a loop that reads `T` panels
+/// concurrently.
 #[inline(always)]
 pub(crate) fn panel<const T: usize, B>(at: *const B) {
     match T {
@@ -61,17 +66,18 @@ pub(crate) fn panel<const T: usize, B>(at: *const B) {
     }
 }
 
-/// Asks for the line of memory `ahead` bytes after `at`, which may be anywhere, into the first
-/// cache.
+/// Prefetches the cache line `ahead` bytes after `at` into the L1 cache. Any address is allowed.
 #[inline(always)]
 pub(crate) fn line<T>(at: *const T, ahead: usize) {
-    // SAFETY: a prefetch reads nothing and never faults, for any address.
+    // SAFETY: A prefetch instruction has no visible effect and never faults, whatever the address
+    // is.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(ahead)) };
 }
 
-/// [`line()`] into the second cache.
+/// Prefetches the cache line `ahead` bytes after `at` into the L2 cache. Any address is allowed.
 #[inline(always)]
 pub(crate) fn far_line<T>(at: *const T, ahead: usize) {
-    // SAFETY: a prefetch reads nothing and never faults, for any address.
+    // SAFETY: A prefetch instruction has no visible effect and never faults, whatever the address
+    // is.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast::<i8>().wrapping_add(ahead)) };
 }

@@ -1,11 +1,12 @@
-//! The registers of AVX-512 and AVX2.
+//! The registers of AVX-512 (`__m512`) and AVX2 (`__m256`).
 
 use std::arch::x86_64::*;
 
 use super::{Register, Square};
 use crate::elementwise::transpose::{four_columns_of_8, four_columns_of_16};
 
-/// A [`Register`] by the names of its instructions.
+/// Implements [`Register`] with the intrinsics of an instruction set. The trailing functions
+/// replace default methods of the trait.
 macro_rules! register {
     ($register:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add_product:ident
      $(, $first:item)*) => {
@@ -14,22 +15,22 @@ macro_rules! register {
 
             #[inline(always)]
             unsafe fn splat(x: f32) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: The caller guarantees that the CPU has the instruction set.
                 unsafe { $splat(x) }
             }
             #[inline(always)]
             unsafe fn load(at: *const f32) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: The caller guarantees `LANES` readable values and the instruction set.
                 unsafe { $load(at) }
             }
             #[inline(always)]
             unsafe fn store(self, at: *mut f32) {
-                // SAFETY: the caller's promise.
+                // SAFETY: The caller guarantees `LANES` writable values and the instruction set.
                 unsafe { $store(at, self) }
             }
             #[inline(always)]
             unsafe fn add_product(self, a: Self, b: Self) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: The caller guarantees that the CPU has the instruction set.
                 unsafe { $add_product(a, b, self) }
             }
             $(#[inline(always)] $first)*
@@ -45,16 +46,18 @@ register!(
     _mm512_storeu_ps,
     _mm512_fmadd_ps,
     unsafe fn load_first(at: *const f32, n: usize) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees AVX-512 and `n` readable values. The mask excludes all
+        // others.
         unsafe { _mm512_maskz_loadu_ps(first(n), at) }
     },
     unsafe fn store_first(self, at: *mut f32, n: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: The caller guarantees AVX-512 and `n` writable values. The mask excludes all
+        // others.
         unsafe { _mm512_mask_storeu_ps(at, first(n), self) }
     }
 );
 
-/// The mask of the first `n` lanes of 16, at least one.
+/// Returns a mask that selects the first `n` of 16 lanes, where `1 <= n <= 16`.
 #[inline(always)]
 fn first(n: usize) -> __mmask16 {
     (0xffff_u32 >> (16 - n)) as __mmask16
@@ -69,7 +72,7 @@ register!(
     _mm256_fmadd_ps
 );
 
-/// A [`Square`] by a function for four of its columns.
+/// Implements [`Square`] with a function that returns four columns of a block.
 macro_rules! square {
     ($register:ty, $lanes:literal, $four_columns:ident) => {
         impl Square for $register {
@@ -77,7 +80,8 @@ macro_rules! square {
 
             #[inline(always)]
             unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns {
-                // SAFETY: the caller's promise.
+                // SAFETY: The caller guarantees `LANES` rows of `LANES` readable values and the
+                // instruction set.
                 unsafe {
                     let mut columns = [Self::splat(0.0); $lanes];
                     for (quad, columns) in columns.as_chunks_mut().0.iter_mut().enumerate() {
