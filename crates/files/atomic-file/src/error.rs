@@ -1,14 +1,14 @@
-//! The error of this crate: the refused operation and the file.
+//! The error type of this crate, which describes a failed file operation.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file or folder that the operating system refused.
+/// A failed operation on a file or folder.
 ///
-/// It is displayed with the system's reason, which therefore isn't its
-/// [`source`](std::error::Error::source) as well.
+/// The error message contains the path, the operation and the reason for the failure. Because the
+/// message already includes the reason, [`Error::source`] returns `None`.
 ///
 /// ```
 /// let error = atomic_file::open_file("no/such/file").unwrap_err();
@@ -17,16 +17,18 @@ use std::path::{Path, PathBuf};
 /// ```
 #[derive(Debug)]
 pub struct FileError {
-    /// The file or folder.
+    /// Path to the file or folder.
     pub path: PathBuf,
-    /// The action that failed: "read", "create", ...
+    /// Verb that describes the operation, such as "read" or "create".
     pub action: &'static str,
-    /// The system's answer.
+    /// Reason for the failure, which is usually an error reported by the operating system.
     pub source: io::Error,
 }
 
 impl FileError {
-    /// `.map_err(FileError::at(path, "read"))`
+    /// Returns a function that converts an [`io::Error`] to a [`FileError`] for `path`.
+    ///
+    /// The function is meant for `map_err`, as in `.map_err(FileError::at(path, "read"))`.
     pub fn at(path: &Path, action: &'static str) -> impl Fn(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self {

@@ -1,13 +1,17 @@
-//! File formats that turn up where a reader expects another one, recognised by their first bytes:
-//! archives, documents, weights and data of other programs, and the small pointer files that stand
-//! in for a large file in a repository.
+//! Detection of files in an unexpected format.
 //!
-//! All readers of the workspace share these rules. [`open_file`](crate::open_file) rejects pointer
-//! files, so no reader can mistake one for its contents.
+//! Users sometimes pass an archive, a document or another program's weights to a function that
+//! expects a text or a model. Also, a repository may contain a small pointer file in place of a
+//! large file that hasn't been downloaded yet. This module recognizes such files by their first
+//! bytes, so an error message can name the format and suggest what to do.
+//!
+//! [`open_file`](crate::open_file) rejects pointer files, so no caller can mistake a pointer file
+//! for the file it represents. Callers look for the other formats with [`FileFormat::of`].
 
 use std::fmt;
 
-/// A file format and what to do about it. It is displayed as `name; advice`.
+/// A file format, and advice for users who have a file in this format. The format is displayed as
+/// `name; advice`.
 ///
 /// ```
 /// use atomic_file::FileFormat;
@@ -17,19 +21,22 @@ use std::fmt;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileFormat {
-    /// The name of the format with its article.
+    /// Name of the format with an article, such as "a PDF document".
     pub name: &'static str,
-    /// A clause about getting at the expected contents.
+    /// Clause that tells the user how to get the expected contents, such as "gunzip unpacks it".
     pub advice: &'static str,
 }
 
-/// Length in bytes of the longest pointer file. Git LFS guarantees this limit for its own.
+/// Maximum length of a pointer file in bytes. The specification of Git LFS guarantees this limit
+/// for its pointer files.
 pub(crate) const MAX_POINTER_BYTES: u64 = 1024;
 
-/// First bytes of a format, its name, and the advice.
+/// A magic number (the first bytes of a file), the name of the file's format, and the advice for
+/// users.
 type Magic = (&'static [u8], &'static str, &'static str);
 
-/// No text begins like this. Token IDs do by chance, but less often than once in ten million files.
+/// Formats other than pointer files. Text practically never starts with one of these magic numbers.
+/// A file of random token IDs does so by coincidence in fewer than one in ten million cases.
 const FORMATS: [Magic; 18] = [
     (b"%PDF-", "a PDF document", "pdftotext extracts its text"),
     (
@@ -99,7 +106,7 @@ const FORMATS: [Magic; 18] = [
     ),
 ];
 
-/// The same, for pointer files.
+/// Formats of pointer files. Hawser is the former name of Git LFS.
 const POINTERS: [Magic; 5] = [
     GIT_LFS,
     (
@@ -128,8 +135,9 @@ const DVC: Magic = (
 );
 
 impl FileFormat {
-    /// Recognises a format by the first bytes of a file, if it is one of those that readers reject
-    /// by name. A few kilobytes are enough.
+    /// Detects the format of a file from its first bytes, `head`. A few kilobytes are enough.
+    ///
+    /// Returns `None` if the format is unknown. This is the case for texts, among others.
     pub fn of(head: &[u8]) -> Option<Self> {
         Self::of_pointer(head)
             .or_else(|| find(&FORMATS, head))
@@ -145,10 +153,13 @@ impl FileFormat {
             })
     }
 
-    /// Recognises a pointer file by its contents: Git LFS, git-annex and DVC leave one in a
-    /// repository until the file itself is downloaded.
+    /// Detects a pointer file of Git LFS, git-annex or DVC from its contents.
+    ///
+    /// These tools keep a pointer file in the repository in place of a large file until the user
+    /// downloads the large file.
     pub(crate) fn of_pointer(contents: &[u8]) -> Option<Self> {
-        // A system without links has git-annex's link as a file.
+        // On a system without symbolic links, git-annex's link is checked out as a file that
+        // contains the link's target.
         let line = contents.split(|byte| byte.is_ascii_whitespace()).next()?;
         let is_annex_link = line.starts_with(b"../") || line.starts_with(b".git/");
         let objects = b".git/annex/objects/";

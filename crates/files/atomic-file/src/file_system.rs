@@ -1,24 +1,28 @@
-//! Calls that a file system may lack, and locks, which many network file systems lack.
+//! File locks, and detection of operations that a file system doesn't support. Many network file
+//! systems don't support locks.
 
 use std::fs::{File, TryLockError};
 use std::io;
 
-/// The answer to an attempt to lock a file.
+/// The result of trying to lock a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// This process holds the lock until the file is closed.
+    /// This process now holds the lock and keeps it until the file is closed.
     Held,
-    /// Another process, or another handle of this one, holds it.
+    /// The lock is held by another process or through another file handle of this process.
     HeldByAnother,
-    /// The file system has no locks.
+    /// The file system doesn't support locks.
     Unsupported,
 }
 
 impl Lock {
-    /// Tries to lock a file.
+    /// Tries to lock a file for exclusive use. Returns immediately if another process holds the
+    /// lock.
     ///
     /// # Errors
-    /// If the operating system refuses for another reason than the two that [`Lock`] names.
+    ///
+    /// Returns an error if locking fails for any reason other than those that
+    /// [`HeldByAnother`](Self::HeldByAnother) and [`Unsupported`](Self::Unsupported) describe.
     pub fn take(file: &File) -> io::Result<Self> {
         match file.try_lock() {
             Ok(()) => Ok(Self::Held),
@@ -29,8 +33,10 @@ impl Lock {
     }
 }
 
-/// True for the errors by which file systems report that they lack a call: Lustre and NFS for
-/// `flock`; CIFS, vboxsf and 9p for `fsync` of a folder.
+/// Returns true if `error` means that the file system doesn't support the operation.
+///
+/// Lustre and NFS return such errors for `flock`, and CIFS, vboxsf and 9p return them for `fsync`
+/// on a folder.
 pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     #[cfg(unix)]
     {
@@ -47,7 +53,7 @@ pub(crate) fn is_unsupported(error: &io::Error) -> bool {
             return true;
         }
     }
-    // ERROR_INVALID_FUNCTION and ERROR_NOT_SUPPORTED.
+    // The Windows error codes are `ERROR_INVALID_FUNCTION` (1) and `ERROR_NOT_SUPPORTED` (50).
     let of_windows = cfg!(windows) && [Some(1), Some(50)].contains(&error.raw_os_error());
     of_windows || error.kind() == io::ErrorKind::Unsupported
 }

@@ -1,5 +1,8 @@
-//! Folders: made, filled out of sight and put in their place by one rename, taken away by one
-//! rename.
+//! Creating, listing and deleting folders.
+//!
+//! A new folder is filled under a temporary name and appears under its final name by a single
+//! rename. Deletion also begins with a rename to a temporary name. Therefore, a crash never leaves
+//! an incomplete folder under its final name.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -12,8 +15,12 @@ use crate::name::{
     create_locked, folder_of, is_system_file, is_system_file_of, new_name, unfinished_of,
 };
 
-/// A new folder, `.NAME.4711-0.unfinished`, that becomes the folder `NAME` beside it once it is
-/// whole; dropped before, it is deleted.
+/// A new folder that is filled under the temporary name `.NAME.4711-0.unfinished`. The method
+/// [`create`](Self::create) renames it to `NAME`. If the value is dropped without a call of
+/// `create`, the folder is deleted.
+///
+/// The temporary folder is always new. Therefore, it contains no links of other programs, and files
+/// written into it can't end up elsewhere.
 ///
 /// ```
 /// let folder = std::env::temp_dir().join(format!("staged-{}", std::process::id()));
@@ -28,27 +35,28 @@ use crate::name::{
 /// # std::fs::remove_dir_all(&folder).expect("a folder");
 /// # Ok::<(), atomic_file::FileError>(())
 /// ```
-///
-/// It is always created, so that no existing link is followed.
 #[derive(Debug)]
 #[must_use = "dropped, it is deleted"]
 pub struct StagedFolder {
     path: PathBuf,
     target: PathBuf,
-    /// Shows other processes that the writer is still running.
+    /// Lock that shows other processes that the writer is still running.
     _lock: Option<File>,
 }
 
 impl StagedFolder {
-    /// Makes an empty folder beside `target`, in the folder that this is in, which must be there.
+    /// Creates an empty folder with a temporary name for `target`. The parent folder of `target`
+    /// must exist. Whether `target` itself exists is checked only by [`create`](Self::create).
     ///
     /// # Errors
-    /// If the operating system refuses, or `target` has no name.
+    ///
+    /// Returns an error if `target` doesn't end in a name, or if the folder can't be created.
     pub fn beside(target: impl AsRef<Path>) -> Result<Self, FileError> {
         let target = target.as_ref().to_owned();
         let (path, lock) = create_locked(&target, |name| {
             fs::create_dir(name)?;
-            // On Windows a folder can't be opened, so the remains of a crash stay there.
+            // Windows can't open a folder as a file. Folders are therefore not locked on Windows,
+            // and folders that were left behind by a crash aren't deleted.
             Ok(File::open(name).ok())
         })?;
         Ok(Self {
@@ -58,24 +66,36 @@ impl StagedFolder {
         })
     }
 
-    /// The folder to fill.
+    /// Returns the path of the temporary folder, in which the caller creates the files.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Puts the folder in its place, where there is nothing or an empty folder (system files don't
-    /// count, and stay).
+    /// Syncs the folder and renames it to its final name.
+    ///
+    /// If the target exists, it must be an empty folder. System files in the target are allowed
+    /// (see [`is_system_file`]). They are moved to the new folder.
+    ///
+    /// The method syncs the names in the folder but not the contents of its files. If the contents
+    /// must survive a power failure, write the files with
+    /// [`write_atomically`](crate::write_atomically).
     ///
     /// # Errors
-    /// If the operating system refuses; usually because the folder isn't empty.
+    ///
+    /// Returns an error if the target is a file, a link, or a folder that contains other files, or
+    /// if a file operation fails. The temporary folder is then deleted and the target stays as it
+    /// was, except if the last step (syncing the parent folder) fails. In this case, the new folder
+    /// is already in place.
     pub fn create(self) -> Result<(), FileError> {
         sync_folder(&self.path)?;
         let failed = FileError::at(&self.target, "create");
         require_new_or_empty(&self.target)?;
-        // A rename replaces an empty folder only.
+        // A rename replaces a folder only if it is empty, so its system files are moved first.
         let renamed = move_system_files(&self.target, &self.path).and_then(|()| {
             if cfg!(windows) {
-                let _ = fs::remove_dir(&self.target); // there it replaces no folder
+                // On Windows, a rename doesn't replace an empty folder, so the empty target is
+                // deleted first.
+                let _ = fs::remove_dir(&self.target);
             }
             fs::rename(&self.path, &self.target).map_err(failed)
         });
@@ -86,7 +106,8 @@ impl StagedFolder {
     }
 }
 
-/// Moves the system files of a folder to another; there are none if there is no such folder.
+/// Moves the system files of the folder `from` to the folder `to`. Does nothing if `from` doesn't
+/// exist.
 fn move_system_files(from: &Path, to: &Path) -> Result<(), FileError> {
     let names = match names_in(from) {
         Err(error) if error.source.kind() == ErrorKind::NotFound => return Ok(()),
@@ -101,15 +122,22 @@ fn move_system_files(from: &Path, to: &Path) -> Result<(), FileError> {
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path); // not there any more if it was created
+        // After a successful `create`, this path no longer exists, so the error is ignored.
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Checks that `target` doesn't exist or is an empty folder (system files don't count), before a
-/// [`StagedFolder`] is filled in vain.
+/// Checks that `target` doesn't exist or is a folder that contains only system files (see
+/// [`is_system_file`]).
+///
+/// A program calls this function to reject an invalid target before it spends time on filling a
+/// [`StagedFolder`].
 ///
 /// # Errors
-/// Names the file or folder that exists.
+///
+/// Returns an error if `target` is a file, a link, or a folder that contains other files. In the
+/// last case, the error contains the name of one of these files. Also returns an error if `target`
+/// can't be read.
 pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
     let target = target.as_ref();
     let problem = match fs::symlink_metadata(target) {
@@ -127,10 +155,13 @@ pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
     Err(FileError::at(target, "create")(problem))
 }
 
-/// Makes a folder and its missing parents; they survive a power cut.
+/// Creates a folder and its missing parent folders, and syncs them so that they survive a power
+/// failure. Does nothing if the folder exists.
 ///
 /// # Errors
-/// If the operating system refuses.
+///
+/// Returns an error if a folder can't be created, for example because there is a file of the same
+/// name.
 pub fn create_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
     if path.is_dir() {
@@ -140,30 +171,40 @@ pub fn create_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
         create_folder(folder_of(path))?;
     }
     match create_new_folder(path) {
-        // Another process has made it since.
+        // Another process has created the folder in the meantime.
         Err(error) if error.source.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         created => created,
     }
 }
 
-/// Creates a new folder.
+/// Creates a folder, and syncs its parent folder so that the new folder survives a power failure.
 ///
 /// # Errors
-/// If it exists ([`ErrorKind::AlreadyExists`]), or the operating system refuses.
+///
+/// Returns an error of kind [`ErrorKind::AlreadyExists`] if `path` exists, and another error if the
+/// folder can't be created, for example because its parent folder doesn't exist.
 pub fn create_new_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
     fs::create_dir(path).map_err(FileError::at(path, "create"))?;
     sync_folder(folder_of(path))
 }
 
-/// Deletes a folder if everything in it is `ours` by its path; system files don't count.
+/// Deletes a folder if it contains nothing but files of this program.
 ///
-/// It is out of sight by one rename before the first file is deleted; after a crash,
+/// `ours` receives the path of each item in the folder and returns true if this program may delete
+/// the item. System files are deleted without asking `ours`, except for attribute files such as
+/// `._notes.txt`, which are deleted only if `ours` returns true for `notes.txt`. Subfolders for
+/// which `ours` returns true are deleted with all of their contents.
+///
+/// Before anything is deleted, the folder is renamed to a temporary name, and its contents are
+/// checked again under this name. If the process crashes during the deletion,
 /// [`remove_unfinished_folders`] deletes the rest.
 ///
 /// # Errors
-/// [`ErrorKind::DirectoryNotEmpty`] names a file that isn't `ours`; the folder then stays as it is.
-/// If it isn't a folder but a link to one, or the operating system refuses.
+///
+/// Returns an error of kind [`ErrorKind::DirectoryNotEmpty`] with the name of an item that `ours`
+/// rejects. The folder then stays as it was. Returns an error of kind [`ErrorKind::NotADirectory`]
+/// if `path` is a file or a link, and other errors if a file operation fails.
 pub fn remove_folder(
     path: impl AsRef<Path>,
     ours: impl Fn(&Path) -> bool,
@@ -185,7 +226,7 @@ pub fn remove_folder(
     require_ours(path)?;
     let hidden = new_name(path)?;
     fs::rename(path, &hidden).map_err(&failed)?;
-    // Another program may have added a file in the meantime.
+    // Another program may have added a file between the first check and the rename.
     if let Err(error) = require_ours(&hidden) {
         fs::rename(&hidden, path).map_err(&failed)?;
         return Err(error);
@@ -193,17 +234,23 @@ pub fn remove_folder(
     fs::remove_dir_all(&hidden).map_err(FileError::at(&hidden, "delete"))
 }
 
-/// The error of a folder that should be empty, but contains something of this name.
+/// Returns the error for a folder that can't be replaced or deleted because it contains `name`.
 fn not_empty(name: &OsStr) -> io::Error {
     let problem = format!("the folder contains {name:?}");
     io::Error::new(ErrorKind::DirectoryNotEmpty, problem)
 }
 
-/// Deletes the unfinished folders in `folder` whose processes have ended, if `ours` is true for
-/// the bytes of their final names ([`unfinished_of`]).
+/// Deletes the unfinished folders in `folder` that belong to this program and whose writers have
+/// ended.
+///
+/// `ours` receives the final name of each unfinished folder in the form that [`unfinished_of`]
+/// returns. It returns true if the unfinished folder belongs to this program. Nothing is deleted on
+/// Windows and on file systems that don't support locks, because it's unknown whether the writers
+/// have ended.
 ///
 /// # Errors
-/// If the operating system refuses.
+///
+/// Returns an error if `folder` can't be read or if an unfinished folder can't be deleted.
 pub fn remove_unfinished_folders(
     folder: impl AsRef<Path>,
     ours: impl Fn(&[u8]) -> bool,
@@ -216,13 +263,15 @@ pub fn remove_unfinished_folders(
     Ok(())
 }
 
-/// Returns the names of everything in a folder, each once, in order: system files
-/// ([`is_system_file`]) and names that aren't UTF-8, too.
+/// Returns the names of all items in a folder in ascending order, without duplicates. The list
+/// includes system files (see [`is_system_file`]) and names that aren't valid UTF-8.
 ///
-/// Network file systems may list a name twice while the folder changes.
+/// Some network file systems list a name twice if the folder changes while it's being read. Such
+/// duplicates are removed.
 ///
 /// # Errors
-/// If the folder can't be read.
+///
+/// Returns an error if the folder can't be read.
 pub fn names_in(folder: impl AsRef<Path>) -> Result<Vec<OsString>, FileError> {
     let folder = folder.as_ref();
     let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
@@ -236,10 +285,12 @@ fn each_once(mut names: Vec<OsString>) -> Vec<OsString> {
     names
 }
 
-/// Returns the unfinished files and folders in `folder` whose processes have ended, each with its
-/// lock, which this process now holds, if `ours` is true for the bytes of their final names.
+/// Returns the unfinished files and folders in `folder` that belong to this program and whose
+/// writers have ended. Each path is returned with the open file, whose lock is now held by this
+/// process.
 ///
-/// A file that can't be opened or locked may still have a writer, so it is left alone.
+/// `ours` receives the final name in the form that [`unfinished_of`] returns. A file that can't be
+/// opened or locked may still have a writer, so it isn't returned.
 pub(crate) fn left_behind(
     folder: &Path,
     ours: impl Fn(&[u8]) -> bool,
@@ -259,11 +310,12 @@ pub(crate) fn left_behind(
     Ok(left)
 }
 
-/// Makes the names in a folder durable: a rename is on the disk when its folder is. Does nothing
-/// if the file system doesn't support this.
+/// Syncs a folder so that renames and new files in it survive a power failure. Does nothing if the
+/// file system doesn't support syncing folders.
 ///
 /// # Errors
-/// If the operating system refuses.
+///
+/// Returns an error if the folder can't be opened or synced.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), FileError> {
     match sync_to_disk(folder) {
         Err(error) if is_unsupported(&error) => Ok(()),
@@ -271,7 +323,8 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<(), FileError> {
     }
 }
 
-/// Syncs a folder, except on systems where a folder can't be opened.
+/// Calls `fsync` on a folder. Does nothing on systems other than Unix, where a folder can't be
+/// opened as a file.
 pub(crate) fn sync_to_disk(folder: &Path) -> io::Result<()> {
     match cfg!(unix) {
         true => File::open(folder)?.sync_all(),
@@ -309,7 +362,7 @@ mod tests {
         fs::create_dir(&target).unwrap();
         let second = stage(&target, "second");
         stage(&target, "first").create().unwrap();
-        // Only the first of two makes it.
+        // Both folders were staged for the same empty target, so the second one is rejected.
         second.create().unwrap_err();
         assert_eq!(fs::read(target.join("model")).unwrap(), b"first");
         assert_eq!(names(above), ["new"]);
@@ -361,7 +414,7 @@ mod tests {
         fs::write(folder.path().join(".DS_Store"), "").unwrap();
         fs::write(folder.path().join("a"), "").unwrap();
         assert_eq!(names(folder.path()), [".DS_Store", "a"]);
-        // As some network file systems list them.
+        // Some network file systems list names twice.
         let twice = ["b", "a", "b", "a"].map(OsString::from).to_vec();
         assert_eq!(each_once(twice), ["a", "b"]);
         #[cfg(target_os = "linux")]

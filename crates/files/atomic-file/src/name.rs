@@ -1,9 +1,18 @@
-//! The names of unfinished files: `.config.json.4711-0.unfinished` beside `config.json`.
+//! Names of unfinished files and folders.
 //!
-//! The name contains process and count, so that two writers of the same file don't collide. A
-//! writer holds a lock on its file, so that the remains of a killed process can be distinguished
-//! from the work of a live one. The name of a file whose own name is long contains a hash instead,
-//! because a name may have at most 255 bytes.
+//! A new file is first written under a temporary name in its final folder, and is renamed when it
+//! is complete. Until then, it is called an *unfinished file*. For example, `config.json` is
+//! written as `.config.json.4711-0.unfinished`.
+//!
+//! The temporary name contains the ID of the writing process (4711) and a counter (0), so two
+//! writers of the same file never use the same temporary name. The writer also holds a lock on its
+//! unfinished file. If the process is killed, the operating system releases the lock, so other
+//! processes can tell abandoned files from files that are still being written.
+//!
+//! File systems limit the length of names, usually to 255 bytes. If the final name is long, the
+//! temporary name therefore contains a hash of the final name.
+//!
+//! Unfinished folders follow the same rules.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -14,15 +23,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::FileError;
 
-/// Names of files that operating systems and file managers leave in any folder.
+/// Names of files that operating systems and file managers create in any folder.
 const SYSTEM_FILES: [&str; 3] = [".DS_Store", "desktop.ini", "Thumbs.db"];
 
-/// The beginning of the name of a file with another file's attributes, which macOS writes where the
-/// file system can't store them.
+/// Prefix of the AppleDouble files in which macOS stores the attributes of other files if the file
+/// system can't store attributes. For example, `._notes.txt` contains the attributes of
+/// `notes.txt`.
 const ATTRIBUTES: &str = "._";
 
-/// True for a file that an operating system or a file manager leaves in folders, such as
-/// `.DS_Store` or `._notes.txt`.
+/// Returns true for the name of a file that an operating system or a file manager creates in
+/// folders, such as `.DS_Store` or `._notes.txt`.
 ///
 /// ```
 /// use atomic_file::is_system_file;
@@ -36,8 +46,11 @@ pub fn is_system_file(name: &OsStr) -> bool {
             .any(|file| name.eq_ignore_ascii_case(file))
 }
 
-/// Returns true for a system file that belongs to a folder in which all else is `ours`: it has no
-/// contents of its own, or the attributes of a file that is.
+/// Returns true if `name` is a system file that may be deleted together with the `ours` files of
+/// its folder.
+///
+/// An attribute file such as `._notes.txt` may be deleted only if `ours` returns true for
+/// `notes.txt`. Other system files contain nothing of value, so they may always be deleted.
 pub(crate) fn is_system_file_of(name: &OsStr, ours: impl Fn(&OsStr) -> bool) -> bool {
     match name.to_str().and_then(|name| name.strip_prefix(ATTRIBUTES)) {
         Some(file) => ours(file.as_ref()),
@@ -45,18 +58,21 @@ pub(crate) fn is_system_file_of(name: &OsStr, ours: impl Fn(&OsStr) -> bool) -> 
     }
 }
 
-/// The end of such a name, which begins with a dot, the finished name, and the writer.
+/// Suffix of the names of unfinished files and folders.
 const UNFINISHED: &str = ".unfinished";
 
-/// The most bytes of a finished name that is a part of the unfinished one. The rest of that has at
-/// most 33 bytes, and some encrypting file systems allow 143 in all.
+/// Maximum length in bytes of a final name that is used in a temporary name. Longer names are
+/// replaced by their hash.
+///
+/// The rest of a temporary name takes at most 33 bytes for the first billion names of a process.
+/// The sum is less than 143 bytes, the limit of some encrypting file systems.
 const MAX_BYTES: usize = 100;
 
-/// Names that this process has made.
+/// Number of temporary names that this process has generated so far.
 static NAMES: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the finished name as it is in an unfinished one: itself, or its hash (FNV-1a) if it is
-/// long.
+/// Returns the part of a temporary name that represents the final name `name`. This part is `name`
+/// itself or, if `name` is long, its 64-bit FNV-1a hash in hexadecimal digits.
 pub(crate) fn stem(name: &OsStr) -> OsString {
     let bytes = name.as_encoded_bytes();
     if bytes.len() <= MAX_BYTES {
@@ -68,7 +84,12 @@ pub(crate) fn stem(name: &OsStr) -> OsString {
     format!("{hash:016x}").into()
 }
 
-/// A name beside `path` that this process has given to nothing else.
+/// Returns a temporary name for `path` in the same folder. No two calls in a process return the
+/// same name.
+///
+/// # Errors
+///
+/// Returns an error if the last component of `path` isn't a name, as in `/` and `folder/..`.
 pub(crate) fn new_name(path: &Path) -> Result<PathBuf, FileError> {
     let Some(name) = path.file_name() else {
         let no_name = io::Error::new(ErrorKind::InvalidInput, "the path has no name at its end");
@@ -81,7 +102,15 @@ pub(crate) fn new_name(path: &Path) -> Result<PathBuf, FileError> {
     Ok(path.with_file_name(unfinished))
 }
 
-/// Creates something under a new name beside `path`, and locks it, if it can be locked.
+/// Creates and locks an unfinished file or folder for `path`, and returns its path and its lock.
+///
+/// `create` receives the temporary name and returns the file to lock, or `None` if the new item
+/// can't be opened. If the file system doesn't support locks, the returned file isn't locked.
+///
+/// # Errors
+///
+/// Returns an error if `path` doesn't end in a name, or if `create` fails for a reason other than
+/// an existing item of the same name.
 pub(crate) fn create_locked(
     path: &Path,
     create: impl Fn(&Path) -> io::Result<Option<File>>,
@@ -89,11 +118,12 @@ pub(crate) fn create_locked(
     loop {
         let unfinished = new_name(path)?;
         let file = match create(&unfinished) {
-            // An earlier process had our number.
+            // An earlier process with the same ID has left a file of this name behind.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             created => created.map_err(FileError::at(path, "create"))?,
         };
-        // Between creating and locking, another process's cleanup may have deleted it as abandoned.
+        // Before the new file was locked, another process may have considered it abandoned, and
+        // locked or deleted it. In this case, the loop tries another name.
         let locked = file.as_ref().map(File::try_lock);
         let is_taken = matches!(locked, Some(Err(TryLockError::WouldBlock)));
         let found = fs::symlink_metadata(&unfinished);
@@ -103,8 +133,10 @@ pub(crate) fn create_locked(
     }
 }
 
-/// Returns the name of the file or folder that an unfinished one of this name becomes, as bytes, or
-/// the hash of that name if it is long; `None` for a name of another form.
+/// Returns the final name of an unfinished file or folder, given its temporary name `name`.
+///
+/// The result consists of the bytes of the final name or, if the final name has more than 100
+/// bytes, of its hash. Returns `None` if `name` isn't a temporary name generated by this crate.
 ///
 /// ```
 /// use atomic_file::unfinished_of;
@@ -123,7 +155,8 @@ pub fn unfinished_of(name: &OsStr) -> Option<&[u8]> {
     (!finished.is_empty() && is_writer).then_some(finished)
 }
 
-/// The folder that a file is in: `.` for a name alone.
+/// Returns the folder that contains `file`. If the path has no folder, as in `config.json`, returns
+/// the current folder, `.`.
 pub fn folder_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if parent != Path::new("") => parent,

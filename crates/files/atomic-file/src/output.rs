@@ -1,4 +1,4 @@
-//! Writing where a user points, and appending to a log.
+//! Writing to paths that the user chooses, and appending to log files.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,8 +10,10 @@ use crate::name::folder_of;
 use crate::replace::create_new;
 use crate::support::missing_support;
 
-/// True if a path names a descriptor, like `/dev/stdout` and `/proc/self/fd/1`: the file behind it
-/// may belong to another program.
+/// Returns true if `path` is the name of a file descriptor, such as `/dev/stdout` or
+/// `/proc/self/fd/1`. The file behind a descriptor may belong to another program.
+///
+/// The function examines only the text of the path, so the file doesn't have to exist.
 pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
     let path = path.as_ref();
     let of_device = ["/dev/stdout", "/dev/stderr", "/dev/fd"].iter();
@@ -27,18 +29,22 @@ pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
     of_process || of_device.into_iter().any(|name| path.starts_with(name))
 }
 
-/// Writes a new file where a user asked for one.
+/// Writes output to a path that the user has chosen, and never overwrites an existing file.
 ///
-/// - A name that is not there: the file appears once it is whole, as with
-///   [`write_atomically`](crate::write_atomically).
-/// - A device, a FIFO, and a descriptor (`/dev/stdout`, `/dev/fd/3`, `/proc/self/fd/1`): written
-///   through; a regular file behind a descriptor is appended to, like a shell's `>>`.
+/// - If nothing exists at `path`, the function creates a file, which appears under its name when it
+///   is complete, as with [`write_atomically`](crate::write_atomically).
+/// - If `path` is a device, a FIFO or a file descriptor (`/dev/stdout`, `/dev/fd/3`,
+///   `/proc/self/fd/1`), the function writes directly to it. If a descriptor refers to a regular
+///   file, the output is appended to this file, as with `>>` in a shell.
 ///
-/// Nothing is ever overwritten, not even a file that appears while this one is being written.
+/// Even a file that another program creates at `path` while the output is being written isn't
+/// overwritten.
 ///
 /// # Errors
-/// [`AlreadyExists`](io::ErrorKind::AlreadyExists) if there is a file, a folder, or a link to one
-/// of these or to nothing; if the operating system refuses, or `write` does.
+///
+/// Returns an error of kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) if `path` is a regular
+/// file, a folder, a link to one of these, or a link whose target doesn't exist. Also returns an
+/// error if `write` or a file operation fails.
 pub fn write_output(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -47,10 +53,12 @@ pub fn write_output(
     create_output(path, |out| write(out).map_err(FileError::at(path, "write")))
 }
 
-/// Like [`write_output`], for writers with a different error type.
+/// Writes output in the same way as [`write_output`], but lets `write` return any error type that
+/// can be created from a [`FileError`].
 ///
 /// # Errors
-/// As there.
+///
+/// Returns the error of `write`, or one of the errors described at [`write_output`].
 pub fn create_output<E: From<FileError>>(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut dyn Write) -> Result<(), E>,
@@ -68,19 +76,25 @@ pub fn create_output<E: From<FileError>>(
     }
 }
 
-/// The ways to write an output.
+/// The way in which output is written to a path.
 enum Output {
+    /// A new file, which is renamed to its final name when it is complete.
     New,
-    /// A device, a pipe or a descriptor, which is written through; true for a regular file behind a
-    /// descriptor, which is appended to.
+    /// A device, a FIFO or a file descriptor, to which the output is written directly. The value is
+    /// true if the output is appended to the regular file behind a descriptor.
     Stream(bool),
 }
 
-/// Checks that [`write_output`] can write to `path`, before there is anything to write. Returns the
-/// note of [`missing_support`], if there is one.
+/// Checks that [`write_output`] can write to `path`. A program calls this function before it
+/// computes the output.
+///
+/// If a file would be created, returns the note of [`missing_support`] about its file system, if
+/// there is one. Returns `None` otherwise.
 ///
 /// # Errors
-/// As [`write_output`] and [`missing_support`].
+///
+/// Returns an error of kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) in the same cases as
+/// [`write_output`], and another error if no file can be created in the folder of `path`.
 pub fn require_new_output(path: impl AsRef<Path>) -> Result<Option<String>, FileError> {
     match output_at(path.as_ref())? {
         Output::New => missing_support(path),
@@ -88,7 +102,8 @@ pub fn require_new_output(path: impl AsRef<Path>) -> Result<Option<String>, File
     }
 }
 
-/// Returns the way to write an output to a path.
+/// Returns the way in which output is written to `path`, or an error if something exists there that
+/// must not be overwritten.
 fn output_at(path: &Path) -> Result<Output, FileError> {
     let exists = || io::Error::new(io::ErrorKind::AlreadyExists, "already exists");
     match fs::metadata(path) {
@@ -101,13 +116,16 @@ fn output_at(path: &Path) -> Result<Output, FileError> {
     .map_err(FileError::at(path, "write"))
 }
 
-/// Opens a file that lines are appended to, or that is locked; it is made if it isn't there.
+/// Opens a regular file for appending, and syncs its folder. Creates the file if it doesn't exist.
+/// The function is used for log files and for lock files.
 ///
-/// It is never anything but a regular file of this very name: a link is refused, and a pipe not
-/// waited for.
+/// Links are rejected, so no file elsewhere can be changed. FIFOs are also rejected, because
+/// opening a FIFO would block until another process reads from it.
 ///
 /// # Errors
-/// If there is something else of this name, or the operating system refuses.
+///
+/// Returns an error if `path` is anything other than a regular file, if the file can't be opened or
+/// created, or if the folder can't be synced.
 pub fn append(path: impl AsRef<Path>) -> Result<File, FileError> {
     let path = path.as_ref();
     let file = match fs::symlink_metadata(path) {
@@ -203,23 +221,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         put(Path::new("/dev/null"), b"x").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
-        // Not every container has it.
+        // Some containers don't have `/dev/full`.
         if Path::new("/dev/full").exists() {
             let full = put(Path::new("/dev/full"), b"x").unwrap_err();
             assert_eq!(full.source.kind(), ErrorKind::StorageFull);
         }
-        // A link to a device.
+        // The output is written through a link to a device.
         std::os::unix::fs::symlink("/dev/null", folder.path().join("null")).unwrap();
         put(&folder.path().join("null"), b"x").unwrap();
         assert!(folder.path().join("null").is_symlink());
-        // A file behind a descriptor keeps its contents and its place.
+        // A file behind a descriptor keeps its contents, and the output is appended to it.
         let path = folder.path().join("redirected");
         fs::write(&path, "head ").unwrap();
         let file = File::options().append(true).open(&path).unwrap();
         let descriptor = format!("/proc/self/fd/{}", file.as_raw_fd());
         put(Path::new(&descriptor), b"tail").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"head tail");
-        // A pipe.
+        // The output is written to a pipe.
         let (mut reader, writer) = io::pipe().unwrap();
         let descriptor = format!("/dev/fd/{}", writer.as_raw_fd());
         put(Path::new(&descriptor), b"through").unwrap();

@@ -1,5 +1,8 @@
-//! Reading: only regular files are opened, never a pointer file that stands in for another, and one
-//! that should be small is not read if it isn't.
+//! Reading of regular files.
+//!
+//! The functions reject folders, devices, FIFOs, and pointer files that stand in for a file that
+//! hasn't been downloaded yet. [`read_small_file`] also rejects files that are longer than a given
+//! limit.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek};
@@ -8,11 +11,14 @@ use std::path::Path;
 use crate::FileError;
 use crate::file_format::{FileFormat, MAX_POINTER_BYTES};
 
-/// True if there is a file at `path`.
+/// Returns true if `path` is a regular file or a link to one, and false if nothing exists at
+/// `path`.
 ///
 /// # Errors
-/// If the system can't report it, which doesn't mean that the file is missing; if it exists but
-/// isn't a file; if something stands in for it, as [`missing_reason`] describes.
+///
+/// Returns an error if `path` isn't a regular file, or if the system can't tell whether the file
+/// exists, for example because a folder can't be searched. If the file is missing for a reason that
+/// [`missing_reason`] describes, the error contains this reason.
 pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
     match length(path.as_ref()) {
         Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(false),
@@ -20,14 +26,16 @@ pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
     }
 }
 
-/// Opens a file to be read and returns its length in bytes.
+/// Opens a regular file for reading, and returns it with its length in bytes.
 ///
-/// It looks before it opens: opening a pipe would wait for its other end.
+/// The type of the file is checked before the file is opened, because opening a FIFO would block
+/// until another process writes to it.
 ///
 /// # Errors
-/// If it can't be read; [`ErrorKind::IsADirectory`] for a folder, [`ErrorKind::Unsupported`] for
-/// anything else that isn't a file, [`ErrorKind::InvalidData`] for a pointer file of Git LFS,
-/// git-annex or DVC.
+///
+/// Returns an error of kind [`ErrorKind::IsADirectory`] for a folder, [`ErrorKind::Unsupported`]
+/// for a device, a FIFO or a socket, and [`ErrorKind::InvalidData`] for a pointer file of Git LFS,
+/// git-annex or DVC. Also returns an error if the file can't be opened or read.
 pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
     let path = path.as_ref();
     let failed = FileError::at(path, "read");
@@ -45,8 +53,12 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
     Ok((file, length))
 }
 
-/// The reason why there is nothing at `path`, if something stands in for it: a link that leads
-/// nowhere, or DVC's pointer beside it.
+/// Returns the reason why the file at `path` is missing, if something else exists in its place.
+/// This can be a link whose target doesn't exist, or DVC's pointer file `path.dvc`. Returns `None`
+/// otherwise.
+///
+/// The function expects that the file is missing. It doesn't check whether the target of a link
+/// exists.
 pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     let path = path.as_ref();
     if let Ok(target) = fs::read_link(path) {
@@ -66,10 +78,12 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     })
 }
 
-/// The bytes of a file that may not have more than `limit`.
+/// Reads a whole file that must not have more than `limit` bytes.
 ///
 /// # Errors
-/// As [`open_file`]; [`ErrorKind::FileTooLarge`] if it is longer.
+///
+/// Returns an error of kind [`ErrorKind::FileTooLarge`] if the file is longer, and the errors of
+/// [`open_file`] if the file can't be opened or read.
 pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, FileError> {
     let path = path.as_ref();
     let failed = FileError::at(path, "read");
@@ -78,7 +92,8 @@ pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, Fi
     if length <= limit {
         let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(&failed)?;
-        length = bytes.len() as u64; // it may have grown between the look and the read
+        // The file may have grown since its length was determined.
+        length = bytes.len() as u64;
     }
     if length > limit {
         let problem = format!("the file has {length} bytes, more than the {limit} that are read");
@@ -87,11 +102,14 @@ pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, Fi
     Ok(bytes)
 }
 
-/// Fills `out` from a file's bytes at `offset`, independent of the file's position; several threads
-/// may read one file.
+/// Fills `out` with the bytes of a file that start at `offset`. The result doesn't depend on the
+/// current position in the file, so several threads can read the same file at the same time.
 ///
 /// # Errors
-/// If the file ends before, or can't be read; always on a system that is neither Unix nor Windows.
+///
+/// Returns an error of kind [`ErrorKind::UnexpectedEof`] if the file ends before `out` is full, and
+/// another error if reading fails. On systems other than Unix and Windows, always returns an error
+/// of kind [`ErrorKind::Unsupported`].
 pub fn read_exact_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::FileExt::read_exact_at(file, out, offset);
@@ -120,8 +138,9 @@ fn seek_read_exact(file: &File, mut out: &mut [u8], mut offset: u64) -> io::Resu
     Ok(())
 }
 
-/// Puts quotes around the numbers that Python's `json` writes and JSON doesn't have: `NaN`,
-/// `Infinity` and `-Infinity`.
+/// Puts the numbers `NaN`, `Infinity` and `-Infinity` in quotation marks, so that JSON parsers
+/// accept them as strings. Python's `json` module writes these numbers without quotation marks,
+/// although JSON doesn't allow them.
 ///
 /// ```
 /// let text = r#"{"a":NaN, "b": [-Infinity], "c": "NaN"}"#;
@@ -180,13 +199,14 @@ mod tests {
         assert!(long.contains("4 bytes") && long.contains("3"), "{long}");
         let error = is_file(folder.path()).unwrap_err();
         assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
-        // A file instead of a folder: the system doesn't report a missing file.
+        // The path continues below a file. The system reports an invalid path and not a missing
+        // file.
         assert!(is_file(path.join("inside")).is_err());
         if cfg!(unix) {
             let error = open_file("/dev/null").unwrap_err();
             assert_eq!(error.source.to_string(), "not a file");
         }
-        // Opening it would wait for ever.
+        // Opening a FIFO would block forever.
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         if made.is_ok_and(|status| status.success()) {
@@ -194,8 +214,9 @@ mod tests {
         }
     }
 
-    /// Pointer files as their programs write them: git-lfs/docs/spec.md, git-annex's "pointer file"
-    /// page (and a link of a system without links), `dvc add` 3.
+    /// Checks pointer files in the form in which each tool writes them. The forms are described in
+    /// git-lfs/docs/spec.md and on git-annex's page "pointer file". On systems without symbolic
+    /// links, git-annex's link is a file. The DVC file was written by `dvc add` (version 3).
     #[test]
     fn a_pointer_is_never_taken_for_its_file() {
         let folder = tempfile::tempdir().unwrap();

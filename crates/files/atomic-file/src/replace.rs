@@ -1,4 +1,5 @@
-//! Replacing a file, and deleting what a crash left of that.
+//! Replacing files so that a crash can't damage them, and deleting the unfinished files that
+//! crashes leave behind.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind};
@@ -8,13 +9,15 @@ use crate::FileError;
 use crate::folder::{left_behind, sync_folder};
 use crate::name::{create_locked, folder_of, stem};
 
-/// Writes a file so that a crash at any moment leaves the old one or the new one: a temporary file
-/// beside it,
-/// `sync_all`, rename, sync of the folder. A link of this name is replaced, not followed.
+/// Writes a file so that it contains either the complete old contents or the complete new contents
+/// if the program or the computer crashes at any moment.
 ///
-/// A failure deletes the temporary file; a crash leaves it for the next write of that file.
-/// An error of the last step, the sync of the folder, comes when the new file is already in its
-/// place.
+/// The function passes an unfinished file in the same folder to `write`, syncs this file, renames
+/// it to `path`, and syncs the folder. If `path` is a link, the new file replaces the link, and the
+/// link's target doesn't change.
+///
+/// If an error occurs, the unfinished file is deleted. After a crash, the unfinished file remains
+/// until the next write to the same path, which deletes it.
 ///
 /// ```
 /// use std::io::Write;
@@ -31,7 +34,9 @@ use crate::name::{create_locked, folder_of, stem};
 /// ```
 ///
 /// # Errors
-/// If the operating system refuses, or `write` does.
+///
+/// Returns an error if `write` or a file operation fails. The old file then stays as it was, except
+/// if the last step (syncing the folder) fails. In this case, the file has already been replaced.
 pub fn write_atomically(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -40,10 +45,12 @@ pub fn write_atomically(
     replace(path, |out| write(out).map_err(FileError::at(path, "write")))
 }
 
-/// Like [`write_atomically`], for writers with a different error type.
+/// Writes a file in the same way as [`write_atomically`], but lets `write` return any error type
+/// that can be created from a [`FileError`].
 ///
 /// # Errors
-/// If the operating system refuses, or `write` does.
+///
+/// Returns the error of `write`, or one of the errors described at [`write_atomically`].
 pub fn replace<E: From<FileError>>(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -53,10 +60,12 @@ pub fn replace<E: From<FileError>>(
     })
 }
 
-/// Writes as [`replace`] does, but never overwrites a file.
+/// Writes a file in the same way as [`replace`], but never overwrites an existing file.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] if there is one when the new one is whole.
+///
+/// Returns an error of kind [`ErrorKind::AlreadyExists`] if something has the name `path` when the
+/// new file is complete. Also returns an error if `write` or a file operation fails.
 pub(crate) fn create_new<E: From<FileError>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -66,8 +75,11 @@ pub(crate) fn create_new<E: From<FileError>>(
     })
 }
 
-/// Renames a file, and fails if the name is taken: by a hard link if the file system has them, or
-/// else by a rename that replaces nothing, or else over an empty file of its own.
+/// Renames the file `from` to `to`, but fails if `to` exists.
+///
+/// The function tries three methods until the file system supports one of them. The first creates a
+/// hard link and deletes the old name. The second is a rename that fails if `to` exists. The third
+/// is [`rename_over_own`].
 fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
     let is_taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
     let moved = match fs::hard_link(from, to) {
@@ -84,11 +96,14 @@ fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
     })
 }
 
-/// Takes the name with an empty file, which only one process can create, and renames a file over
-/// it.
+/// Creates an empty file `to` and then renames the file `from` over it.
+///
+/// Only one process can create the empty file, so no file of another process is overwritten.
+/// However, if this process is killed before the rename, the empty file remains.
 fn rename_over_own(from: &Path, to: &Path) -> io::Result<()> {
     drop(File::create_new(to)?);
-    // Between these two calls nobody should write there; a file that isn't empty isn't ours.
+    // If another program has written to the new file between these two calls, its contents must be
+    // kept.
     if fs::symlink_metadata(to)?.len() > 0 {
         return Err(ErrorKind::AlreadyExists.into());
     }
@@ -97,27 +112,30 @@ fn rename_over_own(from: &Path, to: &Path) -> io::Result<()> {
     })
 }
 
-/// Renames a file on systems without links (FAT), and fails if the name is taken.
+/// Renames a file, but fails if `to` exists. This call also works on file systems without hard
+/// links, such as FAT.
 #[cfg(unix)]
 pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
-/// Renames a file; the system has no other way that fails if the name is taken.
+/// Always returns an error, because the standard library has no rename that fails if `to` exists.
 #[cfg(not(unix))]
 pub(crate) fn rename_to_new(_from: &Path, _to: &Path) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
-/// Writes an unfinished file beside `path`, and lets `finish` move it there.
+/// Writes an unfinished file for `path`, syncs it, and calls `finish` with the unfinished path and
+/// `path` so that it renames the file. Then syncs the folder.
 fn put<E: From<FileError>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
     finish: impl FnOnce(&Path, &Path) -> Result<(), FileError>,
 ) -> Result<(), E> {
     const BUFFER: usize = 1 << 20;
-    // The remains of a crash take space, but the write can succeed anyway.
+    // Files left behind by a crash only take up space. This write can succeed even if they can't be
+    // deleted.
     let _ = remove_unfinished(path);
     let (unfinished, file) = create_locked(path, |name| File::create_new(name).map(Some))?;
     let written = || {
@@ -130,13 +148,13 @@ fn put<E: From<FileError>>(
         Ok(finish(&unfinished, path)?)
     };
     written().inspect_err(|_: &E| {
-        // The first failure is the one to report; an old file is untouched.
+        // The caller needs the first error, so an error of the deletion is ignored.
         let _ = fs::remove_file(&unfinished);
     })?;
     Ok(sync_folder(folder_of(path))?)
 }
 
-/// Deletes the temporary files that killed writers of the file `path` left beside it.
+/// Deletes the unfinished files for `path` whose writers have ended.
 fn remove_unfinished(path: &Path) -> Result<(), FileError> {
     let name = path.file_name().map(stem).unwrap_or_default();
     let ours = |finished: &[u8]| finished == name.as_encoded_bytes();
@@ -197,7 +215,7 @@ mod tests {
         assert!(!left.exists() && written.exists());
         assert!(foreign.iter().all(|path| path.exists()));
         drop(writer);
-        // The next write of the file finds the other one.
+        // The second unfinished file no longer has a writer, so the next write deletes it.
         write();
         assert!(!written.exists());
         assert!(path.exists());
@@ -209,7 +227,7 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         let write = |out: &mut BufWriter<File>| {
             out.write_all(b"second")?;
-            // As another process does meanwhile.
+            // Another process could write the same file at this moment.
             write_atomically(&path, |out| out.write_all(b"first")).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"first");
             Ok(())
@@ -219,7 +237,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// Most file systems allow names of 255 bytes.
+    /// Most file systems allow names of up to 255 bytes.
     #[test]
     fn a_name_may_be_as_long_as_names_can_be() {
         let folder = tempfile::tempdir().unwrap();
@@ -233,7 +251,8 @@ mod tests {
         }
     }
 
-    /// The last resort of file systems that have neither hard links nor an exclusive rename.
+    /// Checks the fallback for file systems that support neither hard links nor an exclusive
+    /// rename.
     #[test]
     fn a_name_that_is_taken_first_is_never_replaced() {
         let folder = tempfile::tempdir().unwrap();
@@ -245,7 +264,7 @@ mod tests {
         let error = rename_over_own(&from, &to).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&to).unwrap(), b"new");
-        // A rename that fails leaves no empty file.
+        // If the rename fails, the empty file is deleted.
         fs::remove_file(&to).unwrap();
         rename_over_own(&folder.path().join("missing"), &to).unwrap_err();
         assert!(!to.exists());

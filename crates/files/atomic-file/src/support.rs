@@ -1,8 +1,9 @@
-//! What a folder's file system supports. Network and FUSE file systems often lack hard links, a
-//! rename that never replaces a file, locks, or a way to make a folder durable.
+//! Detection of features that a file system doesn't support.
 //!
-//! This crate needs none of them: it falls back to the next best method. [`missing_support`] says
-//! what that costs, before there is anything to write.
+//! Network and FUSE file systems often lack hard links, a rename that fails if the new name exists,
+//! locks, or `fsync` for folders. This crate works without these features, but its fallbacks offer
+//! weaker guarantees. [`missing_support`] describes the consequences, so that a program can inform
+//! its user before it writes anything.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,8 +14,12 @@ use crate::folder::sync_to_disk;
 use crate::name::{create_locked, folder_of, new_name};
 use crate::replace::rename_to_new;
 
-/// Returns a note if the file system of a file that doesn't exist yet lacks something that makes
-/// writing safe. To find out, it creates an empty file beside `path` and deletes it.
+/// Returns a note for the user if the file system of `path` lacks a feature that makes writing
+/// safe. Returns `None` if the file system supports all of these features.
+///
+/// `path` is the file that is to be written. It doesn't have to exist, and it isn't changed. The
+/// function tries the features on an empty temporary file in the same folder, which it deletes
+/// afterwards.
 ///
 /// ```
 /// let path = std::env::temp_dir().join("ids.bin");
@@ -25,7 +30,8 @@ use crate::replace::rename_to_new;
 /// ```
 ///
 /// # Errors
-/// If a file can't be created there.
+///
+/// Returns an error if `path` doesn't end in a name, or if no file can be created in its folder.
 pub fn missing_support(path: impl AsRef<Path>) -> Result<Option<String>, FileError> {
     let path = path.as_ref();
     let folder = folder_of(path);
@@ -37,7 +43,8 @@ pub fn missing_support(path: impl AsRef<Path>) -> Result<Option<String>, FileErr
     let is_durable = sync_to_disk(folder).is_ok();
     drop(file);
     for left in [&other, &probe] {
-        let _ = fs::remove_file(left); // one of them is gone if it was renamed
+        // Unless the hard link was created, only one of these files exists, so errors are ignored.
+        let _ = fs::remove_file(left);
     }
     let missing = [
         (
