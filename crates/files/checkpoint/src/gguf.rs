@@ -1,9 +1,13 @@
-//! Writing a model as one GGUF file, version 3, for llama.cpp, whose architecture `gpt2` it is.
-//! None is read.
+//! Writes a model as a GGUF file (version 3), which llama.cpp can load. This crate can't read GGUF
+//! files.
 //!
-//! The file is keys and values, the tensors' names, sizes and places, and their numbers, each at a
-//! multiple of 32 bytes.
-//! A matrix is (out, in), as in `nn.Linear`; its sizes are written the other way round.
+//! A GGUF file has three parts. The first part consists of metadata, which are pairs of a key and a
+//! value, such as `gpt2.block_count` and 12. The second part is a list of the tensors with their
+//! names, sizes, types and offsets. The third part contains the numbers of the tensors. Each tensor
+//! begins at a multiple of 32 bytes.
+//!
+//! The numbers of a matrix are stored row by row, in the shape (out, in) of `nn.Linear`. However,
+//! the list of tensors states the sizes in reverse order, (in, out).
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,66 +25,84 @@ use crate::save::items;
 use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write_numbers};
 
-/// Each tensor's numbers begin at a multiple of so many bytes.
+/// Alignment of each tensor in bytes.
 const ALIGNMENT: usize = 32;
 
-/// Numbers in a block of Q8_0, which have one scale.
+/// Number of elements in a block of the format Q8_0. The elements of a block share one scale.
 const BLOCK: usize = 32;
 
-/// The formats of a GGUF file's matrices. Int8 is Q8_0: 34 bytes for 32 numbers of a row, which are
-/// integers and their scale in float16; rows whose length isn't a multiple of 32 are float16.
-/// Vectors and position embeddings are always float32, as llama.cpp requires.
+/// The number formats in which the matrices of a GGUF file can be stored.
+///
+/// `Int8` stands for llama.cpp's format Q8_0, in which 32 elements of a row take 34 bytes: 32
+/// signed bytes and a float16 scale. Matrices whose rows can't be divided into blocks of 32
+/// elements are stored as float16 instead. Vectors and position embeddings are always stored as
+/// float32 because llama.cpp requires it.
 pub const GGUF_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::Int8];
 
-/// A byte-level tokenizer, as llama.cpp reads it.
+/// A byte-level tokenizer in the form that llama.cpp reads, and the settings that llama.cpp uses
+/// for generating text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GgufTokens {
-    /// The tokens in the order of their ids.
+    /// Tokens in the order of their IDs.
     pub tokens: Vec<GgufToken>,
-    /// The two sides of each merge with a blank between them, the first merge first.
+    /// Merges in the order in which they are applied. The two parts of a merge are separated by a
+    /// space.
     pub merges: Vec<String>,
-    /// The id that is put before each text, if one is.
+    /// ID of the token that llama.cpp inserts at the beginning of each text. If this is `None`,
+    /// llama.cpp doesn't insert a token.
     pub begin: Option<u32>,
-    /// Chat templates by name; llama.cpp uses the one called `default`.
+    /// Pairs of the name and the text of a chat template. llama.cpp uses the template named
+    /// `default`.
     pub chat_templates: Vec<(String, String)>,
-    /// The settings that llama.cpp draws tokens with, if its user names none.
+    /// Sampling settings that llama.cpp uses unless its user chooses others.
     pub sampling: SamplingDefaults,
 }
 
-/// A token, as llama.cpp reads it.
+/// A token in the form that llama.cpp reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GgufToken {
-    /// Its bytes, written in GPT-2's alphabet; a special or added token's text as it is.
+    /// Text of the token. For a normal token, this is its bytes in GPT-2's alphabet, which
+    /// represents each byte by a printable character (a space by `Ġ`). Special and added tokens are
+    /// stored as plain text.
     pub text: String,
-    /// Its kind.
+    /// Kind of the token.
     pub kind: GgufTokenKind,
 }
 
-/// The kind of a token.
+/// The kind of a token. Each value is the number that represents this kind in a GGUF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GgufTokenKind {
-    /// One that texts are made of.
+    /// A token that ordinary text is encoded to.
     Normal = 1,
-    /// A special token, such as the end of a text.
+    /// A token with a special meaning, such as the end of a text.
     Special = 3,
-    /// A token that was added to the vocabulary.
+    /// A token that was added to the vocabulary and that has no special meaning.
     Added = 4,
-    /// An id that stands for nothing.
+    /// A placeholder for an ID that no token has.
     Unused = 5,
 }
 
-/// Writes a model as a GGUF file that llama.cpp computes with; without `tokens` it takes ids alone.
+/// Writes a model as a GGUF file that llama.cpp can run.
 ///
-/// Of `special` it has the beginning, the padding and the first end. The file is written as
-/// [`write_output`](atomic_file::write_output) does.
+/// If `tokens` is `None`, the file contains no tokenizer, so llama.cpp accepts only token IDs. The
+/// token that begins a text, the padding token and the first end token of `special` are stored. If
+/// `tokens` contains a token for the beginning, it takes precedence.
+///
+/// The file is written by [`create_output`], which never overwrites an existing file.
 ///
 /// # Errors
-/// If the format is none of float32, float16 and int8 (Q8_0); if llama.cpp would compute something
-/// else (another activation than GPT-2's); if the tokenizer doesn't have as many tokens as the
-/// model, or has texts that llama.cpp doesn't read (two equal tokens, a NUL, two chat templates
-/// with the same name); if a weight is not finite in the format; if there is a file
-/// already, or the operating system refuses.
+///
+/// Returns an error in these cases:
+///
+/// - `dtype` isn't one of [`GGUF_DTYPES`].
+/// - A field of the model doesn't match its configuration (see [`GptModel::check`]), or a weight
+///   isn't finite in the format of its tensor.
+/// - llama.cpp would compute something else, because the activation isn't GPT-2's `gelu_new`.
+/// - The number of tokens in the tokenizer differs from the size of the model's vocabulary.
+/// - llama.cpp couldn't read the tokenizer, because two tokens are equal, two chat templates have
+///   the same name, or a text contains a NUL character.
+/// - A file already exists at `path`, or the file can't be written.
 pub fn save_gguf(
     model: &GptModel,
     path: impl AsRef<Path>,
@@ -110,8 +132,10 @@ pub fn save_gguf(
     })
 }
 
-/// The keys and values of the sampling settings that there are. llama.cpp takes the most probable
-/// token at temperature 0.
+/// Returns the metadata for the sampling settings that are present.
+///
+/// If the settings say that the most probable token is always chosen, a temperature of 0 is stored,
+/// because llama.cpp doesn't have a separate setting for it.
 fn sampling_keys(sampling: &SamplingDefaults) -> impl Iterator<Item = (String, Vec<u8>)> {
     let float = |x: f32| value(FLOAT, &x.to_le_bytes());
     let sampling = match sampling.is_greedy() {
@@ -136,8 +160,11 @@ fn sampling_keys(sampling: &SamplingDefaults) -> impl Iterator<Item = (String, V
     keys.filter_map(|(key, value)| Some((format!("general.sampling.{key}"), value?)))
 }
 
-/// The keys and values of chat templates: llama.cpp's converter lists the names of all but the
-/// default one.
+/// Returns the metadata for chat templates.
+///
+/// The key of the default template is `tokenizer.chat_template`. The name of any other template is
+/// appended to this key, and the names of all other templates are listed in
+/// `tokenizer.chat_templates`. llama.cpp's converter does the same.
 fn template_keys(templates: &[(String, String)]) -> Vec<(String, Vec<u8>)> {
     const KEY: &str = "tokenizer.chat_template";
     let is_default = |name: &str| name == "default";
@@ -157,7 +184,8 @@ fn template_keys(templates: &[(String, String)]) -> Vec<(String, Vec<u8>)> {
     keys
 }
 
-/// Checks that llama.cpp's GPT-2 computes the same.
+/// Checks that llama.cpp's implementation of GPT-2 computes the same results as the model, and that
+/// it can read the tokenizer. Returns a description of the problem if it can't.
 fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> {
     if config.activation != Activation::GeluTanh {
         let name = config.activation.name();
@@ -178,8 +206,10 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
     }
 }
 
-/// Checks that llama.cpp reads the texts as they are: it cuts a text at a NUL, rejects a file with
-/// two keys of the same name, and is aborted by two tokens with the same text.
+/// Checks that llama.cpp can read the texts of a tokenizer without changing them.
+///
+/// llama.cpp truncates a text at a NUL character, rejects a file in which a key occurs twice (two
+/// chat templates with the same name), and aborts if two tokens have the same text.
 fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
     let texts = tokens.tokens.iter().map(|token| &token.text);
     let (names, templates): (Vec<&String>, Vec<&String>) = tokens
@@ -204,13 +234,14 @@ fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
     }
 }
 
-/// The first text that occurs a second time.
+/// Returns the first text that is equal to an earlier one.
 fn duplicate<'t>(mut texts: impl Iterator<Item = &'t String>) -> Option<&'t String> {
     let mut seen = HashSet::new();
     texts.find(|text| !seen.insert(*text))
 }
 
-/// Returns keys and values, then the tensors, padded so that numbers can follow.
+/// Returns the first two parts of the file, the metadata and the list of tensors. They are padded
+/// with zeros to a multiple of [`ALIGNMENT`].
 fn header(
     config: &GptConfig,
     dtype: Dtype,
@@ -296,8 +327,8 @@ fn header(
     out
 }
 
-/// Returns a format's number as a file's type, its number as a tensor's type, and the bytes of 32
-/// numbers.
+/// Returns three numbers about a format: its code as the type of a file, its code as the type of a
+/// tensor, and the size of 32 elements in bytes.
 fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     match dtype {
         Dtype::Int8 => (7, 8, 2 + BLOCK),
@@ -306,7 +337,8 @@ fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     }
 }
 
-/// Returns the format of one tensor in a file of a format.
+/// Returns the format in which a tensor is stored in a file whose format is `of_file` (see
+/// [`GGUF_DTYPES`]).
 fn dtype_of(item: &LazyTensor<'_>, of_file: Dtype) -> Dtype {
     match item.shape[..] {
         [_, columns] if item.name != "position_embd.weight" => match of_file {
@@ -325,8 +357,14 @@ fn padded_bytes_of(item: &LazyTensor<'_>, dtype: Dtype) -> usize {
     bytes_of(item, dtype).next_multiple_of(ALIGNMENT)
 }
 
-/// Appends blocks: the scale, the largest number's 127th part, and the numbers as whole multiples
-/// of it. The error is the place of a number that has none.
+/// Converts numbers to blocks of the format Q8_0 and appends their bytes. The scale of a block is
+/// its largest absolute value divided by 127. Each element is stored as the nearest integer
+/// multiple of the scale.
+///
+/// # Errors
+///
+/// Returns the index of the first number that can't be represented, because it isn't finite or
+/// because the scale would be too large for float16.
 fn encode_q8_0(numbers: &[f32], bytes: &mut Vec<u8>) -> Result<(), usize> {
     for (i, block) in numbers.chunks_exact(BLOCK).enumerate() {
         let largest = block.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
@@ -343,15 +381,20 @@ fn encode_q8_0(numbers: &[f32], bytes: &mut Vec<u8>) -> Result<(), usize> {
     Ok(())
 }
 
-/// The numbers of the types that values have.
+/// Code of the metadata type `u32`.
 const NUMBER: u32 = 4;
+/// Code of the metadata type `i32`.
 const INT: u32 = 5;
+/// Code of the metadata type `f32`.
 const FLOAT: u32 = 6;
+/// Code of the metadata type `bool`, which is stored as one byte.
 const FLAG: u32 = 7;
+/// Code of the metadata type for strings.
 const TEXT: u32 = 8;
+/// Code of the metadata type for arrays. The type of the elements and their number follow it.
 const ARRAY: u32 = 9;
 
-/// A value in the file's encoding.
+/// Returns a metadata value as it is stored in the file: the code of its type and then its bytes.
 fn value(kind: u32, bytes: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes(), bytes].concat()
 }
@@ -370,7 +413,7 @@ fn array<T: AsRef<[u8]>>(kind: u32, values: impl ExactSizeIterator<Item = T>) ->
     value(ARRAY, &bytes)
 }
 
-/// A text with its length before it.
+/// Returns a string as it is stored in the file: its length in bytes as a `u64` and then its bytes.
 fn with_length(text: &str) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
 }

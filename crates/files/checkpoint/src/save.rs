@@ -1,7 +1,9 @@
-//! Saving a model as a folder, in the book's layout or Hugging Face's.
+//! Saves a model as a folder, in the book's layout or in Hugging Face's layout.
 //!
-//! The weights come first, and a file that can't be written whole is not written: then the folder
-//! is unchanged. If all files must change together, the caller writes a new folder and renames it.
+//! The weights are written first. If the weight file can't be written completely, the existing
+//! files aren't changed. The files are replaced one after another, so a crash can leave new weights
+//! next to an old configuration. If all files must change together, the caller has to write a new
+//! folder and rename it, for example with [`atomic_file::StagedFolder`].
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -19,11 +21,13 @@ use crate::model_files::{CONFIG, WEIGHTS};
 use crate::special_tokens::SpecialTokens;
 use crate::writer::{LazyTensor, write};
 
-/// Writes config.json and model.safetensors that the book's `GPTModel` loads strictly: exactly the
-/// model, in f32, with all that a `state_dict` of the book's has, the causal masks and a head of
-/// its own even if that is the token embedding.
+/// Saves a model as config.json and model.safetensors in the layout of the book's `state_dict`. The
+/// book's `GPTModel` can load these weights with `strict=True`.
 ///
-/// The masks take `context_length` squared numbers per block; [`save_hugging_face`] writes none.
+/// All weights are saved exactly, as `f32`. The file also contains the other tensors of a
+/// `state_dict`. These are the causal mask of each block, which takes the square of
+/// `context_length` numbers, and an output layer even if the model uses its token embedding
+/// instead. [`save_hugging_face`] writes neither of them.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -42,9 +46,11 @@ use crate::writer::{LazyTensor, write};
 /// ```
 ///
 /// # Errors
-/// If a public field of the model doesn't fit the configuration that is written
-/// ([`GptModel::check`] and [`GptModel::check_drop_rates`]), or a weight is not finite: then the
-/// folder's files stay as they were. If the operating system refuses.
+///
+/// Returns an error if a field of the model doesn't match its configuration (see
+/// [`GptModel::check`] and [`GptModel::check_drop_rates`]) or if a weight isn't finite. In these
+/// cases, existing files aren't changed. Also returns an error if the folder or a file can't be
+/// written.
 pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     let mut tensors = tensors(model, folder, Layout::Book)?;
@@ -57,14 +63,19 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
     )
 }
 
-/// Writes config.json, generation_config.json and model.safetensors that
-/// `GPT2LMHeadModel.from_pretrained` loads.
+/// Saves a model as config.json, generation_config.json and model.safetensors, which
+/// `GPT2LMHeadModel.from_pretrained` in transformers can load.
 ///
-/// `tokens` are the ids at the beginning, end and padding of texts: for GPT-2,
-/// `SpecialTokens::between(50256)`. A model without biases on query, key and value gets biases of
-/// zero, because GPT-2 always has them, and the key `"qkv_bias": false`, with which it is read
-/// again without them. A separate head is written as `lm_head.weight`. Weights are rounded to the
-/// nearest number of `dtype`; in f32 the same model is read again, bit for bit.
+/// `tokens` contains the IDs of the tokens that begin, end and pad texts. For GPT-2, use
+/// `SpecialTokens::between(50256)`.
+///
+/// Each weight is rounded to the nearest number in the format `dtype`. With float32, loading the
+/// folder returns the same model, bit for bit. The output layer is saved as `lm_head.weight` unless
+/// the model uses its token embedding instead.
+///
+/// GPT-2 always has biases for query, key and value. If the model doesn't have them, the biases are
+/// saved as zeros, and config.json contains the additional key `"qkv_bias": false`. This crate then
+/// loads the model without these biases.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -84,8 +95,9 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 /// ```
 ///
 /// # Errors
-/// As [`save_book`], of weights in this format; if the format is none of float32, float16 and
-/// bfloat16.
+///
+/// Returns an error under the conditions of [`save_book`], if `dtype` isn't one of
+/// [`FILE_DTYPES`](crate::FILE_DTYPES), or if a weight is too large for this format.
 pub fn save_hugging_face(
     model: &GptModel,
     folder: impl AsRef<Path>,
@@ -99,7 +111,8 @@ pub fn save_hugging_face(
     tokens.save(folder)
 }
 
-/// Returns the tensors that the folder's weights have in a layout.
+/// Returns the tensors of a model in a layout, for the weight file in `folder`. Returns an error
+/// under the conditions of [`items`].
 fn tensors<'m>(
     model: &'m GptModel,
     folder: &Path,
@@ -109,7 +122,7 @@ fn tensors<'m>(
     items(model, &folder.join(WEIGHTS), tensors)
 }
 
-/// Writes the weights, and then the configuration.
+/// Creates the folder if it doesn't exist, and writes the weights and then the configuration.
 fn write_folder(
     folder: &Path,
     tensors: Vec<LazyTensor<'_>>,
@@ -122,7 +135,9 @@ fn write_folder(
     Ok(())
 }
 
-/// Returns the tensors that a `state_dict` of the book's `GPTModel` has besides the parameters.
+/// Returns the tensors in a `state_dict` of the book's `GPTModel` that aren't parameters of
+/// `model`. These are the causal masks and, if the model is tied, a copy of the token embedding as
+/// the output layer.
 fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
     let config = model.config();
     let n = config.context_length;
@@ -142,10 +157,13 @@ fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
     (0..config.n_layers).map(mask).chain(head).collect()
 }
 
-/// Returns a model's numbers as the tensors of a file.
+/// Returns the given tensors with the numbers of a model's parameters. `file` is used in error
+/// messages only.
 ///
 /// # Errors
-/// If a public field of the model doesn't fit the configuration that is written.
+///
+/// Returns an error if a field of the model doesn't match its configuration (see
+/// [`GptModel::check`] and [`GptModel::check_drop_rates`]).
 pub(crate) fn items<'m>(
     model: &'m GptModel,
     file: &Path,
@@ -163,7 +181,8 @@ pub(crate) fn items<'m>(
     Ok(tensors.map(item).collect())
 }
 
-/// A tensor of the file; a part that the model doesn't have is a bias of zero.
+/// Returns a tensor that is the concatenation of the parameters `parts`. A part is `None` if the
+/// model doesn't have this bias, which is then saved as zeros.
 fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTensor<'_> {
     let FileTensor {
         name,
@@ -178,7 +197,7 @@ fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTens
         }
         let zeros = ArrayD::zeros(zeros_shape.clone());
         let views = parts.iter().map(|part| match part {
-            // (out, in) -> (in, out)
+            // The parameters have the shape (out, in), and the tensor has the shape (in, out).
             Some(part) if transposed => part.clone().reversed_axes(),
             Some(part) => part.clone(),
             None => zeros.view(),
