@@ -1,19 +1,22 @@
 //! ex3.1 From the weights of a linear layer to a matrix
 //!
-//! Exercise 3.1 of the book: `SelfAttention_v2` stores its weights in layers of type `nn.Linear`,
-//! and `SelfAttention_v1` stores them as plain matrices. Given the same weights, both should return
-//! the same vectors.
+//! In exercise 3.1 of the book, the class `SelfAttention_v2` stores its weights in layers of type
+//! `nn.Linear`, and `SelfAttention_v1` stores them as plain matrices. If both classes have the same
+//! weights, they should return the same vectors.
 //!
-//! `nn.Linear` has a weight W of shape (d_out, d_in) and computes `x @ W.T`. The first version
-//! computes `x @ M`. Return the matrix M for a weight W.
+//! `nn.Linear` has a weight W with the shape (d_out, d_in) and computes `x @ W.T`.
+//! `SelfAttention_v1` computes `x @ M`. Return the matrix M for a given weight W.
 //!
-//! HINT: Compare the two shapes. Which operation turns (d_out, d_in) into (d_in, d_out)?
+//! HINT: Compare the shapes of W and M. Which operation converts the shape (d_out, d_in) to (d_in,
+//!   d_out)?
 //! HINT: x @ M = x @ W^T for every x, so M = W^T.
-//! HINT: `.t()` returns a view of the array, and `.to_owned()` copies it into an array of its own.
+//! HINT: `.t()` returns a transposed view of an array, and `.to_owned()` copies the view to a new
+//!   array.
 
 use practice::ndarray::Array2;
 
-/// The (d_out, d_in) weight of `nn.Linear` to the (d_in, d_out) matrix of `SelfAttention_v1`
+/// Converts the weight of `nn.Linear`, which has the shape (d_out, d_in), to the matrix of
+/// `SelfAttention_v1`, which has the shape (d_in, d_out).
 pub fn v1_weights(weight: &Array2<f32>) -> Array2<f32> {
     // SOLUTION
     weight.t().to_owned()
@@ -41,7 +44,7 @@ pub(crate) const MISTAKES: &[Mistake<Weights>] = &[
     }),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `v1_weights`.
 pub fn check(v1_weights: Weights) -> Report {
     let mut check = Check::new(v1_weights, MISTAKES);
     let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(123));

@@ -1,8 +1,8 @@
-//! The exercises, in the book's order.
+//! The exercises in the book's order.
 //!
-//! A file has everything about its exercise: the task, the hints, the functions with their
-//! solution, and below the line `// CHECKS` the known mistakes and the checks. The part above that
-//! line, without hints and solution, is what a reader gets.
+//! Each file contains everything about one exercise. The part before the line `// CHECKS` contains
+//! the task, the hints, and the functions with their solutions. Without hints and solutions, this
+//! part becomes the reader's file. The known mistakes and the checks follow after this line.
 
 #![allow(
     unreachable_pub,
@@ -49,12 +49,13 @@ mod s5_2c;
 mod s5_3;
 mod s5_3_3;
 
-/// Makes the list from the name of each file, its check, and the functions that are checked.
+/// Defines [`EXERCISES`] and exports the checks. Each row consists of the name of an exercise's
+/// file, the public name of its check, and the functions that are checked.
 macro_rules! exercises {
     ($($name:ident $check:ident($($function:ident),*))*) => {
         $(pub use $name::check as $check;)*
 
-        /// All exercises, in the book's order.
+        /// All exercises in the book's order.
         pub const EXERCISES: &[Exercise] = &[$(Exercise {
             name: stringify!($name),
             functions: &[$(stringify!($function)),*],
@@ -97,7 +98,8 @@ exercises! {
     s5_3_3 generation(generate)
 }
 
-/// Returns the six words of chapter 3, a row each: (num_tokens, d_in) = (6, 3).
+/// Returns the embeddings of the six words in chapter 3. The array has the shape (num_tokens, d_in)
+/// = (6, 3).
 fn inputs() -> Array2<f32> {
     array![
         [0.43, 0.15, 0.89],

@@ -1,18 +1,20 @@
 //! 2.3 SimpleTokenizerV1: encode and decode
 //!
-//! A model works with numbers, so each word needs an ID. Write both directions of the translation.
+//! A model computes with numbers, so a tokenizer gives each word an ID. Write the functions that
+//! convert words to IDs and IDs back to text.
 //!
-//! `encode` returns the ID of each word. If a word isn't in the vocabulary, return an error whose
-//! text contains the word: a model that silently skips words would read a different text.
+//! `encode` returns the ID of each word. If a word isn't in the vocabulary, it returns an error
+//! whose text contains the word. It must not skip the word silently, because the model would then
+//! read a different text.
 //!
-//! `decode` returns the text of some IDs. Separate the tokens by spaces, but write no space before
-//! the marks `, . ? ! " ( ) '`.
+//! `decode` returns the text for a list of IDs. It puts a space between two tokens, but no space
+//! before the marks `, . ? ! " ( ) '`.
 //!
-//! HINT: Looking up a word can fail. What should the result of `encode` be if one lookup fails?
-//! HINT: ids[i] = vocabulary[words[i]]. For the text, join the tokens with " ", and then replace "
-//!   ," with ",", " ." with ".", and so on.
-//! HINT: `map.get(word)` returns an Option, and `.ok_or_else(|| format!(...))` turns it into a
-//!   Result. An iterator of Results collects into one Result with `.collect()`.
+//! HINT: Each lookup in the vocabulary can fail. What should `encode` return if one of them fails?
+//! HINT: ids[i] = vocabulary[words[i]]. For the text, join the tokens with " ". Then replace " ,"
+//!   with ",", " ." with ".", and so on.
+//! HINT: `map.get(word)` returns an `Option`, and `.ok_or_else(|| format!(...))` converts it to a
+//!   `Result`. If you call `.collect()` on an iterator of results, you can get a single result.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +29,7 @@ pub fn encode(vocabulary: &BTreeMap<String, u32>, words: &[&str]) -> Result<Vec<
     // END
 }
 
-/// Returns the text of the IDs. `tokens[id]` is the token of an ID.
+/// Returns the text for a list of IDs. `tokens[id]` is the token with this ID.
 pub fn decode(tokens: &[String], ids: &[u32]) -> String {
     // SOLUTION
     let words: Vec<&str> = ids.iter().map(|&id| tokens[id as usize].as_str()).collect();
@@ -96,7 +98,7 @@ pub(crate) const MISTAKES: &[Mistake<(Encode, Decode)>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `encode` and `decode`.
 pub fn check(encode: Encode, decode: Decode) -> Report {
     let mut check = Check::new((encode, decode), MISTAKES);
     let text = "the bell rang, and the boat \"turned\"? No: it's the wind.";

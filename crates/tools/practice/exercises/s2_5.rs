@@ -1,19 +1,20 @@
 //! 2.5 One merge of byte pair encoding
 //!
-//! Byte pair encoding builds its vocabulary by joining the most frequent pair of neighbours into a
-//! new token, again and again. Write one such step: go through the IDs from left to right and
-//! replace each occurrence of `pair` by `new_id`.
+//! Byte pair encoding builds its vocabulary step by step. In each step, the most frequent pair of
+//! neighboring tokens becomes a new token. Write the part of a step that changes the text: go
+//! through the IDs from left to right, and replace each occurrence of `pair` with `new_id`.
 //!
-//! Occurrences don't overlap. Once an ID is part of a pair, it can't belong to the next pair as
-//! well, so `a a a` contains the pair (a, a) once.
+//! Occurrences don't overlap. An ID that belongs to one pair can't also belong to the next pair, so
+//! `a a a` contains the pair (a, a) only once.
 //!
-//! HINT: At which ID do you continue after a merge, and at which after an ID that stays?
-//! HINT: At place i: if ids[i] is pair.0 and ids[i + 1] is pair.1, write new_id and continue at i +
-//!   2. Otherwise write ids[i] and continue at i + 1.
-//! HINT: The last ID has no neighbour: `ids.get(i + 1)` returns an Option, which can be compared
-//!   with `Some(&pair.1)`.
+//! HINT: At which index do you continue after you have replaced a pair, and at which index after
+//!   you have kept an ID?
+//! HINT: At index i, if ids[i] is pair.0 and ids[i + 1] is pair.1, append new_id and continue at i
+//!   + 2. Otherwise, append ids[i] and continue at i + 1.
+//! HINT: The last ID has no right neighbor. `ids.get(i + 1)` returns an `Option`, which you can
+//!   compare with `Some(&pair.1)`.
 
-/// Returns the IDs in which each `pair` is joined.
+/// Returns the IDs, in which each occurrence of `pair` is replaced with `new_id`.
 pub fn merge(ids: &[u32], pair: (u32, u32), new_id: u32) -> Vec<u32> {
     // SOLUTION
     let mut merged = Vec::new();
@@ -38,8 +39,8 @@ use crate::check::{Check, Mistake};
 
 type Merge = fn(&[u32], (u32, u32), u32) -> Vec<u32>;
 
-/// Merges the pairs that begin at the places which `is_pair` accepts, and continues `step` IDs
-/// behind the beginning of a pair.
+/// Replaces the pair at index i with `new_id` if `is_pair(i)` returns true, and then continues at
+/// index i + `step`.
 fn merged(ids: &[u32], new_id: u32, step: usize, is_pair: impl Fn(usize) -> bool) -> Vec<u32> {
     let (mut merged, mut i) = (Vec::new(), 0);
     while i < ids.len() {
@@ -78,10 +79,11 @@ pub(crate) const MISTAKES: &[Mistake<Merge>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `merge`.
 pub fn check(merge: Merge) -> Report {
     let mut check = Check::new(merge, MISTAKES);
-    // As text, in which each ID is a character.
+    // The expected result is computed by replacing text in a string whose characters represent the
+    // IDs.
     let plain = |ids: &[u32], pair: (u32, u32), new_id: u32| -> Vec<u32> {
         let text = |ids: &[u32]| -> String {
             ids.iter()

@@ -1,20 +1,22 @@
 //! 2.6 Sliding windows
 //!
-//! A language model learns to predict the next token. A training example is therefore a window of
-//! the text and the same window one token later: at each position, the target is the token that
-//! follows the input.
+//! A language model learns to predict the next token. A training example therefore consists of two
+//! windows of the text: the inputs, and the targets, which begin one token later. At each position,
+//! the target is the token that follows the input.
 //!
-//! Return the examples of a text as pairs of inputs and targets, of `max_length` IDs each. A window
-//! begins `stride` IDs after the window before it. Leave out windows at the end for which there are
-//! too few inputs or targets. A text can be too short for even one window.
+//! Return the examples of a text as pairs of inputs and targets, with `max_length` IDs each. Each
+//! example begins `stride` IDs after the previous example. Omit examples at the end of the text
+//! that would have too few inputs or targets. The text can be too short for even one example.
 //!
-//! HINT: How many IDs of the text does one example need, inputs and targets together?
-//! HINT: The example that begins at s has the inputs ids[s..s + max_length] and the targets ids[s +
-//!   1..s + 1 + max_length], with s = 0, stride, 2 stride, ...
-//! HINT: `ids.get(start..end)` is None if the text ends before `end`. A subtraction such as
-//!   `ids.len() - max_length` panics if its result would be negative.
+//! HINT: How many consecutive IDs of the text does one example need for its inputs and targets
+//!   together?
+//! HINT: The example that begins at index s has the inputs ids[s..s + max_length] and the targets
+//!   ids[s + 1..s + 1 + max_length]. The values of s are 0, stride, 2 * stride, and so on.
+//! HINT: `ids.get(start..end)` returns `None` if the text ends before `end`. A subtraction such as
+//!   `ids.len() - max_length` panics if the result would be negative.
 
-/// Returns windows of inputs and targets, of `max_length` IDs each.
+/// Returns the training examples of a text as pairs of inputs and targets, with `max_length` IDs
+/// each.
 pub fn windows(ids: &[u32], max_length: usize, stride: usize) -> Vec<(Vec<u32>, Vec<u32>)> {
     // SOLUTION
     let starts = (0..ids.len()).step_by(stride);
@@ -31,7 +33,7 @@ pub fn windows(ids: &[u32], max_length: usize, stride: usize) -> Vec<(Vec<u32>, 
 use crate::Report;
 use crate::check::{Check, Mistake};
 
-/// A window of inputs and its targets.
+/// The inputs and the targets of an example.
 type Window = (Vec<u32>, Vec<u32>);
 type Windows = fn(&[u32], usize, usize) -> Vec<Window>;
 
@@ -88,7 +90,7 @@ pub(crate) const MISTAKES: &[Mistake<Windows>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `windows`.
 pub fn check(windows: Windows) -> Report {
     let mut check = Check::new(windows, MISTAKES);
     let numbers: Vec<u32> = (0..=1000).collect();

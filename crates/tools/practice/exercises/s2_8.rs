@@ -1,21 +1,23 @@
 //! 2.8 Embeddings with positions
 //!
-//! A model computes with vectors, so each token is replaced by a vector that training can change:
-//! the token's row in a table. Attention alone can't see the order of the tokens. Therefore a
-//! second table has a vector for each position in the text, and the vector of a token is combined
-//! with the vector of its position into one vector of the same length.
+//! A model computes with vectors, so each token is replaced with a vector whose numbers are
+//! learned. This vector is the token's row in an embedding table. Attention by itself can't see the
+//! order of the tokens. Therefore, a second table contains a vector for each position in the text.
+//! The vector of a token and the vector of its position are combined into one vector of the same
+//! length.
 //!
-//! Return the vectors of a text, one row per token.
+//! Return the combined vectors of a text, one row per token.
 //!
-//! HINT: The same token at two positions must get two different vectors. What selects the row of
-//!   the first table, and what the row of the second?
+//! HINT: If a token occurs at two positions, it must get two different vectors. What selects the
+//!   row of the first table, and what selects the row of the second table?
 //! HINT: out[i] = tokens[ids[i]] + positions[i]
-//! HINT: `Array2::from_shape_fn((rows, columns), |(i, feature)| ...)` makes an array from the
-//!   number at each place.
+//! HINT: `Array2::from_shape_fn((rows, columns), |(i, feature)| ...)` creates an array from a
+//!   closure that returns the number at each index.
 
 use practice::ndarray::Array2;
 
-/// IDs, a (vocabulary, features) table and a (context, features) table to (ids, features)
+/// Returns the embeddings of a text, with the shape (ids, features). The table `tokens` has the
+/// shape (vocabulary, features), and `positions` has the shape (context, features).
 pub fn embed(ids: &[u32], tokens: &Array2<f32>, positions: &Array2<f32>) -> Array2<f32> {
     // SOLUTION
     Array2::from_shape_fn((ids.len(), tokens.ncols()), |(i, feature)| {
@@ -31,7 +33,7 @@ use crate::check::{Check, Mistake, random};
 
 type Embed = fn(&[u32], &Array2<f32>, &Array2<f32>) -> Array2<f32>;
 
-/// A row for each ID, which gets the position and the ID.
+/// Returns an array with a row for each ID. `number` receives the position, the ID and the feature.
 fn rows(ids: &[u32], features: usize, number: impl Fn(usize, usize, usize) -> f32) -> Array2<f32> {
     Array2::from_shape_fn((ids.len(), features), |(i, feature)| {
         number(i, ids[i] as usize, feature)
@@ -84,10 +86,10 @@ pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `embed`.
 pub fn check(embed: Embed) -> Report {
     let mut check = Check::new(embed, MISTAKES);
-    // A number says where it comes from: the ID or the position, and the feature.
+    // The digits of each expected number are the position (counted from 1), the ID and the feature.
     let tokens = Array2::from_shape_fn((6, 3), |(id, feature)| (10 * id + feature) as f32);
     let positions = Array2::from_shape_fn((4, 3), |(i, _)| (100 * (i + 1)) as f32);
     let expected = |ids: &[u32]| {

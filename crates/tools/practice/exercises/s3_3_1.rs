@@ -1,22 +1,22 @@
 //! 3.3.1 Softmax: from scores to weights
 //!
-//! Attention scores can be any numbers. To average with them, turn them into weights: each weight
-//! is positive, all weights sum to 1, and a larger score gets a larger weight. Softmax does this
-//! with exponentials.
+//! Attention scores can be any numbers. To compute a weighted average, convert the scores to
+//! weights. All weights must be positive and sum to 1, and a larger score must lead to a larger
+//! weight. Softmax computes such weights with exponentials.
 //!
-//! The scores of a trained model can be large, and e to the power of 1000 is infinite in `f32`.
-//! Your function must return the right weights for such scores, too.
+//! The scores of a trained model can be large, but e to the power of 1000 is infinite in `f32`.
+//! Your function must also return the correct weights for such scores.
 //!
-//! HINT: If the same number is subtracted from all scores, the weights stay the same. Which number
-//!   makes it impossible that an exponential overflows?
-//! HINT: weight_i = exp(score_i - m) / sum over j of exp(score_j - m), where m is the largest
-//!   score.
-//! HINT: `scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x))` is the largest score, and
+//! HINT: If the same number is subtracted from all scores, the weights don't change. Which number
+//!   can you subtract so that no exponential overflows?
+//! HINT: weight_i = exp(score_i - m) / (the sum of exp(score_j - m) over all j), where m is the
+//!   largest score.
+//! HINT: `scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x))` returns the largest score, and
 //!   `scores.mapv(f32::exp)` applies a function to each score.
 
 use practice::ndarray::Array1;
 
-/// (n) scores to (n) weights
+/// Returns the weights for n scores. Both arrays have the shape (n).
 pub fn softmax(scores: &Array1<f32>) -> Array1<f32> {
     // SOLUTION
     let largest = scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
@@ -36,7 +36,7 @@ use crate::reference;
 
 type Softmax = fn(&Array1<f32>) -> Array1<f32>;
 
-/// Softmax of scores from which `shift` is subtracted.
+/// Returns the softmax of the scores, computed by subtracting `shift` from each score.
 fn shifted(scores: &Array1<f32>, shift: f32) -> Array1<f32> {
     let exponentials = scores.mapv(|x| (x - shift).exp());
     &exponentials / exponentials.sum()
@@ -80,7 +80,7 @@ pub(crate) const MISTAKES: &[Mistake<Softmax>] = &[
     }),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `softmax`.
 pub fn check(softmax: Softmax) -> Report {
     let mut check = Check::new(softmax, MISTAKES);
     let inputs = inputs();

@@ -1,22 +1,22 @@
 //! 3.3.2 Context vectors of all words
 //!
-//! Self-attention gives each word a context vector: an average of all words' vectors, in which
-//! words that are similar to this word have larger weights. In this first form nothing is learned.
-//! The score of two words is the dot product of their vectors, softmax turns the scores of a word
-//! into its weights, and the weights mix the vectors. `softmax_rows` is your softmax for each row
-//! of a matrix.
+//! Self-attention computes a context vector for each word. This is a weighted average of the
+//! vectors of all words, in which similar words have larger weights. This first version learns
+//! nothing. The score of two words is the dot product of their vectors, and softmax converts the
+//! scores of a word to its weights. `softmax_rows` applies your softmax to each row of a matrix.
 //!
 //! Return the context vectors of all words.
 //!
-//! HINT: All dot products together are one product of two matrices, and so are all averages.
-//! HINT: scores = inputs @ inputs^T, weights = the softmax of each row of the scores, and the
+//! HINT: A single matrix product computes all dot products, and another one computes all weighted
+//!   averages.
+//! HINT: scores = inputs @ inputs^T. The weights are the softmax of each row of the scores, and the
 //!   context vectors are weights @ inputs.
-//! HINT: `a.dot(&b)` multiplies matrices, and `a.t()` is the transpose of `a`.
+//! HINT: `a.dot(&b)` multiplies two matrices, and `a.t()` is the transpose of `a`.
 
 use practice::given::softmax_rows;
 use practice::ndarray::Array2;
 
-/// (n, d) words to (n, d) context vectors
+/// Returns the context vectors of n words. Both arrays have the shape (n, d).
 pub fn context_vectors(inputs: &Array2<f32>) -> Array2<f32> {
     // SOLUTION
     let scores = inputs.dot(&inputs.t());
@@ -41,7 +41,9 @@ fn weights(inputs: &Array2<f32>) -> Array2<f32> {
 
 pub(crate) const MISTAKES: &[Mistake<ContextVectors>] = &[
     ("softmax runs over the columns, not the rows", |inputs| {
-        weights(inputs).t().dot(inputs) // the scores are symmetric
+        // The matrix of scores is symmetric, so the softmax of its columns is the transpose of the
+        // weights.
+        weights(inputs).t().dot(inputs)
     }),
     ("softmax is missing: the scores are the weights", |inputs| {
         inputs.dot(&inputs.t()).dot(inputs)
@@ -70,7 +72,7 @@ pub(crate) const MISTAKES: &[Mistake<ContextVectors>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `context_vectors`.
 pub fn check(context_vectors: ContextVectors) -> Report {
     let mut check = Check::new(context_vectors, MISTAKES);
     check.printed(

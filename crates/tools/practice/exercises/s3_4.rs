@@ -1,24 +1,27 @@
 //! 3.4 Scaled dot-product attention
 //!
-//! Three learned matrices now give each word three vectors: a query (what it looks for), a key
-//! (what it offers) and a value (what it contributes). The score of two words is the dot product of
-//! the first word's query and the second word's key. Softmax turns the scores of a word into its
-//! weights, and the weights mix the values.
+//! Self-attention now has three learned matrices, which compute three vectors for each word: a
+//! query (what the word looks for), a key (what it offers) and a value (what it contributes). The
+//! score of two words is the dot product of the first word's query and the second word's key.
+//! Softmax converts the scores of a word to weights, and the context vector of the word is the
+//! weighted average of the values.
 //!
-//! The more features a key has, the larger such a dot product becomes. Softmax of large scores
-//! gives one word nearly all the weight, and then training can hardly change anything. So scale the
-//! scores: their size must not depend on `d_k`, the number of features of a key.
+//! The more features a key has, the larger the scores become. If scores are large, softmax gives
+//! nearly all of the weight to one word, and the gradients become so small that training makes
+//! hardly any progress. Therefore, scale the scores so that their size doesn't depend on `d_k`, the
+//! number of features of a key.
 //!
-//! HINT: The dot product of two random vectors of d_k features has a variance of about d_k. Which
-//!   division brings the variance back to 1?
-//! HINT: queries = x @ w_query, and likewise keys and values. weights = the softmax of each row of
-//!   (queries @ keys^T / sqrt(d_k)). The result is weights @ values.
-//! HINT: d_k is `keys.ncols()`. A whole matrix can be divided by a number with `/`.
+//! HINT: The dot product of two random vectors with d_k features has a variance of about d_k. By
+//!   which number do you have to divide it to get a variance of 1?
+//! HINT: queries = x @ w_query, and likewise for the keys and the values. The weights are the
+//!   softmax of each row of queries @ keys^T / sqrt(d_k). The result is weights @ values.
+//! HINT: d_k is `keys.ncols()`. The operator `/` divides all elements of a matrix by a number.
 
 use practice::given::softmax_rows;
 use practice::ndarray::Array2;
 
-/// (n, d_in) words and three (d_in, d_out) matrices to (n, d_out) context vectors
+/// Returns the context vectors of n words, with the shape (n, d_out). The words `x` have the shape
+/// (n, d_in), and each weight has the shape (d_in, d_out).
 pub fn attention(
     x: &Array2<f32>,
     w_query: &Array2<f32>,
@@ -44,7 +47,7 @@ use crate::reference::{self, wide};
 
 type Attention = fn(&Array2<f32>, &Array2<f32>, &Array2<f32>, &Array2<f32>) -> Array2<f32>;
 
-/// Attention whose scores are divided by `divisor`.
+/// Returns context vectors that are computed from scores divided by `divisor`.
 fn divided(
     x: &Array2<f32>,
     [w_query, w_key, w_value]: [&Array2<f32>; 3],
@@ -105,7 +108,7 @@ pub(crate) const MISTAKES: &[Mistake<Attention>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `attention`.
 pub fn check(attention: Attention) -> Report {
     let mut check = Check::new(attention, MISTAKES);
     let book = SelfAttentionV1::new(3, 2, WeightInit::Rand, &mut TorchRng::manual_seed(123));

@@ -1,22 +1,24 @@
 //! 3.5 The causal mask
 //!
-//! A model that learns to predict the next word must not see that word. Turn scores into weights
-//! that hide the future: a word has no weight for any word after it, and its weights for itself and
-//! the words before it still sum to 1. Scale the scores as in 3.4.
+//! A model that learns to predict the next word must not see this word. Convert scores to weights
+//! that hide the future: the weight of a word for each later word is 0, and the weights for the
+//! word itself and for all earlier words sum to 1. Scale the scores as in exercise 3.4.
 //!
-//! Like all scores, these can be large in both directions, for example 300 or -300.
+//! Like all scores, these scores can be large positive or negative numbers, for example 300 or
+//! -300.
 //!
-//! HINT: It is easier to hide the future before softmax than after it. Which score gets a weight of
-//!   0, however small the other scores are?
+//! HINT: It is easier to hide the future before softmax than after it. Which score leads to a
+//!   weight of 0, no matter how small the other scores are?
 //! HINT: The weights are the softmax of each row of the masked scores. The masked score in row i
 //!   and column j is minus infinity if j > i, and score_ij / sqrt(d_k) otherwise.
-//! HINT: `scores.indexed_iter_mut()` yields each number with its place, `((i, j), score)`, and
+//! HINT: `scores.indexed_iter_mut()` returns each number with its index, as `((i, j), score)`.
 //!   `f32::NEG_INFINITY` is minus infinity.
 
 use practice::given::softmax_rows;
 use practice::ndarray::Array2;
 
-/// (n, n) scores to (n, n) weights, which are 0 for the future
+/// Returns the attention weights of n words, which are 0 for later words. Both arrays have the
+/// shape (n, n).
 pub fn causal_weights(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
     // SOLUTION
     let mut masked = scores / (d_k as f32).sqrt();
@@ -41,7 +43,8 @@ use crate::reference;
 
 type CausalWeights = fn(&Array2<f32>, usize) -> Array2<f32>;
 
-/// Scaled scores, in which `mask` replaces those whose place `is_hidden` accepts.
+/// Returns scaled scores. The score at each index for which `is_hidden` returns true is replaced
+/// with `mask`.
 fn masked(
     scores: &Array2<f32>,
     d_k: usize,
@@ -57,7 +60,7 @@ fn masked(
     masked
 }
 
-/// Weights of all words, in which those of the future become 0 afterwards.
+/// Computes the weights for all words, and sets the weights for later words to 0 afterwards.
 fn masked_late(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
     let mut weights = softmax_rows(scores / (d_k as f32).sqrt());
     weights
@@ -123,7 +126,7 @@ pub(crate) const MISTAKES: &[Mistake<CausalWeights>] = &[
     }),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `causal_weights`.
 pub fn check(causal_weights: CausalWeights) -> Report {
     let mut check = Check::new(causal_weights, MISTAKES);
     let v2 = SelfAttentionV2::new(3, 2, false, &mut TorchRng::manual_seed(789));

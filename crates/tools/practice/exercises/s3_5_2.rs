@@ -1,21 +1,23 @@
 //! 3.5.2 Dropout
 //!
-//! A model that relies on a few numbers overfits easily. During training, dropout sets randomly
-//! chosen numbers to 0, so the model has to spread what it knows. Each number is dropped with the
-//! probability `p`. After training nothing is dropped, and then a sum of these numbers must be as
-//! large as it was on average during training. So the numbers that stay have to become larger.
+//! A model that relies on only a few numbers overfits easily. During training, dropout sets
+//! randomly chosen numbers to 0, so the model has to rely on many numbers. Each number is dropped
+//! with the probability `p`. After training, no number is dropped. The sum of the numbers must have
+//! the same size after training as it had on average during training. Therefore, dropout must
+//! increase the numbers that it keeps.
 //!
-//! Take one random number for each number of x, row by row, by calling `random()`. It is at least 0
-//! and less than 1; drop the number if it is less than `p`. `p` is less than 1.
+//! For each number of x, row by row, call `random()` to get a random number that is at least 0 and
+//! less than 1. Drop the number of x if the random number is less than `p`. You can assume that `p`
+//! is less than 1.
 //!
-//! HINT: If half of the numbers are dropped, by which factor must the others grow so that the sum
-//!   stays the same on average?
+//! HINT: If half of the numbers are dropped, by which factor must the others increase so that the
+//!   sum stays the same on average?
 //! HINT: out = 0 if random() < p, and x / (1 - p) otherwise.
 //! HINT: `x.mapv(|x| ...)` applies a closure to each number, row by row.
 
 use practice::ndarray::Array2;
 
-/// An array to an array of the same shape, in which some numbers are 0
+/// Returns an array of the same shape as `x`, in which dropped numbers are 0.
 pub fn dropout(x: &Array2<f32>, p: f32, random: &mut dyn FnMut() -> f32) -> Array2<f32> {
     // SOLUTION
     x.mapv(|x| if random() < p { 0.0 } else { x / (1.0 - p) })
@@ -29,7 +31,7 @@ use torch_rng::TorchRng;
 use crate::Report;
 use crate::check::{Check, Mistake, random};
 
-/// Returns the next random number.
+/// A function that returns the next random number.
 type Random<'a> = &'a mut dyn FnMut() -> f32;
 type Dropout = fn(&Array2<f32>, f32, Random<'_>) -> Array2<f32>;
 
@@ -67,10 +69,10 @@ pub(crate) const MISTAKES: &[Mistake<Dropout>] = &[
     ("nothing is dropped", |x, _, _| x.clone()),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `dropout`.
 pub fn check(dropout: Dropout) -> Report {
     let mut check = Check::new(dropout, MISTAKES);
-    // Each draw continues a fixed sequence.
+    // The function is called with a generator whose seed is fixed, so the random numbers are known.
     let with = |dropout: Dropout, x: &Array2<f32>, p: f32, seed: u64| {
         let mut rng = TorchRng::manual_seed(seed);
         dropout(x, p, &mut || rng.rand(1)[0])

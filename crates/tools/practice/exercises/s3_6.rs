@@ -1,23 +1,26 @@
 //! 3.6 Splitting features among heads
 //!
-//! Multi-head attention computes the queries of all heads by one product, and likewise keys and
-//! values, so the features of a token contain the heads side by side. Attention itself works on one
-//! head at a time. Write the two steps around it.
+//! Multi-head attention computes the queries of all heads with a single matrix product, and
+//! likewise the keys and the values. Therefore, the features of a token contain the features of all
+//! heads, one head after another. Attention itself processes one head at a time. Write the steps
+//! before and after it.
 //!
-//! `split` divides the features of each token among the heads (head 0 gets the first `head_dim`
-//! features, head 1 the next, and so on) and moves the heads before the tokens. `join` moves them
-//! back. In PyTorch these steps are `view` and `transpose(1, 2)`; a `view` alone would mix tokens
-//! and heads.
+//! `split` divides the features of each token among the heads. Head 0 gets the first `head_dim`
+//! features, head 1 gets the next `head_dim` features, and so on. It also moves the dimension of
+//! the heads before the dimension of the tokens. `join` reverses both steps. In PyTorch, `split`
+//! consists of `view` and `transpose(1, 2)`. A `view` alone would mix tokens and heads.
 //!
-//! HINT: No number changes, only its place. Where in x is feature f of head h of token t?
-//! HINT: split: out[b, h, t, f] = x[b, t, h * head_dim + f]. join: out[b, t, h * head_dim + f] =
-//!   x[b, h, t, f].
-//! HINT: `Array4::from_shape_fn(shape, |(b, h, t, f)| ...)` makes an array from the number at each
-//!   place. For `join`, `/` and `%` give the head and its feature.
+//! HINT: The numbers themselves don't change, only their positions do. At which index of x is
+//!   feature f of head h of token t?
+//! HINT: For `split`, out[b, h, t, f] = x[b, t, h * head_dim + f]. For `join`, out[b, t, h *
+//!   head_dim + f] = x[b, h, t, f].
+//! HINT: `Array4::from_shape_fn(shape, |(b, h, t, f)| ...)` creates an array from a closure that
+//!   returns the number at each index. In `join`, the operators `/` and `%` compute the head and
+//!   the feature in this head.
 
 use practice::ndarray::{Array3, Array4};
 
-/// (b, tokens, d_out) to (b, heads, tokens, head_dim)
+/// Converts an array with the shape (b, tokens, d_out) to the shape (b, heads, tokens, head_dim).
 pub fn split(x: &Array3<f32>, heads: usize) -> Array4<f32> {
     // SOLUTION
     let (b, tokens, d_out) = x.dim();
@@ -28,7 +31,7 @@ pub fn split(x: &Array3<f32>, heads: usize) -> Array4<f32> {
     // END
 }
 
-/// (b, heads, tokens, head_dim) to (b, tokens, d_out)
+/// Converts an array with the shape (b, heads, tokens, head_dim) to the shape (b, tokens, d_out).
 pub fn join(x: &Array4<f32>) -> Array3<f32> {
     // SOLUTION
     let (b, heads, tokens, head_dim) = x.dim();
@@ -48,7 +51,7 @@ use crate::check::{Check, Mistake};
 type Split = fn(&Array3<f32>, usize) -> Array4<f32>;
 type Join = fn(&Array4<f32>) -> Array3<f32>;
 
-/// The same numbers in the same order, in another shape.
+/// Returns the same numbers in the same order, in another shape.
 fn viewed<D: ndarray::Dimension, S: ndarray::ShapeArg>(
     x: &Array<f32, D>,
     shape: S,
@@ -122,10 +125,10 @@ pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `split` and `join`.
 pub fn check(split: Split, join: Join) -> Report {
     let mut check = Check::new((split, join), MISTAKES);
-    // The number at each place says what the place is: batch, token and feature.
+    // The digits of each number are its indices: the batch, the token and the feature.
     let x = Array3::from_shape_fn((2, 3, 6), |(b, t, f)| (100 * b + 10 * t + f) as f32);
     let two = Array4::from_shape_fn((2, 2, 3, 3), |(b, h, t, f)| {
         (100 * b + 10 * t + 3 * h + f) as f32

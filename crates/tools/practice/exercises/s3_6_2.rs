@@ -1,27 +1,32 @@
 //! 3.6.2 Causal multi-head attention: listing 3.5
 //!
-//! Put the whole module together, for one text. One head can look for only one kind of word.
-//! Several heads look for several kinds at the same time, each in its own part of the features, and
-//! a last layer combines what they found.
+//! Write the whole attention module for one text. A single head can look for only one kind of
+//! relation between words. Several heads can look for several kinds at the same time, each in its
+//! own part of the features. A final linear layer combines their results.
 //!
-//! The weights are those of `nn.Linear`, as in exercise 3.1: a weight of shape (out, in) is applied
-//! to x as `x @ W.T`. Queries, keys and values have no biases; the last layer has one.
+//! As in exercise 3.1, the weights have the layout of `nn.Linear`. A weight with the shape (out,
+//! in) is applied to x as `x @ W.T`. The layers for queries, keys and values have no biases, but
+//! the final layer has a bias.
 //!
-//! Your earlier functions are here: `split_heads` and `join_heads` are `split` and `join` of 3.6
-//! for one text, and `causal_weights` is the function of 3.5, which scales the scores, hides the
-//! future and applies softmax. Dropout is left out.
+//! You can use your earlier functions. `split_heads` and `join_heads` are `split` and `join` of
+//! exercise 3.6 for one text. `causal_weights` is your function of exercise 3.5, which scales the
+//! scores, hides the future and applies softmax. Omit dropout.
 //!
-//! HINT: Each head works as in 3.4, with a mask. How many features does the key of one head have?
-//! HINT: Of each head: context = causal_weights(q @ k^T, head_dim) @ v, where q, k and v are the
+//! HINT: Each head works as in exercise 3.4, but with a mask. How many features does the key of one
+//!   head have?
+//! HINT: For each head, context = causal_weights(q @ k^T, head_dim) @ v, where q, k and v are the
 //!   head's parts of x @ w_query^T, x @ w_key^T and x @ w_value^T. The result is join_heads(all
 //!   contexts) @ w_out^T + b_out.
-//! HINT: `split_heads(&queries, heads)` is a `Vec` with an array (n, head_dim) for each head, and
-//!   `a.ncols()` is head_dim. Adding `b_out` adds it to each row.
+//! HINT: `split_heads(&queries, heads)` returns a `Vec` that contains an array with the shape (n,
+//!   head_dim) for each head. For such an array, `a.ncols()` is head_dim. If you add `b_out` to a
+//!   matrix, it is added to each row.
 
 use practice::given::{causal_weights, join_heads, split_heads};
 use practice::ndarray::{Array1, Array2};
 
-/// (n, d_in) words, three (d_out, d_in) weights and a (d_out, d_out) layer to (n, d_out)
+/// Returns the context vectors of n words, with the shape (n, d_out). The words `x` have the shape
+/// (n, d_in). The weights of the queries, keys and values have the shape (d_out, d_in), and `w_out`
+/// has the shape (d_out, d_out).
 pub fn multi_head(
     x: &Array2<f32>,
     w_query: &Array2<f32>,
@@ -66,8 +71,8 @@ type MultiHead = fn(
     usize,
 ) -> Array2<f32>;
 
-/// The joined contexts of all heads, whose attention weights `weigh` computes from scores and the
-/// number of features of a key.
+/// Returns the joined context vectors of all heads. `weigh` computes the attention weights of a
+/// head from its scores and the number of features of its keys.
 fn contexts(
     x: &Array2<f32>,
     projections: [&Array2<f32>; 3],
@@ -133,7 +138,7 @@ pub(crate) const MISTAKES: &[Mistake<MultiHead>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `multi_head`.
 pub fn check(multi_head: MultiHead) -> Report {
     let mut check = Check::new(multi_head, MISTAKES);
     let config = AttentionConfig {
@@ -150,7 +155,7 @@ pub fn check(multi_head: MultiHead) -> Report {
             let [q, k, v, out] = [&book.w_query, &book.w_key, &book.w_value, &book.out_proj]
                 .map(|layer| &layer.weight);
             let of_text = yours(&inputs(), q, k, v, out, &bias, 2);
-            // The book's batch has the same text twice.
+            // The book's batch contains the same text twice.
             stack(Axis(0), &[of_text.view(), of_text.view()]).unwrap_or_default()
         },
     );
@@ -158,7 +163,7 @@ pub fn check(multi_head: MultiHead) -> Report {
     let [q, k, v] = [8, 9, 10].map(|seed| random(6, 3, seed));
     let (out, bias) = (random(6, 6, 11), random(1, 6, 12).row(0).to_owned());
     for heads in [1, 2, 3] {
-        // Word by word and head by head, in f64.
+        // The expected result is computed in `f64`, separately for each word and each head.
         let [queries, keys, values] = [&q, &k, &v].map(|weight| wide(&x).dot(&wide(weight).t()));
         let head_dim = 6 / heads;
         let mut joined = Array2::<f64>::zeros((4, 6));

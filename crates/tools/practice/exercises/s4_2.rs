@@ -1,22 +1,23 @@
 //! 4.2 Layer normalization
 //!
-//! Deep networks learn badly if the numbers grow or shrink from layer to layer. Layer normalization
-//! brings the features of each token (a row of x) to a mean of 0 and a variance of 1, no matter
-//! what the other tokens are. Two learned vectors then let the model choose the size of each
-//! feature (`scale`) and its centre (`shift`).
+//! Deep networks are hard to train if the numbers grow or shrink from layer to layer. Layer
+//! normalization changes the features of each token (a row of x) so that their mean is 0 and their
+//! variance is 1. The other tokens don't affect the result. Two learned vectors then let the model
+//! adjust the size (`scale`) and the center (`shift`) of each feature.
 //!
-//! As in GPT-2, use the biased variance, and add `eps` to it, so that a row of equal numbers
-//! doesn't cause a division by 0.
+//! As in GPT-2, use the biased variance and add `eps` to it. This prevents a division by 0 if all
+//! numbers of a row are equal.
 //!
-//! HINT: The biased variance is the mean of the squared distances from the mean, so the sum of the
-//!   squares is divided by n, not by n - 1.
+//! HINT: The biased variance is the mean of the squared differences from the mean. To compute it,
+//!   divide the sum of the squares by n and not by n - 1.
 //! HINT: out = (x - mean) / sqrt(variance + eps) * scale + shift
 //! HINT: Change a copy of x row by row with `for mut row in out.rows_mut()`. The mean of a row is
 //!   `row.sum() / n`.
 
 use practice::ndarray::{Array1, Array2};
 
-/// (rows, n) to (rows, n)
+/// Normalizes each row of `x`. `x` and the result have the shape (rows, n), and `scale` and `shift`
+/// have the shape (n).
 pub fn layer_norm(
     x: &Array2<f32>,
     scale: &Array1<f32>,
@@ -47,7 +48,8 @@ use crate::reference::wide;
 
 type LayerNorm = fn(&Array2<f32>, &Array1<f32>, &Array1<f32>, f32) -> Array2<f32>;
 
-/// Each row after `change`, which gets the row, its mean and its biased variance.
+/// Replaces each number with the result of `change`, which receives the number and the mean and
+/// biased variance of its row.
 fn by_rows(x: &Array2<f32>, change: impl Fn(f32, f32, f32) -> f32) -> Array2<f32> {
     let mut out = x.clone();
     for mut row in out.rows_mut() {
@@ -102,7 +104,7 @@ pub(crate) const MISTAKES: &[Mistake<LayerNorm>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `layer_norm`.
 pub fn check(layer_norm: LayerNorm) -> Report {
     let mut check = Check::new(layer_norm, MISTAKES);
     let mut rng = TorchRng::manual_seed(123);

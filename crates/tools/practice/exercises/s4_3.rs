@@ -1,19 +1,19 @@
 //! 4.3 GELU
 //!
-//! Without a function between them that isn't linear, two linear layers would be no more than one.
-//! GPT-2 uses GELU, a smooth relative of ReLU: for a large x it is nearly x, for a very negative x
-//! nearly 0, and in between it has a gradient nearly everywhere, so that a neuron can still learn
-//! when its input is negative.
+//! Two linear layers in a row can be replaced with a single linear layer unless there is a
+//! nonlinear function between them. GPT-2 uses GELU, a smooth variant of ReLU. For large positive
+//! x, GELU is nearly x, and for large negative x, it is nearly 0. In between, its gradient is
+//! nonzero almost everywhere, so a neuron can learn even if its input is negative.
 //!
-//! Write GELU for one number, as in listing 4.3 of the book: not the exact form with the error
-//! function, but the approximation with tanh with which GPT-2 was trained.
+//! Write GELU for a single number, as in listing 4.3 of the book. Use the approximation with tanh,
+//! with which GPT-2 was trained, and not the exact form with the error function.
 //!
-//! HINT: GELU multiplies x by a number that rises smoothly from 0 to 1 as x grows. (1 + tanh(y)) /
-//!   2 is such a number.
+//! HINT: GELU multiplies x by a factor that rises smoothly from 0 to 1 as x grows. (1 + tanh(y)) /
+//!   2 is such a factor.
 //! HINT: GELU(x) = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-//! HINT: In Rust these are `x.tanh()`, `x.powi(3)`, `x.sqrt()` and `std::f32::consts::PI`.
+//! HINT: In Rust, you can use `x.tanh()`, `x.powi(3)`, `x.sqrt()` and `std::f32::consts::PI`.
 
-/// GELU of one number
+/// Returns the GELU of a number.
 pub fn gelu(x: f32) -> f32 {
     // SOLUTION
     let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
@@ -57,11 +57,12 @@ pub(crate) const MISTAKES: &[Mistake<Gelu>] = &[
     }),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `gelu`.
 pub fn check(gelu: Gelu) -> Report {
     let mut check = Check::new(gelu, MISTAKES);
     let x = Array1::linspace(-3.0f32, 3.0, 13);
-    // The exact form is within 0.0005, so the results are compared with more digits than usual.
+    // The exact form differs by less than 0.0005, so the results are multiplied by 1000 to tell the
+    // two forms apart.
     let expected = x.mapv(f64::from).mapv(|x| {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
         1000.0 * 0.5 * x * (1.0 + inner.tanh())

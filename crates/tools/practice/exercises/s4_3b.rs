@@ -1,22 +1,24 @@
 //! 4.3b The feed-forward network: listing 4.4
 //!
-//! Attention moves information between tokens. The feed-forward network then works on each token by
-//! itself: a first layer makes more features out of the token's features (four times as many in
-//! GPT-2), GELU bends them, and a second layer brings them back to the old number, so that the
-//! result can be added to the input.
+//! Attention moves information between tokens. The feed-forward network then processes each token
+//! separately. Its first layer computes a larger number of features (four times as many in GPT-2),
+//! and GELU is applied to each of them. Its second layer reduces them to the original number, so
+//! the result can be added to the input.
 //!
-//! The layers are those of `nn.Linear`, so a weight has the shape (out, in), and each layer has a
-//! bias. `gelu` is your function of 4.3, for one number.
+//! The layers have the layout of `nn.Linear`, so a weight has the shape (out, in). Each layer has a
+//! bias. `gelu` is your function of exercise 4.3, which is applied to a single number.
 //!
-//! HINT: Without a function between them, two linear layers would be one. Where must GELU stand?
+//! HINT: Without a function between them, two linear layers are equivalent to a single one. Where
+//!   must GELU be applied?
 //! HINT: hidden = gelu(x @ w1^T + b1), and the result is hidden @ w2^T + b2.
-//! HINT: `x.dot(&w1.t()) + b1` is a linear layer, and `.mapv(gelu)` applies a function to each
-//!   number.
+//! HINT: `x.dot(&w1.t()) + b1` computes a linear layer, and `.mapv(gelu)` applies a function to
+//!   each number.
 
 use practice::given::gelu;
 use practice::ndarray::{Array1, Array2};
 
-/// (n, d) tokens and the layers (hidden, d) and (d, hidden) to (n, d)
+/// Applies the feed-forward network to n tokens. `x` and the result have the shape (n, d). `w1` has
+/// the shape (hidden, d), and `w2` has the shape (d, hidden).
 pub fn feed_forward(
     x: &Array2<f32>,
     w1: &Array2<f32>,
@@ -73,7 +75,7 @@ pub(crate) const MISTAKES: &[Mistake<FeedForward>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `feed_forward`.
 pub fn check(feed_forward: FeedForward) -> Report {
     let mut check = Check::new(feed_forward, MISTAKES);
     for (label, tokens, d, hidden) in [

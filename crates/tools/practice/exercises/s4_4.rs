@@ -1,23 +1,24 @@
 //! 4.4 Shortcut connections
 //!
-//! On the way back through a deep network, the gradients become smaller from layer to layer, so the
-//! first layers hardly learn. A shortcut is a way around a layer: the input of the layer is added
-//! to its output, and the gradient passes through this sum unchanged.
+//! In the backward pass of a deep network, gradients become smaller from layer to layer, so the
+//! first layers learn very little. A shortcut connection adds the input of a layer to its output.
+//! The gradient passes through this sum unchanged.
 //!
-//! Send x through the layers, one after the other. Put a shortcut around each layer whose output
-//! has as many numbers as its input; around another layer there can be none.
+//! Pass x through the layers, one after another. Add a shortcut connection around each layer whose
+//! output has as many numbers as its input. Other layers have no shortcut connection.
 //!
-//! HINT: The input of the second layer is the output of the first layer with its shortcut.
+//! HINT: The input of the second layer is the output of the first layer including its shortcut
+//!   connection.
 //! HINT: x becomes x + layer(x) if both have the same length, and layer(x) otherwise.
-//! HINT: Begin with `let mut x = x.clone();`. A layer is called as `layer(&x)`, and `.len()` is the
-//!   number of its outputs.
+//! HINT: Start with `let mut x = x.clone();`. Call a layer as `layer(&x)`. The length of a vector
+//!   is `.len()`.
 
 use practice::ndarray::Array1;
 
-/// A layer as a function: a vector to a vector, which can have another length.
+/// A layer, which is a function that maps a vector to a vector. Their lengths may differ.
 type Layer<'a> = &'a dyn Fn(&Array1<f32>) -> Array1<f32>;
 
-/// Returns the vector behind the last layer.
+/// Returns the output of the last layer, including its shortcut connection.
 pub fn forward(x: &Array1<f32>, layers: &[Layer<'_>]) -> Array1<f32> {
     // SOLUTION
     let mut x = x.clone();
@@ -75,14 +76,14 @@ pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `forward`.
 pub fn check(forward: Forward) -> Report {
     let mut check = Check::new(forward, MISTAKES);
     let double = |x: &Array1<f32>| x * 2.0;
     let sum = |x: &Array1<f32>| array![x.sum()];
     let zero = |x: &Array1<f32>| Array1::zeros(x.len());
     let x = array![1.0, -2.0, 3.0];
-    // Twice x + 2x, so 9x.
+    // Each layer and its shortcut connection compute 2x + x = 3x, so the result is 9x.
     check.equals(
         "two layers that double",
         array![9.0, -18.0, 27.0],

@@ -1,24 +1,25 @@
 //! 4.5 A transformer block
 //!
-//! A block has two halves. In the first, attention lets the tokens exchange information; in the
-//! second, a feed-forward network works on each token by itself. GPT-2 normalizes the input of each
-//! part. A shortcut leads around the part and its normalization, so that a block only has to learn
-//! how its input should change.
+//! A block consists of two halves. In the first half, attention moves information between tokens.
+//! In the second half, a feed-forward network processes each token separately. GPT-2 normalizes the
+//! input of attention and the input of the network. A shortcut connection leads around each half,
+//! including its normalization, so a block only has to learn how its input should change.
 //!
-//! Put a block together. Its parts are functions: `norms[0]` is the normalization for `attention`,
-//! and `norms[1]` for `network`.
+//! Assemble a block from its parts, which are functions. `norms[0]` is the normalization for
+//! `attention`, and `norms[1]` is the normalization for `network`.
 //!
-//! HINT: Which numbers does a shortcut add, those before or those after the normalization? And what
-//!   is the input of the second half?
-//! HINT: x = x + attention(norms[0](x)), and after that x = x + network(norms[1](x)).
-//! HINT: A part is called as `norms[0](&x)`, and `x + &y` adds two arrays.
+//! HINT: Does a shortcut connection begin before or after the normalization? And what is the input
+//!   of the second half?
+//! HINT: x = x + attention(norms[0](x)), and then x = x + network(norms[1](x)).
+//! HINT: Call a part as `norms[0](&x)`. The expression `x + &y` adds two arrays.
 
 use practice::ndarray::Array2;
 
-/// A part of a block: (tokens, features) to (tokens, features)
+/// A part of a block, which maps an array with the shape (tokens, features) to an array of the same
+/// shape.
 type Part<'a> = &'a dyn Fn(&Array2<f32>) -> Array2<f32>;
 
-/// (tokens, features) to (tokens, features)
+/// Returns the output of the block. Like `x`, it has the shape (tokens, features).
 pub fn block(
     x: &Array2<f32>,
     norms: [Part<'_>; 2],
@@ -111,7 +112,7 @@ pub(crate) const MISTAKES: &[Mistake<Block>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `block`.
 pub fn check(block: Block) -> Report {
     let mut check = Check::new(block, MISTAKES);
     let x = random(2, 3, 7);

@@ -1,26 +1,29 @@
 //! 4.6 GPTModel: from IDs to logits
 //!
-//! All parts are ready, so the model itself is short: its forward pass sends a text through them.
-//! The text becomes vectors with positions. The blocks change them, one block after the other. The
-//! shortcuts only ever add to these vectors, so a last normalization brings them to a common size.
-//! Finally, a linear layer without a bias gives each token of the vocabulary a logit, at each
-//! position of the text.
+//! All parts of the model are ready, so its forward pass is short. The token and position
+//! embeddings convert a text to vectors. The blocks change these vectors, one block after another.
+//! Because the shortcut connections only add to the vectors, a final normalization brings them to a
+//! common size. Finally, a linear layer without a bias computes a logit for each token of the
+//! vocabulary, at each position of the text.
 //!
-//! As in 4.5, blocks and normalization are functions. `embed` is your function of 2.8. The weight
-//! of the last layer, `head`, is that of `nn.Linear`: (vocabulary, features).
+//! As in exercise 4.5, the blocks and the normalization are functions. `embed` is your function of
+//! exercise 2.8. The weight of the final layer, `head`, has the layout of `nn.Linear`, so its shape
+//! is (vocabulary, features).
 //!
-//! HINT: The output of a block is the input of the next. What gets the output of the last block?
-//! HINT: x = embed(ids, tokens, positions); x = block(x) for each block; logits = final_norm(x) @
-//!   head^T
-//! HINT: A block is called as `block(&x)`. `let mut x = ...;` and a loop over `blocks` are enough.
+//! HINT: The output of each block is the input of the next block. Which part receives the output of
+//!   the last block?
+//! HINT: x = embed(ids, tokens, positions), then x = block(x) for each block, and finally logits =
+//!   final_norm(x) @ head^T.
+//! HINT: Call a block as `block(&x)`. You need only `let mut x = ...;` and a loop over `blocks`.
 
 use practice::given::embed;
 use practice::ndarray::Array2;
 
-/// A part of the model: (tokens, features) to (tokens, features)
+/// A part of the model, which maps an array with the shape (tokens, features) to an array of the
+/// same shape.
 type Part<'a> = &'a dyn Fn(&Array2<f32>) -> Array2<f32>;
 
-/// IDs to (ids, vocabulary) logits
+/// Returns the logits of a text, with the shape (ids, vocabulary).
 pub fn forward(
     ids: &[u32],
     tokens: &Array2<f32>,
@@ -52,7 +55,7 @@ use crate::reference::wide;
 type Forward =
     fn(&[u32], &Array2<f32>, &Array2<f32>, &[Part<'_>], Part<'_>, &Array2<f32>) -> Array2<f32>;
 
-/// The vectors behind the last block.
+/// Returns the output of the last block for the input `x`.
 fn behind(x: Array2<f32>, blocks: &[Part<'_>]) -> Array2<f32> {
     blocks.iter().fold(x, |x, block| block(&x))
 }
@@ -123,7 +126,7 @@ pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `forward`.
 pub fn check(forward: Forward) -> Report {
     let mut check = Check::new(forward, MISTAKES);
     let (tokens, positions, head) = (random(5, 3, 7), random(4, 3, 8), random(5, 3, 9));

@@ -1,21 +1,21 @@
 //! 4.7 Greedy generation
 //!
-//! A language model predicts only the next token. To write a text with it, append the predicted
-//! token to the text and predict again.
+//! A language model predicts only the next token. To generate a text, append the predicted token to
+//! the text and call the model again.
 //!
-//! Append `max_new_tokens` tokens to `ids` in this way, each time the token with the largest logit.
-//! The model can read no more than `context_size` tokens, so give it the end of a longer text.
-//! Return the whole text, the prompt and the new tokens.
+//! Append `max_new_tokens` tokens to `ids` in this way, and choose the token with the largest logit
+//! each time. The model can read at most `context_size` tokens. If the text is longer, pass only
+//! its end to the model. Return the whole text, which consists of the prompt and the new tokens.
 //!
-//! HINT: Each new token is part of the text from which the next one is predicted.
-//! HINT: Repeat max_new_tokens times: logits = model(the last context_size IDs, or all if there are
-//!   fewer); append the place of the largest logit.
-//! HINT: `&ids[ids.len().saturating_sub(n)..]` is the last n IDs. For the largest logit, keep the
-//!   best place so far while you go through `logits.iter().enumerate()`.
+//! HINT: Each new token becomes part of the text from which the next token is predicted.
+//! HINT: Repeat the following max_new_tokens times: compute logits = model(the last context_size
+//!   IDs, or all IDs if there are fewer), and append the index of the largest logit.
+//! HINT: `&ids[ids.len().saturating_sub(n)..]` contains the last n IDs. To find the largest logit,
+//!   go through `logits.iter().enumerate()` and remember the best index so far.
 
 use practice::ndarray::Array1;
 
-/// Returns `ids` and the new tokens. `model` returns the logits of the next token.
+/// Returns `ids` followed by the new tokens. `model` returns the logits of the next token.
 pub fn generate(
     model: &dyn Fn(&[u32]) -> Array1<f32>,
     ids: Vec<u32>,
@@ -46,7 +46,7 @@ use ndarray::array;
 use crate::Report;
 use crate::check::{Check, Mistake};
 
-/// A model: IDs to the logits of the next token.
+/// A model, which maps the IDs of a text to the logits of the next token.
 type Model<'a> = &'a dyn Fn(&[u32]) -> Array1<f32>;
 type Generate = fn(Model<'_>, Vec<u32>, usize, usize) -> Vec<u32>;
 
@@ -56,7 +56,7 @@ fn largest(logits: &Array1<f32>) -> u32 {
     places[0] as u32
 }
 
-/// Appends n tokens that `next` chooses from the text.
+/// Appends n tokens, each of which `next` chooses based on the text so far.
 fn continued(mut ids: Vec<u32>, n: usize, next: impl Fn(&[u32]) -> u32) -> Vec<u32> {
     for _ in 0..n {
         ids.push(next(&ids));
@@ -124,10 +124,10 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `generate`.
 pub fn check(generate: Generate) -> Report {
     let mut check = Check::new(generate, MISTAKES);
-    // The next token depends on all tokens that the model sees: their sum, modulo 10.
+    // The next token is the sum of all tokens that the model sees, modulo 10.
     let model = |ids: &[u32]| {
         let next = ids.iter().sum::<u32>() as usize % 10;
         Array1::from_shape_fn(10, |id| match id {
@@ -135,7 +135,9 @@ pub fn check(generate: Generate) -> Report {
             id => -2.0 - (id as f32 - 4.5).abs(),
         })
     };
-    // 3 + 1 + 4 = 8, 3 + 1 + 4 + 8 = 16, then the last four: 1 + 4 + 8 + 6 = 19, ...
+    // The first new token is 3 + 1 + 4 = 8, and the second one is 3 + 1 + 4 + 8 = 16, modulo 10.
+    // After that, only the last four tokens count, so the third one is 1 + 4 + 8 + 6 = 19, modulo
+    // 10.
     let expected = vec![3, 1, 4, 8, 6, 9, 7, 0, 2];
     check.equals("six tokens, a context of 4", expected, |generate| {
         generate(&model, vec![3, 1, 4], 6, 4)

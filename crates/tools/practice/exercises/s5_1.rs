@@ -1,23 +1,24 @@
 //! 5.1 Cross-entropy and perplexity
 //!
-//! Training needs one number that says how bad the predictions are. For a position it is the
-//! negative natural logarithm of the probability that the model gives to the target: 0 if the model
-//! is sure and right, and large if the target surprises it. `cross_entropy` returns the mean over
-//! all positions. The probabilities are the softmax of a row of logits; logits of 1000 must give a
-//! finite loss, too.
+//! Training needs a single number that measures how bad the predictions are. The loss of a position
+//! is the negative natural logarithm of the probability that the model gives to the target. It is 0
+//! if the model is certain of the target, and large if the model considers the target improbable.
+//! `cross_entropy` returns the mean loss over all positions. The probabilities are the softmax of a
+//! row of logits. Logits of 1000 must also lead to a finite loss.
 //!
-//! `perplexity` turns a loss into a number that is easier to imagine: the number of tokens among
-//! which a model with this loss might as well guess.
+//! `perplexity` converts a loss to a number that is easier to interpret: if a model could only
+//! guess the target among this many equally probable tokens, it would have the same loss.
 //!
-//! HINT: No probability has to be computed, because the logarithm of a quotient is a difference of
+//! HINT: You don't need to compute any probability. The logarithm of a quotient is a difference of
 //!   logarithms, and the logarithm of an exponential is its exponent.
-//! HINT: The loss of a row x is m + ln(sum over j of exp(x_j - m)) - x_target, where m is its
-//!   largest logit. The perplexity is exp(loss).
-//! HINT: `logits.rows().into_iter().zip(targets)` yields each row with its target.
+//! HINT: The loss of a row x is m + ln(the sum of exp(x_j - m) over all j) - x_target, where m is
+//!   the largest logit of the row. The perplexity is exp(loss).
+//! HINT: `logits.rows().into_iter().zip(targets)` returns each row with its target.
 
 use practice::ndarray::Array2;
 
-/// (positions, vocabulary) logits and the target of each position to the mean loss
+/// Returns the mean loss over all positions. The logits have the shape (positions, vocabulary), and
+/// `targets` contains one token ID per position.
 pub fn cross_entropy(logits: &Array2<f32>, targets: &[u32]) -> f32 {
     // SOLUTION
     let mut total = 0.0;
@@ -30,7 +31,7 @@ pub fn cross_entropy(logits: &Array2<f32>, targets: &[u32]) -> f32 {
     // END
 }
 
-/// Returns the number of tokens among which a model with this loss might as well guess.
+/// Returns the number of equally probable tokens among which a guess would have the given loss.
 pub fn perplexity(loss: f32) -> f32 {
     // SOLUTION
     loss.exp()
@@ -49,7 +50,7 @@ use crate::reference::{self, wide};
 type CrossEntropy = fn(&Array2<f32>, &[u32]) -> f32;
 type Perplexity = fn(f32) -> f32;
 
-/// The probability of each target.
+/// Returns the probability of each target.
 fn of_targets(logits: &Array2<f32>, targets: &[u32]) -> Vec<f32> {
     let probabilities = softmax_rows(logits.clone());
     let rows = targets.iter().enumerate();
@@ -140,10 +141,11 @@ pub(crate) const MISTAKES: &[Mistake<(CrossEntropy, Perplexity)>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `cross_entropy` and `perplexity`.
 pub fn check(cross_entropy: CrossEntropy, perplexity: Perplexity) -> Report {
     let mut check = Check::new((cross_entropy, perplexity), MISTAKES);
-    // The probabilities that In [8] prints, as logits among two tokens each.
+    // The book's cell In [8] prints these probabilities of the targets. They are converted to
+    // logits for a vocabulary of two tokens.
     let probabilities = [
         7.4541e-05f32,
         3.1061e-05,

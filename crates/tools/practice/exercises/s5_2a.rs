@@ -1,31 +1,34 @@
 //! 5.2a Backward: cross-entropy and a linear layer
 //!
-//! A gradient says for each number how the loss changes if that number grows a little: the change
-//! of the loss, divided by the change of the number. Training computes the gradients from the loss
-//! back to the first layer. Each operation gets the gradient of its output and returns the
-//! gradients of its inputs. Write this for the last two operations of a GPT.
+//! The gradient of a number tells how the loss changes if the number increases a little. It is the
+//! change of the loss divided by the change of the number. Training computes gradients in a
+//! backward pass, from the loss to the first layer. Each operation receives the gradient of its
+//! output and returns the gradients of its inputs. Write the backward passes of the last two
+//! operations of a GPT.
 //!
-//! `cross_entropy_gradient` returns the gradient of each logit. The loss is the mean of 5.1, so a
-//! logit of one position has only a share in it.
+//! `cross_entropy_gradient` returns the gradient of each logit. The loss is the mean over all
+//! positions, as in exercise 5.1, so the logits of one position affect only a fraction of it.
 //!
-//! `linear_backward` belongs to `y = x @ W.T + b`. From `d_y`, the gradient of y, it returns the
-//! gradients of x, of W and of b, each in the shape of its array. The bias is added to each row of
-//! y.
+//! `linear_backward` is the backward pass of `y = x @ W.T + b`. It receives `d_y`, which is the
+//! gradient of y, and returns the gradients of x, W and b. Each gradient has the shape of its
+//! array. Note that the bias is added to each row of y.
 //!
-//! The checks compare your gradients with finite differences: they change a number by a little, and
-//! compute the loss again.
+//! The checks compare your gradients with finite differences. To compute these, they change a
+//! number a little and compute the loss again.
 //!
-//! HINT: A number that is used several times collects the sum of its gradients. And the shapes
-//!   leave hardly a choice: which product of d_y, x and W has the shape of W?
+//! HINT: If a number is used several times, its gradient is the sum of the gradients of all uses.
+//!   The shapes leave almost no choice: which product of d_y, x and W has the shape of W?
 //! HINT: d_logits = (softmax(logits) - one_hot(target)) / n for n positions, where one_hot is 1 for
-//!   the target and 0 elsewhere. d_x = d_y @ W, d_W = d_y^T @ x, and d_b is the sum of d_y's rows.
-//! HINT: `d_y.sum_axis(Axis(0))` is the sum of the rows. `probabilities[[row, target as usize]] -=
-//!   1.0` changes one number.
+//!   the target and 0 for all other tokens. d_x = d_y @ W, d_W = d_y^T @ x, and d_b is the sum of
+//!   the rows of d_y.
+//! HINT: `d_y.sum_axis(Axis(0))` returns the sum of the rows. `probabilities[[row, target as
+//!   usize]] -= 1.0` changes a single number.
 
 use practice::given::softmax_rows;
 use practice::ndarray::{Array1, Array2, Axis};
 
-/// (positions, vocabulary) logits and the targets to the gradients of the logits
+/// Returns the gradients of the logits. Like the logits, they have the shape (positions,
+/// vocabulary).
 pub fn cross_entropy_gradient(logits: &Array2<f32>, targets: &[u32]) -> Array2<f32> {
     // SOLUTION
     let mut probabilities = softmax_rows(logits.clone());
@@ -36,7 +39,8 @@ pub fn cross_entropy_gradient(logits: &Array2<f32>, targets: &[u32]) -> Array2<f
     // END
 }
 
-/// (n, in) inputs, an (out, in) weight and (n, out) gradients to the gradients of x, W and b
+/// Returns the gradients of x, W and b. `x` has the shape (n, in), `weight` has the shape (out,
+/// in), and `d_y` has the shape (n, out).
 pub fn linear_backward(
     x: &Array2<f32>,
     weight: &Array2<f32>,
@@ -57,7 +61,7 @@ type CrossEntropyGradient = fn(&Array2<f32>, &[u32]) -> Array2<f32>;
 type LinearBackward =
     fn(&Array2<f32>, &Array2<f32>, &Array2<f32>) -> (Array2<f32>, Array2<f32>, Array1<f32>);
 
-/// The probabilities, from which `taken` is subtracted at each target.
+/// Returns the probabilities, with `taken` subtracted from the probability of each target.
 fn probabilities_less(logits: &Array2<f32>, targets: &[u32], taken: f32) -> Array2<f32> {
     let mut probabilities = softmax_rows(logits.clone());
     for (row, &target) in targets.iter().enumerate() {
@@ -160,7 +164,7 @@ pub(crate) const MISTAKES: &[Mistake<(CrossEntropyGradient, LinearBackward)>] = 
     ),
 ];
 
-/// The gradient of `loss` at `x`, by finite differences.
+/// Returns the gradient of `loss` at `x`, approximated by finite differences.
 fn differences(x: &Array2<f64>, loss: impl Fn(&Array2<f64>) -> f64) -> Array2<f64> {
     const STEP: f64 = 1e-5;
     Array2::from_shape_fn(x.dim(), |place| {
@@ -173,7 +177,7 @@ fn differences(x: &Array2<f64>, loss: impl Fn(&Array2<f64>) -> f64) -> Array2<f6
     })
 }
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `cross_entropy_gradient` and `linear_backward`.
 pub fn check(
     cross_entropy_gradient: CrossEntropyGradient,
     linear_backward: LinearBackward,
@@ -208,7 +212,7 @@ pub fn check(
             .map(|(rows, columns, seed)| random(rows, columns, seed));
         let bias = random(1, outputs, 11);
         let wide = [&x, &weight, &bias, &d_y].map(wide);
-        // A loss whose gradient at y is d_y.
+        // With respect to y, the gradient of this loss is d_y.
         let loss = |x: &Array2<f64>, weight: &Array2<f64>, bias: &Array2<f64>| {
             ((x.dot(&weight.t()) + bias) * &wide[3]).sum()
         };

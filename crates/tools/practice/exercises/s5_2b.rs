@@ -1,32 +1,36 @@
 //! 5.2b A step of AdamW
 //!
-//! The plainest step subtracts the gradient, times the learning rate, from a weight. But gradients
-//! of single batches jump around, and those of some weights are always larger than those of others.
-//! AdamW therefore remembers two means for each weight: `moments[0]` is a mean of its gradients,
-//! which smooths the jumps, and `moments[1]` a mean of their squares. The step divides the first by
-//! the root of the second, so that all weights move by similar amounts.
+//! The simplest optimizer subtracts the gradient, multiplied by the learning rate, from each
+//! weight. However, the gradients vary from batch to batch, and some weights always have larger
+//! gradients than others. AdamW therefore stores two running means for each weight. `moments[0]` is
+//! the mean of its gradients, which smooths the variations, and `moments[1]` is the mean of their
+//! squares. The optimizer divides the first mean by the square root of the second, so that all
+//! weights change by similar amounts.
 //!
-//! Both are running means: after each gradient, `BETA1` (or `BETA2`) of the old mean stays. They
-//! begin at 0, so they are too small at first, and the step corrects that. Weight decay pulls each
-//! weight a little towards 0: this part is proportional to the weight, the learning rate and
-//! `decay`, and has nothing to do with the gradient or its means.
+//! In each step, the new value of a running mean consists of `BETA1` (or `BETA2`) parts of the old
+//! value, and the gradient (or its square) contributes the remaining `1 - BETA1` (or `1 - BETA2`)
+//! parts. The means start at 0, so they are too small at first, and the optimizer corrects them
+//! before it uses them. In addition, weight decay moves each weight a little toward 0. The size of
+//! this change is the product of the weight, the learning rate and `decay`. It doesn't depend on
+//! the gradient or the means.
 //!
 //! Update `moments` and return the new weight. `step` is 1 in the first step.
 //!
-//! HINT: After t steps the weights of a running mean add up to 1 - BETA^t. What does that say about
-//!   the correction?
+//! HINT: After t steps, the coefficients of all gradients in a running mean add up to 1 - BETA^t.
+//!   How can you correct the mean so that they add up to 1?
 //! HINT: m = BETA1 m + (1 - BETA1) g, v = BETA2 v + (1 - BETA2) g^2, and the new weight is weight
 //!   (1 - lr decay) - lr (m / (1 - BETA1^t)) / (sqrt(v / (1 - BETA2^t)) + EPS).
-//! HINT: `let [mean, square] = moments;` gives names to the two numbers, which `*mean = ...`
-//!   changes. `BETA1.powi(step)` is a power.
+//! HINT: `let [mean, square] = moments;` gives names to the two means, and `*mean = ...` changes
+//!   one of them. `BETA1.powi(step)` computes a power.
 
-/// The part of the mean of gradients that stays.
+/// Fraction of the mean gradient that is kept in each step.
 pub const BETA1: f32 = 0.9;
 
-/// The part of the mean of squares that stays.
+/// Fraction of the mean squared gradient that is kept in each step.
 pub const BETA2: f32 = 0.999;
 
-/// Is added to the root, so that a weight without gradients causes no division by 0.
+/// Number that is added to the square root to prevent a division by 0 if all gradients of a weight
+/// are 0.
 pub const EPS: f32 = 1e-8;
 
 /// Returns the new weight.
@@ -57,7 +61,7 @@ use crate::check::{Check, Mistake};
 
 type AdamW = fn(f32, f32, &mut [f32; 2], i32, f32, f32) -> f32;
 
-/// Updates the moments, and returns them with the corrections of this step.
+/// Updates the moments, and returns the means after the correction for this step.
 fn means(gradient: f32, moments: &mut [f32; 2], step: i32) -> [f32; 2] {
     adamw(0.0, gradient, moments, step, 0.0, 0.0);
     [
@@ -129,10 +133,10 @@ pub(crate) const MISTAKES: &[Mistake<AdamW>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `adamw`.
 pub fn check(adamw: AdamW) -> Report {
     let mut check = Check::new(adamw, MISTAKES);
-    // The weight and both means after each step.
+    // Each row contains the weight and both means after a step.
     let steps = |adamw: AdamW, gradients: &[f32], lr: f32, decay: f32| {
         let (mut weight, mut moments) = (2.0, [0.0; 2]);
         let mut rows = Array2::<f32>::zeros((gradients.len(), 3));

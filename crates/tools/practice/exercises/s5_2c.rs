@@ -1,26 +1,28 @@
 //! 5.2c The training loop
 //!
-//! Training repeats four things: forget the old gradients, compute the loss of a batch, compute the
-//! gradients, and change the weights. Do this for each batch, and go through all batches `epochs`
-//! times. After every `eval_every` steps, counted from the beginning of the training, measure the
-//! loss on the validation data, because only that shows whether the model overfits.
+//! A training step consists of four parts: reset the gradients, compute the loss of a batch,
+//! compute the gradients, and change the weights. Perform such a step for each batch, and go
+//! through all batches `epochs` times. After every `eval_every` steps, counted from the beginning
+//! of the training, measure the loss on the validation data, because only this loss shows whether
+//! the model overfits.
 //!
-//! The model has a method for each of these (`practice::Training`). `backward` adds the gradients
-//! of the last loss to those that are there already, as PyTorch does, and `loss` returns the loss
-//! of the batch with this number.
+//! The trait `practice::Training` has a method for each of these tasks. `loss` returns the loss of
+//! the batch with the given number. As in PyTorch, `backward` adds the gradients of the last loss
+//! to the gradients that are already stored.
 //!
 //! Return the number of steps and the validation loss of each measurement.
 //!
-//! HINT: Which method must come before `backward`, which after it, and which counter must go on
-//!   when the next epoch begins?
-//! HINT: For each epoch and each batch: zero_grad, loss, backward, step. Add 1 to the number of
-//!   steps; if it is divisible by eval_every, push (steps, validation_loss) to the result.
-//! HINT: `for batch in 0..batches` counts the batches, and `steps % eval_every == 0` tests whether
-//!   a number is divisible.
+//! HINT: Which method must be called before `backward`, and which one must be called after it?
+//!   Which counter must not start again at 0 when the next epoch begins?
+//! HINT: For each batch of each epoch, call zero_grad, loss, backward and step. Then add 1 to the
+//!   number of steps. If this number is divisible by eval_every, append (steps, validation_loss) to
+//!   the result.
+//! HINT: `for batch in 0..batches` goes through the batches, and `steps % eval_every == 0` tests
+//!   whether a number is divisible.
 
 use practice::Training;
 
-/// Returns the validation losses, each with the number of steps before it.
+/// Trains a model, and returns the number of steps and the validation loss of each measurement.
 pub fn train(
     model: &mut dyn Training,
     batches: usize,
@@ -54,7 +56,7 @@ use crate::check::{Check, Mistake};
 
 type Train = fn(&mut dyn Training, usize, usize, usize) -> Vec<(usize, f32)>;
 
-/// The four parts of a step.
+/// A part of a training step.
 #[derive(Clone, Copy)]
 enum Part {
     Zero,
@@ -64,7 +66,8 @@ enum Part {
 }
 use Part::{Backward, Loss, Step, Zero};
 
-/// Runs `parts` for each batch, and measures by `is_measured` of the number of steps.
+/// Trains a model with the steps that `parts` returns for each batch. The validation loss is
+/// measured after each number of steps for which `is_measured` returns true.
 fn train_by(
     model: &mut dyn Training,
     (batches, epochs): (usize, usize),
@@ -153,7 +156,8 @@ pub(crate) const MISTAKES: &[Mistake<Train>] = &[
     ),
 ];
 
-/// A model of one weight, which learns the mean of a target per batch.
+/// A model that has only one weight. The loss of a batch is half of the squared difference between
+/// the weight and the number of the batch.
 #[derive(Default)]
 struct OneWeight {
     weight: f32,
@@ -184,10 +188,10 @@ impl Training for OneWeight {
     }
 }
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `train`.
 pub fn check(train: Train) -> Report {
     let mut check = Check::new(train, MISTAKES);
-    // A row for each measurement.
+    // Each row contains the number of steps and the validation loss of a measurement.
     let losses = |train: Train, batches: usize, epochs: usize, every: usize| {
         let losses = train(&mut OneWeight::default(), batches, epochs, every);
         Array2::from_shape_fn((losses.len(), 2), |(row, column)| match column {

@@ -1,26 +1,27 @@
 //! 5.3 Temperature and top-k
 //!
-//! A model that always takes the most probable token writes dull texts that repeat themselves. A
-//! model that draws each token with its probability sometimes draws nonsense. Write two functions
-//! that control the draw.
+//! A model that always chooses the most probable token generates dull and repetitive texts. A model
+//! that samples each token with its probability sometimes generates nonsense. Write two functions
+//! that control how tokens are sampled.
 //!
-//! `with_temperature` returns the probabilities of the tokens. A temperature of 1 leaves them as
-//! the model predicts them, a lower temperature makes probable tokens even more probable, and a
-//! higher temperature makes all tokens more equal.
+//! `with_temperature` returns the probabilities of the tokens. A temperature of 1 leaves the
+//! predicted probabilities unchanged. A lower temperature makes probable tokens even more probable,
+//! and a higher temperature makes all tokens more equally probable.
 //!
-//! `top_k` leaves only the k most probable tokens: it returns the logits, changed so that softmax
-//! gives each other token a probability of 0. Tokens whose logit is equal to the k-th largest all
-//! stay.
+//! `top_k` keeps only the k most probable tokens. It returns the logits, but softmax must give a
+//! probability of 0 to all other tokens. If several logits are equal to the k-th largest logit, all
+//! of them are kept.
 //!
-//! HINT: Both functions work on the logits, before softmax. Which logit has a probability of 0?
-//! HINT: with_temperature: softmax(logits / temperature). top_k: minus infinity replaces each logit
-//!   that is smaller than the k-th largest.
-//! HINT: `sorted.sort_by(|a, b| b.total_cmp(a))` sorts a copy in descending order. Then the k-th
-//!   largest logit is `sorted[k - 1]`.
+//! HINT: Both functions change the logits before softmax is applied. Which logit leads to a
+//!   probability of 0?
+//! HINT: with_temperature returns softmax(logits / temperature). top_k replaces each logit that is
+//!   smaller than the k-th largest logit with minus infinity.
+//! HINT: `sorted.sort_by(|a, b| b.total_cmp(a))` sorts a copy of the logits in descending order.
+//!   The k-th largest logit is then `sorted[k - 1]`.
 
 use practice::ndarray::Array1;
 
-/// (vocabulary) logits to (vocabulary) probabilities
+/// Returns the probability of each token. Both arrays have the shape (vocabulary).
 pub fn with_temperature(logits: &Array1<f32>, temperature: f32) -> Array1<f32> {
     // SOLUTION
     let scaled = logits / temperature;
@@ -30,7 +31,8 @@ pub fn with_temperature(logits: &Array1<f32>, temperature: f32) -> Array1<f32> {
     // END
 }
 
-/// (vocabulary) logits to (vocabulary) logits, of which the k largest are left
+/// Returns the k largest logits, and minus infinity in place of the others. Both arrays have the
+/// shape (vocabulary).
 pub fn top_k(logits: &Array1<f32>, k: usize) -> Array1<f32> {
     // SOLUTION
     let mut sorted = logits.to_vec();
@@ -51,7 +53,8 @@ use crate::reference::{self, wide};
 type WithTemperature = fn(&Array1<f32>, f32) -> Array1<f32>;
 type TopK = fn(&Array1<f32>, usize) -> Array1<f32>;
 
-/// The logits whose rank, from 0 for the largest, `stays` accepts; `other` replaces the rest.
+/// Returns the logits, in which `other` replaces each logit for whose rank `stays` returns false.
+/// The rank of the largest logit is 0.
 fn by_rank(logits: &Array1<f32>, other: f32, stays: impl Fn(usize) -> bool) -> Array1<f32> {
     let mut places: Vec<usize> = (0..logits.len()).collect();
     places.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
@@ -131,7 +134,7 @@ pub(crate) const MISTAKES: &[Mistake<(WithTemperature, TopK)>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `with_temperature` and `top_k`.
 pub fn check(with_temperature: WithTemperature, top_k: TopK) -> Report {
     let mut check = Check::new((with_temperature, top_k), MISTAKES);
     #[expect(

@@ -1,28 +1,30 @@
 //! 5.3.3 Generation with temperature and top-k
 //!
-//! Now generate text as in 4.7, but draw each token instead of taking the most probable one. Keep
-//! the k largest logits, turn them into probabilities with the temperature, and draw a token with
-//! these probabilities. A temperature of 0 means no draw: take the most probable token, because
-//! nothing can be divided by 0.
+//! Generate text as in exercise 4.7, but sample each token instead of choosing the most probable
+//! one. Keep the k largest logits, convert them to probabilities with the temperature, and sample a
+//! token with these probabilities. If the temperature is 0, choose the most probable token, because
+//! a division by 0 isn't possible.
 //!
-//! To draw, take one random number per token by calling `random()`, which returns numbers from 0 up
-//! to 1, without 1 itself. Imagine the probabilities side by side, in the order of the IDs, as
-//! sections of a line of length 1. The drawn token is the one in whose section the number lies.
+//! To sample a token, call `random()` once. It returns a number that is at least 0 and less than 1.
+//! Imagine a line of length 1 that is divided into sections. Each ID has a section whose length is
+//! its probability, and the sections are in the order of the IDs. The sampled token is the one
+//! whose section contains the random number.
 //!
-//! `with_temperature` and `top_k` are your functions of 5.3. As in 4.7, the model can read no more
-//! than `context_size` tokens.
+//! `with_temperature` and `top_k` are your functions of exercise 5.3. As in exercise 4.7, the model
+//! can read at most `context_size` tokens.
 //!
-//! HINT: Where does the section of an ID end? Rounding can make the last section end a little below
-//!   1; which token is drawn if the number lies beyond it?
-//! HINT: The drawn token is the first ID for which p_0 + p_1 + ... + p_ID > random(), where p =
-//!   with_temperature(top_k(logits, k), temperature); if there is none, the last ID with p > 0.
-//! HINT: Subtract each probability from the number in a loop, and stop at the first ID at which the
-//!   number becomes negative.
+//! HINT: Where does the section of an ID end? Because of rounding, the last section can end
+//!   slightly below 1. Which token do you choose if the random number lies beyond this end?
+//! HINT: The sampled token is the first ID for which p_0 + p_1 + ... + p_ID > random(), where p =
+//!   with_temperature(top_k(logits, k), temperature). If there is no such ID, it is the last ID
+//!   with p > 0.
+//! HINT: Subtract each probability from the random number in a loop, and stop at the first ID at
+//!   which the number becomes negative.
 
 use practice::given::{top_k, with_temperature};
 use practice::ndarray::Array1;
 
-/// Returns `ids` and the new tokens. `model` returns the logits of the next token.
+/// Returns `ids` followed by the new tokens. `model` returns the logits of the next token.
 pub fn generate(
     model: &dyn Fn(&[u32]) -> Array1<f32>,
     ids: Vec<u32>,
@@ -36,7 +38,7 @@ pub fn generate(
     let mut ids = ids;
     for _ in 0..max_new_tokens {
         let logits = model(&ids[ids.len().saturating_sub(context_size)..]);
-        // With the one largest logit left, the draw is certain.
+        // If only the largest logit is kept, its token has a probability of 1.
         let (k, temperature) = match temperature == 0.0 {
             true => (1, 1.0),
             false => (k, temperature),
@@ -67,13 +69,13 @@ use crate::Report;
 use crate::check::{Check, Mistake};
 use crate::reference::{self, wide};
 
-/// A model: IDs to the logits of the next token.
+/// A model, which maps the IDs of a text to the logits of the next token.
 type Model<'a> = &'a dyn Fn(&[u32]) -> Array1<f32>;
-/// Returns the next random number.
+/// A function that returns the next random number.
 type Random<'a> = &'a mut dyn FnMut() -> f32;
 type Generate = fn(Model<'_>, Vec<u32>, usize, usize, f32, usize, Random<'_>) -> Vec<u32>;
 
-/// The ID in whose section a number lies.
+/// Returns the ID whose section contains `number`.
 fn drawn(probabilities: &Array1<f32>, number: f32) -> u32 {
     let mut sum = 0.0;
     let is_it = |&probability: &f32| {
@@ -84,7 +86,7 @@ fn drawn(probabilities: &Array1<f32>, number: f32) -> u32 {
     found.unwrap_or(probabilities.len() - 1) as u32
 }
 
-/// Appends n tokens that `next` chooses from logits; it gets a random number, too.
+/// Appends n tokens, each of which `next` chooses based on the logits and a random number.
 fn continued(
     (model, mut ids, n, context): (Model<'_>, Vec<u32>, usize, usize),
     random: Random<'_>,
@@ -173,7 +175,7 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
     ),
 ];
 
-/// Checks an answer to this exercise.
+/// Checks the reader's `generate`.
 pub fn check(generate: Generate) -> Report {
     let mut check = Check::new(generate, MISTAKES);
     // The logits depend on all tokens that the model sees.
@@ -218,7 +220,7 @@ pub fn check(generate: Generate) -> Report {
     check.equals("no new token", vec![3, 1, 4], |generate| {
         text(generate, 0, 1.0, 3, 123)
     });
-    // Of two equal tokens, the second begins at one half.
+    // If two tokens have the same probability, the section of the second token begins at 0.5.
     let equal = |_: &[u32]| array![0.0, 0.0];
     check.equals(
         "two equal tokens, drawn 0, 0.49, 0.5, 0.99",

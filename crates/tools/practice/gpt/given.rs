@@ -20,17 +20,20 @@ pub fn softmax_rows(mut scores: Array2<f32>) -> Array2<f32> {
     scores
 }
 
-/// Returns the features of each head: (tokens, d_out) to an array (tokens, head_dim) per head.
+/// Splits features with the shape (tokens, d_out) among the heads. Returns an array with the shape
+/// (tokens, head_dim) for each head.
 pub fn split_heads(x: &Array2<f32>, heads: usize) -> Vec<Array2<f32>> {
     let batch_of_one = x.clone().insert_axis(Axis(0));
     let split = split(&batch_of_one, heads).index_axis_move(Axis(0), 0);
     split.outer_iter().map(|head| head.to_owned()).collect()
 }
 
-/// Returns the features of all heads side by side, the inverse of [`split_heads`].
+/// Joins the features of all heads and returns an array with the shape (tokens, d_out). This is the
+/// inverse of [`split_heads`].
 ///
 /// # Panics
-/// If there are no heads, or their shapes differ.
+///
+/// If `heads` is empty, or if the arrays have different shapes.
 pub fn join_heads(heads: &[Array2<f32>]) -> Array2<f32> {
     let views: Vec<_> = heads.iter().map(|array| array.view()).collect();
     let heads = stack(Axis(0), &views).expect("at least one head, and all of the same shape");

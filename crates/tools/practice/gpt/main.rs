@@ -1,9 +1,10 @@
-//! Your GPT: one program from the functions that you wrote.
+//! Your GPT, a program that is made of the functions that you wrote.
 //!
-//! `cargo xtask practice gpt` writes the files of this folder again each time. To change them, copy
-//! the folder first.
+//! `cargo xtask practice gpt` writes the files of this folder again each time. If you want to
+//! change them, copy the folder first.
 
-// In this program, `practice::given` means your own functions.
+// In this program, `practice` is the name of the program itself, so `practice::given` contains your
+// own functions.
 extern crate practice as library;
 extern crate self as practice;
 

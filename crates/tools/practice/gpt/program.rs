@@ -1,8 +1,9 @@
-//! A small GPT made of your functions. It learns a story, and then it writes a sentence.
+//! A small GPT that is made of your functions. It is trained on a short story and then writes a
+//! sentence.
 //!
-//! The forward pass, the loss, the gradients of the last layer, the steps, the loop and the
-//! generation are yours. The library draws the initial weights, and it has the backward passes of
-//! the layers that weren't an exercise.
+//! You wrote the forward pass, the loss, the gradients of the last layer, the optimizer step, the
+//! training loop and the text generation. The library draws the initial weights and contains the
+//! backward passes that weren't an exercise.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -37,7 +38,12 @@ const LEARNING_RATE: f32 = 2e-3;
 const WEIGHT_DECAY: f32 = 0.1;
 const PROMPT: &str = "The bell";
 
-/// Trains a GPT on the story for some epochs, and returns a sentence or two that it writes.
+/// Trains a GPT on the story for a number of epochs, and returns a sentence or two that it
+/// generates.
+///
+/// # Errors
+///
+/// Returns an error if `encode` fails or if the model can't be created.
 pub fn run(epochs: usize) -> Result<String, String> {
     let began = Instant::now();
     let words = tokenizer::preprocess(STORY);
@@ -73,7 +79,8 @@ pub fn run(epochs: usize) -> Result<String, String> {
     let mut random = || rng.rand(1)[0];
     let written = generate(&next, prompt, 40, CONTEXT, 0.8, 10, &mut random);
     let text = decode(&tokens, &written);
-    // The model may write a full stop at once, so the text ends at one that comes later.
+    // The model may generate a full stop very early, so the text ends at the first full stop that
+    // comes after more than ten words.
     let mut ends = text.match_indices('.').map(|(end, _)| end);
     Ok(
         match ends.find(|&end| text[..end].split_whitespace().count() > 10) {
@@ -83,36 +90,40 @@ pub fn run(epochs: usize) -> Result<String, String> {
     )
 }
 
-/// A part of the model: (tokens, features) to (tokens, features)
+/// A part of the model, which maps an array with the shape (tokens, features) to an array of the
+/// same shape.
 type Part<'a> = &'a dyn Fn(&Array2<f32>) -> Array2<f32>;
 type OwnedPart<'a> = Box<dyn Fn(&Array2<f32>) -> Array2<f32> + 'a>;
 
-/// Inputs and targets of the same length.
+/// Inputs and targets, which have the same length.
 type Window = (Vec<u32>, Vec<u32>);
 
-/// Your GPT with its data, and with what training needs.
+/// Your GPT, its data, and the state that training needs.
 struct MyGpt {
     model: GptModel,
     gradients: GptModel,
-    /// The two means of each weight.
+    /// Both running means of each weight, which AdamW uses.
     moments: Vec<[f32; 2]>,
     steps: i32,
     rng: TorchRng,
     batches: Vec<Vec<Window>>,
     validation: Vec<Window>,
     last_loss: f32,
-    /// What `backward` needs of the last loss: a part per window, and all logits and targets.
+    /// Forward passes of the windows in the last batch, which `backward` needs.
     passes: Vec<Pass>,
+    /// Logits of the last batch.
     logits: Array2<f32>,
+    /// Targets of the last batch.
     targets: Vec<u32>,
 }
 
-/// What the forward pass of one window leaves for the backward pass.
+/// The results of a window's forward pass that its backward pass needs.
 struct Pass {
     ids: Vec<u32>,
-    /// 0 where a feature was dropped, and the factor of the others elsewhere.
+    /// Array that is 0 for dropped features and contains the scaling factor of dropout for all
+    /// others.
     mask: Array2<f32>,
-    /// The input of each block, then the input and the output of the last normalization.
+    /// Input of each block, followed by the input and the output of the final normalization.
     arrays: Vec<Array2<f32>>,
 }
 
@@ -124,7 +135,9 @@ impl MyGpt {
             emb_dim: FEATURES,
             n_heads: HEADS,
             n_layers: BLOCKS,
-            drop_rates: DropRates::all(0.0), // your `dropout` is used instead
+            // The model doesn't need its own dropout, because your function `dropout` is called
+            // instead.
+            drop_rates: DropRates::all(0.0),
             ..GptConfig::GPT2_124M
         };
         let mut rng = TorchRng::manual_seed(123);
@@ -147,12 +160,13 @@ impl MyGpt {
         })
     }
 
-    /// IDs to (ids, vocabulary) logits, without dropout.
+    /// Returns the logits of a text, with the shape (ids, vocabulary). No features are dropped.
     fn logits(&self, ids: &[u32]) -> Array2<f32> {
         self.pass(ids, Array2::ones((ids.len(), FEATURES))).0
     }
 
-    /// The forward pass, in which `mask` multiplies the embeddings.
+    /// Computes the forward pass of a text, in which the embeddings are multiplied by `mask`.
+    /// Returns the logits and the results that the backward pass needs.
     fn pass(&self, ids: &[u32], mask: Array2<f32>) -> (Array2<f32>, Pass) {
         let arrays = RefCell::new(Vec::new());
         let note = |x: &Array2<f32>| arrays.borrow_mut().push(x.clone());
@@ -252,14 +266,16 @@ impl Training for MyGpt {
             let rows = s![first..first + pass.ids.len(), ..];
             first += pass.ids.len();
             let [inputs @ .., last, normed] = &pass.arrays[..] else {
-                continue; // the model was not called
+                // If `forward` didn't call its parts, there is nothing to compute here.
+                continue;
             };
             let d_logits = d_logits.slice(rows).to_owned();
             let (d_x, d_head, _) = linear_backward(normed, model.head_weight(), &d_logits);
             if let Some(head) = &mut gradients.out_head {
                 head.weight += &d_head;
             }
-            // From here on the library, which repeats the forward pass of each layer.
+            // The library computes the remaining gradients. It repeats the forward pass of each
+            // layer first.
             let (_, cache) = model.final_norm.forward_train(last);
             let norm = &mut gradients.final_norm;
             let d_x = model.final_norm.backward(cache, &d_x, norm);

@@ -1,29 +1,29 @@
-//! The result of a reader's function, in a form that can be compared and shown.
+//! Results of a reader's functions, in a form that can be compared and printed.
 
 use std::fmt;
 
 use ndarray::{Array, Dimension};
 
-/// The largest difference between two numbers that count as equal, relative to the expected number
-/// if that is larger than 1.
+/// Largest allowed difference from an expected number. If the absolute value of the expected number
+/// is greater than 1, the difference is divided by it.
 const TOLERANCE: f64 = 1e-4;
 
-/// Number of values that are shown of a longer list.
+/// Maximum number of values that are printed for a result.
 const SHOWN: usize = 12;
 
-/// A result to compare.
+/// A result of a reader's function, or an expected result.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// The shape of an array, and its numbers in row-major order.
+    /// Shape of an array, and its numbers in row-major order.
     Numbers(Vec<usize>, Vec<f64>),
     /// Token IDs.
     Ids(Vec<u32>),
-    /// The training windows of a text.
+    /// Training windows of a text, each of which is printed as `inputs -> targets`.
     Windows(Vec<String>),
     Text(String),
 }
 
-/// A value that a reader's function returns.
+/// A type that a reader's function can return.
 pub(crate) trait ToAnswer {
     fn answer(&self) -> Answer;
 }
@@ -83,7 +83,8 @@ impl<T: ToAnswer> ToAnswer for Result<T, String> {
 }
 
 impl Answer {
-    /// Returns the numbers of an array or the IDs of a list, and nothing for a text.
+    /// Returns the numbers of an array or the IDs of a list. Returns an empty vector for other
+    /// results.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         match self {
             Self::Numbers(_, numbers) => numbers.clone(),
@@ -92,8 +93,11 @@ impl Answer {
         }
     }
 
-    /// Describes the first difference from the expected answer. `tolerance` returns the largest
-    /// difference allowed for a number, from its index and its expected value.
+    /// Describes the first difference from the expected result. Returns `None` if the results
+    /// agree.
+    ///
+    /// `tolerance` receives the index of a number and its expected value, and returns the largest
+    /// allowed difference.
     pub(crate) fn difference(
         &self,
         expected: &Self,
@@ -144,7 +148,8 @@ impl Answer {
     }
 }
 
-/// Returns the largest difference allowed for a number whose expected value is `y`.
+/// Returns the largest allowed difference from the expected number `y` in a check that has no
+/// tolerance of its own.
 pub(crate) fn usual(_index: usize, y: f64) -> f64 {
     TOLERANCE * y.abs().max(1.0)
 }
@@ -163,13 +168,14 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Returns a number with at most so many decimals.
+/// Formats a number with at most `decimals` decimals.
 fn rounded(x: f64, decimals: usize) -> String {
     let rounded: f64 = format!("{x:.decimals$}").parse().unwrap_or(x);
     rounded.to_string()
 }
 
-/// Returns `x instead of y` with as many decimals as it takes to tell them apart.
+/// Returns a text such as `1, but it should be 2`. The numbers have as many decimals as it takes to
+/// tell them apart.
 fn instead(x: f64, y: f64) -> String {
     let texts = |decimals| (rounded(x, decimals), rounded(y, decimals));
     let differ = |(x, y): &(String, String)| x != y;
@@ -177,7 +183,8 @@ fn instead(x: f64, y: f64) -> String {
     format!("{x} instead of {y}")
 }
 
-/// Returns the place of a number in an array, `at [1, 2]: `; nothing for a single number.
+/// Returns the subject of a message about a number in an array. This is a text such as `the number
+/// at [1, 2]`, or `the result` if the array has only one number.
 fn place_of(mut index: usize, shape: &[usize]) -> String {
     if shape.iter().product::<usize>() < 2 {
         return String::new();

@@ -1,8 +1,9 @@
-//! A check of one exercise: each row runs the reader's function on an input, and known mistakes
-//! on the same input.
+//! The check of an exercise, which consists of rows.
 //!
-//! A known mistake is a wrong version of the function. If the reader's function fails and gives
-//! the same results as one of the mistakes, the report names the mistake.
+//! Each row runs the reader's functions on an input and compares the result with the expected
+//! result. It also runs the exercise's known mistakes on the same input. A known mistake is a wrong
+//! version of the functions. If a result of the reader is wrong and equals the result of a known
+//! mistake, the report describes this mistake as the likely cause.
 
 use std::fmt;
 use std::io::Write;
@@ -16,27 +17,29 @@ use torch_rng::TorchRng;
 
 use crate::answer::{Answer, ToAnswer, usual};
 
-/// Name of the environment variable with the path of the file that [`Report::print`] writes.
-/// Without this variable, the report goes to standard output.
+/// Name of the environment variable that contains the path of the file to which [`Report::print`]
+/// writes. If the variable isn't set, the report is printed on standard output.
 pub const REPORT_FILE: &str = "PRACTICE_REPORT_FILE";
 
-/// Text of a row whose function is still `todo!()`, and of a report of such rows only.
+/// Text for a function that still consists of `todo!()`. It is also the whole report if no function
+/// has been written.
 const NOT_WRITTEN: &str = "not written yet";
 
-/// Column in which the text of a row begins, unless a label is longer.
+/// Column in which the results begin, unless a label is longer.
 const TEXT_COLUMN: usize = 34;
 
-/// The result of a check.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every function is still `todo!()`.
+    /// All functions still consist of `todo!()`.
     NotWritten,
-    /// The number of checks that passed, and the number of all checks.
+    /// Number of rows that passed, and total number of rows.
     Checked(usize, usize),
 }
 
 impl Outcome {
-    /// Returns the outcome of a printed report, or `None` if the text is not a whole report.
+    /// Returns the outcome in the last line of a printed report. Returns `None` if the last line
+    /// isn't an outcome, because the report is incomplete.
     pub fn of_report(text: &str) -> Option<Self> {
         let last = text.lines().last()?;
         if last == NOT_WRITTEN {
@@ -59,15 +62,17 @@ impl fmt::Display for Outcome {
 /// The report of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// A line for each check, followed by the mistake that it recognized.
+    /// Lines of the report without the outcome. The line of a failed row may be followed by a line
+    /// that describes the likely cause.
     pub lines: Vec<String>,
-    /// The result of all checks.
+    /// Outcome of the check.
     pub outcome: Outcome,
 }
 
 impl Report {
-    /// Prints the report, or writes it to the file that [`REPORT_FILE`] names, so that
-    /// `cargo xtask practice` can tell it from other output of the program.
+    /// Prints the report. If the environment variable [`REPORT_FILE`] is set, writes the report to
+    /// this file instead, so that `cargo xtask practice` can distinguish it from other output of
+    /// the program.
     pub fn print(&self) {
         let Some(path) = std::env::var_os(REPORT_FILE) else {
             print!("{self}");
@@ -79,7 +84,7 @@ impl Report {
         }
     }
 
-    /// Returns true if all checks passed.
+    /// Returns true if all rows passed.
     pub fn is_done(&self) -> bool {
         matches!(self.outcome, Outcome::Checked(passed, total) if passed == total)
     }
@@ -94,28 +99,32 @@ impl fmt::Display for Report {
     }
 }
 
-/// A known mistake: its description, and functions that make it.
+/// A known mistake, which consists of a description for the reader and functions that make the
+/// mistake.
 pub(crate) type Mistake<F> = (&'static str, F);
 
-/// The result of one check.
+/// The result of a row.
 enum Verdict {
+    /// The result is correct. The text is printed in front of "ok".
     Passed(String),
+    /// The result is wrong. The text describes the problem.
     Failed(String),
     NotWritten,
 }
 
-/// One check.
+/// A row of a check, which runs the functions on one input.
 struct Row {
     label: String,
     verdict: Verdict,
-    /// True for each known mistake that gives the reader's result.
+    /// Whether each known mistake leads to the reader's result.
     same_as: Vec<bool>,
-    /// True if the result is specific enough to recognize a mistake by this row alone.
+    /// Whether the results of this row are detailed enough to recognize a mistake by this row
+    /// alone. A row that tests a property has only two possible results, so it isn't specific.
     is_specific: bool,
 }
 
-/// The checks of one exercise, while they run. `F` is the reader's function, or a tuple of the
-/// reader's functions.
+/// The check of an exercise while it is running. `F` is the type of the reader's function, or a
+/// tuple of types if the reader writes several functions.
 pub(crate) struct Check<F: 'static> {
     yours: F,
     mistakes: &'static [Mistake<F>],
@@ -131,8 +140,12 @@ impl<F: Copy> Check<F> {
         }
     }
 
-    /// Compares a result with the figures that a notebook prints: the output number `nth` (from 0)
-    /// of a cell.
+    /// Adds a row that compares a result with the numbers that the book's notebook prints, up to
+    /// the printed digits. The numbers are in output `nth` (counted from 0) of a cell.
+    ///
+    /// # Panics
+    ///
+    /// If the cell doesn't exist or doesn't print anything.
     pub(crate) fn printed<T: ToAnswer>(
         &mut self,
         label: &str,
@@ -168,7 +181,7 @@ impl<F: Copy> Check<F> {
         });
     }
 
-    /// Compares a result with the expected result.
+    /// Adds a row that compares a result with an expected result.
     pub(crate) fn equals<T: ToAnswer>(
         &mut self,
         label: &str,
@@ -184,8 +197,8 @@ impl<F: Copy> Check<F> {
         });
     }
 
-    /// Checks a property that every right function has. `holds` returns an error that describes
-    /// the violation.
+    /// Adds a row that tests a property of all correct functions. `holds` returns an error that
+    /// describes how the functions violate the property.
     pub(crate) fn holds(&mut self, label: &str, holds: impl Fn(F) -> Result<(), String>) {
         let violation = |functions| holds(functions).err().unwrap_or_default();
         self.row(label, violation, false, |violation| match violation {
@@ -194,6 +207,9 @@ impl<F: Copy> Check<F> {
         });
     }
 
+    /// Adds a row. `judge` receives the result of `run` and returns a text to be printed in front
+    /// of "ok" if the result is correct. Otherwise, it returns an error that describes the
+    /// difference.
     fn row<T: ToAnswer>(
         &mut self,
         label: &str,
@@ -225,7 +241,7 @@ impl<F: Copy> Check<F> {
         });
     }
 
-    /// Returns the report.
+    /// Returns the report on all rows.
     pub(crate) fn report(self) -> Report {
         let is_passed = |row: &&Row| matches!(row.verdict, Verdict::Passed(_));
         let is_unwritten = |row: &Row| matches!(row.verdict, Verdict::NotWritten);
@@ -261,8 +277,10 @@ impl<F: Copy> Check<F> {
         }
     }
 
-    /// Returns the mistake that explains a row: the only one that gives the reader's results in
-    /// all rows, or else the only one that gives the reader's result in this row.
+    /// Returns the known mistake that is the likely cause of a failed row, if there is exactly one.
+    ///
+    /// A mistake that leads to the reader's results in all rows takes precedence over a mistake
+    /// that leads to the reader's result only in this row.
     fn mistake_of(&self, row: &Row) -> Option<&'static str> {
         let only = |is_it: &dyn Fn(usize) -> bool| {
             let mut those = (0..self.mistakes.len()).filter(|&place| is_it(place));
@@ -274,24 +292,25 @@ impl<F: Copy> Check<F> {
     }
 }
 
-/// Checks that probabilities sum to 1.
+/// Checks that the sum of probabilities is 1 up to rounding.
 pub(crate) fn sum_is_1(sum: f32) -> Result<(), String> {
     match (sum - 1.0).abs() < 1e-5 {
         true => Ok(()),
-        false => Err(format!("the sum is {sum} instead of 1")), // of NaN, too
+        // A sum that is NaN also leads to this error.
+        false => Err(format!("the sum is {sum} instead of 1")),
     }
 }
 
-/// Draws normal numbers from a seed.
+/// Returns a matrix of standard normal samples, which depend only on the seed.
 pub(crate) fn random(rows: usize, columns: usize, seed: u64) -> Array2<f32> {
     let numbers = TorchRng::manual_seed(seed).randn(rows * columns);
     Array::from_shape_vec((rows, columns), numbers).expect("rows * columns numbers")
 }
 
-/// A panic of the reader's function.
+/// A panic in a reader's function.
 struct Panic {
     message: String,
-    /// The file and the line, if they are the reader's.
+    /// File and line of the panic, if they belong to the reader's program.
     place: Option<String>,
 }
 
@@ -305,7 +324,7 @@ impl fmt::Display for Panic {
     }
 }
 
-/// Runs a function and returns its panic as an error, without a message on the screen.
+/// Runs a function. If it panics, returns the panic as an error without printing a message.
 fn quietly<T>(run: impl FnOnce() -> T) -> Result<T, Panic> {
     static PLACE: Mutex<Option<String>> = Mutex::new(None);
     let place = || {

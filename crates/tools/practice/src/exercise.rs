@@ -1,41 +1,47 @@
-//! An exercise as a value: its file is divided into the reader's first file, the hints and the
-//! solution.
+//! An exercise and the parts of its file.
+//!
+//! The file of an exercise contains the task, hints, functions with their solutions, known mistakes
+//! and checks. This module extracts the hints, the file that the reader starts with, and the file
+//! with the solution.
 
 use crate::Report;
 
-/// An exercise of the book: a task, its hints, a solution, known mistakes and checks.
+/// An exercise on a section of the book, with a task, hints, a solution, known mistakes and checks.
 #[derive(Clone, Copy, Debug)]
 pub struct Exercise {
-    /// The name of its file and its program, `s3_3_1`.
+    /// Name of the exercise's file and program, such as `s3_3_1`.
     pub name: &'static str,
-    /// The functions that the reader writes.
+    /// Names of the functions that the reader writes.
     pub functions: &'static [&'static str],
-    /// The text of its file.
+    /// Text of the exercise's file.
     pub(crate) file: &'static str,
-    /// The check of the functions, as a call.
+    /// Call that checks the functions, such as `softmax(softmax)`.
     pub(crate) call: &'static str,
     pub(crate) check_solution: fn() -> Report,
     pub(crate) check_mistakes: fn() -> Vec<(&'static str, Report)>,
 }
 
-/// The lines around the part of a function that a reader writes.
+/// Line before the part of a function that the reader writes.
 const SOLUTION: &str = "// SOLUTION";
+/// Line after the part of a function that the reader writes.
 const END: &str = "// END";
 
-/// The line after which a file has only mistakes and checks.
+/// Line that separates the text for the reader from the known mistakes and checks.
 const CHECKS: &str = "\n// CHECKS";
 
-/// The beginning of a hint, and of its further lines.
+/// Beginning of the first line of a hint.
 const HINT: &str = "//! HINT: ";
+/// Beginning of the other lines of a hint.
 const MORE: &str = "//!   ";
 
 impl Exercise {
-    /// Returns the number that a reader types, `3.3.1`.
+    /// Returns the number of the exercise, such as `3.3.1`. Readers pass it to `cargo xtask
+    /// practice`.
     pub fn number(&self) -> &'static str {
         self.heading().0
     }
 
-    /// Returns the title, without the number.
+    /// Returns the title of the exercise, without the number.
     pub fn title(&self) -> &'static str {
         self.heading().1
     }
@@ -46,7 +52,7 @@ impl Exercise {
         heading.split_once(' ').unwrap_or((heading, ""))
     }
 
-    /// Returns the hints, in the order in which they are shown.
+    /// Returns the hints in the order in which they are shown.
     pub fn hints(&self) -> Vec<String> {
         let mut hints: Vec<String> = Vec::new();
         for line in self.file.lines().filter(|line| is_of_hint(line)) {
@@ -59,12 +65,14 @@ impl Exercise {
         hints
     }
 
-    /// Returns the call in `main` that checks the functions.
+    /// Returns the statement in `main` that checks the reader's functions, such as
+    /// `practice::softmax(softmax).print();`.
     pub fn main_call(&self) -> String {
         format!("practice::{}.print();", self.call)
     }
 
-    /// Returns the reader's first file: the task, and `todo!()` in place of each solution.
+    /// Returns the file that the reader starts with. It contains the task, and `todo!()` in place
+    /// of each solution.
     pub fn stub(&self) -> String {
         self.without_hints(|solution| {
             let indent = solution.len() - solution.trim_start().len();
@@ -72,12 +80,13 @@ impl Exercise {
         })
     }
 
-    /// Returns the same file with the solution.
+    /// Returns the reader's file with the solution.
     pub fn solution(&self) -> String {
         self.without_hints(str::to_owned)
     }
 
-    /// Returns the task and the functions, in which `part` replaces each solution, and `main`.
+    /// Returns the reader's file, which consists of the task, the functions and `main`. Each
+    /// solution is replaced with the result of `part`, which receives the lines of the solution.
     fn without_hints(&self, part: impl Fn(&str) -> String) -> String {
         let text = self.file.split(CHECKS).next().unwrap_or_default();
         let (mut file, mut solution) = (String::new(), None);
@@ -89,17 +98,19 @@ impl Exercise {
                 (_, None) => file += &format!("{line}\n"),
             }
         }
-        let file = file.replace("//!\n\n", "\n"); // the line between the task and the hints
+        // This removes the empty comment line between the task and the hints.
+        let file = file.replace("//!\n\n", "\n");
         let main = self.main_call();
         format!("{file}\nfn main() {{\n    {main}\n    // Your experiments go here.\n}}\n")
     }
 
-    /// Checks the solution.
+    /// Runs the checks on the solution.
     pub fn check_solution(&self) -> Report {
         (self.check_solution)()
     }
 
-    /// Checks each known mistake, and returns its name and its report.
+    /// Runs the checks on each known mistake. Returns the description and the report of each
+    /// mistake.
     pub fn check_mistakes(&self) -> Vec<(&'static str, Report)> {
         (self.check_mistakes)()
     }

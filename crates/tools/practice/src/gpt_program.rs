@@ -1,21 +1,21 @@
-//! The program that `cargo xtask practice gpt` builds from the reader's own functions.
+//! The program that `cargo xtask practice gpt` builds from the reader's functions.
 
 use crate::{EXERCISES, Exercise};
 
-/// Names of the exercises whose functions are parts of the program.
+/// Names of the exercises whose functions the program uses.
 const PARTS: [&str; 19] = [
     "s2_3", "s2_6", "s2_8", "s3_3_1", "s3_5", "s3_5_2", "s3_6", "s3_6_2", "s4_2", "s4_3", "s4_3b",
     "s4_5", "s4_6", "s5_1", "s5_2a", "s5_2b", "s5_2c", "s5_3", "s5_3_3",
 ];
 
-/// Returns the exercises whose functions are parts of the program, in the book's order.
+/// Returns the exercises whose functions the program uses, in the book's order.
 pub fn parts_of_gpt() -> impl Iterator<Item = &'static Exercise> {
     let all = EXERCISES.iter();
     all.filter(|exercise| PARTS.contains(&exercise.name))
 }
 
-/// Returns the name and the text of each file of the program. Their folder is beside the files of
-/// the exercises.
+/// Returns the name and the text of each file of the program. The program must be in a subfolder of
+/// the folder that contains the files of the exercises.
 #[must_use]
 pub fn files_of_gpt() -> [(&'static str, String); 3] {
     let modules: String = parts_of_gpt()

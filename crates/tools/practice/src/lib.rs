@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
-// The exercises name this crate as a reader's file does.
+// The files of the exercises use the name `practice` for this crate, as they do in the reader's
+// folder.
 extern crate self as practice;
 
 mod answer;
@@ -12,13 +13,13 @@ mod gpt_program;
 mod reference;
 mod training;
 
-// Crates whose types appear in the exercises, and those that the GPT of the reader uses.
+// These crates define types that appear in the exercises, or functions that the reader's GPT calls.
 pub use {gpt, ndarray, tensor_ops, tokenizer, torch_rng};
 
 pub use check::{Outcome, REPORT_FILE, Report};
 pub use exercise::Exercise;
 pub use exercises::*;
 pub use gpt_program::{files_of_gpt, parts_of_gpt};
-/// The text of the story on which the reader's GPT is trained.
+/// Text of the story on which the reader's GPT is trained.
 pub use notebooks::text::STORY;
 pub use training::Training;

@@ -1,5 +1,5 @@
-//! Every solution passes, every known mistake is rejected and named, and other wrong results are
-//! reported.
+//! Tests of the checks. All solutions must pass, all known mistakes must be rejected and described,
+//! and other wrong results must be reported.
 
 #![allow(clippy::disallowed_methods, reason = "tests read folders as they like")]
 
@@ -28,7 +28,8 @@ fn every_known_mistake_is_rejected_and_named() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// Other ways to make a mistake than the one in the list.
+/// The checks also recognize a mistake that differs from the code in the list, and they accept
+/// correct code that differs from the solution.
 #[test]
 fn a_mistake_is_named_however_it_is_made() {
     let report = practice::training_loop(|model, batches, epochs, every| {
@@ -46,7 +47,8 @@ fn a_mistake_is_named_however_it_is_made() {
     });
     let report = report.to_string();
     assert!(report.contains("`step` uses gradients of 0"), "{report}");
-    // Zeroed after the step: as right as before it.
+    // Resetting the gradients after the step is as correct as resetting them before the backward
+    // pass.
     let report = practice::training_loop(|model, batches, epochs, every| {
         let mut losses = Vec::new();
         for steps in 1..=batches * epochs {
@@ -61,7 +63,8 @@ fn a_mistake_is_named_however_it_is_made() {
         losses
     });
     assert!(report.is_done(), "{report}");
-    // The wrong code that readers wrote and earlier checks took for right.
+    // Readers wrote the following wrong functions, and earlier versions of the checks accepted
+    // them.
     let report = practice::softmax(|scores| {
         let clamped = scores.mapv(|x| x.clamp(-80.0, 80.0).exp());
         &clamped / clamped.sum()
@@ -121,7 +124,8 @@ fn a_wrong_shape_a_panic_and_a_mistake_are_results() {
     assert!(!practice::softmax(|_| array![0.1385]).is_done());
 }
 
-/// Here the scores are limited as well, so no known mistake gives the same results in all rows.
+/// The function in this test also limits the scores, so no known mistake leads to the same results
+/// in all rows.
 #[test]
 fn a_mistake_among_others_is_named() {
     let report = practice::softmax(|scores| scores.mapv(|x| x.min(50.0).exp())).to_string();
@@ -137,7 +141,7 @@ fn a_function_that_is_not_written_is_no_mistake() {
     let report = practice::softmax(|_| todo!());
     assert_eq!(report.outcome, Outcome::NotWritten);
     assert_eq!(report.to_string(), "not written yet\n");
-    // One of two functions is written.
+    // Only one of the two functions has been written.
     let report = practice::cross_entropy(|_, _| todo!(), f32::exp);
     assert!(
         matches!(report.outcome, Outcome::Checked(1, total) if total > 1),
