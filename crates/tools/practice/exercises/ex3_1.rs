@@ -36,12 +36,18 @@ use crate::given::softmax_rows;
 type Weights = fn(&Array2<f32>) -> Array2<f32>;
 
 pub(crate) const MISTAKES: &[Mistake<Weights>] = &[
-    ("the weight is not transposed", Array2::clone),
-    ("the numbers have a new shape but the old order", |weight| {
-        let numbers = weight.iter().copied().collect();
-        let shape = (weight.ncols(), weight.nrows());
-        Array2::from_shape_vec(shape, numbers).expect("as many numbers")
-    }),
+    (
+        "the weight isn't transposed; return its transpose",
+        Array2::clone,
+    ),
+    (
+        "the shape is new, but the order of the numbers is old; transpose the matrix",
+        |weight| {
+            let numbers = weight.iter().copied().collect();
+            let shape = (weight.ncols(), weight.nrows());
+            Array2::from_shape_vec(shape, numbers).expect("as many numbers")
+        },
+    ),
 ];
 
 /// Checks the reader's `v1_weights`.

@@ -49,8 +49,8 @@ mod s5_2c;
 mod s5_3;
 mod s5_3_3;
 
-/// Defines [`EXERCISES`] and exports the checks. Each row consists of the name of an exercise's
-/// file, the public name of its check, and the functions that are checked.
+/// Defines [`EXERCISES`] and exports the checks. Each row of the macro's input consists of the name
+/// of an exercise's file, the public name of its check, and the functions that are checked.
 macro_rules! exercises {
     ($($name:ident $check:ident($($function:ident),*))*) => {
         $(pub use $name::check as $check;)*

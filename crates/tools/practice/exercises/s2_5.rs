@@ -14,7 +14,7 @@
 //! HINT: The last ID has no right neighbor. `ids.get(i + 1)` returns an `Option`, which you can
 //!   compare with `Some(&pair.1)`.
 
-/// Returns the IDs, in which each occurrence of `pair` is replaced with `new_id`.
+/// Returns a copy of `ids` in which each occurrence of `pair` is replaced with `new_id`.
 pub fn merge(ids: &[u32], pair: (u32, u32), new_id: u32) -> Vec<u32> {
     // SOLUTION
     let mut merged = Vec::new();
@@ -52,26 +52,32 @@ fn merged(ids: &[u32], new_id: u32, step: usize, is_pair: impl Fn(usize) -> bool
 }
 
 pub(crate) const MISTAKES: &[Mistake<Merge>] = &[
-    ("only the first pair is merged", |ids, pair, new_id| {
-        let is_pair = |i: usize| (ids[i], ids[i + 1]) == pair;
-        let first = (0..ids.len().saturating_sub(1)).find(|&i| is_pair(i));
-        merged(ids, new_id, 2, |i| Some(i) == first)
-    }),
     (
-        "the second ID of a pair is used again: continue behind it",
+        "only the first pair is replaced; go on to the end of the IDs",
+        |ids, pair, new_id| {
+            let is_pair = |i: usize| (ids[i], ids[i + 1]) == pair;
+            let first = (0..ids.len().saturating_sub(1)).find(|&i| is_pair(i));
+            merged(ids, new_id, 2, |i| Some(i) == first)
+        },
+    ),
+    (
+        "the second ID of a pair is used again; continue with the ID after it",
         |ids, pair, new_id| merged(ids, new_id, 1, |i| (ids[i], ids[i + 1]) == pair),
     ),
-    ("the last ID is lost", |ids, pair, new_id| {
-        let (mut merged, mut i) = (Vec::new(), 0);
-        while i + 1 < ids.len() {
-            let found = (ids[i], ids[i + 1]) == pair;
-            merged.push(if found { new_id } else { ids[i] });
-            i += if found { 2 } else { 1 };
-        }
-        merged
-    }),
     (
-        "the pair is merged in the opposite order, too",
+        "the last ID is missing; append it although it has no right neighbor",
+        |ids, pair, new_id| {
+            let (mut merged, mut i) = (Vec::new(), 0);
+            while i + 1 < ids.len() {
+                let found = (ids[i], ids[i + 1]) == pair;
+                merged.push(if found { new_id } else { ids[i] });
+                i += if found { 2 } else { 1 };
+            }
+            merged
+        },
+    ),
+    (
+        "reversed pairs are also replaced; replace only pair.0 followed by pair.1",
         |ids, (left, right), new_id| {
             let pairs = [(left, right), (right, left)];
             merged(ids, new_id, 2, |i| pairs.contains(&(ids[i], ids[i + 1])))

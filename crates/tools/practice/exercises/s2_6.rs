@@ -39,7 +39,7 @@ type Windows = fn(&[u32], usize, usize) -> Vec<Window>;
 
 pub(crate) const MISTAKES: &[Mistake<Windows>] = &[
     (
-        "the targets are the inputs, not moved by one",
+        "the targets equal the inputs; begin the targets one ID later",
         |ids, length, stride| {
             let of_inputs = |(inputs, _): Window| (inputs.clone(), inputs);
             windows(ids, length, stride)
@@ -48,21 +48,27 @@ pub(crate) const MISTAKES: &[Mistake<Windows>] = &[
                 .collect()
         },
     ),
-    ("the targets are moved by two", |ids, length, stride| {
-        let starts = (0..ids.len()).step_by(stride);
-        let window = |start: usize| {
-            let window = ids.get(start..start + length + 2)?;
-            Some((window[..length].to_vec(), window[2..].to_vec()))
-        };
-        starts.filter_map(window).collect()
-    }),
-    ("the last window is missing", |ids, length, stride| {
-        let mut windows = windows(ids, length, stride);
-        windows.pop();
-        windows
-    }),
     (
-        "the last window has fewer targets than inputs",
+        "the targets begin two IDs after the inputs; begin them one ID later",
+        |ids, length, stride| {
+            let starts = (0..ids.len()).step_by(stride);
+            let window = |start: usize| {
+                let window = ids.get(start..start + length + 2)?;
+                Some((window[..length].to_vec(), window[2..].to_vec()))
+            };
+            starts.filter_map(window).collect()
+        },
+    ),
+    (
+        "the last window is missing; include it if it has enough inputs and targets",
+        |ids, length, stride| {
+            let mut windows = windows(ids, length, stride);
+            windows.pop();
+            windows
+        },
+    ),
+    (
+        "the last window has fewer targets than inputs; omit incomplete windows",
         |ids, length, stride| {
             let starts = (0..ids.len()).step_by(stride);
             let window = |start: usize| {
@@ -74,11 +80,11 @@ pub(crate) const MISTAKES: &[Mistake<Windows>] = &[
         },
     ),
     (
-        "the windows begin `max_length` IDs apart, whatever the stride is",
+        "the windows begin `max_length` IDs apart; begin them `stride` IDs apart",
         |ids, length, _| windows(ids, length, length),
     ),
     (
-        "a subtraction fails if the text is shorter than a window",
+        "a subtraction overflows if the text is too short; return no windows for such a text",
         |ids, length, stride| {
             let starts = (0..ids.len() - length).step_by(stride);
             let window = |start: usize| {

@@ -41,11 +41,12 @@ fn rows(ids: &[u32], features: usize, number: impl Fn(usize, usize, usize) -> f3
 }
 
 pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
-    ("the positions are missing", |ids, tokens, _| {
-        rows(ids, tokens.ncols(), |_, id, feature| tokens[[id, feature]])
-    }),
     (
-        "the position's row is selected by the ID, not by the place in the text",
+        "the position vectors are missing; add them to the token vectors",
+        |ids, tokens, _| rows(ids, tokens.ncols(), |_, id, feature| tokens[[id, feature]]),
+    ),
+    (
+        "the ID selects the row of `positions`; use the position in the text",
         |ids, tokens, positions| {
             rows(ids, tokens.ncols(), |_, id, feature| {
                 tokens[[id, feature]] + positions[[id % positions.nrows(), feature]]
@@ -53,7 +54,7 @@ pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
         },
     ),
     (
-        "the token's row is selected by the place in the text, not by the ID",
+        "the position selects the row of `tokens`; use the ID",
         |ids, tokens, positions| {
             rows(ids, tokens.ncols(), |i, _, feature| {
                 tokens[[i, feature]] + positions[[i, feature]]
@@ -61,7 +62,7 @@ pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
         },
     ),
     (
-        "all tokens get the first position",
+        "all tokens get the vector of the first position; use the position of each token",
         |ids, tokens, positions| {
             rows(ids, tokens.ncols(), |_, id, feature| {
                 tokens[[id, feature]] + positions[[0, feature]]
@@ -69,7 +70,7 @@ pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
         },
     ),
     (
-        "the positions are counted from 1, not from 0",
+        "the positions are counted from 1; count them from 0",
         |ids, tokens, positions| {
             rows(ids, tokens.ncols(), |i, id, feature| {
                 tokens[[id, feature]] + positions[[(i + 1) % positions.nrows(), feature]]
@@ -77,7 +78,7 @@ pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
         },
     ),
     (
-        "the vectors are multiplied, not added",
+        "the two vectors are multiplied; add them",
         |ids, tokens, positions| {
             rows(ids, tokens.ncols(), |i, id, feature| {
                 tokens[[id, feature]] * positions[[i, feature]]

@@ -43,41 +43,49 @@ fn shifted(scores: &Array1<f32>, shift: f32) -> Array1<f32> {
 }
 
 pub(crate) const MISTAKES: &[Mistake<Softmax>] = &[
-    ("the division by the sum is missing", |scores| {
-        scores.mapv(f32::exp)
-    }),
     (
-        "divided by the sum of the scores; softmax is missing",
+        "the exponentials aren't divided by their sum; divide each of them by it",
+        |scores| scores.mapv(f32::exp),
+    ),
+    (
+        "the scores are divided by their sum; compute the exponentials first",
         |scores| scores / scores.sum(),
     ),
     (
-        "divided by the sum of the scores, not of the exponentials",
+        "the exponentials are divided by the sum of the scores; use their own sum",
         |scores| scores.mapv(f32::exp) / scores.sum(),
     ),
     (
-        "divided by the largest exponential, not by the sum",
+        "the exponentials are divided by the largest one; divide them by their sum",
         |scores| {
             let largest = scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
             scores.mapv(|x| (x - largest).exp())
         },
     ),
-    ("2 to the power of a score, not e", |scores| {
-        let largest = scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
-        let powers = scores.mapv(|x| (x - largest).exp2());
-        &powers / powers.sum()
-    }),
-    ("exponentials of large scores overflow", |scores| {
-        shifted(scores, 0.0)
-    }),
-    ("the first score is subtracted, not the largest", |scores| {
-        shifted(scores, scores[0])
-    }),
-    ("the mean is subtracted, not the largest score", |scores| {
-        shifted(scores, scores.sum() / scores.len() as f32)
-    }),
-    ("scores above a limit become equal", |scores| {
-        shifted(&scores.mapv(|x| x.min(80.0)), 0.0)
-    }),
+    (
+        "the powers have the base 2; use `exp`, which has the base e",
+        |scores| {
+            let largest = scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x));
+            let powers = scores.mapv(|x| (x - largest).exp2());
+            &powers / powers.sum()
+        },
+    ),
+    (
+        "the exponentials of large scores overflow; subtract the largest score first",
+        |scores| shifted(scores, 0.0),
+    ),
+    (
+        "the first score is subtracted from all scores; subtract the largest score",
+        |scores| shifted(scores, scores[0]),
+    ),
+    (
+        "the mean is subtracted from all scores; subtract the largest score",
+        |scores| shifted(scores, scores.sum() / scores.len() as f32),
+    ),
+    (
+        "scores above a limit become equal; subtract the largest score instead",
+        |scores| shifted(&scores.mapv(|x| x.min(80.0)), 0.0),
+    ),
 ];
 
 /// Checks the reader's `softmax`.

@@ -3,7 +3,8 @@
 //! Self-attention computes a context vector for each word. This is a weighted average of the
 //! vectors of all words, in which similar words have larger weights. This first version learns
 //! nothing. The score of two words is the dot product of their vectors, and softmax converts the
-//! scores of a word to its weights. `softmax_rows` applies your softmax to each row of a matrix.
+//! scores of a word to its weights. `softmax_rows` applies your function from exercise 3.3.1 to
+//! each row of a matrix.
 //!
 //! Return the context vectors of all words.
 //!
@@ -40,16 +41,20 @@ fn weights(inputs: &Array2<f32>) -> Array2<f32> {
 }
 
 pub(crate) const MISTAKES: &[Mistake<ContextVectors>] = &[
-    ("softmax runs over the columns, not the rows", |inputs| {
-        // The matrix of scores is symmetric, so the softmax of its columns is the transpose of the
-        // weights.
-        weights(inputs).t().dot(inputs)
-    }),
-    ("softmax is missing: the scores are the weights", |inputs| {
-        inputs.dot(&inputs.t()).dot(inputs)
-    }),
     (
-        "the scores are divided by their sum; softmax is missing",
+        "softmax is applied to the columns; apply it to the rows",
+        |inputs| {
+            // The matrix of scores is symmetric, so the softmax of its columns is the transpose of the
+            // weights.
+            weights(inputs).t().dot(inputs)
+        },
+    ),
+    (
+        "the scores are used as weights; apply softmax to each row first",
+        |inputs| inputs.dot(&inputs.t()).dot(inputs),
+    ),
+    (
+        "each row of scores is divided by its sum; apply softmax to each row instead",
         |inputs| {
             let mut scores = inputs.dot(&inputs.t());
             for mut row in scores.rows_mut() {
@@ -60,14 +65,14 @@ pub(crate) const MISTAKES: &[Mistake<ContextVectors>] = &[
         },
     ),
     (
-        "softmax runs over all scores at once, not over each row",
+        "softmax is applied to all scores at once; apply it to each row",
         |inputs| {
             let exponentials = inputs.dot(&inputs.t()).mapv(f32::exp);
             (&exponentials / exponentials.sum()).dot(inputs)
         },
     ),
     (
-        "these are the weights; they don't mix the vectors yet",
+        "the function returns the weights; multiply them by the vectors of the words",
         weights,
     ),
 ];
@@ -88,7 +93,11 @@ pub fn check(context_vectors: ContextVectors) -> Report {
         let twice = yours(&array![[1.0, 2.0], [1.0, 2.0]]);
         match twice.row(0) == twice.row(1) {
             true => Ok(()),
-            false => Err(format!("{} and {}", twice.row(0), twice.row(1))),
+            false => Err(format!(
+                "the vectors of two equal words are {} and {}, but they should be equal",
+                twice.row(0),
+                twice.row(1)
+            )),
         }
     });
     check.report()

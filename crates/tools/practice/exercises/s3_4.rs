@@ -59,51 +59,56 @@ fn divided(
 
 pub(crate) const MISTAKES: &[Mistake<Attention>] = &[
     (
-        "the scores are not divided by the root of d_k",
+        "the scores aren't divided by the square root of d_k; divide them before softmax",
         |x, q, k, v| divided(x, [q, k, v], 1.0),
     ),
     (
-        "the scores are divided by d_k, not by its root",
+        "the scores are divided by d_k; divide them by its square root",
         |x, q, k, v| divided(x, [q, k, v], k.ncols() as f32),
     ),
     (
-        "the scores are multiplied by the root of d_k, not divided",
+        "the scores are multiplied by the square root of d_k; divide them by it",
         |x, q, k, v| divided(x, [q, k, v], 1.0 / (k.ncols() as f32).sqrt()),
     ),
     (
-        "the scores are divided by the root of d_in, not of d_k",
+        "the scores are divided by the square root of d_in; use that of d_k",
         |x, q, k, v| divided(x, [q, k, v], (x.ncols() as f32).sqrt()),
     ),
     (
-        "the scores are divided by the root of the number of words, not of d_k",
+        "the scores are divided by the square root of the number of words; use that of d_k",
         |x, q, k, v| divided(x, [q, k, v], (x.nrows() as f32).sqrt()),
     ),
-    ("keys and queries are exchanged", |x, q, k, v| {
-        attention(x, k, q, v)
-    }),
-    ("the keys are used as values", |x, q, k, _| {
-        attention(x, q, k, k)
-    }),
     (
-        "the words are used as values: w_value is missing",
+        "queries and keys are exchanged; the rows of the scores belong to the queries",
+        |x, q, k, v| attention(x, k, q, v),
+    ),
+    (
+        "the keys are used as values; compute the values with `w_value`",
+        |x, q, k, _| attention(x, q, k, k),
+    ),
+    (
+        "the words are used as values; multiply them by `w_value` first",
         |x, q, k, _| {
             let scores = x.dot(q).dot(&x.dot(k).t()) / (k.ncols() as f32).sqrt();
             softmax_rows(scores).dot(x)
         },
     ),
-    ("softmax is missing", |x, q, k, v| {
-        let scores = x.dot(q).dot(&x.dot(k).t()) / (k.ncols() as f32).sqrt();
-        scores.dot(&x.dot(v))
-    }),
     (
-        "softmax runs over the columns, not the rows",
+        "softmax is missing; apply it to each row of the scaled scores",
+        |x, q, k, v| {
+            let scores = x.dot(q).dot(&x.dot(k).t()) / (k.ncols() as f32).sqrt();
+            scores.dot(&x.dot(v))
+        },
+    ),
+    (
+        "softmax is applied to the columns; apply it to the rows",
         |x, q, k, v| {
             let scores = x.dot(q).dot(&x.dot(k).t()) / (k.ncols() as f32).sqrt();
             softmax_rows(scores.t().to_owned()).t().dot(&x.dot(v))
         },
     ),
     (
-        "the weights are divided by the root of d_k, not the scores",
+        "the weights are divided by the square root of d_k; divide the scores by it",
         |x, q, k, v| divided(x, [q, k, v], 1.0) / (k.ncols() as f32).sqrt(),
     ),
 ];

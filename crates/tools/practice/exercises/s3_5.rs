@@ -73,33 +73,36 @@ fn masked_late(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
 const HIDDEN: f32 = f32::NEG_INFINITY;
 
 pub(crate) const MISTAKES: &[Mistake<CausalWeights>] = &[
-    ("each word sees one word of the future", |scores, d_k| {
-        softmax_rows(masked(scores, d_k, HIDDEN, |i, j| j > i + 1))
-    }),
     (
-        "a word doesn't see itself: mask j > i, not j >= i",
+        "each word sees the next word; mask the scores with j > i",
+        |scores, d_k| softmax_rows(masked(scores, d_k, HIDDEN, |i, j| j > i + 1)),
+    ),
+    (
+        "a word doesn't see itself; mask the scores with j > i and not with j >= i",
         |scores, d_k| softmax_rows(masked(scores, d_k, HIDDEN, |i, j| j >= i)),
     ),
-    ("the past is masked, not the future", |scores, d_k| {
-        softmax_rows(masked(scores, d_k, HIDDEN, |i, j| j < i))
-    }),
-    ("nothing is masked", |scores, d_k| {
-        softmax_rows(scores / (d_k as f32).sqrt())
-    }),
     (
-        "masked scores are 0, which softmax gives a weight; use minus infinity",
+        "the past is masked; mask the future, which is where j > i",
+        |scores, d_k| softmax_rows(masked(scores, d_k, HIDDEN, |i, j| j < i)),
+    ),
+    (
+        "no score is masked; replace the scores with j > i with minus infinity",
+        |scores, d_k| softmax_rows(scores / (d_k as f32).sqrt()),
+    ),
+    (
+        "masked scores are 0, for which softmax returns a weight; use minus infinity",
         |scores, d_k| softmax_rows(masked(scores, d_k, 0.0, |i, j| j > i)),
     ),
     (
-        "masked scores are -100: other scores can be smaller; use minus infinity",
+        "masked scores are -100, but other scores can be smaller; use minus infinity",
         |scores, d_k| softmax_rows(masked(scores, d_k, -100.0, |i, j| j > i)),
     ),
     (
-        "masked after softmax: the rows no longer sum to 1",
+        "the mask is applied after softmax, so rows don't sum to 1; apply it before softmax",
         masked_late,
     ),
     (
-        "masked after softmax and divided again: a row of tiny weights becomes 0 / 0",
+        "masking the weights and dividing again can lead to 0 / 0; mask before softmax",
         |scores, d_k| {
             let mut weights = masked_late(scores, d_k);
             for mut row in weights.rows_mut() {
@@ -110,20 +113,21 @@ pub(crate) const MISTAKES: &[Mistake<CausalWeights>] = &[
         },
     ),
     (
-        "the scores are not divided by the root of d_k",
+        "the scores aren't divided by the square root of d_k; divide them before softmax",
         |scores, _| causal_weights(scores, 1),
     ),
     (
-        "the scores are divided by d_k, not by its root",
+        "the scores are divided by d_k; divide them by its square root",
         |scores, d_k| causal_weights(scores, d_k * d_k),
     ),
     (
-        "the scores are divided by the root of the number of words, not of d_k",
+        "the scores are divided by the square root of the number of words; use that of d_k",
         |scores, _| causal_weights(scores, scores.nrows()),
     ),
-    ("softmax is missing", |scores, d_k| {
-        masked(scores, d_k, 0.0, |i, j| j > i)
-    }),
+    (
+        "softmax is missing; apply it to each row of the masked scores",
+        |scores, d_k| masked(scores, d_k, 0.0, |i, j| j > i),
+    ),
 ];
 
 /// Checks the reader's `causal_weights`.
@@ -174,7 +178,9 @@ pub fn check(causal_weights: CausalWeights) -> Report {
         let (before, after) = (yours(&scores, 9), yours(&changed, 9));
         match (0..3).all(|row| before.row(row) == after.row(row)) {
             true => Ok(()),
-            false => Err("a score of the last word changed the rows before it".to_owned()),
+            false => {
+                Err("the last column affects earlier rows; mask the scores with j > i".to_owned())
+            }
         }
     });
     check.report()

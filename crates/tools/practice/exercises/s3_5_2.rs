@@ -2,9 +2,9 @@
 //!
 //! A model that relies on only a few numbers overfits easily. During training, dropout sets
 //! randomly chosen numbers to 0, so the model has to rely on many numbers. Each number is dropped
-//! with the probability `p`. After training, no number is dropped. The sum of the numbers must have
-//! the same size after training as it had on average during training. Therefore, dropout must
-//! increase the numbers that it keeps.
+//! with the probability `p`. After training, no number is dropped. To make sums of these numbers
+//! equally large on average during and after training, dropout must increase the numbers that it
+//! keeps.
 //!
 //! For each number of x, row by row, call `random()` to get a random number that is at least 0 and
 //! less than 1. Drop the number of x if the random number is less than `p`. You can assume that `p`
@@ -36,37 +36,45 @@ type Random<'a> = &'a mut dyn FnMut() -> f32;
 type Dropout = fn(&Array2<f32>, f32, Random<'_>) -> Array2<f32>;
 
 pub(crate) const MISTAKES: &[Mistake<Dropout>] = &[
-    ("the numbers that stay don't grow", |x, p, random| {
-        x.mapv(|x| if random() < p { 0.0 } else { x })
-    }),
     (
-        "the numbers that stay are multiplied by 1 - p, not divided",
+        "the numbers that are kept aren't scaled; divide them by 1 - p",
+        |x, p, random| x.mapv(|x| if random() < p { 0.0 } else { x }),
+    ),
+    (
+        "the numbers that are kept are multiplied by 1 - p; divide them by it",
         |x, p, random| x.mapv(|x| if random() < p { 0.0 } else { x * (1.0 - p) }),
     ),
     (
-        "the numbers that stay are divided by p, not by 1 - p",
+        "the numbers that are kept are divided by p; divide them by 1 - p",
         |x, p, random| x.mapv(|x| if random() < p { 0.0 } else { x / p }),
     ),
     (
-        "p is the probability to stay here, not to be dropped",
+        "numbers are kept with the probability p; drop them with this probability",
         |x, p, random| x.mapv(|x| if random() < p { x / p } else { 0.0 }),
     ),
-    ("whole rows are dropped", |x, p, random| {
-        let mut out = x / (1.0 - p);
-        for mut row in out.rows_mut() {
-            if random() < p {
-                row.fill(0.0);
+    (
+        "whole rows are dropped; draw a random number for each number of x",
+        |x, p, random| {
+            let mut out = x / (1.0 - p);
+            for mut row in out.rows_mut() {
+                if random() < p {
+                    row.fill(0.0);
+                }
             }
-        }
-        out
-    }),
-    ("everything is dropped or nothing", |x, p, random| {
-        match random() < p {
+            out
+        },
+    ),
+    (
+        "either all numbers are dropped or none; draw a random number for each of them",
+        |x, p, random| match random() < p {
             true => Array2::zeros(x.dim()),
             false => x / (1.0 - p),
-        }
-    }),
-    ("nothing is dropped", |x, _, _| x.clone()),
+        },
+    ),
+    (
+        "no number is dropped; drop a number if `random() < p`",
+        |x, _, _| x.clone(),
+    ),
 ];
 
 /// Checks the reader's `dropout`.
@@ -104,7 +112,9 @@ pub fn check(dropout: Dropout) -> Report {
         let mean = with(dropout, &Array2::ones((100, 100)), 0.3, 10).sum() / 10_000.0;
         match (mean - 1.0).abs() < 0.03 {
             true => Ok(()),
-            false => Err(format!("the mean of 10,000 ones is {mean}")),
+            false => Err(format!(
+                "the mean of 10,000 ones is {mean}, but it should be about 1"
+            )),
         }
     });
     check.report()

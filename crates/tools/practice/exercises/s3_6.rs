@@ -8,7 +8,7 @@
 //! `split` divides the features of each token among the heads. Head 0 gets the first `head_dim`
 //! features, head 1 gets the next `head_dim` features, and so on. It also moves the dimension of
 //! the heads before the dimension of the tokens. `join` reverses both steps. In PyTorch, `split`
-//! consists of `view` and `transpose(1, 2)`. A `view` alone would mix tokens and heads.
+//! corresponds to `view` followed by `transpose(1, 2)`. A `view` alone would mix tokens and heads.
 //!
 //! HINT: The numbers themselves don't change, only their positions do. At which index of x is
 //!   feature f of head h of token t?
@@ -64,7 +64,7 @@ fn viewed<D: ndarray::Dimension, S: ndarray::ShapeArg>(
 
 pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
     (
-        "`split` is a view to (b, heads, tokens, head_dim), which mixes tokens and heads",
+        "`split` only changes the shape, which mixes tokens and heads; also move the heads",
         (
             |x, heads| {
                 let (b, tokens, d_out) = x.dim();
@@ -74,7 +74,7 @@ pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
         ),
     ),
     (
-        "`split` doesn't exchange heads and tokens",
+        "`split` doesn't move the heads; put their dimension before that of the tokens",
         (
             |x, heads| {
                 let (b, tokens, d_out) = x.dim();
@@ -84,7 +84,7 @@ pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
         ),
     ),
     (
-        "`split` takes every second feature for a head, not neighbouring features",
+        "`split` interleaves the heads; give each head neighboring features",
         (
             |x, heads| {
                 let (b, tokens, d_out) = x.dim();
@@ -96,7 +96,7 @@ pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
         ),
     ),
     (
-        "`split` gives each head the first features",
+        "`split` gives all heads the first features; begin at h * head_dim for head h",
         (
             |x, heads| {
                 let (b, tokens, d_out) = x.dim();
@@ -108,14 +108,14 @@ pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
         ),
     ),
     (
-        "`join` is a view to (b, tokens, d_out): the heads were not moved behind the tokens",
+        "`join` only changes the shape, which mixes tokens and heads; move the heads first",
         (split, |x| {
             let (b, heads, tokens, head_dim) = x.dim();
             viewed(x, (b, tokens, heads * head_dim))
         }),
     ),
     (
-        "`join` mixes the features of the heads",
+        "`join` interleaves the heads; keep the features of each head together",
         (split, |x| {
             let (b, heads, tokens, head_dim) = x.dim();
             Array3::from_shape_fn((b, tokens, heads * head_dim), |(b, t, f)| {
@@ -149,7 +149,7 @@ pub fn check(split: Split, join: Join) -> Report {
     check.holds("join inverts split", |(split, join)| {
         match join(&split(&x, 2)) == x {
             true => Ok(()),
-            false => Err("another array came back".to_owned()),
+            false => Err("join(split(x)) is another array, but it should be x".to_owned()),
         }
     });
     check.report()

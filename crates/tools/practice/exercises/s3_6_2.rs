@@ -8,8 +8,8 @@
 //! in) is applied to x as `x @ W.T`. The layers for queries, keys and values have no biases, but
 //! the final layer has a bias.
 //!
-//! You can use your earlier functions. `split_heads` and `join_heads` are `split` and `join` of
-//! exercise 3.6 for one text. `causal_weights` is your function of exercise 3.5, which scales the
+//! You can use your earlier functions. `split_heads` and `join_heads` are `split` and `join` from
+//! exercise 3.6 for one text. `causal_weights` is your function from exercise 3.5, which scales the
 //! scores, hides the future and applies softmax. Omit dropout.
 //!
 //! HINT: Each head works as in exercise 3.4, but with a mask. How many features does the key of one
@@ -89,7 +89,7 @@ fn contexts(
 
 pub(crate) const MISTAKES: &[Mistake<MultiHead>] = &[
     (
-        "nothing is masked: the words see the future",
+        "no score is masked, so words see the future; use `causal_weights`",
         |x, q, k, v, out, b, heads| {
             let weigh =
                 |scores: &Array2<f32>, d_k: usize| softmax_rows(scores / (d_k as f32).sqrt());
@@ -97,37 +97,38 @@ pub(crate) const MISTAKES: &[Mistake<MultiHead>] = &[
         },
     ),
     (
-        "the scores are divided by the root of d_out, but a head's key has head_dim features",
+        "the scores are divided by the square root of d_out; use that of head_dim",
         |x, q, k, v, out, b, heads| {
             let weigh = |scores: &Array2<f32>, _| causal_weights(scores, q.nrows());
             contexts(x, [q, k, v], heads, weigh).dot(&out.t()) + b
         },
     ),
     (
-        "there is only one head with all features",
+        "there is only one head with all features; split the features among the heads",
         |x, q, k, v, out, b, _| multi_head(x, q, k, v, out, b, 1),
     ),
-    ("the last layer is missing", |x, q, k, v, _, _, heads| {
-        contexts(x, [q, k, v], heads, causal_weights)
-    }),
     (
-        "the bias of the last layer is missing",
+        "the final layer is missing; multiply by w_out^T and add b_out",
+        |x, q, k, v, _, _, heads| contexts(x, [q, k, v], heads, causal_weights),
+    ),
+    (
+        "the bias of the final layer is missing; add b_out",
         |x, q, k, v, out, _, heads| contexts(x, [q, k, v], heads, causal_weights).dot(&out.t()),
     ),
     (
-        "the weight of the last layer is not transposed",
+        "the weight of the final layer isn't transposed; multiply by w_out^T",
         |x, q, k, v, out, b, heads| contexts(x, [q, k, v], heads, causal_weights).dot(out) + b,
     ),
     (
-        "the keys are used as values",
+        "the keys are used as values; compute the values with `w_value`",
         |x, q, k, _, out, b, heads| multi_head(x, q, k, k, out, b, heads),
     ),
     (
-        "keys and queries are exchanged",
+        "queries and keys are exchanged; the rows of the scores belong to the queries",
         |x, q, k, v, out, b, heads| multi_head(x, k, q, v, out, b, heads),
     ),
     (
-        "all heads use the first head's attention weights",
+        "all heads use the weights of the first head; compute the weights of each head",
         |x, q, k, v, out, b, heads| {
             let [queries, keys, values] =
                 [q, k, v].map(|weight| split_heads(&x.dot(&weight.t()), heads));
@@ -193,7 +194,9 @@ pub fn check(multi_head: MultiHead) -> Report {
         let [before, after] = [&x, &changed].map(|x| yours(x, &q, &k, &v, &out, &bias, 2));
         match (0..3).all(|row| before.row(row) == after.row(row)) {
             true => Ok(()),
-            false => Err("the last word changed the rows before it".to_owned()),
+            false => {
+                Err("the last word affects earlier rows; mask the scores with j > i".to_owned())
+            }
         }
     });
     check.report()

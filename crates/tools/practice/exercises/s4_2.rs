@@ -61,7 +61,7 @@ fn by_rows(x: &Array2<f32>, change: impl Fn(f32, f32, f32) -> f32) -> Array2<f32
 
 pub(crate) const MISTAKES: &[Mistake<LayerNorm>] = &[
     (
-        "the variance is divided by n - 1, not by n",
+        "the variance is computed with n - 1; divide the sum of the squares by n",
         |x, scale, shift, eps| {
             let n = x.ncols() as f32;
             let normed = by_rows(x, |x, mean, variance| {
@@ -71,31 +71,35 @@ pub(crate) const MISTAKES: &[Mistake<LayerNorm>] = &[
         },
     ),
     (
-        "eps is added to the root, not to the variance",
+        "eps is added to the square root; add it to the variance",
         |x, scale, shift, eps| {
             by_rows(x, |x, mean, variance| (x - mean) / (variance.sqrt() + eps)) * scale + shift
         },
     ),
     (
-        "divided by the variance, not by its root",
+        "the numbers are divided by the variance; divide them by its square root",
         |x, scale, shift, eps| {
             by_rows(x, |x, mean, variance| (x - mean) / (variance + eps)) * scale + shift
         },
     ),
-    ("the mean is not subtracted", |x, scale, shift, eps| {
-        by_rows(x, |x, _, variance| x / (variance + eps).sqrt()) * scale + shift
-    }),
-    ("scale and shift are missing", |x, _, _, eps| {
-        by_rows(x, |x, mean, variance| (x - mean) / (variance + eps).sqrt())
-    }),
     (
-        "shift is added before the multiplication by scale",
+        "the mean isn't subtracted; subtract it from each number of the row",
+        |x, scale, shift, eps| {
+            by_rows(x, |x, _, variance| x / (variance + eps).sqrt()) * scale + shift
+        },
+    ),
+    (
+        "scale and shift are missing; multiply by scale and then add shift",
+        |x, _, _, eps| by_rows(x, |x, mean, variance| (x - mean) / (variance + eps).sqrt()),
+    ),
+    (
+        "shift is added before the multiplication by scale; add it afterwards",
         |x, scale, shift, eps| {
             (by_rows(x, |x, mean, variance| (x - mean) / (variance + eps).sqrt()) + shift) * scale
         },
     ),
     (
-        "each feature is normalized over the rows, not each row over its features",
+        "the columns are normalized; normalize each row",
         |x, scale, shift, eps| {
             let x = x.t().to_owned();
             let normed = by_rows(&x, |x, mean, variance| (x - mean) / (variance + eps).sqrt());
@@ -134,7 +138,7 @@ pub fn check(layer_norm: LayerNorm) -> Report {
         Array2::<f32>::zeros((1, 4)),
         |yours| yours(&array![[2.0, 2.0, 2.0, 2.0]], &ones, &zeros, 1e-5),
     );
-    check.holds("100 times the row: the same result", |yours| {
+    check.holds("100 * x has the same result", |yours| {
         let once = yours(&x, &ones, &zeros, 0.0);
         let times_100 = yours(&(&x * 100.0), &ones, &zeros, 0.0);
         match (&once - &times_100)
@@ -142,7 +146,9 @@ pub fn check(layer_norm: LayerNorm) -> Report {
             .all(|difference| difference.abs() < 1e-3)
         {
             true => Ok(()),
-            false => Err("the results differ".to_owned()),
+            false => {
+                Err("the results for x and 100 * x differ, but they should be equal".to_owned())
+            }
         }
     });
     check.report()

@@ -35,24 +35,28 @@ type Gelu = fn(f32) -> f32;
 
 pub(crate) const MISTAKES: &[Mistake<Gelu>] = &[
     (
-        "the exact form with the error function; the book uses the approximation with tanh",
+        "this is the exact form with the error function; use the approximation with tanh",
         |x| gelu_exact(&Array1::from_elem(1, x))[0],
     ),
-    ("this is ReLU", |x| x.max(0.0)),
-    ("the approximation with a sigmoid, not with tanh", |x| {
-        x / (1.0 + (-1.702 * x).exp())
-    }),
-    ("the term with x cubed is missing", |x| {
+    ("this is ReLU; compute GELU", |x| x.max(0.0)),
+    (
+        "this is the approximation with a sigmoid; use the approximation with tanh",
+        |x| x / (1.0 + (-1.702 * x).exp()),
+    ),
+    ("the cubic term is missing; add 0.044715 x^3 to x", |x| {
         0.5 * x * (1.0 + ((2.0 / PI).sqrt() * x).tanh())
     }),
-    ("x is squared, not cubed", |x| {
+    ("x is squared in the second term; cube it", |x| {
         0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x * x)).tanh())
     }),
-    ("the square root of 2 / pi is missing", |x| {
+    ("the factor is 2 / pi; use its square root", |x| {
         0.5 * x * (1.0 + (2.0 / PI * (x + 0.044715 * x.powi(3))).tanh())
     }),
-    ("the factor 0.5 is missing", |x| 2.0 * gelu(x)),
-    ("the multiplication by x is missing", |x| {
+    (
+        "the factor 0.5 is missing; multiply the result by it",
+        |x| 2.0 * gelu(x),
+    ),
+    ("the factor x is missing; multiply the result by it", |x| {
         0.5 * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
     }),
 ];

@@ -6,7 +6,7 @@
 //! the result can be added to the input.
 //!
 //! The layers have the layout of `nn.Linear`, so a weight has the shape (out, in). Each layer has a
-//! bias. `gelu` is your function of exercise 4.3, which is applied to a single number.
+//! bias. `gelu` is your function from exercise 4.3, which is applied to a single number.
 //!
 //! HINT: Without a function between them, two linear layers are equivalent to a single one. Where
 //!   must GELU be applied?
@@ -42,35 +42,40 @@ type FeedForward =
     fn(&Array2<f32>, &Array2<f32>, &Array1<f32>, &Array2<f32>, &Array1<f32>) -> Array2<f32>;
 
 pub(crate) const MISTAKES: &[Mistake<FeedForward>] = &[
-    ("GELU is missing", |x, w1, b1, w2, b2| {
-        (x.dot(&w1.t()) + b1).dot(&w2.t()) + b2
-    }),
-    ("this is ReLU, not GELU", |x, w1, b1, w2, b2| {
-        (x.dot(&w1.t()) + b1).mapv(|x| x.max(0.0)).dot(&w2.t()) + b2
-    }),
     (
-        "GELU stands after the second layer, not between the layers",
+        "GELU is missing; apply it between the two layers",
+        |x, w1, b1, w2, b2| (x.dot(&w1.t()) + b1).dot(&w2.t()) + b2,
+    ),
+    (
+        "ReLU is applied between the layers; apply GELU",
+        |x, w1, b1, w2, b2| (x.dot(&w1.t()) + b1).mapv(|x| x.max(0.0)).dot(&w2.t()) + b2,
+    ),
+    (
+        "GELU is applied after the second layer; apply it between the layers",
         |x, w1, b1, w2, b2| ((x.dot(&w1.t()) + b1).dot(&w2.t()) + b2).mapv(gelu),
     ),
     (
-        "there is a GELU after the second layer, too",
+        "GELU is also applied after the second layer; apply it only between the layers",
         |x, w1, b1, w2, b2| feed_forward(x, w1, b1, w2, b2).mapv(gelu),
     ),
     (
-        "GELU comes before the first bias, not after it",
+        "GELU is applied before the first bias is added; add the bias first",
         |x, w1, b1, w2, b2| (x.dot(&w1.t()).mapv(gelu) + b1).dot(&w2.t()) + b2,
     ),
-    ("the first bias is missing", |x, w1, _, w2, b2| {
-        x.dot(&w1.t()).mapv(gelu).dot(&w2.t()) + b2
-    }),
-    ("the second bias is missing", |x, w1, b1, w2, _| {
-        (x.dot(&w1.t()) + b1).mapv(gelu).dot(&w2.t())
-    }),
-    ("both biases are missing", |x, w1, _, w2, _| {
-        x.dot(&w1.t()).mapv(gelu).dot(&w2.t())
-    }),
     (
-        "the input is added; that is the task of the block",
+        "the bias of the first layer is missing; add b1",
+        |x, w1, _, w2, b2| x.dot(&w1.t()).mapv(gelu).dot(&w2.t()) + b2,
+    ),
+    (
+        "the bias of the second layer is missing; add b2",
+        |x, w1, b1, w2, _| (x.dot(&w1.t()) + b1).mapv(gelu).dot(&w2.t()),
+    ),
+    (
+        "both biases are missing; add b1 and b2",
+        |x, w1, _, w2, _| x.dot(&w1.t()).mapv(gelu).dot(&w2.t()),
+    ),
+    (
+        "the input is added to the result; omit it, because the block adds it later",
         |x, w1, b1, w2, b2| feed_forward(x, w1, b1, w2, b2) + x,
     ),
 ];
@@ -94,7 +99,7 @@ pub fn check(feed_forward: FeedForward) -> Report {
         let expected = inside.dot(&wide(&w2).t()) + wide(&b2);
         check.equals(label, expected, |yours| yours(&x, &w1, &b1, &w2, &b2));
     }
-    check.holds("each token is computed by itself", |yours| {
+    check.holds("tokens don't affect each other", |yours| {
         let x = random(3, 4, 7);
         let (w1, w2) = (random(8, 4, 8), random(4, 8, 9));
         let (b1, b2) = (Array1::ones(8), Array1::ones(4));
@@ -104,7 +109,9 @@ pub fn check(feed_forward: FeedForward) -> Report {
         let change = (&before - &after).mapv(f32::abs);
         match change.row(1).sum() + change.row(2).sum() < 1e-4 {
             true => Ok(()),
-            false => Err("the first token changed the result of another".to_owned()),
+            false => Err(
+                "the first token affects other rows, but it should affect only its own".to_owned(),
+            ),
         }
     });
     check.report()

@@ -43,11 +43,12 @@ use crate::check::{Check, Mistake};
 type Forward = fn(&Array1<f32>, &[Layer<'_>]) -> Array1<f32>;
 
 pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
-    ("the input of a layer is not added", |x, layers| {
-        layers.iter().fold(x.clone(), |x, layer| layer(&x))
-    }),
     (
-        "the very first input is added to each layer's output",
+        "the shortcut connections are missing; add each layer's input to its output",
+        |x, layers| layers.iter().fold(x.clone(), |x, layer| layer(&x)),
+    ),
+    (
+        "the first layer's input is added to all outputs; add the input of the same layer",
         |first, layers| {
             let mut x = first.clone();
             for layer in layers {
@@ -61,11 +62,11 @@ pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
         },
     ),
     (
-        "the input is added although the sizes differ: the one number was repeated",
+        "the input is added although the lengths differ; add it only if they are equal",
         |x, layers| layers.iter().fold(x.clone(), |x, layer| layer(&x) + x),
     ),
     (
-        "the shortcut goes around all layers, not around each",
+        "one shortcut connection leads around all layers; add one around each layer",
         |first, layers| {
             let x = layers.iter().fold(first.clone(), |x, layer| layer(&x));
             match x.len() == first.len() {
@@ -85,15 +86,13 @@ pub fn check(forward: Forward) -> Report {
     let x = array![1.0, -2.0, 3.0];
     // Each layer and its shortcut connection compute 2x + x = 3x, so the result is 9x.
     check.equals(
-        "two layers that double",
+        "two layers that return 2x",
         array![9.0, -18.0, 27.0],
         |forward| forward(&x, &[&double, &double]),
     );
-    check.equals(
-        "and a layer that adds up to one number",
-        array![18.0],
-        |forward| forward(&x, &[&double, &double, &sum]),
-    );
+    check.equals("two such layers, then a sum", array![18.0], |forward| {
+        forward(&x, &[&double, &double, &sum])
+    });
     check.equals("no layers", x.clone(), |forward| forward(&x, &[]));
     check.equals("layers that return zeros", x.clone(), |forward| {
         forward(&x, &[&zero, &zero, &zero])

@@ -43,33 +43,33 @@ type Block = fn(&Array2<f32>, [Part<'_>; 2], Part<'_>, Part<'_>) -> Array2<f32>;
 
 pub(crate) const MISTAKES: &[Mistake<Block>] = &[
     (
-        "normalized after the parts, as in the first transformers; GPT-2 normalizes before",
+        "the output of each half is normalized; normalize the inputs of the parts instead",
         |x, norms, attention, network| {
             let x = norms[0](&(x + &attention(x)));
             norms[1](&(&x + &network(&x)))
         },
     ),
     (
-        "the first shortcut is missing",
+        "the first shortcut connection is missing; add x to the output of attention",
         |x, norms, attention, network| {
             let x = attention(&norms[0](x));
             &x + &network(&norms[1](&x))
         },
     ),
     (
-        "the second shortcut is missing",
+        "the second shortcut connection is missing; add x to the output of the network",
         |x, norms, attention, network| network(&norms[1](&(x + &attention(&norms[0](x))))),
     ),
     (
-        "both shortcuts are missing",
+        "both shortcut connections are missing; add x to the output of each part",
         |x, norms, attention, network| network(&norms[1](&attention(&norms[0](x)))),
     ),
     (
-        "the second shortcut adds the input of the block, not of the second half",
+        "the second shortcut adds the block's input; add the input of the second half",
         |x, norms, attention, network| x + &network(&norms[1](&(x + &attention(&norms[0](x))))),
     ),
     (
-        "the shortcuts add the normalized x, not x as it was",
+        "both shortcuts add the normalized x; add x as it was before the normalization",
         |x, norms, attention, network| {
             let normed = norms[0](x);
             let x = &normed + &attention(&normed);
@@ -78,7 +78,7 @@ pub(crate) const MISTAKES: &[Mistake<Block>] = &[
         },
     ),
     (
-        "the first shortcut adds the normalized x, not x as it was",
+        "the first shortcut adds the normalized x; add x as it was before the normalization",
         |x, norms, attention, network| {
             let normed = norms[0](x);
             let x = &normed + &attention(&normed);
@@ -86,28 +86,28 @@ pub(crate) const MISTAKES: &[Mistake<Block>] = &[
         },
     ),
     (
-        "the second shortcut adds the normalized x, not x as it was",
+        "the second shortcut adds the normalized x; add x as it was before the normalization",
         |x, norms, attention, network| {
             let normed = norms[1](&(x + &attention(&norms[0](x))));
             &normed + &network(&normed)
         },
     ),
     (
-        "the input of attention is not normalized",
+        "the input of attention isn't normalized; apply norms[0] to it",
         |x, norms, attention, network| {
             let x = x + &attention(x);
             &x + &network(&norms[1](&x))
         },
     ),
     (
-        "the input of the network is not normalized",
+        "the input of the network isn't normalized; apply norms[1] to it",
         |x, norms, attention, network| {
             let x = x + &attention(&norms[0](x));
             &x + &network(&x)
         },
     ),
     (
-        "both halves get the same input: attention comes first",
+        "both halves get the same input; pass the output of the first half to the second",
         |x, norms, attention, network| x + &attention(&norms[0](x)) + &network(&norms[1](x)),
     ),
 ];

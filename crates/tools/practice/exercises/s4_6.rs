@@ -1,14 +1,14 @@
 //! 4.6 GPTModel: from IDs to logits
 //!
-//! All parts of the model are ready, so its forward pass is short. The token and position
+//! You have written all parts of the model, so its forward pass is short. The token and position
 //! embeddings convert a text to vectors. The blocks change these vectors, one block after another.
-//! Because the shortcut connections only add to the vectors, a final normalization brings them to a
-//! common size. Finally, a linear layer without a bias computes a logit for each token of the
-//! vocabulary, at each position of the text.
+//! The shortcut connections add something to the vectors in every block, so the vectors can become
+//! large, and a final normalization brings them to a common size. Finally, a linear layer without a
+//! bias computes a logit for each token of the vocabulary, at each position of the text.
 //!
-//! As in exercise 4.5, the blocks and the normalization are functions. `embed` is your function of
-//! exercise 2.8. The weight of the final layer, `head`, has the layout of `nn.Linear`, so its shape
-//! is (vocabulary, features).
+//! As in exercise 4.5, the blocks and the normalization are functions. `embed` is your function
+//! from exercise 2.8. The weight of the final layer, `head`, has the layout of `nn.Linear`, so its
+//! shape is (vocabulary, features).
 //!
 //! HINT: The output of each block is the input of the next block. Which part receives the output of
 //!   the last block?
@@ -62,19 +62,19 @@ fn behind(x: Array2<f32>, blocks: &[Part<'_>]) -> Array2<f32> {
 
 pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
     (
-        "the last normalization is missing",
+        "the final normalization is missing; apply it to the output of the last block",
         |ids, tokens, positions, blocks, _, head| {
             behind(embed(ids, tokens, positions), blocks).dot(&head.t())
         },
     ),
     (
-        "normalized before the blocks, not after them",
+        "the final normalization is applied before the blocks; apply it after them",
         |ids, tokens, positions, blocks, norm, head| {
             behind(norm(&embed(ids, tokens, positions)), blocks).dot(&head.t())
         },
     ),
     (
-        "normalized after each block: the blocks normalize their inputs themselves",
+        "the normalization is applied after each block; apply it only after the last one",
         |ids, tokens, positions, blocks, norm, head| {
             let x = embed(ids, tokens, positions);
             let x = blocks.iter().fold(x, |x, block| norm(&block(&x)));
@@ -82,14 +82,14 @@ pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
         },
     ),
     (
-        "only the first block is used",
+        "only the first block is used; pass x through all blocks",
         |ids, tokens, positions, blocks, norm, head| {
             let first = &blocks[..blocks.len().min(1)];
             forward(ids, tokens, positions, first, norm, head)
         },
     ),
     (
-        "each block gets the embeddings, not the output of the block before it",
+        "each block gets the embeddings; pass it the output of the previous block",
         |ids, tokens, positions, blocks, norm, head| {
             let x = embed(ids, tokens, positions);
             let last = blocks.last().map_or(x.clone(), |block| block(&x));
@@ -97,14 +97,14 @@ pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
         },
     ),
     (
-        "the blocks are used in the opposite order",
+        "the blocks are called in reverse order; begin with the first block",
         |ids, tokens, positions, blocks, norm, head| {
             let blocks: Vec<Part<'_>> = blocks.iter().rev().copied().collect();
             forward(ids, tokens, positions, &blocks, norm, head)
         },
     ),
     (
-        "the input of each block is added again; the shortcuts are inside the blocks",
+        "the input of each block is added to its output; omit it, because the block adds it",
         |ids, tokens, positions, blocks, norm, head| {
             let x = embed(ids, tokens, positions);
             let x = blocks.iter().fold(x, |x, block| block(&x) + &x);
@@ -112,13 +112,13 @@ pub(crate) const MISTAKES: &[Mistake<Forward>] = &[
         },
     ),
     (
-        "these are probabilities; softmax is no part of the model",
+        "the results are probabilities; return the logits without applying softmax",
         |ids, tokens, positions, blocks, norm, head| {
             softmax_rows(forward(ids, tokens, positions, blocks, norm, head))
         },
     ),
     (
-        "only the last position's logits are returned; training needs all",
+        "only the logits of the last position are returned; return those of all positions",
         |ids, tokens, positions, blocks, norm, head| {
             let logits = forward(ids, tokens, positions, blocks, norm, head);
             logits.slice(s![logits.nrows() - 1.., ..]).to_owned()

@@ -66,11 +66,11 @@ fn continued(mut ids: Vec<u32>, n: usize, next: impl Fn(&[u32]) -> u32) -> Vec<u
 
 pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
     (
-        "the text is not cropped to the context",
+        "the text isn't cropped; pass at most `context_size` tokens to the model",
         |model, ids, n, _| continued(ids, n, |ids| largest(&model(ids))),
     ),
     (
-        "the first tokens are kept, not the last",
+        "the model gets the beginning of the text; pass its end",
         |model, ids, n, context| {
             continued(ids, n, |ids| {
                 largest(&model(&ids[..ids.len().min(context)]))
@@ -78,7 +78,7 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
         },
     ),
     (
-        "one token too few is given to the model",
+        "the model gets one token too few; pass the last `context_size` tokens",
         |model, ids, n, context| {
             continued(ids, n, |ids| {
                 largest(&model(&ids[ids.len().saturating_sub(context - 1)..]))
@@ -86,21 +86,21 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
         },
     ),
     (
-        "only the new tokens are returned",
+        "only the new tokens are returned; return the prompt and the new tokens",
         |model, ids, n, context| {
             let prompt = ids.len();
             generate(model, ids, n, context)[prompt..].to_vec()
         },
     ),
     (
-        "the new tokens are not part of the text that the model reads",
+        "the model doesn't read the new tokens; append each token before the next call",
         |model, ids, n, context| {
             let next = largest(&model(&ids[ids.len().saturating_sub(context)..]));
             continued(ids, n, |_| next)
         },
     ),
     (
-        "the token with the smallest logit is chosen",
+        "the token with the smallest logit is chosen; choose the largest logit",
         |model, ids, n, context| {
             continued(ids, n, |ids| {
                 largest(&-model(&ids[ids.len().saturating_sub(context)..]))
@@ -108,7 +108,7 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
         },
     ),
     (
-        "the largest logit is searched from 0 on, but all logits can be negative",
+        "the search begins with a logit of 0, but all can be negative; begin with the first",
         |model, ids, n, context| {
             continued(ids, n, |ids| {
                 let logits = model(&ids[ids.len().saturating_sub(context)..]);
@@ -148,7 +148,10 @@ pub fn check(generate: Generate) -> Report {
     check.holds("the model never gets too many tokens", |generate| {
         let strict = |ids: &[u32]| {
             let n = ids.len();
-            assert!(n <= 2, "the model got {n} tokens, but its context is 2");
+            assert!(
+                n <= 2,
+                "the model got {n} tokens, but it can read only 2; crop the text"
+            );
             array![0.0, 1.0]
         };
         generate(&strict, vec![1, 0, 1], 3, 2);

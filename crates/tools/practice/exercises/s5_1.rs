@@ -6,8 +6,8 @@
 //! `cross_entropy` returns the mean loss over all positions. The probabilities are the softmax of a
 //! row of logits. Logits of 1000 must also lead to a finite loss.
 //!
-//! `perplexity` converts a loss to a number that is easier to interpret: if a model could only
-//! guess the target among this many equally probable tokens, it would have the same loss.
+//! `perplexity` converts a loss to a number that is easier to interpret. A model with this loss is
+//! as uncertain as if it had to guess the target among this number of equally probable tokens.
 //!
 //! HINT: You don't need to compute any probability. The logarithm of a quotient is a difference of
 //!   logarithms, and the logarithm of an exponential is its exponent.
@@ -65,28 +65,28 @@ fn mean(numbers: impl ExactSizeIterator<Item = f32>) -> f32 {
 
 pub(crate) const MISTAKES: &[Mistake<(CrossEntropy, Perplexity)>] = &[
     (
-        "the losses are added, not averaged",
+        "the losses are added up; divide the sum by the number of positions",
         (
             |logits, targets| targets.len() as f32 * cross_entropy(logits, targets),
             perplexity,
         ),
     ),
     (
-        "the sign is missing",
+        "the sign is wrong; the loss is the negative logarithm",
         (
             |logits, targets| -cross_entropy(logits, targets),
             perplexity,
         ),
     ),
     (
-        "the logarithm of the mean, not the mean of the logarithms",
+        "this is the logarithm of the mean; compute the mean of the logarithms",
         (
             |logits, targets| -mean(of_targets(logits, targets).into_iter()).ln(),
             perplexity,
         ),
     ),
     (
-        "the logits are taken for logarithms: softmax is missing",
+        "the logits are used as logarithms of probabilities; apply softmax first",
         (
             |logits, targets| {
                 let rows = targets.iter().enumerate();
@@ -96,28 +96,28 @@ pub(crate) const MISTAKES: &[Mistake<(CrossEntropy, Perplexity)>] = &[
         ),
     ),
     (
-        "the probabilities are averaged; the logarithm is missing",
+        "the probabilities are averaged; compute their logarithms first",
         (
             |logits, targets| -mean(of_targets(logits, targets).into_iter()),
             perplexity,
         ),
     ),
     (
-        "log2, not the natural logarithm",
+        "the logarithm has the base 2; use the natural logarithm `ln`",
         (
             |logits, targets| cross_entropy(logits, targets) / std::f32::consts::LN_2,
             perplexity,
         ),
     ),
     (
-        "log10, not the natural logarithm",
+        "the logarithm has the base 10; use the natural logarithm `ln`",
         (
             |logits, targets| cross_entropy(logits, targets) / std::f32::consts::LN_10,
             perplexity,
         ),
     ),
     (
-        "large logits overflow: subtract the largest first",
+        "the exponentials of large logits overflow; subtract the largest logit first",
         (
             |logits, targets| {
                 let rows = logits.rows().into_iter().zip(targets);
@@ -129,14 +129,14 @@ pub(crate) const MISTAKES: &[Mistake<(CrossEntropy, Perplexity)>] = &[
         ),
     ),
     (
-        "a small probability becomes 0, whose logarithm is infinite",
+        "small probabilities are rounded to 0; compute their logarithms from the logits",
         (
             |logits, targets| -mean(of_targets(logits, targets).into_iter().map(f32::ln)),
             perplexity,
         ),
     ),
     (
-        "the perplexity is 2 to the power of the loss, but the loss is a natural logarithm",
+        "the perplexity is a power of 2; use `exp`, because the loss is a natural logarithm",
         (cross_entropy, f32::exp2),
     ),
 ];

@@ -72,35 +72,35 @@ fn probabilities_less(logits: &Array2<f32>, targets: &[u32], taken: f32) -> Arra
 
 pub(crate) const MISTAKES: &[Mistake<(CrossEntropyGradient, LinearBackward)>] = &[
     (
-        "the gradients are not divided by the number of positions",
+        "the gradients aren't divided by the number of positions; divide them by it",
         (
             |logits, targets| probabilities_less(logits, targets, 1.0),
             linear_backward,
         ),
     ),
     (
-        "the gradients are divided by the number of all logits, not of positions",
+        "the gradients are divided by the number of logits; use the number of positions",
         (
             |logits, targets| probabilities_less(logits, targets, 1.0) / logits.len() as f32,
             linear_backward,
         ),
     ),
     (
-        "these are the probabilities; the targets are missing",
+        "the targets are missing; subtract 1 from the probability of each target",
         (
             |logits, targets| probabilities_less(logits, targets, 0.0) / targets.len() as f32,
             linear_backward,
         ),
     ),
     (
-        "the sign is wrong: a larger logit of the target makes the loss smaller",
+        "the sign is wrong; subtract one_hot(target) from the probabilities",
         (
             |logits, targets| -cross_entropy_gradient(logits, targets),
             linear_backward,
         ),
     ),
     (
-        "only the targets have a gradient; softmax makes the loss depend on all logits",
+        "only the targets have a gradient; the loss depends on all logits, so return all",
         (
             |logits, targets| {
                 let mut gradient = cross_entropy_gradient(logits, targets);
@@ -115,7 +115,7 @@ pub(crate) const MISTAKES: &[Mistake<(CrossEntropyGradient, LinearBackward)>] = 
         ),
     ),
     (
-        "softmax is missing",
+        "softmax is missing; subtract 1 from the target's probability, not from its logit",
         (
             |logits, targets| {
                 let mut gradient = logits.clone();
@@ -128,35 +128,35 @@ pub(crate) const MISTAKES: &[Mistake<(CrossEntropyGradient, LinearBackward)>] = 
         ),
     ),
     (
-        "the gradient of W is transposed: its shape must be that of W",
+        "the gradient of W is transposed; return it in the shape of W",
         (cross_entropy_gradient, |x, weight, d_y| {
             let (d_x, d_weight, d_bias) = linear_backward(x, weight, d_y);
             (d_x, d_weight.t().to_owned(), d_bias)
         }),
     ),
     (
-        "the gradient of W is divided by the number of rows; the loss did that already",
+        "the gradient of W is divided by the number of rows; return the product as it is",
         (cross_entropy_gradient, |x, weight, d_y| {
             let (d_x, d_weight, d_bias) = linear_backward(x, weight, d_y);
             (d_x, d_weight / x.nrows() as f32, d_bias)
         }),
     ),
     (
-        "the gradient of b is the mean of the rows, not their sum",
+        "the gradient of b is the mean of the rows of d_y; return their sum",
         (cross_entropy_gradient, |x, weight, d_y| {
             let (d_x, d_weight, d_bias) = linear_backward(x, weight, d_y);
             (d_x, d_weight, d_bias / x.nrows() as f32)
         }),
     ),
     (
-        "the gradient of b is that of the first row, not the sum of all",
+        "the gradient of b is the first row of d_y; return the sum of all rows",
         (cross_entropy_gradient, |x, weight, d_y| {
             let (d_x, d_weight, _) = linear_backward(x, weight, d_y);
             (d_x, d_weight, d_y.row(0).to_owned())
         }),
     ),
     (
-        "the gradient of x is computed by the transposed W",
+        "the gradient of x is computed with the transpose of W; use W itself",
         (cross_entropy_gradient, |x, weight, d_y| {
             let (_, d_weight, d_bias) = linear_backward(x, weight, d_y);
             (d_y.dot(&weight.t()), d_weight, d_bias)
@@ -204,7 +204,7 @@ pub fn check(
         let sum = gradient(&logits, &targets).row(0).sum();
         match sum.abs() < 1e-5 {
             true => Ok(()),
-            false => Err(format!("the sum is {sum} instead of 0")),
+            false => Err(format!("the sum is {sum}, but it should be 0")),
         }
     });
     for (n, inputs, outputs) in [(4, 3, 2), (3, 3, 3)] {
@@ -216,7 +216,7 @@ pub fn check(
         let loss = |x: &Array2<f64>, weight: &Array2<f64>, bias: &Array2<f64>| {
             ((x.dot(&weight.t()) + bias) * &wide[3]).sum()
         };
-        let of = |what: &str| format!("{what}, {n} rows, {inputs} inputs, {outputs} outputs");
+        let of = |what: &str| format!("d_{what}: {n} rows, {inputs} inputs, {outputs} outputs");
         let expected = differences(&wide[0], |x| loss(x, &wide[1], &wide[2]));
         check.equals(&of("x"), expected, |(_, backward)| {
             backward(&x, &weight, &d_y).0

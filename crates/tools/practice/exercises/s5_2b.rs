@@ -7,12 +7,11 @@
 //! squares. The optimizer divides the first mean by the square root of the second, so that all
 //! weights change by similar amounts.
 //!
-//! In each step, the new value of a running mean consists of `BETA1` (or `BETA2`) parts of the old
-//! value, and the gradient (or its square) contributes the remaining `1 - BETA1` (or `1 - BETA2`)
-//! parts. The means start at 0, so they are too small at first, and the optimizer corrects them
-//! before it uses them. In addition, weight decay moves each weight a little toward 0. The size of
-//! this change is the product of the weight, the learning rate and `decay`. It doesn't depend on
-//! the gradient or the means.
+//! In each step, a running mean keeps the fraction `BETA1` (or `BETA2`) of its old value, and the
+//! new gradient (or its square) contributes the rest. The means start at 0, so they are too small
+//! at first, and the optimizer corrects them before it uses them. In addition, weight decay moves
+//! each weight a little toward 0. The size of this change is the product of the weight, the
+//! learning rate and `decay`. It doesn't depend on the gradient or the means.
 //!
 //! Update `moments` and return the new weight. `step` is 1 in the first step.
 //!
@@ -72,61 +71,61 @@ fn means(gradient: f32, moments: &mut [f32; 2], step: i32) -> [f32; 2] {
 
 pub(crate) const MISTAKES: &[Mistake<AdamW>] = &[
     (
-        "the means are not corrected for their start at 0",
+        "the means aren't corrected for their start at 0; divide them by 1 - BETA^step",
         |weight, gradient, moments, step, lr, decay| {
             means(gradient, moments, step);
             weight * (1.0 - lr * decay) - lr * moments[0] / (moments[1].sqrt() + EPS)
         },
     ),
     (
-        "the corrected means are stored, not the running ones",
+        "the corrected means are stored; store the means before the correction",
         |weight, gradient, moments, step, lr, decay| {
             *moments = means(gradient, moments, step);
             weight * (1.0 - lr * decay) - lr * moments[0] / (moments[1].sqrt() + EPS)
         },
     ),
     (
-        "the weight decay is missing",
+        "the weight decay is missing; multiply the weight by 1 - lr * decay",
         |weight, gradient, moments, step, lr, _| adamw(weight, gradient, moments, step, lr, 0.0),
     ),
     (
-        "the decay is part of the gradient, as in Adam; AdamW keeps it apart",
+        "the decay is added to the gradient, as in Adam; apply it to the weight directly",
         |weight, gradient, moments, step, lr, decay| {
             adamw(weight, gradient + decay * weight, moments, step, lr, 0.0)
         },
     ),
     (
-        "the decay is not multiplied by the learning rate",
+        "the decay isn't multiplied by the learning rate; multiply it by lr",
         |weight, gradient, moments, step, lr, decay| {
             adamw(weight, gradient, moments, step, lr, decay / lr)
         },
     ),
     (
-        "divided by the mean of the squares, not by its root",
+        "the step is divided by the mean of the squares; divide it by its square root",
         |weight, gradient, moments, step, lr, decay| {
             let [mean, square] = means(gradient, moments, step);
             weight * (1.0 - lr * decay) - lr * mean / (square + EPS)
         },
     ),
     (
-        "EPS is added inside the root, not after it",
+        "EPS is added before the square root is computed; add it afterwards",
         |weight, gradient, moments, step, lr, decay| {
             let [mean, square] = means(gradient, moments, step);
             weight * (1.0 - lr * decay) - lr * mean / (square + EPS).sqrt()
         },
     ),
     (
-        "the step goes uphill: subtract it",
+        "the weight moves in the wrong direction; subtract the step",
         |weight, gradient, moments, step, lr, decay| {
             adamw(weight, gradient, moments, step, -lr, -decay)
         },
     ),
     (
-        "this is plain gradient descent: the means are missing",
+        "this is plain gradient descent; use the running means of the gradients",
         |weight, gradient, _, _, lr, decay| weight * (1.0 - lr * decay) - lr * gradient,
     ),
     (
-        "the means are not stored, so each step forgets the steps before it",
+        "the means aren't stored, so earlier steps are forgotten; write to `moments`",
         |weight, gradient, moments, step, lr, decay| {
             adamw(weight, gradient, &mut moments.clone(), step, lr, decay)
         },

@@ -96,28 +96,28 @@ const RIGHT: [Part; 4] = [Zero, Loss, Backward, Step];
 
 pub(crate) const MISTAKES: &[Mistake<Train>] = &[
     (
-        "the gradients are never zeroed, so old gradients are added to new ones",
+        "the gradients are never reset, so they accumulate; call `zero_grad` in each step",
         |model, batches, epochs, every| {
             let parts = |_| RIGHT[1..].to_vec();
             train_by(model, (batches, epochs), parts, |steps| steps % every == 0)
         },
     ),
     (
-        "the gradients are zeroed only once per epoch",
+        "the gradients are reset only once per epoch; call `zero_grad` in each step",
         |model, batches, epochs, every| {
             let parts = |batch| RIGHT[usize::from(batch > 0)..].to_vec();
             train_by(model, (batches, epochs), parts, |steps| steps % every == 0)
         },
     ),
     (
-        "`step` uses gradients of 0: call `backward` before it, and `zero_grad` before that",
+        "`step` uses gradients of 0; call `zero_grad`, `backward` and `step` in this order",
         |model, batches, epochs, every| {
             let parts = |_| vec![Loss, Backward, Zero, Step];
             train_by(model, (batches, epochs), parts, |steps| steps % every == 0)
         },
     ),
     (
-        "the weights change only once per epoch",
+        "the weights change only once per epoch; call `step` for each batch",
         |model, batches, epochs, every| {
             let parts = |batch| match batch + 1 == batches {
                 true => RIGHT.to_vec(),
@@ -126,11 +126,12 @@ pub(crate) const MISTAKES: &[Mistake<Train>] = &[
             train_by(model, (batches, epochs), parts, |steps| steps % every == 0)
         },
     ),
-    ("there is only one epoch", |model, batches, _, every| {
-        train(model, batches, 1, every)
-    }),
     (
-        "the number of steps begins again in each epoch",
+        "there is only one epoch; go through all batches `epochs` times",
+        |model, batches, _, every| train(model, batches, 1, every),
+    ),
+    (
+        "the steps of each epoch are counted separately; count all steps of the training",
         |model, batches, epochs, every| {
             let step_of_epoch = |steps: usize| (steps - 1) % batches + 1;
             let is_measured = |steps| step_of_epoch(steps) % every == 0;
@@ -140,11 +141,11 @@ pub(crate) const MISTAKES: &[Mistake<Train>] = &[
         },
     ),
     (
-        "the loss is measured after each epoch, not after every `eval_every` steps",
+        "the loss is measured after each epoch; measure it after every `eval_every` steps",
         |model, batches, epochs, _| train(model, batches, epochs, batches),
     ),
     (
-        "the loss is measured one step too late: count the step first",
+        "the loss is measured one step too late; count the step before you measure",
         |model, batches, epochs, every| {
             let is_measured = |steps: usize| (steps - 1).is_multiple_of(every);
             let losses = train_by(model, (batches, epochs), |_| RIGHT.to_vec(), is_measured);

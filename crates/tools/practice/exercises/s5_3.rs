@@ -53,8 +53,8 @@ use crate::reference::{self, wide};
 type WithTemperature = fn(&Array1<f32>, f32) -> Array1<f32>;
 type TopK = fn(&Array1<f32>, usize) -> Array1<f32>;
 
-/// Returns the logits, in which `other` replaces each logit for whose rank `stays` returns false.
-/// The rank of the largest logit is 0.
+/// Returns a copy of the logits in which each logit is replaced with `other` unless `stays` returns
+/// true for its rank. The largest logit has the rank 0.
 fn by_rank(logits: &Array1<f32>, other: f32, stays: impl Fn(usize) -> bool) -> Array1<f32> {
     let mut places: Vec<usize> = (0..logits.len()).collect();
     places.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
@@ -71,29 +71,29 @@ const GONE: f32 = f32::NEG_INFINITY;
 
 pub(crate) const MISTAKES: &[Mistake<(WithTemperature, TopK)>] = &[
     (
-        "multiplied by the temperature, not divided",
+        "the logits are multiplied by the temperature; divide them by it",
         (
             |logits, temperature| with_temperature(logits, 1.0 / temperature),
             top_k,
         ),
     ),
     (
-        "divided by the temperature after softmax",
+        "the probabilities are divided by the temperature; divide the logits by it",
         (
             |logits, temperature| with_temperature(logits, 1.0) / temperature,
             top_k,
         ),
     ),
     (
-        "softmax is missing",
+        "softmax is missing; apply it to the divided logits",
         (|logits, temperature| logits / temperature, top_k),
     ),
     (
-        "the temperature changes nothing",
+        "the temperature has no effect; divide the logits by it",
         (|logits, _| with_temperature(logits, 1.0), top_k),
     ),
     (
-        "logits divided by a small temperature overflow: subtract the largest",
+        "a small temperature makes exponentials overflow; subtract the largest logit first",
         (
             |logits, temperature| {
                 let exponentials = (logits / temperature).mapv(f32::exp);
@@ -103,31 +103,31 @@ pub(crate) const MISTAKES: &[Mistake<(WithTemperature, TopK)>] = &[
         ),
     ),
     (
-        "the other logits are 0, which softmax gives a probability; use minus infinity",
+        "the other logits are 0, which leads to a probability; use minus infinity",
         (with_temperature, |logits, k| {
             by_rank(logits, 0.0, |rank| rank < k)
         }),
     ),
     (
-        "the smallest logits are kept, not the largest",
+        "the smallest logits are kept; keep the largest",
         (with_temperature, |logits, k| {
             by_rank(logits, GONE, |rank| rank >= logits.len() - k)
         }),
     ),
     (
-        "k + 1 logits are kept, not k",
+        "k + 1 logits are kept; keep k",
         (with_temperature, |logits, k| {
             by_rank(logits, GONE, |rank| rank <= k)
         }),
     ),
     (
-        "k - 1 logits are kept, not k",
+        "k - 1 logits are kept; keep k",
         (with_temperature, |logits, k| {
             by_rank(logits, GONE, |rank| rank + 1 < k)
         }),
     ),
     (
-        "of several logits equal to the k-th largest, some are removed",
+        "some logits equal to the k-th largest are removed; keep all of them",
         (with_temperature, |logits, k| {
             by_rank(logits, GONE, |rank| rank < k)
         }),
@@ -148,7 +148,7 @@ pub fn check(with_temperature: WithTemperature, top_k: TopK) -> Report {
         |(_, top_k)| top_k(&words, 3),
     );
     check.printed(
-        "their probabilities, In [39]",
+        "probabilities of these, In [39]",
         ("ch05", "In [39]", 0),
         |(yours, _)| {
             let top_3 = words.mapv(|x| if x > 4.0 { x } else { f32::NEG_INFINITY });

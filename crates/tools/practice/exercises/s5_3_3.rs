@@ -10,8 +10,8 @@
 //! its probability, and the sections are in the order of the IDs. The sampled token is the one
 //! whose section contains the random number.
 //!
-//! `with_temperature` and `top_k` are your functions of exercise 5.3. As in exercise 4.7, the model
-//! can read at most `context_size` tokens.
+//! `with_temperature` and `top_k` are your functions from exercise 5.3. As in exercise 4.7, the
+//! model can read at most `context_size` tokens.
 //!
 //! HINT: Where does the section of an ID end? Because of rounding, the last section can end
 //!   slightly below 1. Which token do you choose if the random number lies beyond this end?
@@ -101,25 +101,25 @@ fn continued(
 
 pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
     (
-        "nothing is drawn: the most probable token is always taken",
+        "the most probable token is always chosen; sample the tokens",
         |model, ids, n, context, _, k, random| generate(model, ids, n, context, 0.0, k, random),
     ),
     (
-        "top-k is missing: every token can be drawn",
+        "every token can be sampled; keep only the k largest logits",
         |model, ids, n, context, t, _, random| {
             let all = model(&ids[ids.len().saturating_sub(context)..]).len();
             generate(model, ids, n, context, t, all, random)
         },
     ),
     (
-        "the temperature is missing",
+        "the temperature has no effect; pass it to `with_temperature`",
         |model, ids, n, context, t, k, random| {
             let t = if t == 0.0 { 0.0 } else { 1.0 };
             generate(model, ids, n, context, t, k, random)
         },
     ),
     (
-        "a temperature of 0 leads to a division by 0",
+        "a temperature of 0 leads to a division by 0; choose the most probable token",
         |model, ids, n, context, t, k, random| {
             continued((model, ids, n, context), random, |logits, number| {
                 drawn(&with_temperature(&top_k(logits, k), t), number)
@@ -127,7 +127,7 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
         },
     ),
     (
-        "the k largest probabilities are kept, but they no longer sum to 1",
+        "the k largest probabilities don't sum to 1; apply `top_k` to the logits first",
         |model, ids, n, context, t, k, random| {
             if t == 0.0 {
                 return generate(model, ids, n, context, t, k, random);
@@ -145,7 +145,7 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
         },
     ),
     (
-        "the token before the right one is drawn: its section ends at the sum that includes it",
+        "the previous token is chosen; stop at the first sum greater than the random number",
         |model, ids, n, context, t, k, random| {
             if t == 0.0 {
                 return generate(model, ids, n, context, t, k, random);
@@ -156,18 +156,18 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
         },
     ),
     (
-        "one random number is used for all tokens; each needs its own",
+        "one random number is used for all tokens; call `random()` for each token",
         |model, ids, n, context, t, k, random| {
             let number = random();
             generate(model, ids, n, context, t, k, &mut || number)
         },
     ),
     (
-        "the text is not cropped to the context",
+        "the text isn't cropped; pass at most `context_size` tokens to the model",
         |model, ids, n, _, t, k, random| generate(model, ids, n, usize::MAX, t, k, random),
     ),
     (
-        "only the new tokens are returned",
+        "only the new tokens are returned; return the prompt and the new tokens",
         |model, ids, n, context, t, k, random| {
             let prompt = ids.len();
             generate(model, ids, n, context, t, k, random)[prompt..].to_vec()

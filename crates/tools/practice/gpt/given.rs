@@ -33,7 +33,7 @@ pub fn split_heads(x: &Array2<f32>, heads: usize) -> Vec<Array2<f32>> {
 ///
 /// # Panics
 ///
-/// If `heads` is empty, or if the arrays have different shapes.
+/// Panics if `heads` is empty or if the arrays have different shapes.
 pub fn join_heads(heads: &[Array2<f32>]) -> Array2<f32> {
     let views: Vec<_> = heads.iter().map(|array| array.view()).collect();
     let heads = stack(Axis(0), &views).expect("at least one head, and all of the same shape");

@@ -54,7 +54,8 @@ pub fn run(epochs: usize) -> Result<String, String> {
     let ids = encode(&vocabulary, &words)?;
     let mut gpt = MyGpt::new(&ids, tokens.len())?;
     println!(
-        "{} words, {} of them different; {} weights; {} batches of {BATCH} windows",
+        "the story has {} words, {} of which are distinct\n\
+         the model has {} weights, and an epoch has {} batches of {BATCH} windows",
         ids.len(),
         tokens.len(),
         gpt.model.num_parameters(),
@@ -66,7 +67,7 @@ pub fn run(epochs: usize) -> Result<String, String> {
     if let (Some((_, first)), Some((steps, last))) = (losses.first(), losses.last()) {
         let seconds = began.elapsed().as_secs();
         println!(
-            "{steps} steps in {seconds} s; validation loss {first:.3} at first, {last:.3} at last"
+            "{steps} steps took {seconds} s; the validation loss changed from {first:.3} to {last:.3}"
         );
     }
 
@@ -120,7 +121,7 @@ struct MyGpt {
 /// The results of a window's forward pass that its backward pass needs.
 struct Pass {
     ids: Vec<u32>,
-    /// Array that is 0 for dropped features and contains the scaling factor of dropout for all
+    /// Dropout mask, which is 0 for dropped features and contains the scaling factor for all
     /// others.
     mask: Array2<f32>,
     /// Input of each block, followed by the input and the output of the final normalization.
@@ -266,7 +267,8 @@ impl Training for MyGpt {
             let rows = s![first..first + pass.ids.len(), ..];
             first += pass.ids.len();
             let [inputs @ .., last, normed] = &pass.arrays[..] else {
-                // If `forward` didn't call its parts, there is nothing to compute here.
+                // If your `forward` doesn't call the blocks and the normalization, their inputs are
+                // missing, so no gradients can be computed.
                 continue;
             };
             let d_logits = d_logits.slice(rows).to_owned();

@@ -21,6 +21,8 @@ pub(crate) enum Answer {
     /// Training windows of a text, each of which is printed as `inputs -> targets`.
     Windows(Vec<String>),
     Text(String),
+    /// Error that a function returned.
+    Error(String),
 }
 
 /// A type that a reader's function can return.
@@ -77,7 +79,7 @@ impl<T: ToAnswer> ToAnswer for Result<T, String> {
     fn answer(&self) -> Answer {
         match self {
             Ok(value) => value.answer(),
-            Err(error) => Answer::Text(format!("the error {error:?}")),
+            Err(error) => Answer::Error(error.clone()),
         }
     }
 }
@@ -89,7 +91,7 @@ impl Answer {
         match self {
             Self::Numbers(_, numbers) => numbers.clone(),
             Self::Ids(ids) => ids.iter().map(|&id| f64::from(id)).collect(),
-            Self::Windows(_) | Self::Text(_) => Vec::new(),
+            Self::Windows(_) | Self::Text(_) | Self::Error(_) => Vec::new(),
         }
     }
 
@@ -107,7 +109,7 @@ impl Answer {
             (Self::Numbers(shape, ours), Self::Numbers(expected_shape, expected)) => {
                 if shape != expected_shape {
                     return Some(format!(
-                        "the shape is {shape:?} instead of {expected_shape:?}"
+                        "the shape is {shape:?}, but it should be {expected_shape:?}"
                     ));
                 }
                 let is_off = |index: usize, x: f64, y: f64| {
@@ -118,28 +120,37 @@ impl Answer {
                 };
                 let mut pairs = ours.iter().zip(expected).enumerate();
                 let (index, (x, y)) = pairs.find(|(index, (x, y))| is_off(*index, **x, **y))?;
-                Some(format!("{}{}", place_of(index, shape), instead(*x, *y)))
+                Some(format!(
+                    "{} is {}",
+                    subject_of(index, shape),
+                    compared(*x, *y)
+                ))
             }
             (ours, expected) if ours == expected => None,
             (Self::Ids(ours), Self::Ids(expected)) if ours.len() != expected.len() => {
                 let (n, of) = (ours.len(), expected.len());
-                Some(format!("{n} IDs instead of {of}: {self}"))
+                Some(format!(
+                    "the number of IDs is {n} ({self}), but it should be {of}"
+                ))
             }
             (Self::Ids(ours), Self::Ids(expected)) => {
                 let mut pairs = ours.iter().zip(expected).enumerate();
                 let (index, (x, y)) = pairs.find(|(_, (x, y))| x != y)?;
-                Some(format!("at [{index}]: {x} instead of {y}"))
+                Some(format!("the ID at [{index}] is {x}, but it should be {y}"))
             }
             (Self::Windows(ours), Self::Windows(expected)) if ours.len() != expected.len() => {
                 let (n, of) = (ours.len(), expected.len());
-                Some(format!("{n} windows instead of {of}"))
+                Some(format!(
+                    "the number of windows is {n}, but it should be {of}"
+                ))
             }
             (Self::Windows(ours), Self::Windows(expected)) => {
                 let mut pairs = ours.iter().zip(expected).enumerate();
                 let (index, (x, y)) = pairs.find(|(_, (x, y))| x != y)?;
-                Some(format!("window {}: {x} instead of {y}", index + 1))
+                let number = index + 1;
+                Some(format!("window {number} is {x}, but it should be {y}"))
             }
-            (ours, expected) => Some(format!("{ours} instead of {expected}")),
+            (ours, expected) => Some(format!("the result is {ours}, but it should be {expected}")),
         }
     }
 
@@ -158,6 +169,7 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let items: Vec<String> = match self {
             Self::Text(text) => return write!(f, "{text:?}"),
+            Self::Error(error) => return write!(f, "the error {error:?}"),
             Self::Numbers(_, numbers) => numbers.iter().map(|&x| rounded(x, 4)).collect(),
             Self::Ids(ids) => ids.iter().map(u32::to_string).collect(),
             Self::Windows(windows) => windows.clone(),
@@ -176,25 +188,25 @@ fn rounded(x: f64, decimals: usize) -> String {
 
 /// Returns a text such as `1, but it should be 2`. The numbers have as many decimals as it takes to
 /// tell them apart.
-fn instead(x: f64, y: f64) -> String {
+fn compared(x: f64, y: f64) -> String {
     let texts = |decimals| (rounded(x, decimals), rounded(y, decimals));
     let differ = |(x, y): &(String, String)| x != y;
     let (x, y) = (4..9).map(texts).find(differ).unwrap_or_else(|| texts(9));
-    format!("{x} instead of {y}")
+    format!("{x}, but it should be {y}")
 }
 
 /// Returns the subject of a message about a number in an array. This is a text such as `the number
 /// at [1, 2]`, or `the result` if the array has only one number.
-fn place_of(mut index: usize, shape: &[usize]) -> String {
+fn subject_of(mut index: usize, shape: &[usize]) -> String {
     if shape.iter().product::<usize>() < 2 {
-        return String::new();
+        return "the result".to_owned();
     }
     let mut at = Vec::new();
     for &size in shape.iter().rev() {
         at.insert(0, index % size);
         index /= size;
     }
-    format!("at {at:?}: ")
+    format!("the number at {at:?}")
 }
 
 #[cfg(test)]
@@ -211,26 +223,27 @@ mod tests {
         assert_eq!(between(other.answer(), numbers.answer()), None);
         other[[1, 0]] = 3.00042;
         let text = between(other.answer(), numbers.answer()).unwrap();
-        assert_eq!(text, "at [1, 0]: 3.0004 instead of 3");
+        assert_eq!(text, "the number at [1, 0] is 3.0004, but it should be 3");
         let text = between(array![1.0f32].answer(), numbers.answer()).unwrap();
-        assert_eq!(text, "the shape is [1] instead of [2, 2]");
+        assert_eq!(text, "the shape is [1], but it should be [2, 2]");
         let text = between(1.00002f32.answer(), 1.0f32.answer());
         assert_eq!(text, None, "within the tolerance");
         let text = between(f32::NAN.answer(), 1.0f32.answer()).unwrap();
-        assert_eq!(text, "NaN instead of 1");
+        assert_eq!(text, "the result is NaN, but it should be 1");
         let text = between(vec![5, 6].answer(), vec![5].answer()).unwrap();
-        assert_eq!(text, "2 IDs instead of 1: [5, 6]");
+        assert_eq!(text, "the number of IDs is 2 ([5, 6]), but it should be 1");
         let text = between(vec![5, 6].answer(), vec![5, 7].answer()).unwrap();
-        assert_eq!(text, "at [1]: 6 instead of 7");
+        assert_eq!(text, "the ID at [1] is 6, but it should be 7");
         let window = |start: u32| (vec![start], vec![start + 1]);
         let windows = |n: u32| (0..n).map(window).collect::<Vec<_>>().answer();
         let text = between(windows(3), windows(4)).unwrap();
-        assert_eq!(text, "3 windows instead of 4");
+        assert_eq!(text, "the number of windows is 3, but it should be 4");
         let text = between(vec![window(7)].answer(), windows(1)).unwrap();
-        assert_eq!(text, "window 1: [7] -> [8] instead of [0] -> [1]");
+        assert_eq!(text, "window 1 is [7] -> [8], but it should be [0] -> [1]");
         let error: Result<Vec<u32>, String> = Err("no".to_owned());
         let text = between(error.answer(), vec![1].answer()).unwrap();
-        assert_eq!(text, "\"the error \\\"no\\\"\" instead of [1]");
-        assert_eq!(instead(1.000001, 1.000002), "1.000001 instead of 1.000002");
+        assert_eq!(text, "the result is the error \"no\", but it should be [1]");
+        let text = compared(1.000001, 1.000002);
+        assert_eq!(text, "1.000001, but it should be 1.000002");
     }
 }

@@ -1,9 +1,9 @@
-//! The check of an exercise, which consists of rows.
+//! The check of an exercise.
 //!
-//! Each row runs the reader's functions on an input and compares the result with the expected
-//! result. It also runs the exercise's known mistakes on the same input. A known mistake is a wrong
-//! version of the functions. If a result of the reader is wrong and equals the result of a known
-//! mistake, the report describes this mistake as the likely cause.
+//! A check consists of rows. Each row runs the reader's functions on an input and compares the
+//! result with the expected result. It also runs the exercise's known mistakes on the same input. A
+//! known mistake is a wrong version of the functions. If a result of the reader is wrong and equals
+//! the result of a known mistake, the report describes this mistake as the likely cause.
 
 use std::fmt;
 use std::io::Write;
@@ -80,7 +80,7 @@ impl Report {
         };
         let text = self.to_string();
         if let Err(error) = write_atomically(path, |out| out.write_all(text.as_bytes())) {
-            eprintln!("the result can't be stored: {error}");
+            eprintln!("error: the report of the check can't be written: {error}");
         }
     }
 
@@ -112,7 +112,7 @@ enum Verdict {
     NotWritten,
 }
 
-/// A row of a check, which runs the functions on one input.
+/// A row of a check, which runs the reader's functions on one input.
 struct Row {
     label: String,
     verdict: Verdict,
@@ -140,12 +140,12 @@ impl<F: Copy> Check<F> {
         }
     }
 
-    /// Adds a row that compares a result with the numbers that the book's notebook prints, up to
-    /// the printed digits. The numbers are in output `nth` (counted from 0) of a cell.
+    /// Adds a row that compares a result with the numbers that the book's notebook prints, to the
+    /// precision of the printed digits. The numbers are in output `nth` (counted from 0) of a cell.
     ///
     /// # Panics
     ///
-    /// If the cell doesn't exist or doesn't print anything.
+    /// Panics if the cell doesn't exist or doesn't print anything.
     pub(crate) fn printed<T: ToAnswer>(
         &mut self,
         label: &str,
@@ -170,7 +170,9 @@ impl<F: Copy> Check<F> {
             let numbers = ours.numbers();
             if numbers.len() != values.len() {
                 let (n, of) = (numbers.len(), values.len());
-                return Err(format!("{n} numbers instead of {of}"));
+                return Err(format!(
+                    "the number of values is {n}, but it should be {of}"
+                ));
             }
             let expected = Answer::Numbers(shape.clone(), values.clone());
             let ours = Answer::Numbers(shape, numbers);
@@ -267,7 +269,7 @@ impl<F: Copy> Check<F> {
                 && !named.contains(&mistake)
             {
                 named.push(mistake);
-                lines.push(format!("{:<width$}a known mistake: {mistake}", ""));
+                lines.push(format!("{:<width$}likely cause: {mistake}", ""));
             }
         }
         let passed = self.rows.iter().filter(is_passed).count();
@@ -297,7 +299,7 @@ pub(crate) fn sum_is_1(sum: f32) -> Result<(), String> {
     match (sum - 1.0).abs() < 1e-5 {
         true => Ok(()),
         // A sum that is NaN also leads to this error.
-        false => Err(format!("the sum is {sum} instead of 1")),
+        false => Err(format!("the sum is {sum}, but it should be 1")),
     }
 }
 
@@ -316,7 +318,7 @@ struct Panic {
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "it panicked: {}", self.message)?;
+        write!(f, "the function panicked: {}", self.message)?;
         match &self.place {
             Some(place) => write!(f, " ({place})"),
             None => Ok(()),

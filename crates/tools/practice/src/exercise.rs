@@ -21,12 +21,12 @@ pub struct Exercise {
     pub(crate) check_mistakes: fn() -> Vec<(&'static str, Report)>,
 }
 
-/// Line before the part of a function that the reader writes.
+/// Marker line before the part of a function that the reader writes.
 const SOLUTION: &str = "// SOLUTION";
-/// Line after the part of a function that the reader writes.
+/// Marker line after the part of a function that the reader writes.
 const END: &str = "// END";
 
-/// Line that separates the text for the reader from the known mistakes and checks.
+/// Marker line that separates the text for the reader from the known mistakes and checks.
 const CHECKS: &str = "\n// CHECKS";
 
 /// Beginning of the first line of a hint.
@@ -80,7 +80,7 @@ impl Exercise {
         })
     }
 
-    /// Returns the reader's file with the solution.
+    /// Returns the text of the reader's file, including the solution.
     pub fn solution(&self) -> String {
         self.without_hints(str::to_owned)
     }

@@ -1,4 +1,4 @@
-//! The trait through which the training loop of exercise 5.2c trains a model.
+//! The trait that connects the training loop of exercise 5.2c to a model.
 
 /// A model that can be trained. The training loop of exercise 5.2c calls its methods.
 pub trait Training {
