@@ -37,7 +37,7 @@ pub struct HeatMap<'a> {
     pub columns: &'a [&'a str],
     /// Name of the horizontal axis, such as `key`.
     pub column_axis: &'a str,
-    /// What the values are, including their unit, such as `attention weight (rows sum to 1)`.
+    /// Description of the values and their unit, such as `attention weight (rows sum to 1)`.
     pub unit: &'a str,
 }
 

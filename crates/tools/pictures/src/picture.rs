@@ -3,7 +3,7 @@
 #[cfg(feature = "draw")]
 use kuva::render::render::{Primitive, Scene};
 
-/// A picture, as the drawing functions of this crate return it.
+/// A picture that a drawing function of this crate has returned.
 #[derive(Debug)]
 pub struct Picture {
     title: String,

@@ -5,8 +5,8 @@ use ndarray::ArrayRef2;
 
 use crate::html::escape;
 
-/// Largest number of rows and columns that are shown, and of products in a sum. `page.css` contains
-/// a rule for each of them.
+/// Maximum number of rows and columns that are shown, and maximum number of products that are shown
+/// in a sum. `page.css` contains a rule for each of these rows and columns.
 const MAX_SHOWN: usize = 8;
 
 /// Returns the HTML that shows the product of `a`, of shape (rows, inner), and `b`, of shape

@@ -77,8 +77,8 @@ mod tests {
         let tokens = ["I", " HAD", " always", " thought", " Jack"];
         let svg = windows("Windows of 3", &tokens, &[0, 1], 3).svg();
         let texts = |token: &str| svg.matches(&format!(">{token}</text>")).count();
-        // A token appears once in the first row, and once for each window that has it as an input
-        // or as a target.
+        // A token appears once in the first row, and once more each time that it is an input or a
+        // target of a window.
         assert_eq!([texts("I"), texts(" HAD"), texts(" Jack")], [2, 4, 2]);
     }
 
