@@ -35,8 +35,8 @@ pub(crate) const MAX_POINTER_BYTES: u64 = 1024;
 /// users.
 type Magic = (&'static [u8], &'static str, &'static str);
 
-/// Formats other than pointer files. Text practically never starts with one of these magic numbers.
-/// A file of random token IDs does so by coincidence in fewer than one in ten million cases.
+/// Formats other than those of pointer files. A text practically never starts with one of these
+/// magic numbers, and a file of random token IDs does so in fewer than one in ten million cases.
 const FORMATS: [Magic; 18] = [
     (b"%PDF-", "a PDF document", "pdftotext extracts its text"),
     (

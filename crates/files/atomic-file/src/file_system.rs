@@ -16,8 +16,8 @@ pub enum Lock {
 }
 
 impl Lock {
-    /// Tries to lock a file for exclusive use. Returns immediately if another process holds the
-    /// lock.
+    /// Tries to lock a file for exclusive use. If another process holds the lock, the function
+    /// doesn't wait for it and returns [`HeldByAnother`](Self::HeldByAnother).
     ///
     /// # Errors
     ///

@@ -65,7 +65,8 @@ const UNFINISHED: &str = ".unfinished";
 /// replaced by their hash.
 ///
 /// The rest of a temporary name takes at most 33 bytes for the first billion names of a process.
-/// The sum is less than 143 bytes, the limit of some encrypting file systems.
+/// The whole name is therefore shorter than 143 bytes, which is the limit of some encrypting file
+/// systems.
 const MAX_BYTES: usize = 100;
 
 /// Number of temporary names that this process has generated so far.

@@ -11,7 +11,8 @@ use crate::replace::create_new;
 use crate::support::missing_support;
 
 /// Returns true if `path` is the name of a file descriptor, such as `/dev/stdout` or
-/// `/proc/self/fd/1`. The file behind a descriptor may belong to another program.
+/// `/proc/self/fd/1`. The file behind a descriptor must not be replaced, because it may belong to
+/// another program.
 ///
 /// The function examines only the text of the path, so the file doesn't have to exist.
 pub fn is_descriptor(path: impl AsRef<Path>) -> bool {

@@ -9,8 +9,8 @@ use crate::FileError;
 use crate::folder::{left_behind, sync_folder};
 use crate::name::{create_locked, folder_of, stem};
 
-/// Writes a file so that it contains either the complete old contents or the complete new contents
-/// if the program or the computer crashes at any moment.
+/// Writes a file atomically. If the program or the computer crashes at any moment, the file has
+/// either all of its old contents or all of its new contents.
 ///
 /// The function passes an unfinished file in the same folder to `write`, syncs this file, renames
 /// it to `path`, and syncs the folder. If `path` is a link, the new file replaces the link, and the
@@ -126,8 +126,8 @@ pub(crate) fn rename_to_new(_from: &Path, _to: &Path) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
-/// Writes an unfinished file for `path`, syncs it, and calls `finish` with the unfinished path and
-/// `path` so that it renames the file. Then syncs the folder.
+/// Writes an unfinished file for `path`, syncs it, and calls `finish`, which receives the paths of
+/// the unfinished file and of the final file and renames the file. Finally, syncs the folder.
 fn put<E: From<FileError>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -148,7 +148,8 @@ fn put<E: From<FileError>>(
         Ok(finish(&unfinished, path)?)
     };
     written().inspect_err(|_: &E| {
-        // The caller needs the first error, so an error of the deletion is ignored.
+        // The caller needs to know the first error, so an error that occurs during the deletion is
+        // ignored.
         let _ = fs::remove_file(&unfinished);
     })?;
     Ok(sync_folder(folder_of(path))?)
@@ -227,7 +228,7 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         let write = |out: &mut BufWriter<File>| {
             out.write_all(b"second")?;
-            // Another process could write the same file at this moment.
+            // This call stands for another process that writes the same file at the same time.
             write_atomically(&path, |out| out.write_all(b"first")).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"first");
             Ok(())

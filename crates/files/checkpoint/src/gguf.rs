@@ -61,19 +61,18 @@ pub struct GgufTokens {
 /// A token in the form that llama.cpp reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GgufToken {
-    /// Text of the token. For a normal token, this is its bytes in GPT-2's alphabet, which
-    /// represents each byte by a printable character (a space by `Ġ`). Special and added tokens are
-    /// stored as plain text.
+    /// Text of the token. A normal token is written in GPT-2's alphabet, which represents each byte
+    /// by a printable character (a space by `Ġ`). Special and added tokens are plain text.
     pub text: String,
     /// Kind of the token.
     pub kind: GgufTokenKind,
 }
 
-/// The kind of a token. Each value is the number that represents this kind in a GGUF file.
+/// The kind of a token. The discriminant of each variant is its code in a GGUF file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GgufTokenKind {
-    /// A token that ordinary text is encoded to.
+    /// An ordinary token of the vocabulary.
     Normal = 1,
     /// A token with a special meaning, such as the end of a text.
     Special = 3,
@@ -134,8 +133,8 @@ pub fn save_gguf(
 
 /// Returns the metadata for the sampling settings that are present.
 ///
-/// If the settings say that the most probable token is always chosen, a temperature of 0 is stored,
-/// because llama.cpp doesn't have a separate setting for it.
+/// llama.cpp has no setting for greedy decoding. If the model's settings ask for it, a temperature
+/// of 0 is stored, which has the same effect.
 fn sampling_keys(sampling: &SamplingDefaults) -> impl Iterator<Item = (String, Vec<u8>)> {
     let float = |x: f32| value(FLOAT, &x.to_le_bytes());
     let sampling = match sampling.is_greedy() {
@@ -327,8 +326,8 @@ fn header(
     out
 }
 
-/// Returns three numbers about a format: its code as the type of a file, its code as the type of a
-/// tensor, and the size of 32 elements in bytes.
+/// Returns the code of a format as the type of a file, its code as the type of a tensor, and the
+/// size of 32 elements in bytes.
 fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     match dtype {
         Dtype::Int8 => (7, 8, 2 + BLOCK),

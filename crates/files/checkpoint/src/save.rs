@@ -25,9 +25,9 @@ use crate::writer::{LazyTensor, write};
 /// book's `GPTModel` can load these weights with `strict=True`.
 ///
 /// All weights are saved exactly, as `f32`. The file also contains the other tensors of a
-/// `state_dict`. These are the causal mask of each block, which takes the square of
-/// `context_length` numbers, and an output layer even if the model uses its token embedding
-/// instead. [`save_hugging_face`] writes neither of them.
+/// `state_dict`, which [`save_hugging_face`] doesn't write. One of them is the causal mask of each
+/// block, which consists of `context_length` rows and columns. Another one is the output layer,
+/// which is a copy of the token embedding if the model is tied.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -96,8 +96,8 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 ///
 /// # Errors
 ///
-/// Returns an error under the conditions of [`save_book`], if `dtype` isn't one of
-/// [`FILE_DTYPES`](crate::FILE_DTYPES), or if a weight is too large for this format.
+/// Returns an error under the conditions of [`save_book`]. Also returns an error if `dtype` isn't
+/// one of [`FILE_DTYPES`](crate::FILE_DTYPES) or if a weight is too large for this format.
 pub fn save_hugging_face(
     model: &GptModel,
     folder: impl AsRef<Path>,
@@ -157,8 +157,8 @@ fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
     (0..config.n_layers).map(mask).chain(head).collect()
 }
 
-/// Returns the given tensors with the numbers of a model's parameters. `file` is used in error
-/// messages only.
+/// Returns the tensors of a file, whose numbers are taken from the parameters of `model`. The path
+/// `file` is used in error messages only.
 ///
 /// # Errors
 ///
