@@ -9,8 +9,8 @@
 //!
 //! HINT: At which index do you continue after you have replaced a pair, and at which index after
 //!   you have kept an ID?
-//! HINT: At index i, if ids[i] is pair.0 and ids[i + 1] is pair.1, append new_id and continue at i
-//!   + 2. Otherwise, append ids[i] and continue at i + 1.
+//! HINT: If ids[i] is pair.0 and ids[i + 1] is pair.1, append new_id and continue at index i + 2.
+//!   Otherwise, append ids[i] and continue at index i + 1.
 //! HINT: The last ID has no right neighbor. `ids.get(i + 1)` returns an `Option`, which you can
 //!   compare with `Some(&pair.1)`.
 
