@@ -1,21 +1,22 @@
-//! What flows through a model: hidden states, the logit lens, and heads that are switched off:
-//! `cargo run --release -p gpt --example inspection`.
+//! Shows what happens inside a model: hidden states, the logit lens, attention weights, and the
+//! effect of switching off single heads. Run it with `cargo run --release -p gpt --example
+//! inspection`.
 //!
-//! The model first learns to repeat two tokens: after `3 7 3` comes `7`. For that, a head must look
-//! back.
+//! The model first learns to continue a sequence in which two tokens alternate, so that `3 7 3` is
+//! followed by `7`. To do this, a head must attend to earlier tokens.
 
 use gpt::ndarray::{Array2, ArrayView1, array, s};
 use gpt::tensor_ops::IGNORE_INDEX;
 use gpt::torch_rng::TorchRng;
 use gpt::{DropRates, GptConfig, GptError, GptModel, Parameters};
 
-/// Takes some steps of plain gradient descent and returns the loss of the last one.
+/// Trains the model with 500 steps of gradient descent and returns the loss of the last step.
 fn learn_to_repeat(model: &mut GptModel, rng: &mut TorchRng) -> Result<f32, GptError> {
     let mut grads = GptModel::zeros(model.config())?;
-    // All pairs of ten tokens, each repeated four times.
+    // The batch contains all 100 pairs of ten tokens. Each pair is repeated four times.
     let inputs = Array2::from_shape_fn((100, 8), |(i, j)| [i / 10, i % 10][j % 2] as u32);
     let mut targets = Array2::from_shape_fn((100, 8), |(i, j)| inputs[[i, (j + 1) % 8]]);
-    targets.column_mut(0).fill(IGNORE_INDEX); // the second token can't be known
+    targets.column_mut(0).fill(IGNORE_INDEX); // nothing predicts the second token
     let mut loss = f32::NAN;
     for _ in 0..500 {
         loss = model.loss_and_grads(&inputs, &targets, 1.0, rng, &mut grads)?;
@@ -28,7 +29,7 @@ fn learn_to_repeat(model: &mut GptModel, rng: &mut TorchRng) -> Result<f32, GptE
     Ok(loss)
 }
 
-/// The id with the largest logit.
+/// Returns the ID with the largest logit.
 fn likeliest(logits: ArrayView1<f32>) -> usize {
     let ids = 0..logits.len();
     let best = ids.max_by(|&one, &other| logits[one].total_cmp(&logits[other]));
@@ -53,24 +54,24 @@ fn main() -> Result<(), GptError> {
     );
     let ids = array![[3, 7, 3, 7, 3]];
 
-    // The logit lens: what the model would predict if it ended after each block.
+    // The logit lens shows what the model would predict if it ended after each of its blocks.
     for (blocks, state) in model.hidden_states(&ids)?.iter().enumerate() {
-        let last: ArrayView1<f32> = state.slice(s![0, -1, ..]); // (emb_dim)
+        let last: ArrayView1<f32> = state.slice(s![0, -1, ..]); // shape: (emb_dim)
         let logits = model.logits(&model.final_norm.forward(&last));
         let (norm, next) = (last.dot(&last).sqrt(), likeliest(logits.view()));
         println!("after {blocks} blocks the last token has norm {norm:.2} and predicts {next}");
     }
 
-    // Where the last token looks.
+    // The last row of a head's attention weights shows which tokens the last token attends to.
     for (i, block) in model.trace(&ids)?.enumerate() {
-        let attention = block?.attention; // (batch, num_heads, num_tokens, num_tokens)
+        let attention = block?.attention; // shape: (batch, num_heads, num_tokens, num_tokens)
         for head in 0..config.n_heads {
             let weights = attention.slice(s![0, head, -1, ..]);
             println!("block {i}, head {head} looks with weights {weights:.2}");
         }
     }
 
-    // A head is switched off by the columns of `out_proj` that read its output.
+    // Setting the columns of `out_proj` that read the output of a head to 0 switches off this head.
     let targets = array![[IGNORE_INDEX, 3, 7, 3, 7]];
     println!("with all heads: loss {:.3}", model.loss(&ids, &targets)?);
     let head_dim = config.emb_dim / config.n_heads;

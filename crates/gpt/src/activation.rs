@@ -1,12 +1,12 @@
-//! The activation between the two layers of a feed-forward network.
+//! The activation function between the two layers of a feed-forward network.
 //!
-//! The book and GPT-2 have GELU in the tanh form; models that others made have its exact form or
-//! ReLU.
+//! The book and GPT-2 use the tanh approximation of GELU. Other models that can be loaded use the
+//! exact GELU or ReLU.
 
 use ndarray::{Array, ArrayRef, Dimension};
 use tensor_ops::{gelu, gelu_backward, gelu_exact, gelu_exact_backward, relu, relu_backward};
 
-/// Element by element, any shape.
+/// An activation function, which is applied to each element of an array.
 ///
 /// ```
 /// use gpt::Activation;
@@ -17,17 +17,18 @@ use tensor_ops::{gelu, gelu_backward, gelu_exact, gelu_exact_backward, relu, rel
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Activation {
-    /// GELU in the tanh form (book listing 4.3): `gelu_new` in Hugging Face's configurations.
+    /// The tanh approximation of GELU (listing 4.3). Hugging Face's configurations call it
+    /// `gelu_new`.
     #[default]
     GeluTanh,
-    /// GELU as it is defined: `gelu`.
+    /// The exact GELU, which uses the error function. Hugging Face's configurations call it `gelu`.
     Gelu,
-    /// `max(0, x)`: `relu`.
+    /// ReLU, which is `max(0, x)`. Hugging Face's configurations call it `relu`.
     Relu,
 }
 
 impl Activation {
-    /// Its name in Hugging Face's configurations.
+    /// Returns the name of this function in Hugging Face's configurations.
     pub fn name(self) -> &'static str {
         match self {
             Self::GeluTanh => "gelu_new",
@@ -36,7 +37,7 @@ impl Activation {
         }
     }
 
-    /// Each number activated.
+    /// Applies this function to each element of `x`. The result has the same shape.
     #[must_use]
     pub fn forward<D: Dimension>(self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         match self {
@@ -46,10 +47,12 @@ impl Activation {
         }
     }
 
-    /// The gradient of the input `x` that [`forward`](Self::forward) had.
+    /// Returns the gradient of `x`, where `x` is the input of [`forward`](Self::forward) and
+    /// `d_out` is the gradient of its result.
     ///
     /// # Panics
-    /// If the shapes differ.
+    ///
+    /// Panics if the shapes of `x` and `d_out` differ.
     pub fn backward<D: Dimension>(
         self,
         x: &ArrayRef<f32, D>,

@@ -1,9 +1,9 @@
-//! The course worksheet's "bad minimal language model": embeddings, one unmasked self-attention, a
-//! prediction layer.
+//! The "bad minimal language model" of the worksheet. It consists of embeddings, one self-attention
+//! module without a causal mask, and a prediction layer.
 //!
-//! It is bad on purpose: every token sees the future.
-//! Two faults of the worksheet are mended: the position embedding has `context_length` rows, not
-//! `vocab_size`, and a sequence shorter than the context works.
+//! This model is bad on purpose, because each token can attend to the tokens after it. Two mistakes
+//! in the worksheet are corrected here. The position embedding has `context_length` rows instead of
+//! `vocab_size` rows, and sequences may be shorter than the context.
 
 use attention::SelfAttentionV2;
 use ndarray::{Array3, ArrayRef2};
@@ -14,18 +14,18 @@ use crate::GptError;
 use crate::config::check_sizes;
 use crate::ids::embed;
 
-/// The sizes of a [`BadLm`], each at least 1.
+/// The sizes of a [`BadLm`], which must all be at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct BadLmConfig {
-    /// The most tokens a sequence may have.
+    /// Largest number of tokens that a sequence can have.
     pub context_length: usize,
-    /// Token ids are below this.
+    /// Number of tokens in the vocabulary. Token IDs are less than this number.
     pub vocab_size: usize,
-    /// Features of a token.
+    /// Number of features in the embedding of a token.
     pub emb_dim: usize,
-    /// Features of its context vector.
+    /// Number of features in the context vector of a token.
     pub att_dim: usize,
 }
 
@@ -40,21 +40,22 @@ pub struct BadLmConfig {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BadLm {
-    /// (vocab_size, emb_dim)
+    /// Token embedding, of shape (vocab_size, emb_dim).
     pub token_embs: Embedding,
-    /// (context_length, emb_dim)
+    /// Position embedding, of shape (context_length, emb_dim).
     pub pos_embs: Embedding,
-    /// emb_dim -> att_dim, with biases
+    /// Self-attention from `emb_dim` features to `att_dim` features. Its projections have biases.
     pub att: SelfAttentionV2,
-    /// att_dim -> vocab_size
+    /// Linear layer with bias, from `att_dim` features to `vocab_size` logits.
     pub prediction_layer: Linear,
 }
 
 impl BadLm {
-    /// Draws its parts in the worksheet's order.
+    /// Creates a model with random weights, which are drawn in the worksheet's order.
     ///
     /// # Errors
-    /// If a size is 0.
+    ///
+    /// Returns an error if a size is 0.
     pub fn new(config: BadLmConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         let BadLmConfig {
             context_length,
@@ -76,14 +77,18 @@ impl BadLm {
         })
     }
 
-    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size)
+    /// Computes the logits of each token. `x` contains token IDs of shape (batch, num_tokens), and
+    /// the result has shape (batch, num_tokens, vocab_size).
     ///
     /// # Errors
-    /// If the text is empty, a token is not in the vocabulary, or the text exceeds the context
-    /// length.
+    ///
+    /// Returns an error if the input is empty or longer than the context length, or if a token ID
+    /// isn't in the vocabulary.
     pub fn forward(&self, x: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
-        let embedding = embed(x, &self.token_embs, &self.pos_embs)?; // (batch, num_tokens, emb_dim)
-        let context_embedding = self.att.forward(&embedding)?; // (batch, num_tokens, att_dim)
+        // The embeddings have shape (batch, num_tokens, emb_dim).
+        let embedding = embed(x, &self.token_embs, &self.pos_embs)?;
+        // The context vectors have shape (batch, num_tokens, att_dim).
+        let context_embedding = self.att.forward(&embedding)?;
         Ok(self.prediction_layer.forward(&context_embedding))
     }
 }

@@ -1,11 +1,15 @@
-//! A training step of a small model in parts of its batch, the fast form of
-//! [`GptModel::loss_and_grads`].
+//! Training steps of small models, in which the batch is divided into parts that are computed in
+//! parallel.
 //!
-//! An operation of a small model takes hardly longer than sharing it out among threads.
-//! Here a thread takes some sequences through the whole model, forward and backward, and finds in
-//! its cache what it has just written.
-//! The parts follow from the model and the batch alone, and their gradients are added in order, so
-//! the bits don't depend on the number of threads.
+//! [`GptModel::loss_and_grads`] distributes each operation over all threads. In a small model, an
+//! operation takes hardly longer than distributing it. [`BatchParts`] therefore divides the batch
+//! into up to four parts. One thread takes the sequences of a part through the whole model, forward
+//! and backward, so the results of an operation are usually still in its CPU cache when the next
+//! operation needs them.
+//!
+//! The division depends only on the number of weights and the number of sequences, and the
+//! gradients of the parts are added in a fixed order. The results therefore have the same bits for
+//! any number of threads.
 
 use ndarray::{ArrayRef2, Axis};
 use rayon::prelude::*;
@@ -17,13 +21,15 @@ use crate::model::counted;
 use crate::parameter_shapes::check_same;
 use crate::{GptError, GptModel};
 
-/// Parts of a batch at most.
-const PARTS: usize = 4;
+/// Largest number of parts into which a batch is divided.
+const MAX_PARTS: usize = 4;
 
-/// The most weights of a model whose batches are cut, 8 MB: each part has separate gradients.
-const LARGEST: usize = 1 << 21;
+/// Largest number of weights of a model whose batches are divided into parts. Their gradients take
+/// 8 MB, and each part has its own gradients.
+const MAX_PARAMETERS: usize = 1 << 21;
 
-/// The gradients of a training step in parts.
+/// The memory for training steps that compute the parts of a batch in parallel, which makes the
+/// training of small models faster.
 ///
 /// ```
 /// use gpt::{BatchParts, GptConfig, GptModel, torch_rng::TorchRng};
@@ -44,41 +50,53 @@ const LARGEST: usize = 1 << 21;
 /// ```
 #[derive(Debug)]
 pub struct BatchParts {
-    /// Gradients for each part but the first, which adds to the sum: zeros between steps.
+    /// Gradients of all parts except the first, whose gradients are added directly to the caller's
+    /// sum. Between two steps, all of them are 0.
     grads: Vec<GptModel>,
-    /// True while a step is in progress. If it is when the next one begins, the step before
-    /// panicked, and `grads` may hold what it left.
-    begun: bool,
+    /// Whether a step has started and hasn't ended. If this is true at the start of a step, the
+    /// previous step panicked, and `grads` may contain other values than 0.
+    step_in_progress: bool,
 }
 
 impl BatchParts {
-    /// For steps of `model`; the batches of one of more than two million weights stay whole.
+    /// Allocates the memory for the training steps of `model`, or of a model with the same
+    /// configuration.
+    ///
+    /// The batches of a model with more than 2,097,152 weights aren't divided, so no memory is
+    /// allocated for such a model.
     pub fn new(model: &GptModel) -> Self {
-        let parts = Self::most(model.num_parameters());
-        let zeros = || GptModel::zeros(model.config()).expect("the configuration of a model");
+        let parts = Self::max_parts(model.num_parameters());
+        let zeros = || GptModel::zeros(model.config()).expect("a model's configuration is valid");
         Self {
             grads: (1..parts).map(|_| zeros()).collect(),
-            begun: false,
+            step_in_progress: false,
         }
     }
 
-    /// Parts of a batch at most, of a model of so many parameters.
-    pub(crate) fn most(parameters: usize) -> usize {
+    /// Returns the largest number of parts into which a batch is divided, for a model with this
+    /// number of parameters.
+    pub(crate) fn max_parts(parameters: usize) -> usize {
         match parameters {
-            0..=LARGEST => PARTS,
+            0..=MAX_PARAMETERS => MAX_PARTS,
             _ => 1,
         }
     }
 
-    /// The loss and gradients of [`GptModel::loss_and_grads`], with the same random draws and sums
-    /// in another order.
+    /// Computes the loss of a batch, and adds its gradients, multiplied by `weight`, to `grads`.
+    ///
+    /// The arguments and the random draws are the same as those of [`GptModel::loss_and_grads`].
+    /// The loss and the gradients are also the same up to rounding, because sums are computed in a
+    /// different order.
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// Returns the same errors as [`GptModel::loss_and_grads`].
     ///
     /// # Panics
-    /// If `grads` has another configuration than `model`, or the one that [`new`](Self::new) was
-    /// given has and its batches are cut.
+    ///
+    /// Panics if the configuration of `grads` isn't that of `model`. If the batches are divided,
+    /// also panics if `model` doesn't have the configuration of the model that was passed to
+    /// [`new`](Self::new).
     pub fn loss_and_grads(
         &mut self,
         model: &GptModel,
@@ -90,17 +108,19 @@ impl BatchParts {
     ) -> Result<f32, GptError> {
         let op = "BatchParts::loss_and_grads";
         if let Some(part) = self.grads.first() {
-            model.check_gradients(op, part); // the others are as this one
+            // Checking one of them is enough because all have the same configuration.
+            model.check_gradients(op, part);
         }
         let batch = in_idx.nrows();
-        let sequences = batch.div_ceil(1 + self.grads.len()).max(1); // of a part
+        let sequences = batch.div_ceil(1 + self.grads.len()).max(1); // number of sequences per part
         if sequences >= batch {
             return model.loss_and_grads(in_idx, targets, weight, rng, grads);
         }
         model.check_gradients(op, grads);
-        model.check_batch(in_idx, targets)?; // once for all parts: an error names the batch's row
+        // The whole batch is checked here, so that errors contain its row numbers.
+        model.check_batch(in_idx, targets)?;
         let of_batch = counted(targets)?;
-        if std::mem::replace(&mut self.begun, true) {
+        if std::mem::replace(&mut self.step_in_progress, true) {
             self.grads.iter_mut().for_each(Parameters::fill_zero);
         }
         awake(|| {
@@ -118,23 +138,25 @@ impl BatchParts {
                     let mut rng = draws.for_part_of_batch(own, batch);
                     let loss =
                         model.loss_and_grads_in_pool(&in_idx, &targets, weight, &mut rng, grads);
-                    let loss = loss.expect("ids and targets are checked above");
+                    let loss = loss.expect("the IDs and targets were checked above");
                     (share * f64::from(loss), rng)
                 })
                 .collect();
             let used = passes.len() - 1;
             move_gradients(&mut self.grads[..used], grads);
-            self.begun = false;
+            self.step_in_progress = false;
             *rng = passes[0].1.for_part_of_batch(0..batch, batch);
             Ok(passes.iter().map(|(loss, _)| loss).sum::<f64>() as f32)
         })
     }
 }
 
-/// Adds gradients to a sum, one after the other, and leaves zeros.
+/// Adds all gradients in `from` to `sum`, one after the other, and then sets them to 0.
 ///
 /// # Panics
-/// If one is of another configuration than the sum.
+///
+/// Panics if one of the gradients in `from` doesn't have the configuration of `sum`, or if an array
+/// isn't in row-major order.
 pub fn move_gradients(from: &mut [GptModel], sum: &mut GptModel) {
     let sums = sum.named_parameters_mut();
     let from = from.iter_mut().map(|from| {
@@ -150,7 +172,7 @@ pub fn move_gradients(from: &mut [GptModel], sum: &mut GptModel) {
     for_each(tasks.collect(), |(mut sum, from)| {
         for mut from in from {
             let [sum, from] = [&mut sum, &mut from]
-                .map(|view| view.as_slice_mut().expect("weights are row-major"));
+                .map(|view| view.as_slice_mut().expect("gradients must be row-major"));
             move_into_sum(sum, from);
         }
     });

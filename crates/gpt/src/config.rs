@@ -1,11 +1,15 @@
-//! The book's `GPT_CONFIG_124M` and the larger models, as a struct with the same keys.
+//! The configuration of a GPT model: the book's `GPT_CONFIG_124M` and the larger GPT-2 models, as a
+//! struct whose fields have the names of the book's keys.
 
 use attention::AttentionConfig;
 use tensor_ops::LayerNorm;
 
 use crate::{Activation, GptError};
 
-/// Dropout rates by site (exercise 4.3); the book's `drop_rate` sets all three.
+/// The dropout rates of the three places in a model where dropout is applied.
+///
+/// The book's model has a single `drop_rate` for all three places. Exercise 4.3 replaces it with
+/// separate rates.
 ///
 /// ```
 /// use gpt::DropRates;
@@ -16,16 +20,17 @@ use crate::{Activation, GptError};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DropRates {
-    /// On the sum of token and position embeddings.
+    /// Dropout rate of the sum of the token and position embeddings, from 0 to 1.
     pub emb: f64,
-    /// On the attention weights.
+    /// Dropout rate of the attention weights, from 0 to 1.
     pub attention: f64,
-    /// On each branch before it is added to its shortcut.
+    /// Dropout rate of the output of attention and of the feed-forward network, before it is added
+    /// to the shortcut. From 0 to 1.
     pub shortcut: f64,
 }
 
 impl DropRates {
-    /// One rate at all sites: the book's `drop_rate`.
+    /// Returns the same rate for all three places, like the book's `drop_rate`.
     #[must_use]
     pub const fn all(rate: f64) -> Self {
         Self {
@@ -35,20 +40,20 @@ impl DropRates {
         }
     }
 
-    /// The rate of all sites; `None` if they differ.
+    /// Returns the rate that all three places have in common, or `None` if the rates differ.
     pub fn common(&self) -> Option<f64> {
         (*self == Self::all(self.emb)).then_some(self.emb)
     }
 }
 
-/// The book's 0.1.
+/// A rate of 0.1 for all three places, as in the book.
 impl Default for DropRates {
     fn default() -> Self {
         Self::all(0.1)
     }
 }
 
-/// The configuration of a [`GptModel`](crate::GptModel) (book section 4.1).
+/// The configuration of a [`GptModel`](crate::GptModel) (section 4.1 of the book).
 ///
 /// ```
 /// use gpt::GptConfig;
@@ -62,33 +67,35 @@ impl Default for DropRates {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct GptConfig {
-    /// Token ids are below this.
+    /// Number of tokens in the vocabulary. Token IDs are less than this number.
     pub vocab_size: usize,
-    /// The most tokens a sequence may have.
+    /// Largest number of tokens that a sequence can have.
     pub context_length: usize,
-    /// Features of a token.
+    /// Number of features in the embedding of a token.
     pub emb_dim: usize,
-    /// Attention heads; they divide `emb_dim`.
+    /// Number of attention heads. It must be a divisor of `emb_dim`.
     pub n_heads: usize,
-    /// Transformer blocks.
+    /// Number of transformer blocks.
     pub n_layers: usize,
-    /// The book's `drop_rate`, by site.
+    /// Dropout rates of the embeddings, the attention weights and the shortcuts. The book has one
+    /// `drop_rate` for all of them.
     pub drop_rates: DropRates,
-    /// True if query, key and value projections have a bias: not in the book, but in OpenAI's
-    /// weights.
+    /// Whether the query, key and value projections have biases. The book's model has none, but
+    /// OpenAI's weights for GPT-2 include them.
     pub qkv_bias: bool,
-    /// True if the output head is the token embedding ("weight tying"): not in the book, but in
-    /// OpenAI's GPT-2.
+    /// Whether the output head uses the matrix of the token embedding (weight tying). The book's
+    /// model has a separate head, but OpenAI's GPT-2 is tied.
     pub tied: bool,
-    /// Features inside the feed-forward network; `None` is the book's and GPT-2's 4 `emb_dim`.
+    /// Number of features between the two layers of the feed-forward network. `None` stands for 4
+    /// `emb_dim`, as in the book and in GPT-2.
     pub hidden_dim: Option<usize>,
-    /// The epsilon that the norms add to the variance.
+    /// Small number that layer normalization adds to the variance, so that it never divides by 0.
     pub norm_eps: f32,
-    /// Between the layers of the feed-forward network.
+    /// Activation function between the two layers of the feed-forward network.
     pub activation: Activation,
 }
 
-/// GPT-2 "small", as the book has it.
+/// The configuration of the smallest GPT-2 model, [`GPT2_124M`](GptConfig::GPT2_124M).
 impl Default for GptConfig {
     fn default() -> Self {
         Self::GPT2_124M
@@ -96,7 +103,7 @@ impl Default for GptConfig {
 }
 
 impl GptConfig {
-    /// `GPT_CONFIG_124M`: GPT-2 "small".
+    /// Configuration of GPT-2 "small", the book's `GPT_CONFIG_124M`.
     pub const GPT2_124M: Self = Self {
         vocab_size: 50257,
         context_length: 1024,
@@ -111,7 +118,8 @@ impl GptConfig {
         activation: Activation::GeluTanh,
     };
 
-    /// GPT-2 "medium", 355M parameters when tied (exercise 4.2).
+    /// Configuration of GPT-2 "medium", which has 355 million parameters if the head is tied
+    /// (exercise 4.2).
     pub const GPT2_MEDIUM: Self = Self {
         emb_dim: 1024,
         n_heads: 16,
@@ -119,7 +127,8 @@ impl GptConfig {
         ..Self::GPT2_124M
     };
 
-    /// GPT-2 "large", 774M parameters when tied (exercise 4.2).
+    /// Configuration of GPT-2 "large", which has 774 million parameters if the head is tied
+    /// (exercise 4.2).
     pub const GPT2_LARGE: Self = Self {
         emb_dim: 1280,
         n_heads: 20,
@@ -127,7 +136,8 @@ impl GptConfig {
         ..Self::GPT2_124M
     };
 
-    /// GPT-2 "xl", 1.6B parameters when tied (exercise 4.2).
+    /// Configuration of GPT-2 "xl", which has 1.6 billion parameters if the head is tied (exercise
+    /// 4.2).
     pub const GPT2_XL: Self = Self {
         emb_dim: 1600,
         n_heads: 25,
@@ -135,11 +145,15 @@ impl GptConfig {
         ..Self::GPT2_124M
     };
 
-    /// Checks what the types can't: sizes of at least 1, heads that divide, rates from 0 to 1, a
-    /// finite epsilon, a size that can be counted.
+    /// Checks that a model can be created from this configuration.
+    ///
+    /// All sizes must be at least 1, `n_heads` must be a divisor of `emb_dim`, the dropout rates
+    /// must be from 0 to 1, `norm_eps` must be finite and not negative, and the weights must be
+    /// small enough for the address space.
     ///
     /// # Errors
-    /// Names the first key that is wrong, and its value.
+    ///
+    /// Returns an error that names the first invalid field and its value.
     pub fn validate(&self) -> Result<(), GptError> {
         check_sizes(&[
             ("vocab_size", self.vocab_size),
@@ -155,9 +169,9 @@ impl GptConfig {
             shortcut,
         } = self.drop_rates;
         for (name, value) in [
-            ("drop_rate of the embeddings", emb),
-            ("drop_rate of the attention weights", attention),
-            ("drop_rate of the shortcuts", shortcut),
+            ("drop_rates.emb", emb),
+            ("drop_rates.attention", attention),
+            ("drop_rates.shortcut", shortcut),
         ] {
             if !(0.0..=1.0).contains(&value) {
                 return Err(GptError::DropRate { name, value });
@@ -175,12 +189,14 @@ impl GptConfig {
         self.size().map(|_| ())
     }
 
-    /// Features inside the feed-forward network: `hidden_dim`, or 4 `emb_dim`.
+    /// Returns the number of features between the two layers of the feed-forward network, which is
+    /// `hidden_dim` if it is set, and `4 * emb_dim` otherwise.
     pub fn feed_forward_dim(&self) -> usize {
         self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4))
     }
 
-    /// `LayerNorm::new(emb_dim)`, with the configuration's epsilon.
+    /// Returns a layer normalization of `emb_dim` features with the epsilon of this configuration,
+    /// a scale of 1 and a shift of 0.
     pub(crate) fn norm(&self) -> LayerNorm {
         LayerNorm {
             eps: self.norm_eps,
@@ -188,7 +204,8 @@ impl GptConfig {
         }
     }
 
-    /// The gradient of such a norm.
+    /// Returns a layer normalization whose scale and shift are 0, which stores the gradients of a
+    /// [`norm`](Self::norm).
     pub(crate) fn zero_norm(&self) -> LayerNorm {
         LayerNorm {
             eps: self.norm_eps,
@@ -196,7 +213,7 @@ impl GptConfig {
         }
     }
 
-    /// The part of the configuration that a block's attention is built from.
+    /// Returns the configuration of the multi-head attention in each transformer block.
     pub fn attention(&self) -> AttentionConfig {
         AttentionConfig {
             d_in: self.emb_dim,
@@ -209,7 +226,7 @@ impl GptConfig {
     }
 }
 
-/// That no size is 0.
+/// Checks that none of the named sizes is 0.
 pub(crate) fn check_sizes(sizes: &[(&'static str, usize)]) -> Result<(), GptError> {
     match sizes.iter().find(|(_, size)| *size == 0) {
         Some(&(name, _)) => Err(GptError::Zero { name }),

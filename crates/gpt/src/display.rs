@@ -1,5 +1,4 @@
-//! A model for people to read: its shapes and numbers of parameters, as lines of a name and a
-//! value.
+//! Formats configurations and models for people, as lines that consist of a name and a value.
 
 use std::fmt;
 
@@ -7,7 +6,7 @@ use tensor_ops::Parameters;
 
 use crate::{Activation, DropRates, GptConfig, GptModel, ModelSize};
 
-/// The shapes, and if they can be counted the parameters.
+/// Writes the sizes and settings. If the number of parameters can be counted, it is written, too.
 impl fmt::Display for GptConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head_dim = self.emb_dim.checked_div(self.n_heads).unwrap_or(0);
@@ -41,7 +40,7 @@ impl fmt::Display for GptConfig {
     }
 }
 
-/// The common rate, or one rate per site.
+/// Writes the rate that all three places have in common, or each of the three rates if they differ.
 impl fmt::Display for DropRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.common() {
@@ -55,7 +54,7 @@ impl fmt::Display for DropRates {
     }
 }
 
-/// The sum.
+/// Writes the number of all parameters and the number without the output head.
 impl fmt::Display for ModelSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (total, without) = (self.total(), self.without_out_head());
@@ -64,7 +63,8 @@ impl fmt::Display for ModelSize {
     }
 }
 
-/// The configuration, and each tensor's name, shape and number of parameters.
+/// Writes the configuration, followed by the name, the shape and the number of elements of each
+/// tensor.
 impl fmt::Display for GptModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.config())?;
@@ -80,7 +80,7 @@ impl fmt::Display for GptModel {
     }
 }
 
-/// `124,412,160`
+/// Formats a number with thousands separators, such as `124,412,160`.
 fn thousands(n: usize) -> String {
     let digits = n.to_string();
     let mut shown = String::new();

@@ -1,5 +1,5 @@
-//! The book's `DummyGPTModel` (listing 4.1): the shape of a GPT, with blocks and a norm that do
-//! nothing yet.
+//! The book's `DummyGPTModel` (listing 4.1). It has the structure of a GPT, but its transformer
+//! blocks and its layer normalization are placeholders that return their input.
 
 use ndarray::{Array3, ArrayRef2};
 use tensor_ops::{Dropout, Embedding, Linear};
@@ -8,29 +8,30 @@ use torch_rng::TorchRng;
 use crate::ids::embed;
 use crate::{GptConfig, GptError};
 
-/// Stands for [`TransformerBlock`](crate::TransformerBlock): returns its input.
+/// A placeholder for [`TransformerBlock`](crate::TransformerBlock), which returns its input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DummyTransformerBlock;
 
-/// Stands for [`LayerNorm`](crate::LayerNorm): returns its input.
+/// A placeholder for [`LayerNorm`](crate::LayerNorm), which returns its input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DummyLayerNorm;
 
 impl DummyTransformerBlock {
-    /// The identity, any shape.
+    /// Returns `x` unchanged.
     pub fn forward(&self, x: Array3<f32>) -> Array3<f32> {
         x
     }
 }
 
 impl DummyLayerNorm {
-    /// The identity, any shape.
+    /// Returns `x` unchanged.
     pub fn forward(&self, x: Array3<f32>) -> Array3<f32> {
         x
     }
 }
 
-/// The placeholder model: embeddings, dropout, dummies, and the output head.
+/// The placeholder model, which consists of embeddings, dropout, blocks and a normalization that do
+/// nothing, and an output head.
 ///
 /// ```
 /// use gpt::{DummyGptModel, GptConfig, torch_rng::TorchRng};
@@ -42,25 +43,27 @@ impl DummyLayerNorm {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DummyGptModel {
-    /// (vocab_size, emb_dim)
+    /// Token embedding, of shape (vocab_size, emb_dim).
     pub tok_emb: Embedding,
-    /// (context_length, emb_dim)
+    /// Position embedding, of shape (context_length, emb_dim).
     pub pos_emb: Embedding,
-    /// On the sum of the embeddings, in training only.
+    /// Dropout of the sum of the embeddings, which is applied only in training.
     pub drop_emb: Dropout,
-    /// `n_layers` of them
+    /// Placeholders for the transformer blocks, of which there are `n_layers`.
     pub trf_blocks: Vec<DummyTransformerBlock>,
-    /// Before the head.
+    /// Placeholder for the layer normalization before the output head.
     pub final_norm: DummyLayerNorm,
-    /// emb_dim -> vocab_size, without bias
+    /// Output head without bias, from `emb_dim` features to `vocab_size` logits.
     pub out_head: Linear,
 }
 
 impl DummyGptModel {
-    /// Draws token embeddings, position embeddings and the output head, in this order.
+    /// Creates a model with random weights, which are drawn for the token embedding first, then for
+    /// the position embedding, and then for the output head.
     ///
     /// # Errors
-    /// If the configuration is not valid.
+    ///
+    /// Returns an error if the configuration isn't valid.
     pub fn new(config: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         config.validate()?;
         let GptConfig {
@@ -81,20 +84,23 @@ impl DummyGptModel {
         })
     }
 
-    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size). With a generator
-    /// the model is in training mode and drops, like the book's printed output; without one it is
-    /// in evaluation mode.
+    /// Computes the logits of each token. `in_idx` contains token IDs of shape (batch, num_tokens),
+    /// and the result has shape (batch, num_tokens, vocab_size).
+    ///
+    /// If `training` is a generator, dropout is applied, as for the output that the book prints. If
+    /// it is `None`, dropout isn't applied, as in evaluation mode.
     ///
     /// # Errors
-    /// If the text is empty, a token is not in the vocabulary, or the text exceeds the context
-    /// length.
+    ///
+    /// Returns an error if the input is empty or longer than the context length, or if a token ID
+    /// isn't in the vocabulary.
     pub fn forward(
         &self,
         in_idx: &ArrayRef2<u32>,
         training: Option<&mut TorchRng>,
     ) -> Result<Array3<f32>, GptError> {
         let x = embed(in_idx, &self.tok_emb, &self.pos_emb)?; // tok_embeds + pos_embeds
-        let mut x = self.drop_emb.forward(x, training); // (batch, num_tokens, emb_dim)
+        let mut x = self.drop_emb.forward(x, training); // shape: (batch, num_tokens, emb_dim)
         for block in &self.trf_blocks {
             x = block.forward(x);
         }

@@ -1,98 +1,107 @@
-//! The errors of configurations and of token ids.
+//! The error type of this crate.
 
 use attention::AttentionError;
 use thiserror::Error;
 
-/// A configuration that makes no model, or an input that a model can't take.
+/// An invalid configuration, or an input that a model can't process.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum GptError {
-    /// A size that must be at least 1.
+    /// A size is 0 but must be at least 1.
     #[error("{name} must be at least 1, but is 0")]
     Zero {
-        /// The configuration's key.
+        /// Name of the size, such as `emb_dim`.
         name: &'static str,
     },
-    /// A dropout rate outside [0, 1].
+    /// A dropout rate is outside the range from 0 to 1.
     #[error("{name} must be from 0 to 1, but is {value}")]
     DropRate {
-        /// The configuration's key.
+        /// Field of the configuration, such as `drop_rates.shortcut`.
         name: &'static str,
-        /// Its value.
+        /// Value of the rate.
         value: f64,
     },
-    /// An epsilon that the norms can't add to a variance.
-    #[error("norm_eps must be finite and at least 0, but is {0}")]
+    /// The epsilon of layer normalization is negative or isn't finite. Contains its value.
+    #[error("norm_eps must be a finite number and at least 0, but is {0}")]
     NormEps(f32),
-    /// The embedding is shared out evenly among the heads.
+    /// The features of a token can't be distributed evenly over the attention heads.
     #[error(
         "emb_dim must be divisible by n_heads, but emb_dim is {emb_dim} and n_heads is {n_heads}"
     )]
     HeadsDontDivide {
-        /// The size of an embedding.
+        /// Number of features in the embedding of a token.
         emb_dim: usize,
-        /// The number of heads.
+        /// Number of attention heads.
         n_heads: usize,
     },
-    /// More parameters than this machine can count.
-    #[error("a model of this configuration has more than 2^63 bytes of parameters")]
+    /// The model, or an amount of memory that was calculated for it, has more bytes than this
+    /// machine can address.
+    #[error(
+        "the model has too many parameters, or using it takes more memory than this machine can address; choose smaller sizes"
+    )]
     TooLarge,
-    /// An input without tokens.
-    #[error("the input has shape ({batch}, {num_tokens}), but at least one token is needed")]
+    /// The input doesn't contain any tokens.
+    #[error("the input has shape ({batch}, {num_tokens}), but it must contain at least one token")]
     Empty {
-        /// Sequences.
+        /// Number of sequences in the input.
         batch: usize,
-        /// Tokens per sequence.
+        /// Number of tokens per sequence.
         num_tokens: usize,
     },
-    /// A token id that the vocabulary doesn't have.
-    #[error("token id {id} at ({row}, {column}) is out of range for a vocabulary of {vocab_size}")]
+    /// A token ID isn't in the vocabulary.
+    #[error(
+        "the token ID at ({row}, {column}) is {id}, but it must be less than the vocabulary size, {vocab_size}"
+    )]
     TokenOutOfRange {
-        /// The id.
+        /// The invalid token ID.
         id: u32,
-        /// Its sequence.
+        /// Index of the sequence that contains the ID.
         row: usize,
-        /// Its place in the sequence.
+        /// Index of the token in its sequence.
         column: usize,
-        /// Ids must be below this.
+        /// Number of tokens in the vocabulary. Valid IDs are less than this number.
         vocab_size: usize,
     },
-    /// A sequence longer than the position embeddings.
-    #[error("the input has {num_tokens} tokens, but the context length is {context_length}")]
+    /// The sequences are longer than the model's context.
+    #[error(
+        "the input has {num_tokens} tokens, but the context length is {context_length}; use shorter sequences"
+    )]
     TooLong {
-        /// Tokens per sequence of the input.
+        /// Number of tokens per sequence in the input.
         num_tokens: usize,
-        /// The most there may be.
+        /// Largest number of tokens that a sequence can have.
         context_length: usize,
     },
-    /// Not one target for each input token.
-    #[error("the inputs have shape {inputs:?}, but the targets {targets:?}")]
+    /// The inputs and the targets have different shapes.
+    #[error(
+        "the inputs have shape {inputs:?}, but the targets have shape {targets:?}; both shapes must be equal"
+    )]
     Targets {
-        /// (batch, num_tokens)
+        /// Shape of the inputs, (batch, num_tokens).
         inputs: (usize, usize),
-        /// (batch, num_tokens)
+        /// Shape of the targets, (batch, num_tokens).
         targets: (usize, usize),
     },
-    /// A public field of a model that was replaced by a value that doesn't fit the others.
-    #[error("{name}: {problem}; {fix}")]
+    /// The value of a public field doesn't match the model's configuration.
+    #[error("the field {name} doesn't match the model's configuration: {problem}; {fix}")]
     Field {
-        /// The field, such as `trf_blocks[0].ff.expand`.
+        /// Path of the field, such as `trf_blocks[0].ff.expand`.
         name: String,
-        /// The value found and the value expected.
+        /// Difference between the value found and the value expected.
         problem: String,
-        /// What the caller can do.
+        /// Advice on how to fix the problem.
         fix: &'static str,
     },
-    /// Targets of which none counts, so that there is no mean loss.
-    #[error("all {targets} targets are IGNORE_INDEX, but a loss needs one that counts")]
+    /// All targets are `IGNORE_INDEX`, so their mean loss isn't defined.
+    #[error("all {targets} targets are IGNORE_INDEX, but at least one must be a token ID")]
     NoTargets {
         /// Number of targets.
         targets: usize,
     },
-    /// A list of layer sizes that makes no network.
-    #[error("a network needs at least two layer sizes, each at least 1, but the sizes are {0:?}")]
+    /// A network can't be created from this list of layer sizes.
+    #[error("layer_sizes must contain at least two sizes, none of which may be 0, but is {0:?}")]
     LayerSizes(Vec<usize>),
-    /// The attention module refused its part.
+    /// The attention module returned this error.
     #[error(transparent)]
     Attention(AttentionError),
 }
@@ -102,7 +111,7 @@ impl GptError {
         Self::Field {
             name: name.to_owned(),
             problem,
-            fix: "make a model with the configuration that you want",
+            fix: "create a model with the configuration that you want",
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The feed-forward network of a block, `Linear(4d, d)(GELU(Linear(d, 4d)(x)))`: fast, and
-//! backward.
+//! The optimized forward pass and the backward pass of the feed-forward network in a transformer
+//! block, `contract(activation(expand(x)))`.
 //!
-//! Its struct, and listing 4.4 as the book has it, are in `plain.rs`.
+//! The struct [`FeedForward`] and its forward pass as in listing 4.4 are in `plain.rs`.
 
 use ndarray::{Array3, ArrayRef3, Ix3};
 use tensor_ops::engine::Pooled;
@@ -9,23 +9,25 @@ use tensor_ops::{Dtype, Linear, parameters};
 
 use crate::{FeedForward, GptConfig, GptError};
 
-/// Kept by [`FeedForward::forward_train`] for [`FeedForward::backward`].
+/// The values that [`FeedForward::forward_train`] stores for [`FeedForward::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FeedForwardCache {
-    /// (batch, num_tokens, emb_dim)
+    /// Input of the network, of shape (batch, num_tokens, emb_dim).
     x: Pooled<Ix3>,
-    /// (batch, num_tokens, hidden_dim), before the activation
+    /// Input of the activation function, of shape (batch, num_tokens, hidden_dim).
     hidden: Pooled<Ix3>,
-    /// (batch, num_tokens, hidden_dim), after the activation
+    /// Output of the activation function, of shape (batch, num_tokens, hidden_dim).
     activated: Pooled<Ix3>,
 }
 
 impl FeedForward {
-    /// All zeros: a gradient to be accumulated into.
+    /// Creates a network whose weights are all 0. It can accumulate the gradients of another
+    /// network.
     ///
     /// # Errors
-    /// If the configuration is not valid.
+    ///
+    /// Returns an error if the configuration isn't valid.
     pub fn zeros(cfg: GptConfig) -> Result<Self, GptError> {
         cfg.validate()?;
         Ok(Self {
@@ -35,28 +37,33 @@ impl FeedForward {
         })
     }
 
-    /// Sets the format of the operands of both layers' products.
+    /// Sets the number format to which the operands of both layers' matrix products are rounded.
+    /// The only formats that the forward pass accepts are float32 and bfloat16.
     pub fn set_dtype(&mut self, dtype: Dtype) {
         self.expand.dtype = dtype;
         self.contract.dtype = dtype;
     }
 
-    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as
-    /// [`forward_plain`](Self::forward_plain).
+    /// Applies the network. The input and the output have shape (batch, num_tokens, emb_dim).
+    ///
+    /// [`forward_plain`](Self::forward_plain) computes the same output with the code of the book's
+    /// listing, which is slower.
     ///
     /// # Panics
-    /// If the last dimension is not `emb_dim`.
+    ///
+    /// Panics if the last dimension of `x` isn't `emb_dim`.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Array3<f32> {
-        let hidden = Pooled::from(self.expand.forward(x)); // (batch, num_tokens, hidden_dim)
+        let hidden = Pooled::from(self.expand.forward(x)); // shape: (batch, num_tokens, hidden_dim)
         let activated = Pooled::from(self.activation.forward(&hidden));
         self.contract.forward(&activated)
     }
 
-    /// The training form of [`forward`](Self::forward): also returns the values that
-    /// [`backward`](Self::backward) needs.
+    /// Applies the network like [`forward`](Self::forward), and also returns a cache for
+    /// [`backward`](Self::backward).
     ///
     /// # Panics
-    /// If the last dimension is not `emb_dim`.
+    ///
+    /// Panics if the last dimension of `x` isn't `emb_dim`.
     pub fn forward_train(&self, x: Array3<f32>) -> (Array3<f32>, FeedForwardCache) {
         let hidden = self.expand.forward(&x);
         let activated = self.activation.forward(&hidden);
@@ -69,21 +76,22 @@ impl FeedForward {
         (out, cache)
     }
 
-    /// Adds the gradients of the two layers to `grads` and returns the gradient of the input.
+    /// Adds the gradients of both layers to `grads` and returns the gradient of the input.
     ///
     /// # Panics
-    /// If `d_out` is not the shape of the forward pass's output.
+    ///
+    /// Panics if the shape of `d_out` isn't that of the network's output.
     pub fn backward(
         &self,
         cache: FeedForwardCache,
         d_out: &ArrayRef3<f32>,
         grads: &mut FeedForward,
     ) -> Array3<f32> {
-        // out = contract(activated)
+        // The forward pass computed out = contract(activated).
         let d_activated = (self.contract).backward(&cache.activated, d_out, &mut grads.contract);
-        // activated = activation(hidden)
+        // The forward pass computed activated = activation(hidden).
         let d_hidden = Pooled::from(self.activation.backward(&cache.hidden, d_activated));
-        // hidden = expand(x)
+        // The forward pass computed hidden = expand(x).
         (self.expand).backward(&cache.x, &d_hidden, &mut grads.expand)
     }
 }

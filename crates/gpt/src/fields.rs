@@ -1,8 +1,9 @@
-//! Checks that the public fields of a model fit its configuration, so that none is ignored.
+//! Checks that the public fields of a model match its configuration.
 //!
-//! Any field can be replaced. A forward pass, a decoder and a file need all of them to fit
-//! together, so they call [`GptModel::check`] first. It compares about a dozen sizes per block,
-//! which takes no time beside one token.
+//! Users can replace any field, for example with a layer of another size. A replaced field must
+//! either be used or lead to an error, and must never be ignored. The forward pass, the decoder and
+//! the functions that save a model therefore call [`GptModel::check`] first. It compares about a
+//! dozen sizes per block, which takes far less time than processing one token.
 
 use std::fmt::Debug;
 
@@ -17,9 +18,9 @@ impl GptModel {
     /// Checks that each public field has the sizes and settings of the [`config`](Self::config).
     ///
     /// `forward`, `loss`, their training forms, decoders and the functions that save a model call
-    /// this first, so a replaced field is either used or named in an error. Dropout rates aren't
-    /// compared, because each pass uses those of the fields;
-    /// [`check_drop_rates`](Self::check_drop_rates) does so before a model is saved.
+    /// this function first, so a replaced field is either used or named in an error. Dropout rates
+    /// aren't compared, because the forward pass uses the rates of the fields. Before a model is
+    /// saved, [`check_drop_rates`](Self::check_drop_rates) compares them.
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, tensor_ops::Linear, torch_rng::TorchRng};
@@ -29,18 +30,20 @@ impl GptModel {
     /// };
     /// let mut rng = TorchRng::manual_seed(123);
     /// let mut model = GptModel::new(config, &mut rng)?;
-    /// model.trf_blocks.pop(); // a model of two blocks
-    /// model.out_head = None; // the token embedding is the head
+    /// model.trf_blocks.pop(); // Now the model has two blocks.
+    /// model.out_head = None; // The head is tied to the embedding.
     /// model.check()?;
     ///
-    /// model.out_head = Some(Linear::new(8, 2, true, &mut rng)); // two classes
+    /// model.out_head = Some(Linear::new(8, 2, true, &mut rng)); // a head for two classes
     /// let error = model.check().unwrap_err().to_string();
-    /// assert!(error.starts_with("out_head: weight has shape (2, 8) instead of (50, 8)"));
+    /// assert!(error.contains("out_head") && error.contains("shape (2, 8) instead of (50, 8)"));
     /// # Ok::<(), gpt::GptError>(())
     /// ```
     ///
     /// # Errors
-    /// [`GptError::Field`] names the first field that doesn't fit, and what it should be.
+    ///
+    /// Returns [`GptError::Field`], which names the first field that doesn't match and the expected
+    /// value. If there is no block, returns [`GptError::Zero`].
     pub fn check(&self) -> Result<(), GptError> {
         let config = self.config();
         let (vocab_size, emb_dim) = (config.vocab_size, config.emb_dim);
@@ -74,17 +77,18 @@ impl GptModel {
             return Err(GptError::Field {
                 name: "out_head".to_owned(),
                 problem,
-                fix: "apply another head to the result of `forward_hidden_train`",
+                fix: "to use a different head, apply it to the result of `forward_hidden_train`",
             });
         }
         Ok(())
     }
 
-    /// Checks that the dropout rates of all layers are those of the configuration, because a file
-    /// has only the latter.
+    /// Checks that the dropout rates of all layers are those of the configuration. Before a model
+    /// is saved, they must agree, because the file contains only the rates of the configuration.
     ///
     /// # Errors
-    /// [`GptError::Field`] names the first rate that differs.
+    ///
+    /// Returns [`GptError::Field`], which names the first rate that differs.
     pub fn check_drop_rates(&self) -> Result<(), GptError> {
         let DropRates {
             emb,
@@ -100,21 +104,24 @@ impl GptModel {
         Ok(())
     }
 
-    /// Checks that gradients fit this model, because a loop over both would be cut short.
+    /// Checks that `grads` has the configuration of this model. Otherwise, a loop over pairs of
+    /// weights and gradients would silently stop at the end of the shorter list.
     ///
     /// # Panics
-    /// If they don't; the message begins with `op`.
+    ///
+    /// Panics with a message that starts with `op` if the configurations differ.
     pub(crate) fn check_gradients(&self, op: &str, grads: &GptModel) {
         let sizes = |config: GptConfig| GptConfig {
             drop_rates: DropRates::all(0.0),
             ..config
         };
-        // Allocating all names would slow the steps of small models.
+        // The parameter names are compared only if the configurations differ, because allocating
+        // all names would slow down the training steps of small models.
         if sizes(self.config()) != sizes(grads.config()) {
             check_same(op, &self.named_parameters(), &grads.named_parameters());
         }
         if let Err(error) = grads.check() {
-            panic!("{op}: gradients: {error}");
+            panic!("{op}: the gradients are invalid: {error}");
         }
     }
 }
@@ -164,7 +171,7 @@ fn same<T: PartialEq + Debug>(name: &str, found: T, expected: T) -> Result<(), G
         true => Ok(()),
         false => Err(GptError::field(
             name,
-            format!("{found:?} instead of {expected:?}"),
+            format!("found {found:?}, but expected {expected:?}"),
         )),
     }
 }

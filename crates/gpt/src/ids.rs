@@ -1,16 +1,17 @@
-//! Validates token ids and turns them into token plus position embeddings (book section 2.8).
+//! Checks token IDs and computes their embeddings (section 2.8 of the book).
 
 use ndarray::{Array3, ArrayRef2, Axis};
 use tensor_ops::{Embedding, IGNORE_INDEX};
 
 use crate::GptError;
 
-/// Token ids (batch, num_tokens) -> token embeddings plus positional embeddings (batch, num_tokens,
-/// emb_dim).
+/// Returns the sum of the token and position embeddings. `ids` has shape (batch, num_tokens), and
+/// the result has shape (batch, num_tokens, emb_dim).
 ///
 /// # Errors
-/// If the text is empty, `tok_emb` has no row for a token, or the text has more tokens than
-/// `pos_emb` has rows.
+///
+/// Returns an error if `ids` is empty, if `tok_emb` doesn't have a row for one of the IDs, or if
+/// there are more tokens per sequence than rows in `pos_emb`.
 pub(crate) fn embed(
     ids: &ArrayRef2<u32>,
     tok_emb: &Embedding,
@@ -23,7 +24,8 @@ pub(crate) fn embed(
     Ok(x)
 }
 
-/// Validates ids (batch, num_tokens): some tokens, not too many, each in the vocabulary.
+/// Checks that `ids`, of shape (batch, num_tokens), contains at least one token, that its sequences
+/// aren't longer than the context, and that each ID is in the vocabulary.
 pub(crate) fn check_ids(
     ids: &ArrayRef2<u32>,
     tok_emb: &Embedding,
@@ -43,13 +45,13 @@ pub(crate) fn check_ids(
     check_vocabulary_of(ids, tok_emb.weight.nrows())
 }
 
-/// Checks that each of the ids (batch, num_tokens) is in the vocabulary.
+/// Checks that each of the `ids`, of shape (batch, num_tokens), is in the vocabulary.
 fn check_vocabulary_of(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
     let mut rows = ids.outer_iter().enumerate();
     rows.try_for_each(|(row, ids)| check_vocabulary(vocab_size, row, 0, ids.iter().copied()))
 }
 
-/// Checks that each of the targets (batch, num_tokens) is in the vocabulary or is
+/// Checks that each of the `targets`, of shape (batch, num_tokens), is in the vocabulary or is
 /// [`IGNORE_INDEX`].
 pub(crate) fn check_targets(targets: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
     let mut rows = targets.outer_iter().enumerate();
@@ -61,10 +63,14 @@ pub(crate) fn check_targets(targets: &ArrayRef2<u32>, vocab_size: usize) -> Resu
     })
 }
 
-/// Checks that the ids of sequence `row`, from its token `first` on, are in the vocabulary.
+/// Checks that IDs are in a vocabulary of `vocab_size` tokens.
+///
+/// The `ids` belong to the sequence with index `row`, in which `first` is the index of the first of
+/// them. `row` and `first` are used only in the error.
 ///
 /// # Errors
-/// [`GptError::TokenOutOfRange`] names the first that is not, and its place.
+///
+/// Returns [`GptError::TokenOutOfRange`], which contains the first invalid ID and its position.
 pub fn check_vocabulary(
     vocab_size: usize,
     row: usize,

@@ -19,7 +19,8 @@ mod shortcut;
 mod size;
 mod transformer_block;
 
-// Crates whose types appear in this crate's public API: dependents need no matching versions.
+// The public API contains types of these crates. Dependents can use the re-exports, so they don't
+// have to find matching versions.
 pub use {attention, ndarray, tensor_ops, torch_rng};
 
 pub use activation::Activation;

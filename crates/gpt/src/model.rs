@@ -1,8 +1,8 @@
-//! The GPT model in evaluation: token and position embeddings, transformer blocks, a last norm, an
-//! output head; nothing is dropped.
+//! The forward pass of the GPT model without dropout, which generating and evaluating use, and the
+//! losses that are computed from it.
 //!
-//! Its struct, and listing 4.7 as the book has it, are in `plain.rs`; training is in
-//! `model_train.rs`.
+//! The struct [`GptModel`] and its forward pass as in listing 4.7 are in `plain.rs`. The forward
+//! pass with dropout and the backward pass are in `model_train.rs`.
 
 use ndarray::{
     Array, Array2, Array3, Array4, ArrayRef, ArrayRef2, ArrayRef3, ArrayView2, Dimension, s,
@@ -16,26 +16,32 @@ use tensor_ops::{
 use crate::ids::{check_ids, check_targets, embed};
 use crate::{GptConfig, GptError, GptModel, TransformerBlock};
 
-/// Rows of logits that exist at once where a loss is computed: 206 MB at GPT-2's vocabulary.
+/// Largest number of rows of logits that a loss function computes at a time. With GPT-2's
+/// vocabulary, these rows take 206 MB.
 pub const LOGIT_ROWS: usize = 1024;
 
-/// A block's attention and output, as [`GptModel::trace`] gives them.
+/// The attention weights and the output of one transformer block, returned by [`GptModel::trace`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BlockTrace {
-    /// (batch, num_heads, num_tokens, num_tokens): where its attention looks
+    /// Attention weights of this block, of shape (batch, num_heads, num_tokens, num_tokens). Each
+    /// row contains the weights that one token assigns to itself and the tokens before it.
     pub attention: Array4<f32>,
-    /// (batch, num_tokens, emb_dim): its output, the residual stream after this block
+    /// Output of this block, of shape (batch, num_tokens, emb_dim). It is the residual stream
+    /// between this block and the next.
     pub residual: Array3<f32>,
-    /// (batch, num_tokens, emb_dim): its output, after the model's last norm
+    /// Output of this block after the model's final layer normalization, of shape (batch,
+    /// num_tokens, emb_dim).
     pub hidden: Array3<f32>,
 }
 
 impl GptModel {
-    /// All zeros: a gradient to be accumulated into, or a place to load weights into.
+    /// Creates a model whose weights are all 0. It can accumulate the gradients of another model,
+    /// or weights can be loaded into it.
     ///
     /// # Errors
-    /// If the configuration is not valid.
+    ///
+    /// Returns an error if the configuration isn't valid.
     pub fn zeros(cfg: GptConfig) -> Result<Self, GptError> {
         cfg.validate()?;
         Ok(Self {
@@ -54,15 +60,17 @@ impl GptModel {
         })
     }
 
-    /// Sets the format of the operands of all linear layers' products and of the head's, forward
-    /// and backward, as PyTorch's `torch.autocast("cpu", dtype=...)` does. The default is float32.
+    /// Sets the number format to which the operands of matrix products are rounded, in all linear
+    /// layers and in the output head. It applies to the forward and the backward pass, like
+    /// PyTorch's `torch.autocast("cpu", dtype=...)`. The default is float32.
     ///
-    /// Weights, gradients, sums, attention, normalization, GELU and losses are f32 in any case. In
-    /// bfloat16 a model trains faster on a processor with bf16 instructions
-    /// ([`has_bf16`](tensor_ops::has_bf16)) and more slowly on others.
+    /// Weights, gradients, sums, attention, normalization, GELU and losses are always computed in
+    /// float32. Training with bfloat16 is faster on a CPU with bf16 instructions
+    /// ([`has_bf16`](tensor_ops::has_bf16)), and slower on other CPUs.
     ///
     /// # Errors
-    /// If the format is neither float32 nor bfloat16.
+    ///
+    /// Returns an error if `dtype` is neither float32 nor bfloat16.
     pub fn set_dtype(&mut self, dtype: Dtype) -> Result<(), UnsupportedDtype> {
         let dtype = dtype.one_of(OPERAND_DTYPES)?;
         for block in &mut self.trf_blocks {
@@ -75,7 +83,7 @@ impl GptModel {
         Ok(())
     }
 
-    /// Returns the format of the operands of the head's products.
+    /// Returns the number format for the operands of the output head's matrix product.
     pub(crate) fn head_dtype(&self) -> Dtype {
         let own = self.out_head.as_ref().map(|out_head| out_head.dtype);
         own.unwrap_or(self.tied_head_dtype)
@@ -83,9 +91,9 @@ impl GptModel {
 
     /// Returns the model's configuration.
     ///
-    /// `tied` and `n_layers` follow the fields: a head or blocks may be added or removed. The other
-    /// values are those that the model was built from, and [`check`](Self::check) compares the
-    /// fields with them.
+    /// `tied` and `n_layers` describe the current fields, because the head and blocks can be added
+    /// or removed. All other values are those that the model was created with.
+    /// [`check`](Self::check) compares them with the fields.
     pub fn config(&self) -> GptConfig {
         GptConfig {
             tied: self.out_head.is_none(),
@@ -94,35 +102,48 @@ impl GptModel {
         }
     }
 
-    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size), as in evaluation:
-    /// [`forward_plain`](Self::forward_plain), fast.
+    /// Computes the logits of each token without dropout.
+    ///
+    /// `in_idx` contains token IDs of shape (batch, num_tokens), and the result has shape (batch,
+    /// num_tokens, vocab_size). [`forward_plain`](Self::forward_plain) computes the same logits
+    /// with the code of the book's listing, which is slower.
     ///
     /// # Errors
-    /// If the text is empty, a token is not in the vocabulary, the text exceeds the context length,
-    /// or a public field doesn't fit the model ([`check`](Self::check)).
+    ///
+    /// Returns an error if the input is empty or longer than the context length, if a token ID
+    /// isn't in the vocabulary, or if a public field doesn't match the configuration
+    /// ([`check`](Self::check)).
     pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let hidden = Pooled::from(self.forward_hidden(in_idx)?);
         Ok(self.logits(&hidden))
     }
 
-    /// Returns the sum of the token and position embeddings, the input of the first block: token
-    /// ids (batch, num_tokens) -> (batch, num_tokens, emb_dim). Nothing is dropped.
+    /// Computes the input of the first transformer block, which is the sum of the token and
+    /// position embeddings, without dropout.
+    ///
+    /// `in_idx` contains token IDs of shape (batch, num_tokens), and the result has shape (batch,
+    /// num_tokens, emb_dim).
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    ///
+    /// Returns the same errors as [`forward`](Self::forward).
     pub fn embed(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         self.check()?;
         embed(in_idx, &self.tok_emb, &self.pos_emb)
     }
 
-    /// Returns the residual stream: the embeddings, and then the output of each block, `n_layers` +
-    /// 1 arrays (batch, num_tokens, emb_dim).
+    /// Computes the residual stream before, between and after the transformer blocks.
     ///
-    /// These are the `hidden_states` of transformers, except that the last one isn't normed:
-    /// [`forward_hidden`](Self::forward_hidden) is its `final_norm`.
+    /// The result consists of the sum of the embeddings and the output of each block. These are
+    /// `n_layers` + 1 arrays of shape (batch, num_tokens, emb_dim).
+    ///
+    /// They correspond to `hidden_states` in Hugging Face's transformers, with one difference.
+    /// There, the last array is normalized. Here, it isn't, and
+    /// [`forward_hidden`](Self::forward_hidden) returns the normalized form.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    ///
+    /// Returns the same errors as [`forward`](Self::forward).
     pub fn hidden_states(&self, in_idx: &ArrayRef2<u32>) -> Result<Vec<Array3<f32>>, GptError> {
         let mut states = vec![self.embed(in_idx)?];
         for block in &self.trf_blocks {
@@ -131,11 +152,15 @@ impl GptModel {
         Ok(states)
     }
 
-    /// The model without its head: token ids (batch, num_tokens) -> the normed output of the last
-    /// block (batch, num_tokens, emb_dim).
+    /// Computes the output of the last block after the final layer normalization, without applying
+    /// the output head.
+    ///
+    /// `in_idx` contains token IDs of shape (batch, num_tokens), and the result has shape (batch,
+    /// num_tokens, emb_dim).
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    ///
+    /// Returns the same errors as [`forward`](Self::forward).
     pub fn forward_hidden(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let mut x = Pooled::from(self.embed(in_idx)?);
         awake(|| {
@@ -146,7 +171,11 @@ impl GptModel {
         })
     }
 
-    /// The head alone: (..., emb_dim) -> (..., vocab_size), for all positions or for some.
+    /// Applies the output head to normalized hidden states of shape (..., emb_dim). The result has
+    /// shape (..., vocab_size).
+    ///
+    /// The hidden states can be those of all positions or of a selection, such as the last token of
+    /// each sequence:
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -164,22 +193,24 @@ impl GptModel {
     /// ```
     ///
     /// # Panics
-    /// If the last dimension is not `emb_dim`.
+    ///
+    /// Panics if the last dimension of `hidden` isn't `emb_dim`.
     pub fn logits<D: Dimension>(&self, hidden: &ArrayRef<f32, D>) -> Array<f32, D> {
         if let Some(out_head) = &self.out_head {
             return out_head.forward(hidden);
         }
         let features = self.tok_emb.weight.ncols();
         let rows = hidden.to_shape((hidden.len() / features, features));
-        let rows = rows.expect("the last dimension is emb_dim");
+        let rows = rows.expect("the last dimension must be emb_dim");
         let logits = matmul_in(self.tied_head_dtype, &rows, &self.tok_emb.weight.t());
         let mut shape = hidden.raw_dim();
         shape[hidden.ndim() - 1] = logits.ncols();
         let logits = logits.into_shape_with_order(shape);
-        logits.expect("as many rows as the input")
+        logits.expect("the logits have as many rows as the input")
     }
 
-    /// The head's weight (vocab_size, emb_dim): its own, or the token embeddings.
+    /// Returns the weight matrix of the output head, of shape (vocab_size, emb_dim). If the head is
+    /// tied, this is the matrix of the token embedding.
     pub fn head_weight(&self) -> &Array2<f32> {
         match &self.out_head {
             Some(out_head) => &out_head.weight,
@@ -187,11 +218,12 @@ impl GptModel {
         }
     }
 
-    /// Returns the attention weights and output of each block, one block at a time, computed on
-    /// demand.
+    /// Returns an iterator over the attention weights and outputs of the transformer blocks. Each
+    /// block is computed when the iterator reaches it.
     ///
-    /// [`logits`](Self::logits) of a block's `hidden` are the prediction of a model that ends after
-    /// this block (the "logit lens"); for the last block, the model's prediction.
+    /// If [`logits`](Self::logits) is applied to the `hidden` field of a block, the result is what
+    /// the model would predict if it ended after this block (the "logit lens"). For the last block,
+    /// this is the prediction of the model itself.
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -214,7 +246,8 @@ impl GptModel {
     /// ```
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    ///
+    /// Returns the same errors as [`forward`](Self::forward).
     pub fn trace<'m>(
         &'m self,
         in_idx: &ArrayRef2<u32>,
@@ -232,26 +265,35 @@ impl GptModel {
         }))
     }
 
-    /// The mean cross-entropy of predicting `targets` (batch, num_tokens) from `in_idx` (book
-    /// section
-    /// 5.1.2): [`forward`](Self::forward) and `tensor_ops::cross_entropy` without all logits in
-    /// memory. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) don't count.
+    /// Computes the mean cross-entropy of predicting `targets` from `in_idx` (section 5.1.2 of the
+    /// book). Both have shape (batch, num_tokens).
+    ///
+    /// The result is the same as applying `tensor_ops::cross_entropy` to the logits of
+    /// [`forward`](Self::forward), but at most [`LOGIT_ROWS`] rows of logits are in memory at a
+    /// time. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) are left out of the mean.
     ///
     /// # Errors
-    /// Those of [`token_losses`](Self::token_losses); if no target counts.
+    ///
+    /// Returns the errors of [`token_losses`](Self::token_losses), and an error if all targets are
+    /// `IGNORE_INDEX`.
     pub fn loss(&self, in_idx: &ArrayRef2<u32>, targets: &ArrayRef2<u32>) -> Result<f32, GptError> {
         let losses = self.token_losses(in_idx, targets)?;
         let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
         Ok((total / counted(targets)? as f64) as f32)
     }
 
-    /// The cross-entropy of each of `targets` (batch, num_tokens), row after row, predicted from
-    /// `in_idx`; 0 where the target is [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX). At most 1024
-    /// rows of logits exist at a time.
+    /// Computes the cross-entropy of predicting each element of `targets` from `in_idx`. Both have
+    /// shape (batch, num_tokens).
+    ///
+    /// The result contains the losses row by row, and 0 for each target that is
+    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX). At most [`LOGIT_ROWS`] rows of logits are in
+    /// memory at a time.
     ///
     /// # Errors
-    /// Those of [`forward`](Self::forward); if a target is neither in the vocabulary nor
-    /// `IGNORE_INDEX`, or the numbers of inputs and targets differ.
+    ///
+    /// Returns the errors of [`forward`](Self::forward). Also returns an error if the shapes of
+    /// `in_idx` and `targets` differ, or if a target is neither in the vocabulary nor
+    /// `IGNORE_INDEX`.
     pub fn token_losses(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -259,7 +301,7 @@ impl GptModel {
     ) -> Result<Vec<f32>, GptError> {
         self.check_batch(in_idx, targets)?;
         let hidden = Pooled::from(self.forward_hidden(in_idx)?);
-        let hidden = rows(&hidden); // (batch * num_tokens, emb_dim)
+        let hidden = rows(&hidden); // shape: (batch * num_tokens, emb_dim)
         let targets: Vec<u32> = targets.iter().copied().collect();
         let mut losses = Vec::with_capacity(targets.len());
         for first in (0..targets.len()).step_by(LOGIT_ROWS) {
@@ -272,7 +314,8 @@ impl GptModel {
         Ok(losses)
     }
 
-    /// That the model can take a batch, and that there is a target for each of its ids.
+    /// Checks that the model's fields match its configuration, that `in_idx` and `targets` have the
+    /// same shape, and that the model can process their IDs.
     pub(crate) fn check_batch(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -290,10 +333,12 @@ impl GptModel {
     }
 }
 
-/// Returns the number of targets that count.
+/// Returns the number of targets that contribute to the loss, which are those that aren't
+/// `IGNORE_INDEX`.
 ///
 /// # Errors
-/// If none does.
+///
+/// Returns an error if there is no such target.
 pub(crate) fn counted(targets: &ArrayRef2<u32>) -> Result<usize, GptError> {
     match counted_targets(targets) {
         0 => Err(GptError::NoTargets {
@@ -303,12 +348,13 @@ pub(crate) fn counted(targets: &ArrayRef2<u32>) -> Result<usize, GptError> {
     }
 }
 
-/// (batch, num_tokens, features) in row-major order as (batch * num_tokens, features).
+/// Returns a view of shape (batch * num_tokens, features) of a row-major array of shape (batch,
+/// num_tokens, features).
 pub(crate) fn rows(x: &ArrayRef3<f32>) -> ArrayView2<'_, f32> {
     let (batch, num_tokens, features) = x.dim();
     x.view()
         .into_shape_with_order((batch * num_tokens, features))
-        .expect("row-major")
+        .expect("the array is row-major")
 }
 
 parameters!(GptModel {

@@ -1,5 +1,5 @@
-//! The GPT model in training: forward with dropout, backward, and both at once, where the logits
-//! are never all in memory.
+//! Training the GPT model: the forward pass with dropout, the backward pass, and a function that
+//! performs both without storing the logits of a whole batch.
 
 use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, Ix3, s};
 use tensor_ops::engine::{Pooled, awake, empty};
@@ -11,16 +11,16 @@ use torch_rng::TorchRng;
 use crate::model::{LOGIT_ROWS, counted, rows};
 use crate::{GptConfig, GptError, GptModel, TransformerBlockCache};
 
-/// Kept by [`GptModel::forward_train`] for [`GptModel::backward`].
+/// The values that [`GptModel::forward_train`] stores for [`GptModel::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GptCache {
     hidden: HiddenCache,
-    /// (batch, num_tokens, emb_dim): the input of the head
+    /// Input of the output head, of shape (batch, num_tokens, emb_dim).
     normed: Pooled<Ix3>,
 }
 
-/// Kept by [`GptModel::forward_hidden_train`] for [`GptModel::backward_hidden`].
+/// The values that [`GptModel::forward_hidden_train`] stores for [`GptModel::backward_hidden`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct HiddenCache {
@@ -31,12 +31,16 @@ pub struct HiddenCache {
 }
 
 impl GptModel {
-    /// The training form of [`forward`](Self::forward): drops (embeddings, then block by block
-    /// attention weights, attention shortcut, feed-forward shortcut), and keeps what
-    /// [`backward`](Self::backward) needs.
+    /// Computes the logits like [`forward`](Self::forward), but with dropout, and returns a cache
+    /// for [`backward`](Self::backward).
+    ///
+    /// Random numbers are drawn in the same order as in the book: first for the embeddings, and
+    /// then in each block for the attention weights, the output of attention and the output of the
+    /// feed-forward network.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    ///
+    /// Returns the same errors as [`forward`](Self::forward).
     pub fn forward_train(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -47,10 +51,12 @@ impl GptModel {
         Ok((self.logits(&normed), GptCache { hidden, normed }))
     }
 
-    /// The training form of [`forward_hidden`](Self::forward_hidden), for a head or a loss of your
-    /// own: returns the hidden states (batch, num_tokens, emb_dim) and what
-    /// [`backward_hidden`](Self::backward_hidden) needs. It drops as
-    /// [`forward_train`](Self::forward_train) does.
+    /// Computes the final hidden states like [`forward_hidden`](Self::forward_hidden), but with
+    /// dropout, and returns a cache for [`backward_hidden`](Self::backward_hidden).
+    ///
+    /// Use this function to train a model with a custom head or a custom loss. The hidden states
+    /// have shape (batch, num_tokens, emb_dim). Random numbers are drawn in the same order as in
+    /// [`forward_train`](Self::forward_train).
     ///
     /// ```
     /// use gpt::tensor_ops::{Linear, cross_entropy_train};
@@ -63,7 +69,7 @@ impl GptModel {
     /// };
     /// let mut rng = TorchRng::manual_seed(123);
     /// let model = GptModel::new(cfg, &mut rng)?;
-    /// let head = Linear::new(8, 2, true, &mut rng); // two classes
+    /// let head = Linear::new(8, 2, true, &mut rng); // a head for two classes
     /// let (mut grads, mut head_grads) = (GptModel::zeros(cfg)?, Linear::zeros(8, 2, true));
     ///
     /// // The last token of each text decides its class.
@@ -80,7 +86,8 @@ impl GptModel {
     /// ```
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    ///
+    /// Returns the same errors as [`forward`](Self::forward).
     pub fn forward_hidden_train(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -104,8 +111,11 @@ impl GptModel {
         Ok((normed, cache))
     }
 
-    /// Leaves `rng` as [`forward_train`](Self::forward_train) of these ids does, for a process
-    /// whose neighbour computes that batch; only their shape matters.
+    /// Advances `rng` as far as [`forward_train`](Self::forward_train) of `in_idx` does, without
+    /// computing anything.
+    ///
+    /// If several processes share the batches of a training step, each of them skips the random
+    /// numbers for the batches of the others. Only the shape of `in_idx` matters.
     pub fn skip_draws(&self, in_idx: &ArrayRef2<u32>, rng: &mut TorchRng) {
         let (batch, num_tokens) = in_idx.dim();
         let GptConfig {
@@ -121,43 +131,53 @@ impl GptModel {
         }
     }
 
-    /// Adds the gradients of all weights to `grads`; `d_logits` is (batch, num_tokens, vocab_size).
+    /// Adds the gradients of all weights to `grads`.
+    ///
+    /// `d_logits` is the gradient of the logits that [`forward_train`](Self::forward_train)
+    /// returned, of shape (batch, num_tokens, vocab_size).
     ///
     /// # Panics
-    /// If `d_logits` is not the shape of the forward pass's logits, or `grads` has another
-    /// configuration.
+    ///
+    /// Panics if the shape of `d_logits` isn't that of the logits, or if the configuration of
+    /// `grads` isn't that of the model.
     pub fn backward(&self, cache: GptCache, d_logits: &ArrayRef3<f32>, grads: &mut GptModel) {
         self.check_gradients("GptModel::backward", grads);
         let ((batch, num_tokens), vocab_size) = (cache.hidden.ids.dim(), self.config().vocab_size);
         let logits = (batch, num_tokens, vocab_size);
         assert!(
             d_logits.dim() == logits,
-            "GptModel::backward: d_logits has shape {:?}, but the forward pass's logits {logits:?}",
+            "GptModel::backward: d_logits has shape {:?}, but the logits have shape {logits:?}",
             d_logits.dim()
         );
         let d_logits = d_logits.as_standard_layout();
         let mut d_normed = Pooled::from(empty(cache.normed.raw_dim()));
-        // logits = normed head^T
+        // The forward pass computed logits = normed head^T.
         let d_x = rows_mut(&mut d_normed);
         self.head_backward(rows(&cache.normed), rows(&d_logits), d_x, grads);
         self.backward_below_head(cache.hidden, &d_normed, grads);
     }
 
-    /// One training step's forward and backward pass: the mean cross-entropy of predicting
-    /// `targets` (batch, num_tokens) from `in_idx`; adds its gradients, times `weight`, to `grads`.
+    /// Computes the mean cross-entropy of predicting `targets` from `in_idx`, and adds its
+    /// gradients, multiplied by `weight`, to `grads`. Returns the loss, which isn't multiplied by
+    /// `weight`.
     ///
-    /// The same as [`forward_train`](Self::forward_train), cross-entropy and
-    /// [`backward`](Self::backward), with the logits made, used and overwritten
-    /// 1024 rows at a time. [`BatchParts`](crate::BatchParts) does the same faster for small
-    /// models.
-    /// `weight` is 1, or 1 / n when gradients of n batches are accumulated. Targets that are
-    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), such as those of padding, don't count.
+    /// This function performs the forward and the backward pass of a training step. `in_idx` and
+    /// `targets` have shape (batch, num_tokens). `weight` is 1, or 1 / n if the gradients of n
+    /// batches are accumulated. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), such
+    /// as those of padding, are left out of the mean.
+    ///
+    /// The gradients are the same as those of [`forward_train`](Self::forward_train), cross-entropy
+    /// and [`backward`](Self::backward) up to rounding, but at most [`LOGIT_ROWS`] rows of logits
+    /// and their gradients are in memory at a time. For small models,
+    /// [`BatchParts`](crate::BatchParts) computes the same more quickly.
     ///
     /// # Errors
-    /// As [`loss`](Self::loss).
+    ///
+    /// Returns the same errors as [`loss`](Self::loss).
     ///
     /// # Panics
-    /// If `grads` has another configuration.
+    ///
+    /// Panics if the configuration of `grads` isn't that of the model.
     pub fn loss_and_grads(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -169,11 +189,13 @@ impl GptModel {
         self.check_gradients("GptModel::loss_and_grads", grads);
         self.check_batch(in_idx, targets)?;
         counted(targets)?;
-        // Inside the pool from here on: entering it once is much cheaper than once an operation.
+        // Entering rayon's thread pool once, here, is much cheaper than entering it in every
+        // operation.
         awake(|| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
     }
 
-    /// Returns a loss of 0 if no target counts.
+    /// Does the work of [`loss_and_grads`](Self::loss_and_grads) in the current thread pool. The
+    /// caller has checked the arguments. If all targets are `IGNORE_INDEX`, the loss is 0.
     pub(crate) fn loss_and_grads_in_pool(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -210,7 +232,9 @@ impl GptModel {
         Ok((total / n.max(1) as f64) as f32)
     }
 
-    /// `logits = x W^T`: adds to the gradient of W (tied or not), and writes the gradient of `x`.
+    /// Performs the backward pass of the output head, `logits = x W^T`. The gradient of `W` is
+    /// added to that of the head or, if the head is tied, to that of the token embedding. The
+    /// gradient of `x` is written to `d_x`.
     fn head_backward(
         &self,
         x: ArrayView2<f32>,
@@ -227,13 +251,16 @@ impl GptModel {
         matmul_into_in(dtype, &d_logits, self.head_weight(), 0.0, d_x);
     }
 
-    /// Adds the gradients of all weights but the head's to `grads`; `d_hidden` (batch, num_tokens,
-    /// emb_dim) is the gradient of the result of
-    /// [`forward_hidden_train`](Self::forward_hidden_train).
+    /// Adds the gradients of all weights except those of the output head to `grads`.
+    ///
+    /// `d_hidden` is the gradient of the hidden states that
+    /// [`forward_hidden_train`](Self::forward_hidden_train) returned, of shape (batch, num_tokens,
+    /// emb_dim).
     ///
     /// # Panics
-    /// If `d_hidden` is not the shape of the forward pass's result, or `grads` has another
-    /// configuration.
+    ///
+    /// Panics if the shape of `d_hidden` isn't that of the hidden states, or if the configuration
+    /// of `grads` isn't that of the model.
     pub fn backward_hidden(
         &self,
         cache: HiddenCache,
@@ -250,16 +277,16 @@ impl GptModel {
         d_normed: &ArrayRef3<f32>,
         grads: &mut GptModel,
     ) {
-        // normed = final_norm(x)
+        // The forward pass computed normed = final_norm(x).
         let mut d_x = self
             .final_norm
             .backward(cache.final_norm, d_normed, &mut grads.final_norm);
-        // x = trf_blocks(x)
+        // The forward pass computed x = trf_blocks(x).
         let blocks = self.trf_blocks.iter().zip(cache.blocks);
         for ((block, cache), grads) in blocks.zip(&mut grads.trf_blocks).rev() {
             d_x = block.backward(cache, d_x, grads);
         }
-        // x = drop(tok_emb[ids] + pos_emb[0..num_tokens])
+        // The forward pass computed x = drop_emb(tok_emb[ids] + pos_emb[0..num_tokens]).
         let d_x = Pooled::from(self.drop_emb.backward(cache.drop_emb, d_x));
         self.tok_emb.backward(&cache.ids, &d_x, &mut grads.tok_emb);
         let positions = (..cache.ids.ncols()).into();
@@ -270,10 +297,10 @@ impl GptModel {
     }
 }
 
-/// The mutable form of [`rows`].
+/// Returns the same view as [`rows`], but mutable.
 fn rows_mut(x: &mut Array3<f32>) -> ArrayViewMut2<'_, f32> {
     let (batch, num_tokens, features) = x.dim();
     x.view_mut()
         .into_shape_with_order((batch * num_tokens, features))
-        .expect("row-major")
+        .expect("the array is row-major")
 }

@@ -1,15 +1,16 @@
-//! The names and shapes of a model's parameters, from its configuration, without allocating one.
+//! The names and shapes of a model's parameters, derived from the configuration without creating a
+//! model.
 
 use ndarray::{ArrayBase, IxDyn, RawData};
 
 use crate::GptConfig;
 
 impl GptConfig {
-    /// Name and shape of each parameter, as `Parameters::named_parameters` of the model has them
-    /// and in its order.
+    /// Returns an iterator over the name and shape of each parameter, with the same names and in
+    /// the same order as `Parameters::named_parameters` of the model.
     ///
-    /// They are made one by one: an untrusted configuration may claim more layers than memory has
-    /// bytes.
+    /// The names are created one at a time. A configuration from an untrusted file may claim any
+    /// number of layers, so a list of all names might not fit in memory.
     ///
     /// ```
     /// let (name, shape) = gpt::GptConfig::GPT2_124M.parameters().next().unwrap();
@@ -58,7 +59,11 @@ impl GptConfig {
     }
 }
 
-/// That two lists of parameters have the same names and shapes.
+/// Checks that two lists of parameters have the same names and shapes in the same order.
+///
+/// # Panics
+///
+/// Panics with a message that starts with `op` and contains the first difference.
 pub(crate) fn check_same<S: RawData, T: RawData>(
     op: &str,
     ours: &[(String, ArrayBase<S, IxDyn>)],
@@ -69,7 +74,7 @@ pub(crate) fn check_same<S: RawData, T: RawData>(
         let theirs = theirs.get(i).map(|(name, view)| (name, view.shape()));
         assert!(
             ours == theirs,
-            "{op}: different configurations: parameter {i} is {ours:?} of one and {theirs:?} of the other"
+            "{op}: parameter {i} is {ours:?} on one side, but {theirs:?} on the other; create both with the same configuration"
         );
     }
 }

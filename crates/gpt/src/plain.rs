@@ -1,10 +1,10 @@
-//! Chapter 4 as the book writes it: LayerNorm (listing 4.2), GELU (4.3), the feed-forward network
-//! (4.4), the transformer block (4.6) and the model (4.7), each struct with its `new` and its
-//! `forward`.
+//! The model of chapter 4 as in the book's listings: layer normalization (listing 4.2), GELU (4.3),
+//! the feed-forward network (4.4), the transformer block (4.6) and the whole model (4.7). Each
+//! struct has the book's constructor and forward pass.
 //!
-//! These are the forms to read. `forward` and `forward_train`, in the files named after the
-//! structs, give the same numbers faster (`tests/plain.rs` compares them) and have the backward
-//! passes.
+//! Read this file first. The methods `forward` and `forward_train`, which are in the files named
+//! after the structs, compute the same values more quickly, and the backward passes are next to
+//! them. `tests/plain.rs` compares both forms.
 
 use std::f32::consts::PI;
 
@@ -16,8 +16,10 @@ use torch_rng::TorchRng;
 use crate::ids::check_ids;
 use crate::{Activation, GptConfig, GptError};
 
-/// Listing 4.2, the plain form of [`LayerNorm`]: (..., emb_dim) -> (..., emb_dim). Brings each
-/// token's features to mean 0 and variance 1, then scales and shifts them.
+/// Normalizes the features of each token to mean 0 and variance 1, and then applies the learned
+/// scale and shift (listing 4.2). The input and the result have shape (..., emb_dim).
+///
+/// This is the book's form of [`LayerNorm::forward`].
 ///
 /// ```
 /// use gpt::{LayerNorm, layer_norm};
@@ -29,14 +31,15 @@ pub fn layer_norm<D: Dimension>(norm: &LayerNorm, x: &ArrayRef<f32, D>) -> Array
     let mut out = x.to_owned();
     for mut x in out.rows_mut() {
         let mean = x.mean().expect("a token has features");
-        let var = x.var(0.0); // unbiased=False
+        let var = x.var(0.0); // 0.0 means unbiased=False
         let norm_x = (&x - mean) / (var + norm.eps).sqrt();
         x.assign(&(&norm.scale * &norm_x + &norm.shift));
     }
     out
 }
 
-/// Listing 4.3, `GELU`: each number by itself. The fast form is [`tensor_ops::gelu`].
+/// Applies the tanh approximation of GELU to each element (listing 4.3). [`tensor_ops::gelu`] is
+/// the optimized form.
 ///
 /// ```
 /// assert!((gpt::gelu(&ndarray::array![1.0])[0] - 0.841192).abs() < 1e-6);
@@ -46,10 +49,11 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     x.mapv(|x| 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()))
 }
 
-/// Listing 4.4, the book's `FeedForward`; also its gradient.
+/// The book's `FeedForward` (listing 4.4). The gradients of a network are stored in another value
+/// of this type.
 ///
-/// The parameters are named `layers.0` and `layers.2`, because the book has an `nn.Sequential` with
-/// GELU in the middle.
+/// The parameters are called `layers.0` and `layers.2`, because the book uses an `nn.Sequential`
+/// whose element 1 is GELU.
 ///
 /// ```
 /// use gpt::{FeedForward, GptConfig, torch_rng::TorchRng};
@@ -61,22 +65,25 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedForward {
-    /// emb_dim -> hidden_dim, which is 4 emb_dim in the book
+    /// First layer, from `emb_dim` features to `hidden_dim` features, which is `4 * emb_dim` in the
+    /// book.
     pub expand: Linear,
-    /// Between the layers: GELU in the book.
+    /// Activation function between the layers, which is GELU in the book.
     pub activation: Activation,
-    /// hidden_dim -> emb_dim
+    /// Second layer, from `hidden_dim` features to `emb_dim` features.
     pub contract: Linear,
 }
 
 impl FeedForward {
-    /// Draws the two layers, in order.
+    /// Creates a network with random weights. The weights of the first layer are drawn before those
+    /// of the second.
     ///
     /// # Errors
-    /// If the configuration is not valid.
+    ///
+    /// Returns an error if the configuration isn't valid.
     pub fn new(cfg: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         cfg.validate()?;
-        let hidden_dim = cfg.feed_forward_dim(); // 4 * emb_dim
+        let hidden_dim = cfg.feed_forward_dim(); // 4 * emb_dim in the book
         Ok(Self {
             expand: Linear::new(cfg.emb_dim, hidden_dim, true, rng),
             activation: cfg.activation,
@@ -84,12 +91,14 @@ impl FeedForward {
         })
     }
 
-    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim)
+    /// Applies the network as in listing 4.4. The input and the output have shape (batch,
+    /// num_tokens, emb_dim).
     ///
     /// # Panics
-    /// If the last dimension is not `emb_dim`.
+    ///
+    /// Panics if the last dimension of `x` isn't `emb_dim`.
     pub fn forward_plain(&self, x: &ArrayRef3<f32>) -> Array3<f32> {
-        let x = self.expand.forward(x); // (batch, num_tokens, hidden_dim)
+        let x = self.expand.forward(x); // shape: (batch, num_tokens, hidden_dim)
         let x = match self.activation {
             Activation::GeluTanh => gelu(&x),
             other => other.forward(&x), // not in the book
@@ -98,7 +107,8 @@ impl FeedForward {
     }
 }
 
-/// Listing 4.6, the book's `TransformerBlock`; also its gradient.
+/// The book's `TransformerBlock` (listing 4.6). The gradients of a block are stored in another
+/// value of this type.
 ///
 /// ```
 /// use gpt::{GptConfig, TransformerBlock, torch_rng::TorchRng};
@@ -112,23 +122,27 @@ impl FeedForward {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformerBlock {
-    /// Masked multi-head attention.
+    /// Multi-head attention with a causal mask.
     pub att: MultiHeadAttention,
-    /// The feed-forward network.
+    /// Feed-forward network.
     pub ff: FeedForward,
-    /// Before `att`.
+    /// Layer normalization before attention.
     pub norm1: LayerNorm,
-    /// Before `ff`.
+    /// Layer normalization before the feed-forward network.
     pub norm2: LayerNorm,
-    /// On both branches, in training only.
+    /// Dropout of the outputs of attention and of the feed-forward network, which is applied only
+    /// in training.
     pub drop_shortcut: Dropout,
 }
 
 impl TransformerBlock {
-    /// Draws attention, then the feed-forward network; the norms draw nothing.
+    /// Creates a block with random weights. The weights of attention are drawn before those of the
+    /// feed-forward network. The layer normalizations start with a scale of 1 and a shift of 0, so
+    /// no random numbers are drawn for them.
     ///
     /// # Errors
-    /// If the configuration is not valid.
+    ///
+    /// Returns an error if the configuration isn't valid.
     pub fn new(cfg: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         cfg.validate()?;
         Ok(Self {
@@ -142,11 +156,20 @@ impl TransformerBlock {
         })
     }
 
-    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim); with a generator it is in
-    /// training and drops, without it is in evaluation.
+    /// Applies the block as in listing 4.6. The input and the output have shape (batch, num_tokens,
+    /// emb_dim).
+    ///
+    /// If `training` is a generator, dropout is applied. If it is `None`, dropout isn't applied, as
+    /// in evaluation mode.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `emb_dim` features.
+    ///
+    /// Returns an error if there are more tokens than the context length, or if a layer of the
+    /// attention module was replaced by one that doesn't match its configuration.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the last dimension of `x` isn't `emb_dim`.
     pub fn forward_plain(
         &self,
         x: &ArrayRef3<f32>,
@@ -168,7 +191,8 @@ impl TransformerBlock {
     }
 }
 
-/// Listing 4.7, the book's `GPTModel`; also its gradient, and the optimizer's moments of it.
+/// The book's `GPTModel` (listing 4.7). The gradients of a model are stored in another value of
+/// this type, and so are the optimizer's moments.
 ///
 /// ```
 /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -187,29 +211,35 @@ impl TransformerBlock {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct GptModel {
-    /// (vocab_size, emb_dim)
+    /// Token embedding, of shape (vocab_size, emb_dim).
     pub tok_emb: Embedding,
-    /// (context_length, emb_dim)
+    /// Position embedding, of shape (context_length, emb_dim).
     pub pos_emb: Embedding,
-    /// On the sum of the embeddings, in training only.
+    /// Dropout of the sum of the embeddings, which is applied only in training.
     pub drop_emb: Dropout,
-    /// `n_layers` of them
+    /// Transformer blocks, of which there are `n_layers`.
     pub trf_blocks: Vec<TransformerBlock>,
-    /// Before the head.
+    /// Layer normalization before the output head.
     pub final_norm: LayerNorm,
-    /// emb_dim -> vocab_size, without bias; `None` if the head is tied to `tok_emb`
+    /// Output head without bias, from `emb_dim` features to `vocab_size` logits. `None` means that
+    /// the head is tied to `tok_emb`.
     pub out_head: Option<Linear>,
-    /// The configuration it was built from. New weights must have the shapes of this configuration.
+    /// Configuration with which the model was created. Replaced weights must have the shapes that
+    /// this configuration requires.
     pub(crate) config: GptConfig,
-    /// The format of the operands of a tied head, which isn't a `Linear`.
+    /// Number format for the operands of a tied head's matrix product. A separate head stores its
+    /// format in its `Linear`.
     pub(crate) tied_head_dtype: Dtype,
 }
 
 impl GptModel {
-    /// Draws token embeddings, position embeddings, block after block, and the output head.
+    /// Creates a model with random weights. They are drawn in the book's order: the token
+    /// embedding, the position embedding, the transformer blocks one after the other, and the
+    /// output head.
     ///
     /// # Errors
-    /// If the configuration is not valid.
+    ///
+    /// Returns an error if the configuration isn't valid.
     pub fn new(cfg: GptConfig, rng: &mut TorchRng) -> Result<Self, GptError> {
         cfg.validate()?;
         Ok(Self {
@@ -228,11 +258,15 @@ impl GptModel {
         })
     }
 
-    /// Token ids (batch, num_tokens) -> logits (batch, num_tokens, vocab_size); with a generator it
-    /// is in training and drops, without it is in evaluation.
+    /// Computes the logits of each token as in listing 4.7. `in_idx` contains token IDs of shape
+    /// (batch, num_tokens), and the result has shape (batch, num_tokens, vocab_size).
+    ///
+    /// If `training` is a generator, dropout is applied. If it is `None`, dropout isn't applied, as
+    /// in evaluation mode.
     ///
     /// # Errors
-    /// As [`forward`](Self::forward).
+    ///
+    /// Returns the same errors as [`forward`](Self::forward).
     pub fn forward_plain(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -241,10 +275,10 @@ impl GptModel {
         self.check()?;
         check_ids(in_idx, &self.tok_emb, &self.pos_emb)?;
         let (_batch_size, seq_len) = in_idx.dim();
-        let tok_embeds = self.tok_emb.forward(in_idx); // (batch, seq_len, emb_dim)
+        let tok_embeds = self.tok_emb.forward(in_idx); // shape: (batch, seq_len, emb_dim)
         let positions: Array1<u32> = (0..seq_len as u32).collect(); // torch.arange(seq_len)
-        let pos_embeds = self.pos_emb.forward(&positions); // (seq_len, emb_dim)
-        let x = tok_embeds + pos_embeds; // the same positions for each sequence
+        let pos_embeds = self.pos_emb.forward(&positions); // shape: (seq_len, emb_dim)
+        let x = tok_embeds + pos_embeds; // broadcast over the batch
         let mut x = self.drop_emb.forward(x, training.as_deref_mut());
         for block in &self.trf_blocks {
             x = block.forward_plain(&x, training.as_deref_mut())?;

@@ -1,4 +1,4 @@
-//! The book's deep network with and without shortcut connections (listing 4.5), and its
+//! The book's deep network with and without shortcut connections (listing 4.5), and its function
 //! `print_gradients`.
 
 use ndarray::{Array2, ArrayRef2, ArrayViewD, ArrayViewMutD};
@@ -7,7 +7,8 @@ use torch_rng::TorchRng;
 
 use crate::GptError;
 
-/// The book's `ExampleDeepNeuralNetwork`: linear layers, each followed by GELU; also its gradient.
+/// The book's `ExampleDeepNeuralNetwork`, which consists of linear layers that are each followed by
+/// GELU. The gradients of a network are stored in another value of this type.
 ///
 /// ```
 /// use gpt::{ExampleDeepNeuralNetwork, torch_rng::TorchRng};
@@ -20,22 +21,27 @@ use crate::GptError;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExampleDeepNeuralNetwork {
-    /// One a pair of neighbouring sizes.
+    /// Linear layers of the network, one for each pair of neighboring sizes.
     pub layers: Vec<Linear>,
-    /// True if a layer's input is added to its output where the shapes agree.
+    /// Whether a layer's input is added to its output if both have the same size.
     pub use_shortcut: bool,
 }
 
-/// Kept for [`ExampleDeepNeuralNetwork::backward`]: each layer's input and its output before GELU.
+/// The values that [`ExampleDeepNeuralNetwork::forward_train`] stores for
+/// [`ExampleDeepNeuralNetwork::backward`]. They are the input of each layer and the result of its
+/// matrix product, before GELU is applied.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ShortcutCache(Vec<(Array2<f32>, Array2<f32>)>);
 
 impl ExampleDeepNeuralNetwork {
-    /// Draws layer after layer: `layer_sizes` of [3, 3, 1] makes two layers, 3 -> 3 -> 1.
+    /// Creates a network with random weights, which are drawn layer by layer. For example,
+    /// `layer_sizes` of [3, 3, 1] creates two layers, one with 3 inputs and 3 outputs and one with
+    /// 3 inputs and 1 output.
     ///
     /// # Errors
-    /// If there are fewer than two sizes or one is 0.
+    ///
+    /// Returns an error if `layer_sizes` has fewer than two elements or contains 0.
     pub fn new(
         layer_sizes: &[usize],
         use_shortcut: bool,
@@ -54,19 +60,22 @@ impl ExampleDeepNeuralNetwork {
         })
     }
 
-    /// (batch, first size) -> (batch, last size)
+    /// Applies the network to an input of shape (batch, first layer size). The result has shape
+    /// (batch, last layer size).
     ///
     /// # Panics
-    /// If `x` does not have as many columns as the first layer size.
+    ///
+    /// Panics if the number of columns of `x` isn't the first of the layer sizes.
     pub fn forward(&self, x: &ArrayRef2<f32>) -> Array2<f32> {
         self.forward_train(x).0
     }
 
-    /// The training form of [`forward`](Self::forward): also returns the values that
-    /// [`backward`](Self::backward) needs.
+    /// Applies the network like [`forward`](Self::forward), and also returns a cache for
+    /// [`backward`](Self::backward).
     ///
     /// # Panics
-    /// If `x` does not have as many columns as the first layer size.
+    ///
+    /// Panics if the number of columns of `x` isn't the first of the layer sizes.
     pub fn forward_train(&self, x: &ArrayRef2<f32>) -> (Array2<f32>, ShortcutCache) {
         let mut x = x.to_owned();
         let mut cache = Vec::with_capacity(self.layers.len());
@@ -85,7 +94,9 @@ impl ExampleDeepNeuralNetwork {
     /// Adds the gradients of all layers to `grads` and returns the gradient of the input.
     ///
     /// # Panics
-    /// If `d_out` is not the shape of the forward pass's output, or `grads` has other layers.
+    ///
+    /// Panics if the shape of `d_out` isn't that of the network's output, or if `grads` has layers
+    /// of other sizes.
     pub fn backward(
         &self,
         cache: ShortcutCache,
@@ -94,7 +105,7 @@ impl ExampleDeepNeuralNetwork {
     ) -> Array2<f32> {
         assert!(
             grads.layers.len() == self.layers.len(),
-            "ExampleDeepNeuralNetwork::backward: {} layers, but gradients of {}",
+            "ExampleDeepNeuralNetwork::backward: the network has {} layers, but the gradients have {}",
             self.layers.len(),
             grads.layers.len()
         );
@@ -102,7 +113,7 @@ impl ExampleDeepNeuralNetwork {
         for ((layer, (x, hidden)), grads) in
             self.layers.iter().zip(cache.0).zip(&mut grads.layers).rev()
         {
-            // x = gelu(layer(x)), or x + gelu(layer(x))
+            // The forward pass computed x = gelu(layer(x)), or x + gelu(layer(x)) with a shortcut.
             let d_shortcut = self.adds_shortcut(layer).then(|| d_x.clone());
             let d_hidden = gelu_backward(&hidden, d_x);
             d_x = layer.backward(&x, &d_hidden, grads);
@@ -113,11 +124,13 @@ impl ExampleDeepNeuralNetwork {
         d_x
     }
 
-    /// The book's `print_gradients`: for each layer, the mean absolute gradient of its weight under
-    /// the mean squared error against `target`.
+    /// Returns the name and the mean absolute gradient of each layer's weight matrix, as the book's
+    /// `print_gradients` prints them. The loss is the mean squared error between the output for `x`
+    /// and `target`.
     ///
     /// # Panics
-    /// If a shape doesn't fit the layer sizes.
+    ///
+    /// Panics if the shape of `x` or `target` doesn't match the sizes of the network.
     pub fn mean_absolute_gradients(
         &self,
         x: &ArrayRef2<f32>,

@@ -1,68 +1,74 @@
-//! The number of parameters of a configuration (book section 4.6, exercises 4.1 and 4.2), and the
-//! memory that each use of it takes; counted without allocating any.
+//! Counts the parameters of a configuration (section 4.6 and exercises 4.1 and 4.2 of the book),
+//! and estimates the memory that training, evaluating, decoding and inspecting a model take.
+//! Nothing is allocated for this.
 //!
-//! The memory is an upper estimate of the large parts. It doesn't include the program itself or
-//! temporary values within a layer.
+//! The estimates are upper bounds for the large arrays. They don't include the program itself or
+//! temporary values inside a layer.
 
 use tensor_ops::engine::packed_bytes;
 
 use crate::{BatchParts, GptConfig, GptError, LOGIT_ROWS};
 
-/// Bytes of an f32.
+/// Size of an `f32` in bytes.
 const F32: usize = 4;
 
-/// Rows of features that a block keeps of a token for its backward pass: two norms' inputs, the
-/// projections' three outputs and input, the context, the feed-forward network's input, and its
-/// hidden rows before and after GELU, which count four each.
-const ROWS: usize = 16;
+/// Number of rows of `emb_dim` features that a transformer block stores per token for its backward
+/// pass. The rows are the inputs of both norms (2), the input of the query, key and value
+/// projections and their results (4), the context vectors (1), the input of the feed-forward
+/// network (1), and the hidden features before and after GELU, which are counted as 4 rows each
+/// (8).
+const CACHED_ROWS: usize = 16;
 
-/// Rows that drawing a token takes: sampling needs logits, probabilities and indices (which count
-/// two).
-const SORTED: usize = 4;
+/// Number of additional rows of `vocab_size` elements that sampling a token takes. The rows are
+/// copies of the logits, the probabilities, and the indices, which take twice as much memory.
+const SAMPLING_ROWS: usize = 4;
 
-/// Bytes of a candidate that is shown, with its text.
-const CANDIDATE: usize = 80;
+/// Size in bytes of a candidate for the next token that is displayed, including its text.
+const CANDIDATE_BYTES: usize = 80;
 
-/// Parameters of a model, by part.
+/// The number of parameters in each part of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelSize {
-    /// Token embeddings: vocab_size * emb_dim.
+    /// Number of parameters of the token embedding, which is vocab_size * emb_dim.
     pub tok_emb: usize,
-    /// Position embeddings: context_length * emb_dim.
+    /// Number of parameters of the position embedding, which is context_length * emb_dim.
     pub pos_emb: usize,
-    /// The attention of one block: three projections and the output projection with its bias.
+    /// Number of parameters of the attention module in one block. It includes the query, key and
+    /// value projections and the output projection with its bias.
     pub attention: usize,
-    /// The feed-forward network of one block.
+    /// Number of parameters of the feed-forward network in one block.
     pub feed_forward: usize,
-    /// The two norms of one block.
+    /// Number of parameters of both layer normalizations in one block.
     pub norms: usize,
-    /// Blocks.
+    /// Number of transformer blocks.
     pub n_layers: usize,
-    /// The last norm.
+    /// Number of parameters of the final layer normalization.
     pub final_norm: usize,
-    /// The output head; 0 if it is tied.
+    /// Number of parameters of the output head, which is 0 if the head is tied.
     pub out_head: usize,
 }
 
 impl ModelSize {
-    /// All parameters: `sum(p.numel() for p in model.parameters())`.
+    /// Returns the number of all parameters, like `sum(p.numel() for p in model.parameters())`.
     pub fn total(&self) -> usize {
         let block = self.attention + self.feed_forward + self.norms;
         self.tok_emb + self.pos_emb + self.n_layers * block + self.final_norm + self.out_head
     }
 
-    /// Parameters as OpenAI counts them, without a separate output head.
+    /// Returns the number of parameters without those of the output head. This is how OpenAI counts
+    /// the parameters of GPT-2.
     pub fn without_out_head(&self) -> usize {
         self.total() - self.out_head
     }
 
-    /// The book's "MB" in f32: mebibytes, 1024 * 1024 bytes.
+    /// Returns the size of all parameters in `f32`, in mebibytes (1024 * 1024 bytes). The book
+    /// calls this unit MB.
     pub fn mebibytes(&self) -> f64 {
         self.total() as f64 * 4.0 / (1024.0 * 1024.0)
     }
 }
 
-/// Bytes of memory in use at the same time, by purpose.
+/// Amounts of memory in bytes that are used at the same time, each with its purpose.
 ///
 /// ```
 /// use gpt::{GptConfig, Memory};
@@ -78,15 +84,16 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing yet.
+    /// Creates a value without any memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same with one more part, whose bytes are a product of sizes.
+    /// Adds the memory of another part, whose number of bytes is the product of `sizes`.
     ///
     /// # Errors
-    /// [`GptError::TooLarge`] if 64 bits can't count them.
+    ///
+    /// Returns [`GptError::TooLarge`] if the number of bytes doesn't fit in 64 bits.
     pub fn with(mut self, name: &'static str, sizes: &[usize]) -> Result<Self, GptError> {
         let bytes = sizes
             .iter()
@@ -97,29 +104,33 @@ impl Memory {
         Ok(self)
     }
 
-    /// Each part's name and bytes.
+    /// Returns the name of each part and its number of bytes.
     pub fn parts(&self) -> &[(&'static str, u64)] {
         &self.parts
     }
 
-    /// All bytes.
+    /// Returns the total number of bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
 }
 
 impl GptConfig {
-    /// The memory of the weights in f32.
+    /// Calculates the memory that the weights take in `f32`.
     ///
     /// # Errors
-    /// If there are too many to count; so in all that follow.
+    ///
+    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated. All
+    /// other functions that calculate memory return the same error.
     pub fn weights_memory(&self) -> Result<Memory, GptError> {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
 
-    /// The memory of decoding in addition to the weights: keys and values of `texts` texts with
-    /// this many tokens each, a layer's intermediate values for a prompt of this length, and the
-    /// logits of all texts, which are sorted for sampling.
+    /// Calculates the memory that decoding takes in addition to the weights.
+    ///
+    /// The memory includes the keys and values of `texts` texts with `tokens` tokens each, the
+    /// activations of one layer for a prompt of `tokens` tokens, and the logits of all texts with
+    /// the copies that sampling needs.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
@@ -127,6 +138,10 @@ impl GptConfig {
     /// assert_eq!(memory.parts()[0], ("keys and values", 75_497_472));
     /// # Ok::<(), gpt::GptError>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated.
     pub fn decoding_memory(&self, texts: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         Memory::new()
@@ -134,25 +149,34 @@ impl GptConfig {
                 "keys and values",
                 &[2 * F32, layers, features, texts, tokens],
             )?
-            .with("activations", &[F32, tokens, self.row()])?
-            .with("logits", &[F32, 1 + SORTED, texts, self.vocab_size])
+            .with("activations", &[F32, tokens, self.per_token()])?
+            .with("logits", &[F32, 1 + SAMPLING_ROWS, texts, self.vocab_size])
     }
 
-    /// Numbers that a layer has of a token at once: queries, keys, values, contexts, two norms and
-    /// their sum beside the hidden row.
-    fn row(&self) -> usize {
+    /// Returns the number of `f32` values that the forward pass of one block stores per token at
+    /// the same time. They are the hidden features of the feed-forward network and eight rows of
+    /// `emb_dim` features: the queries, the keys, the values, the context vectors, the results of
+    /// both norms, the sum with the first shortcut, and the residual stream.
+    fn per_token(&self) -> usize {
         let others = self.emb_dim.saturating_mul(8);
         self.feed_forward_dim().saturating_add(others)
     }
 
-    /// The memory of training: weights, gradients (for each part of a small model's batch) and
-    /// AdamW's two moments; the intermediate values of a batch of `batch_size` windows of `tokens`
-    /// tokens; the rows of logits that exist at the same time, in training and in an evaluation;
-    /// and the packed operands of products.
+    /// Calculates the memory that training takes for batches of `batch_size` windows of `tokens`
+    /// tokens each.
+    ///
+    /// The memory includes the weights, the gradients, AdamW's two moments, the activations that
+    /// the backward pass needs, the rows of logits that are in memory at the same time during
+    /// training and evaluation, and the packed operands of matrix products. If batches are divided
+    /// into parts ([`BatchParts`]), each part has its own gradients.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated.
     pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         let parameters = self.size()?.total();
-        let parts = BatchParts::most(parameters);
+        let parts = BatchParts::max_parts(parameters);
         let rows = batch_size.saturating_mul(tokens).min(LOGIT_ROWS);
         let widest = self.vocab_size.max(self.feed_forward_dim());
         let memory = Memory::new()
@@ -161,7 +185,7 @@ impl GptConfig {
             .with("moments", &[2 * F32, parameters])?
             .with(
                 "activations",
-                &[F32 * ROWS, batch_size, tokens, layers, features],
+                &[F32 * CACHED_ROWS, batch_size, tokens, layers, features],
             )?
             .with("logits", &[2 * F32, rows, self.vocab_size])?
             .with(
@@ -171,7 +195,7 @@ impl GptConfig {
         if self.drop_rates.attention == 0.0 {
             return Ok(memory);
         }
-        // A bit each.
+        // A dropout mask takes one bit per attention weight.
         let bytes = tokens.div_ceil(8);
         memory.with(
             "dropout masks",
@@ -179,20 +203,31 @@ impl GptConfig {
         )
     }
 
-    /// The memory that the loss of a window of `tokens` tokens takes beside the weights
-    /// ([`GptModel::token_losses`](crate::GptModel::token_losses)).
+    /// Calculates the memory that computing the loss of a window of `tokens` tokens takes in
+    /// addition to the weights ([`GptModel::token_losses`](crate::GptModel::token_losses)).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated.
     pub fn evaluation_memory(&self, tokens: usize) -> Result<Memory, GptError> {
         let packed = packed_bytes(self.emb_dim, self.vocab_size);
         Memory::new()
-            .with("activations", &[F32, tokens, self.row()])?
+            .with("activations", &[F32, tokens, self.per_token()])?
             .with("logits", &[F32, tokens.min(LOGIT_ROWS), self.vocab_size])?
             .with("packed matrices", &[packed])
     }
 
-    /// The memory of inspecting a text of `tokens` tokens, one block after the other
-    /// ([`GptModel::trace`](crate::GptModel::trace)): the attention weights of one block with their
-    /// raw, masked and scaled scores and the mask; `rows` rows of logits; and `top` candidates for
-    /// each token.
+    /// Calculates the memory that inspecting a text of `tokens` tokens takes in addition to the
+    /// weights, if it is inspected one block after the other
+    /// ([`GptModel::trace`](crate::GptModel::trace)).
+    ///
+    /// The memory includes the attention weights of one block with their raw, masked and scaled
+    /// scores and the mask, `rows` rows of logits, and `top` candidates for the next token at each
+    /// position.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated.
     pub fn inspection_memory(
         &self,
         tokens: usize,
@@ -204,12 +239,15 @@ impl GptConfig {
                 "attention weights",
                 &[F32, 4 * self.n_heads + 1, tokens, tokens],
             )?
-            .with("activations", &[F32, tokens, self.row()])?
+            .with("activations", &[F32, tokens, self.per_token()])?
             .with("logits", &[2 * F32, rows.min(tokens), self.vocab_size])?
-            .with("candidates", &[CANDIDATE, tokens, top.min(self.vocab_size)])
+            .with(
+                "candidates",
+                &[CANDIDATE_BYTES, tokens, top.min(self.vocab_size)],
+            )
     }
 
-    /// Counts the parameters of the model that this configuration makes.
+    /// Counts the parameters of a model with this configuration.
     ///
     /// ```
     /// let size = gpt::GptConfig::GPT2_124M.size()?;
@@ -219,7 +257,8 @@ impl GptConfig {
     /// ```
     ///
     /// # Errors
-    /// If there are too many to count.
+    ///
+    /// Returns [`GptError::TooLarge`] if the weights don't fit in the address space.
     pub fn size(&self) -> Result<ModelSize, GptError> {
         self.checked_size().ok_or(GptError::TooLarge)
     }

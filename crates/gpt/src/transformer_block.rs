@@ -1,7 +1,7 @@
-//! One transformer block, `x + att(norm1(x))`, then `x + ff(norm2(x))`, each branch dropped before
-//! it is added: fast, and backward.
+//! The optimized forward pass and the backward pass of a transformer block.
 //!
-//! Its struct, and listing 4.6 as the book has it, are in `plain.rs`.
+//! A block computes `x + drop(att(norm1(x)))`, and then `x + drop(ff(norm2(x)))` from the result.
+//! The struct [`TransformerBlock`] and its forward pass as in listing 4.6 are in `plain.rs`.
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
 use ndarray::{Array3, ArrayRef3};
@@ -11,7 +11,7 @@ use torch_rng::TorchRng;
 
 use crate::{FeedForward, FeedForwardCache, GptConfig, GptError, TransformerBlock};
 
-/// Kept by [`TransformerBlock::forward_train`] for [`TransformerBlock::backward`].
+/// The values that [`TransformerBlock::forward_train`] stores for [`TransformerBlock::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TransformerBlockCache {
@@ -24,10 +24,11 @@ pub struct TransformerBlockCache {
 }
 
 impl TransformerBlock {
-    /// All zeros: a gradient to be accumulated into.
+    /// Creates a block whose weights are all 0. It can accumulate the gradients of another block.
     ///
     /// # Errors
-    /// If the configuration is not valid.
+    ///
+    /// Returns an error if the configuration isn't valid.
     pub fn zeros(cfg: GptConfig) -> Result<Self, GptError> {
         cfg.validate()?;
         Ok(Self {
@@ -41,17 +42,28 @@ impl TransformerBlock {
         })
     }
 
-    /// Sets the format of the operands of all linear layers' products.
+    /// Sets the number format to which the operands of matrix products are rounded in all linear
+    /// layers, as described at [`GptModel::set_dtype`](crate::GptModel::set_dtype). The only
+    /// formats that the forward pass accepts are float32 and bfloat16.
     pub fn set_dtype(&mut self, dtype: Dtype) {
         self.att.set_dtype(dtype);
         self.ff.set_dtype(dtype);
     }
 
-    /// (batch, num_tokens, emb_dim) -> (batch, num_tokens, emb_dim), as in evaluation:
-    /// [`forward_plain`](Self::forward_plain), fast.
+    /// Applies the block without dropout. The input and the output have shape (batch, num_tokens,
+    /// emb_dim).
+    ///
+    /// [`forward_plain`](Self::forward_plain) computes the same output with the code of the book's
+    /// listing, which is slower.
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `emb_dim` features.
+    ///
+    /// Returns an error if there are more tokens than the context length, or if a layer of the
+    /// attention module was replaced by one that doesn't match its configuration.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the last dimension of `x` isn't `emb_dim`.
     pub fn forward(&self, x: &ArrayRef3<f32>) -> Result<Array3<f32>, GptError> {
         let normed = Pooled::from(self.norm1.forward(x));
         let mut with_att = Pooled::from(self.att.forward(&normed)?);
@@ -62,11 +74,18 @@ impl TransformerBlock {
         Ok(out)
     }
 
-    /// The training form of [`forward`](Self::forward): drops, and keeps what
-    /// [`backward`](Self::backward) needs.
+    /// Applies the block with dropout and returns its output and a cache for
+    /// [`backward`](Self::backward). The input and the output have shape (batch, num_tokens,
+    /// emb_dim).
     ///
     /// # Errors
-    /// If there are more tokens than the context length, or not `emb_dim` features.
+    ///
+    /// Returns an error if there are more tokens than the context length, or if a layer of the
+    /// attention module was replaced by one that doesn't match its configuration.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the last dimension of `x` isn't `emb_dim`.
     pub fn forward_train(
         &self,
         x: Array3<f32>,
@@ -79,7 +98,8 @@ impl TransformerBlock {
         add_assign(&mut x, &shortcut);
         let shortcut = Pooled::from(x);
         let (x, norm2) = self.norm2.forward_train(&shortcut);
-        // Random draws are sequential: they overlap with the products.
+        // Random numbers are drawn one after the other on a single thread, so the other threads
+        // compute the feed-forward network in the meantime.
         let ((x, ff), mask) = rayon::join(
             || self.ff.forward_train(x),
             || self.drop_shortcut.draw(shortcut.len(), rng),
@@ -100,7 +120,8 @@ impl TransformerBlock {
     /// Adds the gradients of the block's weights to `grads` and returns the gradient of the input.
     ///
     /// # Panics
-    /// If `d_out` is not the shape of the forward pass's output.
+    ///
+    /// Panics if the shape of `d_out` isn't that of the block's output.
     pub fn backward(
         &self,
         cache: TransformerBlockCache,
@@ -108,13 +129,13 @@ impl TransformerBlock {
         grads: &mut TransformerBlock,
     ) -> Array3<f32> {
         let d_out = Pooled::from(d_out);
-        // x = drop(ff(norm2(shortcut))) + shortcut
+        // The forward pass computed x = drop(ff(norm2(shortcut))) + shortcut.
         let d_branch = Pooled::from(self.drop_shortcut.backward_of(cache.drop2, &d_out));
         let d_x = Pooled::from(self.ff.backward(cache.ff, &d_branch, &mut grads.ff));
         let d_shortcut = self.norm2.backward(cache.norm2, &d_x, &mut grads.norm2);
         let mut d_shortcut = Pooled::from(d_shortcut);
         add_assign(&mut d_shortcut, &d_out);
-        // x = drop(att(norm1(shortcut))) + shortcut
+        // The forward pass computed x = drop(att(norm1(shortcut))) + shortcut.
         let d_branch = Pooled::from(self.drop_shortcut.backward_of(cache.drop1, &d_shortcut));
         let d_normed = Pooled::from(self.att.backward(cache.att, &d_branch, &mut grads.att));
         let mut d_x = self

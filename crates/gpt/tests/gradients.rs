@@ -1,5 +1,5 @@
-//! The whole model's gradients: every parameter, element by element, against PyTorch, with and
-//! without dropout, tied and untied; and against finite differences.
+//! Tests of the gradients of a whole model. Each element is compared with PyTorch, with and without
+//! dropout and with a tied and a separate head, and with finite differences.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,7 +9,8 @@ use tensor_ops::{Parameters, cross_entropy_train};
 use test_support::{GradientCheck, project, projection_weights};
 use torch_rng::{Build, TorchRng};
 
-/// Looser than for one operation: the differences see the f32 rounding of a whole model.
+/// The tolerance is larger than in the tests of single operations, because the finite differences
+/// contain the f32 rounding errors of a whole model.
 const CHECK: GradientCheck = GradientCheck {
     tolerance: 1e-2,
     step: None,
@@ -37,7 +38,8 @@ fn batch() -> (Array2<u32>, Array2<u32>) {
     )
 }
 
-/// Moves each parameter by 0.1 times standard normal noise, like the fixture's script.
+/// Adds 0.1 times a standard normal sample to each parameter, like the script that writes the
+/// fixture.
 fn move_away_from_initial_values(model: &mut GptModel, rng: &mut TorchRng) {
     for (_, mut view) in model.named_parameters_mut() {
         let noise = rng.randn(view.len());
@@ -88,7 +90,7 @@ fn every_gradient_equals_pytorchs() {
     }
 }
 
-/// More rows of logits than exist at once ([`gpt::LOGIT_ROWS`]).
+/// The batch has more rows of logits than are in memory at the same time ([`gpt::LOGIT_ROWS`]).
 #[test]
 fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_the_other() {
     for (tied, drop_rate) in [(false, 0.0), (true, 0.2)] {
@@ -120,8 +122,8 @@ fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_t
     }
 }
 
-/// Differences across ReLU's kink mean nothing: biases put every second feature well above 0, and
-/// the others below.
+/// Sets the biases so that the features before ReLU are alternately well above 0 and well below 0.
+/// Finite differences across ReLU's kink at 0 would be wrong.
 fn away_from_kinks(ff: &mut FeedForward) {
     if ff.activation == Activation::Relu {
         let bias = ff.expand.bias.as_mut().expect("the layers have biases");
@@ -154,7 +156,8 @@ fn the_models_gradients_agree_with_finite_differences() {
         model.backward(cache, &w, &mut grads);
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             let parameter = model.named_parameters()[i].1.to_owned();
-            // The scores move the objective little: a small step would measure its rounding.
+            // The attention scores have little influence on the objective, so with a small step,
+            // the difference would consist mostly of rounding errors.
             let step = name.contains("att.W_").then_some(0.06);
             let check = GradientCheck { step, ..CHECK };
             check.check(&name, &parameter, &d, |p| {
@@ -172,7 +175,7 @@ fn a_step_in_parts_of_the_batch_equals_the_plain_one() {
         (0.0, Build::Portable),
         (0.2, Build::Portable),
         (0.2, Build::Mkl),
-        (1.0, Build::Portable), // as PyTorch allows: nothing is kept
+        (1.0, Build::Portable), // as in PyTorch, a rate of 1 drops everything
     ] {
         let config = small(true, true, drop_rate);
         let before = TorchRng::manual_seed(1).with_build(build);
@@ -223,7 +226,8 @@ fn a_step_in_parts_that_panics_leaves_nothing_to_the_next() {
     };
     let zeros = GptModel::zeros(config).unwrap();
     let expected = step(zeros.clone());
-    // The last of the backward pass can't add to rows that are strided.
+    // The last operation of the backward pass can't add to a matrix in column-major order, so it
+    // panics.
     let mut strided = zeros.clone();
     strided.tok_emb.weight = Array2::zeros((31, 12).f());
     assert!(catch_unwind(AssertUnwindSafe(|| step(strided))).is_err());

@@ -1,4 +1,4 @@
-//! The model's shapes, sizes, names and refusals.
+//! Tests of the model's shapes, sizes, parameter names and errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -100,11 +100,11 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
     for (ids, message) in [
         (
             array![[1, 2], [3, 17]],
-            "token id 17 at (1, 1) is out of range for a vocabulary of 17",
+            "the token ID at (1, 1) is 17, but it must be less than the vocabulary size, 17",
         ),
         (
             Array2::zeros((1, 7)),
-            "the input has 7 tokens, but the context length is 6",
+            "the input has 7 tokens, but the context length is 6; use shorter sequences",
         ),
     ] {
         assert_eq!(model.forward(&ids).unwrap_err().to_string(), message);
@@ -137,11 +137,11 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
         ),
         (
             |c| c.drop_rates.shortcut = 1.5,
-            "drop_rate of the shortcuts must be from 0 to 1, but is 1.5",
+            "drop_rates.shortcut must be from 0 to 1, but is 1.5",
         ),
         (
             |c| c.norm_eps = f32::NAN,
-            "norm_eps must be finite and at least 0, but is NaN",
+            "norm_eps must be a finite number and at least 0, but is NaN",
         ),
     ];
     for (change, message) in changes {
@@ -198,7 +198,7 @@ fn the_bad_language_model_sees_the_future_and_the_gpt_does_not() {
     );
 }
 
-/// The message of a panic.
+/// Returns the message of the panic that `f` causes.
 fn panic_of(f: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("no panic");
     *panic.downcast().expect("a message with numbers")
@@ -267,7 +267,7 @@ fn gradients_of_logits_in_another_order_are_refused() {
         let ids = Array2::ones((2, 6));
         let (_, cache) = model.forward_train(&ids, &mut rng).unwrap();
         let message = panic_of(|| model.backward(cache, &Array3::ones(shape), &mut grads));
-        let expected = format!("{shape:?}, but the forward pass's logits (2, 6, 17)");
+        let expected = format!("{shape:?}, but the logits have shape (2, 6, 17)");
         assert!(message.contains(&expected), "{message}");
     }
     let ff = FeedForward::new(SMALL, &mut rng).unwrap();
@@ -289,7 +289,7 @@ fn gradients_of_fewer_layers_are_refused_by_the_deep_network() {
     let (out, cache) = deep.forward_train(&array![[1.0, 0.0, -1.0]]);
     let message = panic_of(|| drop(deep.backward(cache, out, &mut shallow)));
     assert!(
-        message.contains("2 layers, but gradients of 1"),
+        message.contains("2 layers, but the gradients have 1"),
         "{message}"
     );
 }

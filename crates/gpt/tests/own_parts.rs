@@ -1,4 +1,4 @@
-//! Models with replaced fields, targets that don't count, and heads of the caller's own.
+//! Tests of models with replaced fields, of targets that are ignored, and of custom heads.
 
 use gpt::tensor_ops::{IGNORE_INDEX, Linear, Parameters, cross_entropy_train};
 use gpt::{Activation, BatchParts, DropRates, FeedForward, GptConfig, GptError, GptModel};
@@ -24,51 +24,51 @@ fn small() -> GptModel {
 #[test]
 fn every_replaced_field_is_named_by_every_pass() {
     type Change = fn(&mut GptModel);
-    let changes: [(&str, Change); 13] = [
-        ("tok_emb.weight: (9, 8)", |m| {
+    let changes: [(&str, &str, Change); 13] = [
+        ("tok_emb.weight", "found (9, 8)", |m| {
             m.tok_emb.weight = Array2::zeros((9, 8))
         }),
-        ("pos_emb.weight: (6, 4)", |m| {
+        ("pos_emb.weight", "found (6, 4)", |m| {
             m.pos_emb.weight = Array2::zeros((6, 4))
         }),
-        ("out_head: weight has shape (2, 8)", |m| {
+        ("out_head", "weight has shape (2, 8)", |m| {
             m.out_head = Some(Linear::zeros(8, 2, false))
         }),
-        ("out_head: bias has 17", |m| {
+        ("out_head", "bias has 17", |m| {
             m.out_head = Some(Linear::zeros(8, 17, true))
         }),
-        ("out_head: dtype", |m| {
+        ("out_head", "dtype", |m| {
             m.out_head.as_mut().unwrap().dtype = Dtype::Int8
         }),
-        ("final_norm: ", |m| m.final_norm.eps = 1e-6),
-        ("trf_blocks[1].norm2: ", |m| {
+        ("final_norm", "found ", |m| m.final_norm.eps = 1e-6),
+        ("trf_blocks[1].norm2", "found ", |m| {
             m.trf_blocks[1].norm2.shift = Array1::zeros(7)
         }),
-        ("trf_blocks[1].att.w_key: weight", |m| {
+        ("trf_blocks[1].att.w_key", "weight", |m| {
             m.trf_blocks[1].att.w_key = Linear::zeros(8, 4, false);
         }),
-        ("trf_blocks[0].att.w_query: bias has 8", |m| {
+        ("trf_blocks[0].att.w_query", "bias has 8", |m| {
             m.trf_blocks[0].att.w_query = Linear::zeros(8, 8, true);
         }),
-        ("trf_blocks[0].att.out_proj: bias is missing", |m| {
+        ("trf_blocks[0].att.out_proj", "bias is missing", |m| {
             m.trf_blocks[0].att.out_proj.bias = None;
         }),
-        ("trf_blocks[1].att.config()", |m| {
+        ("trf_blocks[1].att.config()", "found ", |m| {
             let other = GptConfig {
                 n_heads: 4,
                 ..SMALL
             };
             m.trf_blocks[1] = GptModel::zeros(other).unwrap().trf_blocks.remove(0);
         }),
-        ("trf_blocks[0].ff.expand: weight", |m| {
+        ("trf_blocks[0].ff.expand", "weight", |m| {
             m.trf_blocks[0].ff.expand = Linear::zeros(8, 9, true);
         }),
-        ("trf_blocks[0].ff.activation: Relu", |m| {
+        ("trf_blocks[0].ff.activation", "found Relu", |m| {
             m.trf_blocks[0].ff.activation = Activation::Relu;
         }),
     ];
     let ids = array![[1, 2, 3], [4, 5, 6]];
-    for (message, change) in changes {
+    for (name, problem, change) in changes {
         let mut model = small();
         change(&mut model);
         let (rng, mut grads) = (&mut TorchRng::manual_seed(1), small());
@@ -83,8 +83,10 @@ fn every_replaced_field_is_named_by_every_pass() {
                 .err(),
         ];
         for error in errors {
-            let error = error.expect(message).to_string();
-            assert!(error.starts_with(message), "{error}");
+            let error = error.expect(name).to_string();
+            let message =
+                format!("the field {name} doesn't match the model's configuration: {problem}");
+            assert!(error.starts_with(&message), "{error}");
         }
     }
 }
@@ -129,7 +131,8 @@ fn a_feed_forward_network_needs_features() {
     );
 }
 
-/// More rows than the logits that exist at once, and a part of the batch without a target.
+/// The batch has more rows of logits than the loss computes at a time, and some of its parts have
+/// only ignored targets.
 #[test]
 fn ignored_targets_change_neither_the_loss_nor_the_gradient_of_the_others() {
     let config = GptConfig {
@@ -172,7 +175,7 @@ fn ignored_targets_change_neither_the_loss_nor_the_gradient_of_the_others() {
     assert_eq!(model.loss(&ids, &targets).unwrap_err(), none);
     let refused = model.loss_and_grads(&ids, &targets, 1.0, &mut rng, &mut grads);
     assert_eq!(refused.unwrap_err(), none);
-    // It is no input.
+    // `IGNORE_INDEX` is valid only as a target, and not as an input.
     model.forward(&targets.slice(s![.., ..6])).unwrap_err();
 }
 
@@ -189,7 +192,7 @@ fn hidden_states_lead_to_the_logits() {
     let logits = model.forward(&ids).unwrap();
     assert_eq!(model.logits(&hidden), logits);
     let rng = &mut TorchRng::manual_seed(1);
-    assert_eq!(model.forward_hidden_train(&ids, rng).unwrap().0, hidden); // nothing is dropped
+    assert_eq!(model.forward_hidden_train(&ids, rng).unwrap().0, hidden); // the dropout rates are 0
     for tied in [false, true] {
         let mut model = model.clone();
         model.out_head.take_if(|_| tied);
@@ -198,7 +201,7 @@ fn hidden_states_lead_to_the_logits() {
     }
 }
 
-/// With dropout, at weights of several sizes.
+/// The model has dropout, and the test is repeated with weights of several sizes.
 #[test]
 fn gradients_of_the_hidden_states_agree_with_finite_differences() {
     let config = GptConfig {

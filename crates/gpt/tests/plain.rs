@@ -1,5 +1,4 @@
-//! The listings as the book writes them are the oracles of the fast forms, in evaluation and with
-//! dropout.
+//! Compares the optimized forms with the listings as in the book, with and without dropout.
 
 use gpt::{Activation, DropRates, GptConfig, GptModel, LayerNorm, gelu, layer_norm};
 use ndarray::{Array1, Array2, Array3};
@@ -30,7 +29,7 @@ proptest! {
 
     #[test]
     fn the_model_its_blocks_and_its_feed_forward_network_equal_the_listings(
-        // One and two blocks of queries.
+        // Queries are processed in blocks of 64, so these lengths lead to one and to two blocks.
         (batch, num_tokens) in (1usize..4, prop_oneof![1usize..20, 60usize..70]),
         (n_heads, head_dim, n_layers, vocab_size) in (1usize..4, 8usize..17, 1usize..4, 2usize..60),
         [tied, qkv_bias] in any::<[bool; 2]>(),

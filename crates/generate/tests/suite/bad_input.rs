@@ -83,7 +83,7 @@ fn prompts_that_cannot_be_continued_are_refused_by_the_decoder_and_by_the_books_
     assert_eq!(decoder.advance().unwrap_err(), GenerateError::EmptyPrompt);
     assert_eq!(
         decoder.start(&[2, 50257]).unwrap_err().to_string(),
-        "token id 50257 at (0, 1) is out of range for a vocabulary of 50257"
+        "the token ID at (0, 1) is 50257, but it must be less than the vocabulary size, 50257"
     );
     take_in(&mut decoder, &[1]);
     assert!(decoder.push(&[50257]).is_err());

@@ -237,10 +237,16 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
         (not_finite, "element 3 is NaN"),
         (
             classes,
-            "out_head: weight has shape (2, 8) instead of (11, 8)",
+            "out_head doesn't match the model's configuration: weight has shape (2, 8) instead of (11, 8)",
         ),
-        (biased, "out_head: bias has 11 elements"),
-        (dropping, "trf_blocks[1].drop_shortcut.p: 0.5 instead of 0"),
+        (
+            biased,
+            "out_head doesn't match the model's configuration: bias has 11 elements",
+        ),
+        (
+            dropping,
+            "trf_blocks[1].drop_shortcut.p doesn't match the model's configuration: found 0.5, but expected 0",
+        ),
     ] {
         for error in [
             save_book(&model, folder.path()),
