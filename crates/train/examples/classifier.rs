@@ -1,7 +1,8 @@
-//! Teaches a GPT-2 folder to tell spam from other messages, as the book's chapter 6 does:
-//! `cargo run --release -p train --example classifier FOLDER`.
+//! Trains a model in a GPT-2 folder to tell spam from other messages, as in chapter 6 of the book.
+//! Run it with `cargo run --release -p train --example classifier FOLDER`.
 //!
-//! A new head with two classes, the last block and the last norm learn; all else is frozen.
+//! The example adds a head for two classes. Only this head, the last block and the final layer
+//! normalization are trained. All other layers are frozen.
 
 use std::error::Error;
 
@@ -22,7 +23,8 @@ const MESSAGES: [(&str, u32); 6] = [
     ("Thanks for the book, I liked it", 0),
 ];
 
-/// The model below its head, and a head of our own; also their gradients.
+/// A model without its output head, and a custom head. The gradients are stored in another value of
+/// this type.
 #[derive(Clone)]
 struct Classifier {
     model: GptModel,
@@ -51,9 +53,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for epoch in 1..=30 {
         let mut total = 0.0;
         for (text, class) in MESSAGES {
-            let ids: Array2<u32> = text_to_token_ids(text, &tokenizer)?; // (1, num_tokens)
+            let ids: Array2<u32> = text_to_token_ids(text, &tokenizer)?; // shape: (1, num_tokens)
             let (hidden, cache) = gpt.model.forward_hidden_train(&ids, rng)?;
-            let last = hidden.slice(s![.., -1, ..]); // (1, emb_dim): it has seen the whole text
+            // The last token, of shape (1, emb_dim), contains information about the whole text.
+            let last = hidden.slice(s![.., -1, ..]);
             let (loss, d_logits) = cross_entropy_train(gpt.head.forward(&last), &[class], share);
             total += loss * share;
             let d_last = gpt.head.backward(&last, &d_logits, &mut grads.head);
@@ -63,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 .backward_hidden(cache, &d_hidden, &mut grads.model);
         }
         optimizer.step(&mut gpt.select_mut(&learns), &mut grads.select_mut(&learns));
-        grads.fill_zero(); // also the gradients of frozen layers
+        grads.fill_zero(); // also for the frozen layers
         println!("epoch {epoch}: loss {total:.3}");
     }
 
@@ -72,7 +75,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let hidden = gpt
             .model
             .forward_hidden(&text_to_token_ids(text, &tokenizer)?)?;
-        let logits: Array1<f32> = gpt.head.forward(&hidden.slice(s![0, -1, ..])); // (2)
+        let logits: Array1<f32> = gpt.head.forward(&hidden.slice(s![0, -1, ..])); // shape: (2)
         right += u32::from(u32::from(logits[1] > logits[0]) == class);
     }
     println!("accuracy {:.2}", right as f32 / MESSAGES.len() as f32);

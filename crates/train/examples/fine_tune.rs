@@ -1,8 +1,8 @@
-//! Fine-tunes a model folder on a text, and saves it:
-//! `cargo run --release -p train --example fine_tune FOLDER FILE NEW_FOLDER`.
+//! Fine-tunes the model in a folder on a text and saves the result. Run it with `cargo run
+//! --release -p train --example fine_tune FOLDER FILE NEW_FOLDER`.
 //!
-//! For a folder with GPT-2's vocabulary; `gpt train --init-from` reads any folder's own tokenizer,
-//! and can be stopped and resumed.
+//! The model must have GPT-2's vocabulary. `gpt train --init-from` also accepts models with other
+//! tokenizers, and it can be stopped and resumed.
 
 use std::error::Error;
 
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         optimizer.step(&mut model, &mut grads);
         println!("loss {loss:.3}");
     }
-    let tokens = SpecialTokens::between(50256); // <|endoftext|>
+    let tokens = SpecialTokens::between(50256); // the ID of <|endoftext|>
     save_hugging_face(&model, to, Dtype::Float32, &tokens)?;
     Ok(())
 }

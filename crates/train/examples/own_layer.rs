@@ -1,8 +1,11 @@
-//! A custom layer, trained to the end: `cargo run --release -p train --example own_layer`.
+//! Implements and trains a custom layer. Run it with `cargo run --release -p train --example
+//! own_layer`.
 //!
-//! A gated linear unit, `x + down(gate(x) * silu(up(x)))`: forward, backward, its gradients
-//! against finite differences, AdamW, weights and moments saved, and on from there.
-//! It has no attention and no dropout.
+//! The layer is a gated linear unit that computes `x + down(gate(x) * silu(up(x)))`. The example
+//! implements its forward and backward pass, compares its gradients with finite differences, trains
+//! it with AdamW, saves the weights and the moments, and continues the training from the files.
+//!
+//! This layer contains neither attention nor dropout.
 
 use std::error::Error;
 
@@ -13,7 +16,8 @@ use test_support::check_gradient;
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig};
 
-/// `x + down(gate(x) * silu(up(x)))`; also its gradient.
+/// A layer that computes `x + down(gate(x) * silu(up(x)))`. Its gradients are stored in another
+/// value of this type.
 #[derive(Clone, Debug, PartialEq)]
 struct GatedUnit {
     gate: Linear,
@@ -21,12 +25,13 @@ struct GatedUnit {
     down: Linear,
 }
 
-// Names and views of the weights, for the optimizer, clipping and files.
+// This macro gives the optimizer, clipping and files access to the names and views of the weights.
 parameters!(GatedUnit { "gate." gate, "up." up, "down." down });
 
-/// Kept by the forward pass for the backward pass; each is (rows, hidden) but the first.
+/// The values that the forward pass stores for the backward pass. All except `x` have shape (rows,
+/// hidden).
 struct Cache {
-    /// (rows, features)
+    /// Input of the layer, of shape (rows, features).
     x: Array2<f32>,
     gate: Array2<f32>,
     up: Array2<f32>,
@@ -46,7 +51,8 @@ impl GatedUnit {
         }
     }
 
-    /// (rows, features) -> (rows, features)
+    /// Applies the layer and returns a cache for the backward pass. The input and the output have
+    /// shape (rows, features).
     fn forward_train(&self, x: &ArrayRef2<f32>) -> (Array2<f32>, Cache) {
         let (gate, up) = (self.gate.forward(x), self.up.forward(x));
         let gated = &gate * &up.mapv(|x| x * sigmoid(x));
@@ -57,24 +63,25 @@ impl GatedUnit {
 
     /// Adds the gradients of the weights to `grads` and returns the gradient of the input.
     fn backward(&self, cache: &Cache, d_out: &ArrayRef2<f32>, grads: &mut Self) -> Array2<f32> {
-        // out = x + down(gated)
+        // The forward pass computed out = x + down(gated).
         let mut d_x = d_out.to_owned();
         let d_gated = self.down.backward(&cache.gated, d_out, &mut grads.down);
-        // gated = gate silu(up); silu'(x) = s + x s (1 - s)
+        // The forward pass computed gated = gate * silu(up). With s = sigmoid(x), the derivative of
+        // silu(x) is s + x s (1 - s).
         let d_gate = &d_gated * &cache.up.mapv(|x| x * sigmoid(x));
         let slope = cache.up.mapv(|x| {
             let s = sigmoid(x);
             s + x * s * (1.0 - s)
         });
         let d_up = &d_gated * &cache.gate * slope;
-        // gate = gate(x), up = up(x)
+        // The forward pass computed gate = gate(x) and up = up(x).
         d_x += &self.gate.backward(&cache.x, &d_gate, &mut grads.gate);
         d_x += &self.up.backward(&cache.x, &d_up, &mut grads.up);
         d_x
     }
 }
 
-/// Steps of training, each on the same rows.
+/// Takes training steps that all use the same rows, and returns the loss of the last step.
 fn train(
     layer: &mut GatedUnit,
     optimizer: &mut AdamW,
@@ -89,7 +96,7 @@ fn train(
         let (out, cache) = layer.forward_train(x);
         loss = mse_loss(&out, target);
         layer.backward(&cache, &mse_loss_backward(&out, target, 1.0), &mut grads);
-        optimizer.step(layer, &mut grads); // leaves the gradients at zero
+        optimizer.step(layer, &mut grads); // also sets the gradients to 0
     }
     loss
 }
@@ -100,7 +107,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let x = Array2::from_shape_vec((32, 6), rng.randn(32 * 6))?;
     let target = x.mapv(f32::abs);
 
-    // The gradients of the loss, against finite differences.
+    // Compare the gradients of the loss with finite differences.
     let loss = |layer: &GatedUnit, x: &Array2<f32>| mse_loss(&layer.forward_train(x).0, &target);
     let (out, cache) = layer.forward_train(&x);
     let mut grads = layer.clone();
@@ -127,8 +134,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         train(&mut layer, &mut optimizer, &x, &target, 200)
     );
 
-    // Weights and moments are saved to files, and a run that resumes from them takes the same
-    // steps.
+    // Save the weights and the moments to files. A run that is resumed from these files must take
+    // the same steps.
     let folder = std::env::temp_dir().join(format!("own-layer-{}", std::process::id()));
     atomic_file::create_folder(&folder)?;
     let [weights, moments] = ["weights", "moments"].map(|name| folder.join(name));

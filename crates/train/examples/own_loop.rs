@@ -1,8 +1,8 @@
-//! A custom training loop on any text, which can be interrupted and resumed:
-//! `cargo run --release -p train --example own_loop [FILE [STATE]]`.
+//! A custom training loop for any text, which can be interrupted and resumed. Run it with `cargo
+//! run --release -p train --example own_loop [FILE [STATE]]`.
 //!
-//! It needs the crates `train`, which has the data loader, the model and the random numbers in it,
-//! `generate`, and `tokenizer` with its feature `ndarray`.
+//! A program like this needs the crates `train`, which re-exports the data loader, the model and
+//! the random number generator, `generate`, and `tokenizer` with its feature `ndarray`.
 
 use std::error::Error;
 use std::path::Path;
@@ -47,7 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = GptModel::new(config, &mut rng)?;
     println!("{} parameters", model.num_parameters());
     let mut grads = GptModel::zeros(config)?;
-    // All that the loop changes is in this value, which is saved and loaded as one file.
+    // This value contains everything that the loop changes. It is saved to and loaded from a single
+    // file.
     let mut state = LoopState {
         step: 0,
         batches: Batches::new(loader.clone()),
@@ -74,10 +75,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let batch = batches.next_batch(rng)?;
         model.loss_and_grads(&batch.input_ids, &batch.target_ids, 1.0, rng, &mut grads)?;
         clip_grad_norm(&mut grads, 1.0);
-        optimizers[0].step(model, &mut grads); // and zeros the gradients
+        optimizers[0].step(model, &mut grads); // also sets the gradients to 0
         state.step += 1;
         if state.step.is_multiple_of(per_epoch) {
-            // A generator of its own: an evaluation doesn't change the run.
+            // With a separate generator, an evaluation doesn't change the random numbers of the
+            // run.
             let mut rng = TorchRng::manual_seed(0);
             let loss = calc_loss_loader(&loader, &state.model, None, &mut rng)?;
             println!("step {}: loss {loss:.3}", state.step);

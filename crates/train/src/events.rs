@@ -1,4 +1,4 @@
-//! The events of a run, as values: progress bars, logs and plots are made of them elsewhere.
+//! The events of a training run. The caller turns them into progress bars, logs and plots.
 
 use std::path::Path;
 
@@ -7,84 +7,93 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
-/// Something that has just happened; given to the closure of
+/// Something that has just happened in a run. Each event is passed to the closure of
 /// [`Trainer::run`](crate::Trainer::run).
 ///
-/// The closure continues with `ControlFlow::Continue(())`; after `Break(())` the run finishes the
-/// actions due after this step, saves, and returns [`Outcome::Stopped`].
+/// To continue training, the closure returns `ControlFlow::Continue(())`. If it returns
+/// `Break(())`, the run finishes the work that is due after the current step, saves a checkpoint,
+/// and returns [`Outcome::Stopped`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A batch of [`train_model_simple`](crate::train_model_simple) has changed the weights.
+    /// A batch was used to update the weights. Only
+    /// [`train_model_simple`](crate::train_model_simple) has this event.
     Batch {
-        /// Its mean loss, with dropout.
+        /// Mean loss of the batch, with dropout.
         loss: f32,
     },
-    /// The weights have been updated.
+    /// An optimizer step has updated the weights.
     Step(&'a StepReport),
-    /// The losses of both loaders.
+    /// The losses were evaluated.
     Evaluation(&'a Evaluation),
-    /// A sample of text is due, which the closure may make with the model; the run continues when
-    /// it returns.
+    /// A sample of text is due. The closure can generate it with the model. The run continues when
+    /// the closure returns.
     SampleDue {
-        /// Optimizer steps so far.
+        /// Number of optimizer steps so far.
         steps_done: u64,
-        /// The current model.
+        /// Model after the last step.
         model: &'a GptModel,
     },
-    /// A batch of an evaluation comes next; breaking here leaves the evaluation to the resumed run.
+    /// An evaluation is about to compute its next batch. If the closure breaks here, the evaluation
+    /// is canceled, and a resumed run repeats it.
     EvaluationBatch,
-    /// A checkpoint is complete and on the disk.
+    /// A checkpoint is complete and stored on disk.
     Saved {
-        /// Optimizer steps so far.
+        /// Number of optimizer steps in the checkpoint.
         steps_done: u64,
-        /// Its folder.
+        /// Path to the folder of the checkpoint.
         path: &'a Path,
-        /// Why older checkpoints couldn't be deleted; the next save tries again.
+        /// Reasons why older checkpoints couldn't be deleted. The next save tries to delete them
+        /// again.
         not_deleted: &'a [TrainError],
     },
 }
 
-/// The end of [`Trainer::run`](crate::Trainer::run).
+/// The result of [`Trainer::run`](crate::Trainer::run).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// All steps are done.
+    /// All steps have been completed.
     Finished,
-    /// The closure asked to stop.
+    /// The closure stopped the run before it was completed.
     Stopped,
 }
 
-/// One optimizer step.
+/// The numbers of one optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepReport {
-    /// Counted from 0.
+    /// Index of the step. The first step has index 0.
     pub step: u64,
-    /// The epoch of its last batch, counted from 0.
+    /// Index of the epoch from which the last batch of the step was taken. The first epoch has
+    /// index 0.
     pub epoch: u64,
-    /// The mean loss of its batches, with dropout.
+    /// Mean loss of the step's batches, with dropout.
     pub loss: f32,
-    /// The learning rate that was used.
+    /// Learning rate of the step.
     pub learning_rate: f64,
-    /// The gradient's norm before clipping.
+    /// Norm of the gradient before clipping.
     pub grad_norm: f64,
-    /// Input tokens of the whole run so far.
+    /// Number of input tokens that the run has processed so far.
     pub tokens_seen: u64,
 }
 
-/// One evaluation: nothing is dropped.
+/// The numbers of one evaluation, which are computed without dropout.
+///
+/// The losses of a [`Trainer`](crate::Trainer) are means over tokens. Those of
+/// [`train_model_simple`](crate::train_model_simple) are means over batches, as in the book.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
-    /// Optimizer steps so far.
+    /// Number of optimizer steps so far.
     pub steps_done: u64,
-    /// The epoch of the last of them, counted from 0.
+    /// Index of the epoch of the last step. The first epoch has index 0.
     pub epoch: u64,
-    /// Mean loss of a token in the first batches of a new pass over the training loader.
+    /// Mean loss of the first batches of a new pass over the training data.
     pub train_loss: f64,
-    /// The same of the validation loader; none without one.
+    /// Mean loss of the first batches of a new pass over the validation data. `None` means that
+    /// there is no validation data.
     pub val_loss: Option<f64>,
-    /// Input tokens of the whole run so far.
+    /// Number of input tokens that the run has processed so far.
     pub tokens_seen: u64,
 }

@@ -1,8 +1,10 @@
-//! A fingerprint of data, by which a resumed run knows it again: its size, its windows, and some of
-//! its ids.
+//! A fingerprint of the training data, which is used to check that a run is resumed with the same
+//! data. It contains the number of token IDs, the form of the windows, and a hash of some of the
+//! IDs.
 //!
-//! It costs the same for any size: of a long corpus a thousand blocks of ids at fixed places are
-//! read, so a change between two of them is not noticed; a corpus of a million ids is read whole.
+//! At most a thousand blocks of 1,024 IDs at fixed positions are hashed, so even the fingerprint of
+//! a very large text takes little time. As a consequence, a change between two blocks isn't
+//! noticed. If there are fewer than a million IDs, all of them are hashed.
 
 use dataloader::{DataLoader, DataLoaderConfig, DataLoaderError};
 use serde::{Deserialize, Serialize};
@@ -10,22 +12,22 @@ use sha2::{Digest, Sha256};
 
 use crate::hex::hex;
 
-/// Blocks of a corpus that are read at most, and ids of each.
+/// Largest number of blocks that are hashed. `BLOCK` is the number of IDs in each block.
 const BLOCKS: usize = 1000;
 const BLOCK: usize = 1024;
 
-/// A loader's data in short.
+/// A summary of the data of a loader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fingerprint {
-    /// Ids of the corpus.
+    /// Number of token IDs in the data.
     tokens: usize,
     max_length: usize,
     stride: usize,
     batch_size: usize,
     shuffle: bool,
     drop_last: bool,
-    /// The hash of the ids that were read, four bytes each.
+    /// Hash of the blocks of IDs, in which each ID takes four bytes.
     sha256: String,
 }
 
@@ -37,7 +39,8 @@ impl Fingerprint {
         let last = tokens.saturating_sub(BLOCK) as u64;
         let mut hasher = Sha256::new();
         for block in 0..blocks {
-            // From the first id to the last; without gaps if there are few.
+            // The blocks are spread evenly from the first ID to the last. If there are few IDs, the
+            // blocks follow each other without gaps.
             let start = (last * block as u64 / (blocks - 1).max(1) as u64) as usize;
             let ids = corpus.read(start..tokens.min(start + BLOCK))?;
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();

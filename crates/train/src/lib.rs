@@ -32,7 +32,8 @@ mod simple;
 mod state;
 mod trainer;
 
-// Crates whose types appear in this crate's public API: dependents need no matching versions.
+// The public API contains types of these crates. Dependents can use the re-exports, so they don't
+// have to find matching versions.
 pub use ::checkpoint::{CheckpointError, SpecialTokens};
 pub use {dataloader, gpt, torch_rng};
 

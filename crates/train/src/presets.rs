@@ -1,57 +1,60 @@
-//! Models by name, with the training settings that suit them: the `--preset` values of `gpt train`,
-//! which the page that trains a model also offers.
+//! Named models with suitable training settings. These are the values of `--preset` in `gpt train`,
+//! and the page that trains a model also offers them.
 
 use std::fmt;
 
 use gpt::{DropRates, GptConfig};
 use serde::Serialize;
 
-/// A named model, and how it is trained.
+/// A named model, its tokenizer, and its training settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preset {
-    /// The preset's name, followed by other accepted names.
+    /// Name of the preset, followed by its other names.
     pub names: &'static [&'static str],
-    /// The model's configuration. The vocabulary size of a model with its own tokenizer is that of
-    /// the default story.
+    /// Configuration of the model. If the tokenizer is trained on the data, the vocabulary size is
+    /// the one for the default story.
     pub model: GptConfig,
-    /// The tokenizer of a new model.
+    /// Tokenizer of a new model.
     pub tokenizer: PresetTokenizer,
-    /// The training settings.
+    /// Settings for training.
     pub training: PresetTraining,
 }
 
-/// The tokenizer that a preset gives to a new model.
+/// The kind of tokenizer that a new model has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresetTokenizer {
-    /// GPT-2's 50257 tokens.
+    /// GPT-2's tokenizer with 50,257 tokens.
     Gpt2,
-    /// The characters of the data.
+    /// A tokenizer whose tokens are the characters of the data.
     Chars,
-    /// Byte pair encoding, trained on the data, with at most this many tokens.
+    /// Byte pair encoding that is trained on the data. The number is the largest number of tokens
+    /// that it can have.
     Bpe(usize),
 }
 
-/// Training settings that depend on the size of the model, under the names of the command-line
-/// options.
+/// The training settings that depend on the size of the model. The fields have the names of the
+/// command-line options.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PresetTraining {
-    /// Number of windows in a batch.
+    /// Number of windows per batch.
     pub batch_size: usize,
     /// Number of optimizer steps.
     pub max_steps: usize,
-    /// Peak learning rate.
+    /// Highest learning rate of the schedule.
     pub learning_rate: f64,
-    /// Number of steps during which the learning rate rises. A run with fewer steps has a shorter
-    /// warmup.
+    /// Number of steps in which the learning rate rises. If a run has fewer steps, its warmup is
+    /// shorter.
     pub warmup_steps: usize,
     /// Number of steps between two evaluations.
     pub eval_interval: usize,
-    /// Number of batches of each part of the data in an evaluation.
+    /// Number of batches for which an evaluation computes the training loss, and also the number
+    /// for the validation loss.
     pub eval_iters: usize,
 }
 
 impl Preset {
-    /// The preset with this name, which may also be one of its other names.
+    /// Returns the preset that has `name` as one of its names, or `None` if there is no such
+    /// preset.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         PRESETS
@@ -59,21 +62,22 @@ impl Preset {
             .find(|preset| preset.names.contains(&name))
     }
 
-    /// Returns the name that is shown.
+    /// Returns the name under which the preset is displayed.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.names[0]
     }
 }
 
-/// Writes the preset's name.
+/// Writes the name of the preset.
 impl fmt::Display for Preset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// The default preset: small enough to learn a short story in half a minute on two cores.
+/// The default preset. The model is small enough to learn a short story within half a minute on two
+/// cores.
 pub const STORY: Preset = Preset {
     names: &["story", "default"],
     model: GptConfig {
@@ -85,8 +89,9 @@ pub const STORY: Preset = Preset {
         drop_rates: DropRates::all(0.2),
         ..GptConfig::GPT2_124M
     },
-    // Enough tokens for every pair that occurs more than once in the story. With fewer tokens, some
-    // words consist of pieces, and the model mixes them up.
+    // 1,221 tokens are enough to merge every pair of tokens that occurs more than once in the
+    // story. With fewer tokens, some words consist of several pieces, and the model mixes up such
+    // words.
     tokenizer: PresetTokenizer::Bpe(1221),
     training: PresetTraining {
         batch_size: 16,
@@ -98,7 +103,8 @@ pub const STORY: Preset = Preset {
     },
 };
 
-/// A model of characters that learns to write words within a minute, even in a web page.
+/// A model whose tokens are characters. It learns to write words within a minute, even on a web
+/// page.
 pub const CHARACTERS: Preset = Preset {
     names: &["characters"],
     model: GptConfig {
@@ -141,7 +147,7 @@ pub const WORDS: Preset = Preset {
     },
 };
 
-/// All presets, beginning with the default.
+/// All presets. The first one is the default.
 pub const PRESETS: [Preset; 8] = [
     STORY,
     WORDS,
@@ -154,7 +160,7 @@ pub const PRESETS: [Preset; 8] = [
     gpt2(&["gpt2-355m", "gpt2-medium"], GptConfig::GPT2_MEDIUM, 3e-4),
     gpt2(&["gpt2-774m", "gpt2-large"], GptConfig::GPT2_LARGE, 2.5e-4),
     gpt2(&["gpt2-1558m", "gpt2-xl"], GptConfig::GPT2_XL, 2e-4),
-    // Chapter 5 of the book shortens the context.
+    // Like chapter 5 of the book, this preset uses a shorter context than GPT-2.
     Preset {
         names: &["book-124m", "book"],
         model: GptConfig {
@@ -173,7 +179,7 @@ pub const PRESETS: [Preset; 8] = [
     },
 ];
 
-/// Settings for fine-tuning a trained model: a few small steps.
+/// Settings for fine-tuning a trained model, which takes only a few steps with a low learning rate.
 pub const FINE_TUNING: PresetTraining = PresetTraining {
     batch_size: 2,
     max_steps: 100,
@@ -183,11 +189,11 @@ pub const FINE_TUNING: PresetTraining = PresetTraining {
     eval_iters: 5,
 };
 
-/// Number of tokens between the beginnings of two windows of the default story. The story is so
-/// short that a model learns much more from overlapping windows.
+/// Distance in tokens between the beginnings of two consecutive windows of the default story. The
+/// story is very short, so a model learns much more if the windows overlap.
 pub const STORY_STRIDE: usize = 8;
 
-/// Returns a preset with the size of one of GPT-2's models.
+/// Returns a preset for a model with the size of a GPT-2 model.
 const fn gpt2(names: &'static [&'static str], model: GptConfig, learning_rate: f64) -> Preset {
     Preset {
         names,

@@ -1,5 +1,5 @@
-//! The names of a run's files, and the exchange between processes: for programs that keep more than
-//! checkpoints in the folder, like `gpt train`.
+//! The names of a run's files, and communication between ranks. This module is for programs that
+//! store additional files in a run's folder, such as `gpt train`.
 
 pub use crate::checkpoint::{check_tokenizer, read_settings};
 pub use crate::identity::{LOCK, RUN_FILE, run_id};

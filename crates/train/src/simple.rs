@@ -1,8 +1,9 @@
 //! The book's `train_model_simple` (listing 5.3), line by line.
 //!
-//! [`Trainer`](crate::Trainer) is the one for real runs: it accumulates, clips, schedules, saves
-//! and resumes. It gives the same bits for models of more than two million weights; of smaller ones
-//! it computes a batch in parts, and agrees up to rounding.
+//! Use [`Trainer`](crate::Trainer) for real training runs. In contrast to this function, it can
+//! accumulate and clip gradients, change the learning rate, save checkpoints and resume from them.
+//! For models with more than two million weights, both compute the same bits. For smaller models,
+//! `Trainer` divides each batch into parts, so the results agree up to rounding.
 
 use dataloader::DataLoader;
 use gpt::GptModel;
@@ -11,19 +12,20 @@ use torch_rng::TorchRng;
 
 use crate::{AdamW, Evaluation, Event, TrainError, calc_loss_loader};
 
-/// The numbers among the arguments of the book's function.
+/// The numeric arguments of the book's `train_model_simple`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SimpleTraining {
-    /// Passes over the training loader.
+    /// Number of passes over the training data.
     pub num_epochs: u64,
-    /// Evaluate after steps 0, `eval_freq`, 2 `eval_freq`, ...
+    /// Number of steps between two evaluations. The first evaluation takes place after the first
+    /// step.
     pub eval_freq: u64,
-    /// Batches an evaluation averages over.
+    /// Number of batches per loader over which an evaluation averages.
     pub eval_iter: usize,
 }
 
-/// The book's: ten epochs, and an evaluation of 5 batches every 5 steps.
+/// The numbers in the book: ten epochs, and an evaluation of 5 batches every 5 steps.
 impl Default for SimpleTraining {
     fn default() -> Self {
         Self {
@@ -34,21 +36,23 @@ impl Default for SimpleTraining {
     }
 }
 
-/// The result of the book's function, one number per evaluation.
+/// The result of the book's `train_model_simple`, with one element per evaluation in each list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainingHistory {
-    /// Mean losses of the training loader.
+    /// Mean losses for the training data.
     pub train_losses: Vec<f64>,
-    /// Mean losses of the validation loader.
+    /// Mean losses for the validation data.
     pub val_losses: Vec<f64>,
-    /// Input tokens so far.
+    /// Numbers of input tokens that had been processed.
     pub track_tokens_seen: Vec<u64>,
 }
 
-/// Trains for some epochs at the optimizer's learning rate (the book's `train_model_simple`).
+/// Trains a model for a number of epochs with the learning rate of the optimizer (the book's
+/// `train_model_simple`).
 ///
-/// `on_event` receives the book's output: every evaluation, and after each epoch that a sample is
-/// due, which the caller makes with the crate `generate`. It also receives every batch.
+/// `on_event` receives the values that the book's function prints, which are the losses of each
+/// evaluation. At the end of each epoch, it receives the model, from which the caller can generate
+/// a sample with the crate `generate`. It also receives the loss of each batch.
 ///
 /// ```
 /// use train::dataloader::{Corpus, DataLoader, DataLoaderConfig};
@@ -80,14 +84,18 @@ pub struct TrainingHistory {
 /// # Ok::<(), train::TrainError>(())
 /// ```
 ///
-/// It draws in the book's order: the order of an epoch when it begins, dropout, and a pass over
-/// both loaders at each evaluation.
+/// Random numbers are drawn in the same order as in the book. Each epoch first draws the order of
+/// its windows. Then each batch draws its dropout masks, and each evaluation draws new orders for
+/// both loaders.
 ///
 /// # Errors
-/// If the model can't take a batch.
+///
+/// Returns an error if a batch can't be read or isn't valid for the model, or if an evaluation
+/// doesn't have any batches.
 ///
 /// # Panics
-/// If the optimizer was made for other weights.
+///
+/// Panics if the optimizer was created for weights of another number or size.
 pub fn train_model_simple(
     model: &mut GptModel,
     optimizer: &mut AdamW,
@@ -105,7 +113,7 @@ pub fn train_model_simple(
             let batch = batch?;
             let (inputs, targets) = (&batch.input_ids, &batch.target_ids); // (batch, num_tokens)
             let loss = model.loss_and_grads(inputs, targets, 1.0, rng, &mut grads)?;
-            optimizer.step(model, &mut grads); // and zero_grad()
+            optimizer.step(model, &mut grads); // also does the work of zero_grad()
             tokens_seen += inputs.len() as u64;
             on_event(Event::Batch { loss });
 
@@ -135,11 +143,13 @@ pub fn train_model_simple(
     Ok(history)
 }
 
-/// The losses of the first `eval_iter` batches of a new pass over each loader, nothing dropped (the
-/// book's `evaluate_model`).
+/// Returns the losses for the training data and for the validation data without dropout (the book's
+/// `evaluate_model`). Each is the mean over the first `eval_iter` batches of a new pass over its
+/// loader.
 ///
 /// # Errors
-/// As [`calc_loss_loader`].
+///
+/// Returns the same errors as [`calc_loss_loader`].
 pub fn evaluate_model(
     model: &GptModel,
     (train_loader, val_loader): (&DataLoader, &DataLoader),

@@ -1,10 +1,10 @@
-//! A process that trains and saves after every step is killed at random moments, and the run still
-//! ends with the bits of one that was left alone.
+//! Kills a process that trains and saves after every step at random times, and checks that the run
+//! ends with the same bits as a run that isn't interrupted.
 //!
-//! Five kills by default; `TRAIN_KILLS=100 cargo test -p train --test kill` does more. The victim
-//! is this test binary itself, started with an environment variable.
-#![cfg(unix)] // where killing is SIGKILL
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+//! By default, the process is killed five times. `TRAIN_KILLS=100 cargo test -p train --test kill`
+//! kills it more often. The process runs this test binary with an environment variable.
+#![cfg(unix)] // on these systems, `kill` sends SIGKILL
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
 
@@ -29,8 +29,8 @@ fn saving_every_step(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// The victim: resumes from the newest checkpoint, or begins. Without the variables it does
-/// nothing.
+/// Runs in the process that is killed. It resumes from the newest checkpoint or starts a new run.
+/// If the environment variables aren't set, it does nothing.
 #[test]
 fn victim() {
     let (Ok(folder), Ok(steps)) = (env::var(FOLDER), env::var(STEPS)) else {
@@ -55,7 +55,7 @@ fn spawn(folder: &Path, steps: u64) -> Child {
         .unwrap()
 }
 
-/// Steps that the newest checkpoint has; 0 without one.
+/// Returns the number of steps in the newest checkpoint, or 0 if there is no checkpoint.
 fn steps_saved(folder: &Path) -> u64 {
     match latest_checkpoint(folder) {
         Ok(checkpoint) => steps_of(checkpoint).unwrap(),
@@ -73,9 +73,10 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     let mut steps = 0;
     for kill in 0..kills {
         let mut victim = spawn(folder, 1_000_000);
-        // Let it begin to save, then strike at any moment of a save or a step.
+        // Wait until the process has saved a checkpoint, so that it is killed at a random time of a
+        // step or a save.
         let patience = Instant::now();
-        // By the manifest alone: the victim may be deleting the rest at this moment.
+        // Only the manifest is read, because the process may be deleting other files.
         let newest = || steps_of(latest_checkpoint(folder).ok()?);
         while newest().unwrap_or(0) <= steps && patience.elapsed() < Duration::from_secs(20) {
             sleep(Duration::from_millis(1));
@@ -100,7 +101,7 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     let mut left_alone = trainer(saving_every_step(end));
     finish(&mut left_alone, None);
     assert_same_run(&left_alone, &killed);
-    // The last process deleted what the others left half-written.
+    // The last process must have deleted the unfinished folders of the others.
     for name in atomic_file::names_in(folder.join("checkpoints")).unwrap() {
         assert!(name.to_string_lossy().starts_with("step-"), "{name:?}");
     }

@@ -1,7 +1,7 @@
-//! A training step finds the memory of the one before: with the system's allocator, as in this
-//! test, it maps no pages.
+//! Checks that a training step reuses the memory of the previous step. With the system's allocator,
+//! which this test uses, no new pages must be mapped.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 use std::ops::ControlFlow;
 
@@ -10,7 +10,8 @@ use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{Event, TrainConfig, Trainer};
 
-/// Page faults of this process so far that read no file.
+/// Returns the number of minor page faults of this process so far, which are those that don't read
+/// a file.
 fn page_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
@@ -19,7 +20,8 @@ fn page_faults() -> u64 {
 
 #[test]
 fn steps_after_the_third_map_no_pages() {
-    // Of many threads some have their first work, and its pages, late.
+    // If there are many threads, some of them do their first work in a late step, which maps
+    // pages.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4);
     pool.build_global().unwrap();
     let config = GptConfig {
@@ -62,8 +64,8 @@ fn steps_after_the_third_map_no_pages() {
         ControlFlow::Continue(())
     });
     outcome.unwrap();
-    // The minimum, because a thread may start late and the system may move pages. Without kept
-    // buffers a step takes about 20 MB: thousands of pages.
+    // The test uses the minimum, because a thread may start late and the system may move pages. If
+    // buffers weren't kept, each step would allocate about 20 MB, which are thousands of pages.
     let steps = so_far[2..12].iter().zip(&so_far[3..]);
     let least = steps.map(|(before, after)| after - before).min().unwrap();
     assert!(least < 100, "{least} page faults a step, after the third");

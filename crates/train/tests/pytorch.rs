@@ -1,6 +1,6 @@
-//! AdamW, clipping and the schedule against PyTorch's own figures (`fixtures/pytorch.py` writes
-//! them).
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+//! Compares AdamW, clipping and the schedule with numbers that PyTorch computed.
+//! `fixtures/pytorch.py` writes them.
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
 
@@ -23,7 +23,8 @@ struct Step {
     weights: Vec<f32>,
 }
 
-/// Sets parameter after parameter to `f(i)` for its first `n` numbers, the rest to 0.
+/// Sets the first `n` elements of the parameters to `f(i)`, where `i` is the index of the element,
+/// and all others to 0.
 fn fill(model: &mut GptModel, n: usize, f: impl Fn(usize) -> f32) {
     let mut i = 0;
     model.visit_mut("", &mut |_, mut view| {

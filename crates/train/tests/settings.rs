@@ -1,7 +1,7 @@
-//! Every settings type reads an empty object as its defaults, is read again as it was written, and
-//! refuses an unknown field by name.
+//! Checks that each type of settings reads an empty JSON object as its default, can be written and
+//! read without changes, and rejects an unknown field with an error that contains its name.
 
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 use std::fmt::Debug;
 

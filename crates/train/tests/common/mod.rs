@@ -1,5 +1,7 @@
-//! A model and a corpus that train in milliseconds, with everything that draws switched on.
-#![allow(dead_code, clippy::unwrap_used)] // each test binary uses a part; a test that can't begin panics
+//! A model and data that can be trained in milliseconds and that use everything that draws random
+//! numbers.
+// Each test binary uses only some of the functions. A test may panic if its preparation fails.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,7 +11,8 @@ use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{Evaluation, Event, RunFolder, StepReport, TrainConfig, Trainer};
 
-/// 2 blocks of width 8 over 13 tokens, dropout at all sites.
+/// Returns the configuration of a model with two blocks of 8 features, a vocabulary of 13 tokens,
+/// and dropout in all places.
 pub(crate) fn model_config() -> GptConfig {
     GptConfig {
         vocab_size: 13,
@@ -22,7 +25,7 @@ pub(crate) fn model_config() -> GptConfig {
     }
 }
 
-/// 11 training batches an epoch, shuffled, and 2 to validate with.
+/// Returns loaders with 11 shuffled batches for training and 2 batches for validation.
 pub(crate) fn loaders() -> (DataLoader, Option<DataLoader>) {
     let corpus =
         |n: u32, k: u32| Corpus::from_ids((0..n).map(|i| i * i * k % 13).collect::<Vec<_>>());
@@ -44,7 +47,7 @@ pub(crate) fn loaders() -> (DataLoader, Option<DataLoader>) {
     )
 }
 
-/// Three batches per step, an evaluation every four steps, clipping.
+/// Returns settings with three batches per step, an evaluation every four steps, and clipping.
 pub(crate) fn config(max_steps: u64) -> TrainConfig {
     TrainConfig {
         max_steps,
@@ -56,12 +59,13 @@ pub(crate) fn config(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// A new run whose generator holds back a normal value.
+/// Creates a run whose random number generator has drawn the first number of a pair of normal
+/// samples and has stored the second.
 pub(crate) fn trainer(config: TrainConfig) -> Trainer {
     trainer_of(model_config(), config)
 }
 
-/// As [`trainer`], for another model.
+/// Creates a run like [`trainer`], but for another model.
 pub(crate) fn trainer_of(model: GptConfig, config: TrainConfig) -> Trainer {
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(model, &mut rng).unwrap();
@@ -71,7 +75,7 @@ pub(crate) fn trainer_of(model: GptConfig, config: TrainConfig) -> Trainer {
     Trainer::new(config, model, train, validation, rng).unwrap()
 }
 
-/// The run that the newest checkpoint in `folder` continues.
+/// Resumes the run in `folder` from its newest checkpoint.
 pub(crate) fn resume(
     folder: impl AsRef<Path>,
     config: TrainConfig,
@@ -79,7 +83,7 @@ pub(crate) fn resume(
     resume_of(model_config(), folder, config)
 }
 
-/// As [`resume`], for another model.
+/// Resumes a run like [`resume`], but for another model.
 pub(crate) fn resume_of(
     model: GptConfig,
     folder: impl AsRef<Path>,
@@ -90,7 +94,7 @@ pub(crate) fn resume_of(
     Trainer::resume(checkpoint, config, model, train, validation)
 }
 
-/// Trains to the end; all steps and evaluations.
+/// Trains to the end and returns all steps and evaluations.
 pub(crate) fn finish(
     trainer: &mut Trainer,
     folder: Option<&RunFolder>,
@@ -108,7 +112,7 @@ pub(crate) fn finish(
     (steps, evaluations)
 }
 
-/// Trains until `n` steps have been taken, and saves.
+/// Trains until `n` steps have been taken. The run then saves a checkpoint.
 pub(crate) fn stop_after(trainer: &mut Trainer, folder: &RunFolder, n: u64) {
     trainer
         .run(Some(folder), &mut |event| match event {
@@ -118,7 +122,8 @@ pub(crate) fn stop_after(trainer: &mut Trainer, folder: &RunFolder, n: u64) {
         .unwrap();
 }
 
-/// Everything that a run leaves, bit for bit: weights, moments, generator, the last losses.
+/// Checks that two runs have the same weights, moments, random number generators and last losses,
+/// bit for bit.
 pub(crate) fn assert_same_run(one: &Trainer, other: &Trainer) {
     assert_eq!(one.last_step(), other.last_step());
     assert_eq!(one.last_evaluation(), other.last_evaluation());
