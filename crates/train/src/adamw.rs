@@ -1,8 +1,8 @@
-//! AdamW as `torch.optim.AdamW`: decoupled weight decay of every weight, bias-corrected moments
-//! (book section 5.2).
+//! AdamW like `torch.optim.AdamW`, with bias-corrected moments and decoupled weight decay of all
+//! weights (section 5.2 of the book).
 //!
-//! [`AdamW::step_plain`] computes the formulas line by line; [`AdamW::step`] computes the same on
-//! all cores by `tensor_ops::engine::adamw_update`.
+//! [`AdamW::step_plain`] computes the formulas one after the other. [`AdamW::step`] computes the
+//! same up to rounding on all cores, with `tensor_ops::engine::adamw_update`.
 
 use std::mem::take;
 
@@ -15,22 +15,25 @@ use tensor_ops::engine::{AdamWStep, adamw_update, awake, zeros};
 use crate::shards::{own_parts, slices};
 use crate::{Ranks, TrainError};
 
-/// AdamW's settings.
+/// The settings of AdamW.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {
-    /// Learning rate; in a [`TrainConfig`](crate::TrainConfig) with a schedule, its peak.
+    /// Learning rate. If a [`TrainConfig`](crate::TrainConfig) has a schedule, this is its highest
+    /// learning rate.
     pub lr: f64,
-    /// The share of each moment that a step keeps.
+    /// Factors beta1 and beta2 by which each step multiplies the first and the second moments. Both
+    /// must be at least 0 and less than 1.
     pub betas: (f64, f64),
-    /// Added to the denominator.
+    /// Small number that is added to the denominator of the update, so that it is never 0.
     pub eps: f64,
-    /// The part that each step takes off every weight, times the learning rate.
+    /// Strength of the weight decay. Each step multiplies all weights by `1 - lr * weight_decay`.
     pub weight_decay: f64,
 }
 
 impl Default for AdamWConfig {
-    /// The book's: learning rate 0.0004, weight decay 0.1, the rest PyTorch's defaults.
+    /// Returns the settings of the book, which are a learning rate of 0.0004, a weight decay of
+    /// 0.1, and PyTorch's defaults for the others.
     fn default() -> Self {
         Self {
             lr: 4e-4,
@@ -41,9 +44,11 @@ impl Default for AdamWConfig {
     }
 }
 
-/// The optimizer of one module: anything that lists its weights, a model or a layer of it.
+/// An optimizer for any type that implements [`Parameters`], such as a whole model or one of its
+/// layers.
 ///
-/// In step t, for each weight p with the gradient g and the moments m and v:
+/// Step t computes the following for each weight p, where g is its gradient, and m and v are its
+/// moments:
 ///
 /// ```text
 /// m = beta1 m + (1 - beta1) g            m_hat = m / (1 - beta1^t)
@@ -58,19 +63,20 @@ impl Default for AdamWConfig {
 ///
 /// let config = GptConfig { emb_dim: 8, n_heads: 2, ..GptConfig::GPT2_124M };
 /// let mut block = TransformerBlock::new(config, &mut TorchRng::manual_seed(123))?;
-/// let mut grads = TransformerBlock::zeros(config)?; // its backward pass adds to these
+/// let mut grads = TransformerBlock::zeros(config)?; // filled by `backward`
 /// let mut optimizer = AdamW::new(AdamWConfig { lr: 1e-3, ..AdamWConfig::default() }, &block)?;
 ///
 /// grads.norm1.scale.fill(0.5);
-/// optimizer.step(&mut block, &mut grads); // and grads.fill_zero()
+/// optimizer.step(&mut block, &mut grads); // also sets the gradients to 0
 /// assert_eq!(train::grad_norm(&grads), 0.0);
-/// optimizer.config.lr = 5e-4; // what a schedule does
+/// optimizer.config.lr = 5e-4; // as a schedule would do
 /// assert!(block.norm1.scale[0] < 1.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A parameter group is a [selection](Parameters::select_mut) with its own optimizer. Layers that
-/// no group selects are frozen. The amsgrad variant isn't supported.
+/// To use parameter groups, create an optimizer for each [selection](Parameters::select_mut) of
+/// parameters. Layers that aren't in any of the selections are frozen. The AMSGrad variant isn't
+/// supported.
 ///
 /// ```
 /// # use train::gpt::{GptConfig, TransformerBlock};
@@ -87,18 +93,18 @@ impl Default for AdamWConfig {
 ///     AdamW::new(decay, &block.select_mut(&matrices))?,
 ///     AdamW::new(none, &block.select_mut(&vectors))?,
 /// );
-/// // In each step, after the backward pass:
+/// // Each step does the following after the backward pass:
 /// clip_grad_norm(&mut grads.select_mut(&matrices), 1.0);
 /// groups.0.step(&mut block.select_mut(&matrices), &mut grads.select_mut(&matrices));
 /// groups.1.step(&mut block.select_mut(&vectors), &mut grads.select_mut(&vectors));
-/// grads.fill_zero(); // the gradients of norm1, which is frozen
+/// grads.fill_zero(); // needed for norm1, which is frozen
 /// assert!(block.norm1.scale.iter().all(|&scale| scale == 1.0));
 /// # Ok::<(), train::TrainError>(())
 /// ```
 ///
-/// Its moments are named like the weights, with the prefixes `m.` and `v.`, so they are saved and
-/// loaded like weights. The caller saves the number of steps; [`LoopState`](crate::LoopState) saves
-/// both.
+/// The moments have the names of the weights, with the prefixes `m.` and `v.`, so they can be saved
+/// and loaded like weights. The number of steps must be saved separately.
+/// [`LoopState`](crate::LoopState) saves both.
 ///
 /// ```
 /// use checkpoint::{load_tensors_into, save_tensors};
@@ -119,23 +125,25 @@ impl Default for AdamWConfig {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdamW {
-    /// Its settings; a schedule changes `lr` between two steps.
+    /// Settings of the optimizer. To change the learning rate, change `lr` between two steps.
     pub config: AdamWConfig,
-    /// Steps taken.
+    /// Number of steps that have been taken.
     pub steps: u64,
-    /// First moments, weight after weight; among ranks, only this rank's parts.
+    /// First moments of all weights, one weight after the other. If the run is shared, these are
+    /// the moments of the parts that this rank owns.
     pub(crate) m: Vec<f32>,
-    /// Second moments.
+    /// Second moments, in the order of the first moments.
     pub(crate) v: Vec<f32>,
-    /// The weights by name and shape.
+    /// Names and shapes of the weights.
     weights: Vec<(String, Vec<usize>)>,
 }
 
 impl AdamW {
-    /// An optimizer of these weights, with moments of zero.
+    /// Creates an optimizer for these weights. All moments are 0.
     ///
     /// # Errors
-    /// If a setting is outside its range.
+    ///
+    /// Returns an error if a setting is outside its range.
     pub fn new(
         config: AdamWConfig,
         parameters: &(impl Parameters + ?Sized),
@@ -155,11 +163,12 @@ impl AdamW {
         })
     }
 
-    /// One step in the plain form, at the learning rate `config.lr`; the gradients are zero
-    /// afterwards. It agrees with [`step`](Self::step) up to rounding.
+    /// Takes one step with the learning rate `config.lr`, and sets the gradients to 0. This form
+    /// shows the formulas, and the results of [`step`](Self::step) are the same up to rounding.
     ///
     /// # Panics
-    /// As [`step`](Self::step).
+    ///
+    /// Panics under the same conditions as [`step`](Self::step).
     pub fn step_plain<P: Parameters + ?Sized>(&mut self, parameters: &mut P, grads: &mut P) {
         let AdamWConfig {
             lr,
@@ -185,31 +194,39 @@ impl AdamW {
         }
     }
 
-    /// The lengths of the weights, which those of gradients and moments must match.
+    /// Checks that the weights, the gradients and the moments have the same number of elements.
+    /// Returns the number of elements of each weight.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the numbers differ.
     fn check(&self, weights: &[&mut [f32]], grads: &[&mut [f32]]) -> Vec<usize> {
         let lengths = |slices: &[&mut [f32]]| slices.iter().map(|s| s.len()).collect::<Vec<_>>();
         let (ours, theirs) = (lengths(weights), lengths(grads));
         assert!(
             ours == theirs && ours.iter().sum::<usize>() == self.m.len(),
-            "AdamW: weights of {ours:?} numbers, gradients of {theirs:?}, {} moments",
+            "AdamW: the weights have {ours:?} elements, the gradients have {theirs:?}, and the \
+            optimizer has {} moments; create the optimizer for these weights",
             self.m.len()
         );
         ours
     }
 
-    /// One step at the learning rate `config.lr`.
+    /// Takes one step with the learning rate `config.lr`, and sets the gradients to 0.
     ///
-    /// The gradients are zero afterwards: `optimizer.step()` and `optimizer.zero_grad()` in one
-    /// pass over the memory.
+    /// This has the same effect as `optimizer.step()` followed by `optimizer.zero_grad()` in
+    /// PyTorch, but needs only one pass over the memory.
     ///
     /// # Panics
-    /// If weights, gradients and moments are not as many.
+    ///
+    /// Panics if the weights, the gradients and the moments don't have the same number of elements,
+    /// or if an array isn't in row-major order.
     pub fn step<P: Parameters + ?Sized>(&mut self, parameters: &mut P, grads: &mut P) {
         self.update(slices(parameters), slices(grads), 1.0);
     }
 
-    /// Takes a [`step`](Self::step) with each gradient first multiplied by `grad_scale` (1, or what
-    /// clipping leaves).
+    /// Takes a [`step`](Self::step) with gradients that are multiplied by `grad_scale`. The factor
+    /// is 1, or the factor by which clipping scales the gradient.
     pub(crate) fn update(
         &mut self,
         weights: Vec<&mut [f32]>,
@@ -243,7 +260,8 @@ impl AdamW {
         });
     }
 
-    /// Keeps only the moments of this rank's parts, as one weight without a name.
+    /// Keeps only the moments of the parts that this rank owns. They are stored as a single weight
+    /// without a name.
     pub(crate) fn keep_own_parts(&mut self, ranks: &dyn Ranks) {
         let shapes = self.weights.iter().map(|(_, shape)| shape);
         let lengths: Vec<usize> = shapes.map(|shape| shape.iter().product()).collect();
@@ -254,7 +272,8 @@ impl AdamW {
     }
 }
 
-/// The moments, as `m.` and `v.` and the weight's name.
+/// The moments of the optimizer. The name of a moment consists of `m.` or `v.` and the name of the
+/// weight.
 impl Parameters for AdamW {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         for (moment, mut numbers) in [("m.", &self.m[..]), ("v.", &self.v[..])] {
@@ -283,7 +302,7 @@ impl Parameters for AdamW {
     }
 }
 
-const AS_MANY: &str = "as many numbers as the shape has";
+const AS_MANY: &str = "there are as many elements as in the shape";
 
 impl AdamWConfig {
     pub(crate) fn validate(&self) -> Result<(), TrainError> {
@@ -292,14 +311,18 @@ impl AdamWConfig {
         TrainError::check_not_negative("weight_decay", self.weight_decay)?;
         for (name, value) in [("betas.0", self.betas.0), ("betas.1", self.betas.1)] {
             if !(0.0..1.0).contains(&value) {
-                return Err(TrainError::config(name, value, "at least 0 and below 1"));
+                return Err(TrainError::config(
+                    name,
+                    value,
+                    "at least 0 and less than 1",
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// Neighbouring slices of these lengths.
+/// Divides `numbers` into consecutive slices with these lengths.
 fn split<'a>(mut numbers: &'a mut [f32], lengths: &[usize]) -> Vec<&'a mut [f32]> {
     let slices = lengths.iter().map(|&n| {
         let (slice, rest) = take(&mut numbers).split_at_mut(n);

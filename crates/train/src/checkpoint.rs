@@ -1,17 +1,20 @@
-//! The files of one checkpoint: a model folder in Hugging Face's layout, and the rest of the run.
+//! Reading and writing the files of a checkpoint, which is a model folder in Hugging Face's layout
+//! with some additional files.
 //!
 //! ```text
-//! config.json, generation_config.json   the model's configuration
+//! config.json, generation_config.json   the configuration of the model
 //! model.safetensors                     the weights
 //! tokenizer.json, ...                   the tokenizer
-//! optimizer.safetensors                 the moments, as m.<name> and v.<name>
-//! state.json                            settings, counters, random state, place in the data
-//! manifest.json                         run, step, validation loss, and the length and hash of
-//!                                       each other file; written last
+//! optimizer.safetensors                 the moments, whose names are m.<weight> and v.<weight>
+//! state.json                            the settings, the counters, the state of the random number
+//!                                       generator, and the position in the data
+//! manifest.json                         the run, the step, the validation loss, and the length and
+//!                                       the hash of every other file
 //! ```
 //!
-//! transformers and llama.cpp's converter load the folder and ignore the last three files.
-//! Which checkpoints a run has, and which is the newest, is in `run_checkpoints.rs`.
+//! Hugging Face's transformers and llama.cpp's converter can load such a folder. They ignore the
+//! last three files. manifest.json is written last. `run_checkpoints.rs` finds the checkpoints of a
+//! run and determines which is the newest.
 
 use std::path::Path;
 
@@ -25,7 +28,7 @@ use crate::manifest::{FILES, Manifest, OPTIMIZER, STATE, is_editable, read_json,
 use crate::state::{Settings, TrainState};
 use crate::{AdamW, TrainError};
 
-/// Writes all of these files except the tokenizer and the manifest to a new folder.
+/// Writes all files of a checkpoint except the tokenizer and the manifest to a new folder.
 pub(crate) fn write(
     folder: &Path,
     model: &GptModel,
@@ -38,8 +41,8 @@ pub(crate) fn write(
     write_json(&folder.join(STATE), state)
 }
 
-/// Reads a checkpoint of a run with these settings, and checks all of it: lengths and hashes first,
-/// then the contents.
+/// Reads a checkpoint that was saved with these settings. The lengths and hashes of all files are
+/// checked first, and then their contents.
 pub(crate) fn read(
     folder: &Path,
     settings: &Settings,
@@ -49,7 +52,7 @@ pub(crate) fn read(
     state.settings.refuse_others(folder, settings)?;
     let source = ModelFolder::open(folder)?;
     if *source.config() != settings.model {
-        let problem = "it describes another model than state.json";
+        let problem = "this file and state.json describe different models; restore both files";
         return Err(TrainError::damaged(folder.join(CONFIG), problem));
     }
     let model = source.load()?;
@@ -59,21 +62,24 @@ pub(crate) fn read(
     Ok((model, optimizer, state))
 }
 
-/// Reads the settings of a checkpoint, which a run needs to make its loaders before it resumes.
+/// Reads the settings of a checkpoint. A program needs them to create the loaders before it resumes
+/// the run.
 ///
 /// # Errors
-/// If there is no checkpoint, or its state can't be read or was changed.
+///
+/// Returns an error if there is no checkpoint, or if its state.json can't be read or was changed.
 pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainError> {
     let folder = checkpoint.as_ref();
     Manifest::read(folder)?.verify(folder, |file| file == STATE)?;
     Ok(read_json::<TrainState>(&folder.join(STATE))?.settings)
 }
 
-/// Checks that the tokenizer in a checkpoint is the one that was saved with it; weights aren't
-/// read. A folder that isn't a checkpoint passes.
+/// Checks that the tokenizer in a checkpoint is the one that was saved with it. Weights aren't
+/// read. If the folder isn't a checkpoint, the check succeeds.
 ///
 /// # Errors
-/// Names the file that was changed.
+///
+/// Returns an error that contains the name of the file that was changed.
 pub fn check_tokenizer(checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
     let folder = checkpoint.as_ref();
     match Manifest::read(folder) {

@@ -1,34 +1,46 @@
-//! Clipping the gradient's norm, as `torch.nn.utils.clip_grad_norm_` (book appendix D.3).
+//! Clipping the norm of a gradient, like `torch.nn.utils.clip_grad_norm_` (appendix D.3 of the
+//! book).
 //!
-//! `norm = sqrt(sum g^2)` over all weights, `scale = min(1, max_norm / (norm + 1e-6))`.
-//! The sum runs in f64 in a fixed order, so its bits don't depend on the number of threads.
+//! The norm is `sqrt(sum g^2)` over all elements of all gradients, and each element is multiplied
+//! by `min(1, max_norm / (norm + 1e-6))`. The sum is computed in `f64` and in a fixed order, so the
+//! result has the same bits for any number of threads.
 
 use tensor_ops::Parameters;
 use tensor_ops::engine::sum_of_squares;
 
-/// The Euclidean norm of all gradients together.
+/// Returns the Euclidean norm of all gradients taken together.
+///
+/// # Panics
+///
+/// Panics if an array isn't in row-major order.
 #[must_use]
 pub fn grad_norm(grads: &(impl Parameters + ?Sized)) -> f64 {
     let mut total = 0.0;
     grads.visit("", &mut |_, view| {
-        total += sum_of_squares(view.as_slice().expect("weights are row-major"));
+        total += sum_of_squares(view.as_slice().expect("weights must be row-major"));
     });
     total.sqrt()
 }
 
-/// Scales the gradients so that their norm is at most `max_norm`; returns the norm they had.
+/// Scales the gradients so that their norm isn't larger than `max_norm`, and returns the norm
+/// before scaling.
 ///
-/// A training step gives the factor to the optimizer instead, which saves a pass over the memory.
+/// [`Trainer`](crate::Trainer) doesn't call this function. It passes the factor to the optimizer,
+/// which avoids a pass over the memory.
 ///
 /// ```
 /// use tensor_ops::Linear;
 /// use train::torch_rng::TorchRng;
 /// let mut grads = Linear::new(3, 2, false, &mut TorchRng::manual_seed(123));
 /// grads.weight.fill(2.0);
-/// let norm = train::clip_grad_norm(&mut grads, 1.0); // the root of 6 x 4
+/// let norm = train::clip_grad_norm(&mut grads, 1.0); // the square root of 6 * 4
 /// assert!((norm - 24f64.sqrt()).abs() < 1e-6);
 /// assert!((train::grad_norm(&grads) - 1.0).abs() < 1e-5);
 /// ```
+///
+/// # Panics
+///
+/// Panics if an array isn't in row-major order.
 pub fn clip_grad_norm(grads: &mut (impl Parameters + ?Sized), max_norm: f64) -> f64 {
     let norm = grad_norm(grads);
     let scale = clip_scale(norm, max_norm);
@@ -38,7 +50,8 @@ pub fn clip_grad_norm(grads: &mut (impl Parameters + ?Sized), max_norm: f64) -> 
     norm
 }
 
-/// The factor for a gradient of this norm: at most 1.
+/// Returns the factor by which a gradient with this norm must be multiplied. The factor is never
+/// larger than 1.
 pub(crate) fn clip_scale(norm: f64, max_norm: f64) -> f32 {
     (max_norm / (norm + 1e-6)).min(1.0) as f32
 }

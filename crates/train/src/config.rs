@@ -1,14 +1,15 @@
-//! The settings of a run: optimizer, schedule, how often to evaluate, to sample and to save.
+//! The settings of a training run: the optimizer, the learning rate schedule, and how often to
+//! evaluate, sample and save.
 //!
-//! The model's own configuration is `gpt::GptConfig`, the data's are the loaders; where a run is
-//! kept is [`RunFolder`](crate::RunFolder).
+//! The model has its own configuration, `gpt::GptConfig`. The data is described by the loaders, and
+//! the place where checkpoints are saved by [`RunFolder`](crate::RunFolder).
 
 use serde::{Deserialize, Serialize};
 use tensor_ops::Dtype;
 
 use crate::{AdamWConfig, Schedule, TrainError};
 
-/// The settings of a [`Trainer`](crate::Trainer); the defaults are from the book's chapter 5.
+/// The settings of a [`Trainer`](crate::Trainer). The defaults are those of chapter 5 of the book.
 ///
 /// ```
 /// use train::{AdamWConfig, Schedule, TrainConfig};
@@ -28,34 +29,41 @@ use crate::{AdamWConfig, Schedule, TrainError};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Optimizer steps of the whole run.
+    /// Number of optimizer steps of the whole run.
     pub max_steps: u64,
-    /// AdamW's settings; its `lr` is the peak of the schedule.
+    /// Settings of AdamW. If there is a schedule, `lr` is the highest learning rate.
     pub optimizer: AdamWConfig,
-    /// The learning rate's change; `None` for the optimizer's `lr` all the time, as in chapter 5.
+    /// Schedule of the learning rate. `None` means that the learning rate is always the optimizer's
+    /// `lr`, as in chapter 5.
     pub schedule: Option<Schedule>,
-    /// The gradient's norm is clipped to this; `None` leaves it alone.
+    /// Largest norm that the gradient can have. If the norm is larger, the gradient is scaled down
+    /// to it. `None` means that gradients aren't clipped.
     pub max_grad_norm: Option<f64>,
-    /// The format of the operands of linear layers' products while the model trains and is
-    /// evaluated ([`GptModel::set_dtype`](gpt::GptModel::set_dtype)): float32 or bfloat16.
+    /// Number format to which the operands of the linear layers' matrix products are rounded, in
+    /// training and in evaluation ([`GptModel::set_dtype`](gpt::GptModel::set_dtype)). It must be
+    /// float32 or bfloat16.
     pub dtype: Dtype,
-    /// Batches whose gradients are averaged before one optimizer step.
+    /// Number of batches whose gradients are averaged for each optimizer step.
     pub accumulation: u64,
-    /// If true, the last step of an epoch takes the remaining batches, averaged by their number;
-    /// otherwise it continues with the next epoch's batches.
+    /// Whether an optimizer step ends at the end of an epoch. If this is true and fewer than
+    /// `accumulation` batches are left, the step averages only those. Otherwise, the step continues
+    /// with batches of the next epoch.
     pub whole_epochs: bool,
-    /// Steps from one evaluation to the next; `None` for no evaluations.
+    /// Number of steps between two evaluations. `None` means that the run isn't evaluated.
     pub eval_every: Option<u64>,
-    /// Batches an evaluation averages over, of each loader; fewer if the loader has fewer.
+    /// Number of batches per loader over which an evaluation averages. If a loader has fewer
+    /// batches, all of them are used.
     pub eval_batches: usize,
-    /// Steps from one sample of text to the next; the receiver of
-    /// [`Event::SampleDue`](crate::Event::SampleDue) generates it. `None` for no samples.
+    /// Number of steps between two samples of text. The closure that receives
+    /// [`Event::SampleDue`](crate::Event::SampleDue) generates the text. `None` means that there
+    /// are no samples.
     pub sample_every: Option<u64>,
-    /// Steps from one save to the next; `None` for no such saves. A run saves besides when an
-    /// evaluation finds the lowest validation loss so far, at its end, and when it is stopped.
+    /// Number of steps between two checkpoints. `None` means that no checkpoints are saved at
+    /// regular intervals. In both cases, a checkpoint is saved when an evaluation returns the
+    /// lowest validation loss so far, when the run is stopped, and at the end of the run.
     pub save_every: Option<u64>,
-    /// The number of checkpoints to keep, the newest; at least 1. The one with the lowest
-    /// validation loss stays too.
+    /// Number of newest checkpoints that are kept, which must be at least 1. The checkpoint with
+    /// the lowest validation loss is kept in addition to these.
     pub keep: usize,
 }
 
@@ -79,10 +87,12 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// Checks what the types can't.
+    /// Checks that each setting is in its range.
     ///
     /// # Errors
-    /// [`TrainError::Config`] names the first wrong setting, its value and the expected values.
+    ///
+    /// Returns [`TrainError::Config`], which contains the first invalid setting, its value and the
+    /// valid values.
     pub fn validate(&self) -> Result<(), TrainError> {
         for (name, value) in [
             ("max_steps", self.max_steps),
@@ -103,14 +113,15 @@ impl TrainConfig {
             return Err(TrainError::config(
                 "max_grad_norm",
                 norm,
-                "a finite number over 0",
+                "a finite number greater than 0",
             ));
         }
         self.optimizer.validate()?;
         self.schedule.map_or(Ok(()), |schedule| schedule.validate())
     }
 
-    /// The settings that decide the run's numbers; the others are 0 or none.
+    /// Returns only the settings on which the weights and losses of a run depend. A resumed run
+    /// must have the same values for these. All other settings are replaced by 0 or `None`.
     pub(crate) fn fixed(&self) -> Self {
         Self {
             max_steps: 0,

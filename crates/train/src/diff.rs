@@ -1,9 +1,11 @@
-//! Settings as a list of named values, to find the first difference between two runs.
+//! Converts settings to lists of names and values, in order to find the first difference between
+//! two runs.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// The values in `whole`, and their names in it: `config.optimizer.lr`.
+/// Returns the name and the value of each field that `whole` contains. The name of a nested field
+/// is a path, such as `config.optimizer.lr`.
 pub(crate) fn fields(whole: &impl Serialize) -> Vec<(String, String)> {
     fn add(name: String, value: Value, fields: &mut Vec<(String, String)>) {
         match value {
@@ -19,12 +21,13 @@ pub(crate) fn fields(whole: &impl Serialize) -> Vec<(String, String)> {
         }
     }
     let mut fields = Vec::new();
-    let whole = serde_json::to_value(whole).expect("plain data is JSON");
+    let whole = serde_json::to_value(whole).expect("plain data is valid JSON");
     add(String::new(), whole, &mut fields);
     fields
 }
 
-/// The first field in which two lists differ: its name and both values.
+/// Returns the name of the first field that differs between two lists, and its value in each of
+/// them. If a list doesn't contain the field, the value is "nothing".
 pub(crate) fn difference(
     one: &[(String, String)],
     other: &[(String, String)],

@@ -1,4 +1,4 @@
-//! Everything that training refuses or stops at, with the offending name and numbers.
+//! The error type of this crate. Each error contains the name and the value that caused it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,123 +10,135 @@ use gpt::GptError;
 use tensor_ops::UnsupportedDtype;
 use thiserror::Error;
 
-/// An error in beginning, continuing, saving or resuming a run.
+/// An error that occurred when a run was started, continued, saved or resumed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// A setting outside its range.
+    /// A setting is outside its range.
     #[error("{name} must be {expected}, but is {value}")]
     Config {
-        /// The setting.
+        /// Name of the setting.
         name: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: f64,
-        /// Its range.
+        /// Description of the valid values.
         expected: String,
     },
-    /// A number format that models aren't trained in.
-    #[error("dtype: {0}")]
+    /// Models can't be trained in this number format.
+    #[error("dtype isn't supported for training: {0}")]
     Dtype(#[from] UnsupportedDtype),
-    /// A loss or a gradient is NaN or infinite. One of a step leaves the weights as they were
-    /// before it.
+    /// A loss or a gradient is NaN or infinite. If this happens in a step, the weights remain as
+    /// they were before the step.
     #[error(
-        "the {what} is {value}; set lr below {learning_rate:e}, use warmup_steps, or clip with \
-        max_grad_norm 1"
+        "the {what} is {value}, so training can't continue; set lr below {learning_rate:e}, use \
+        warmup_steps, or set max_grad_norm to 1"
     )]
     NotFinite {
-        /// "loss of step 3", counted from 1, or "validation loss after step 3".
+        /// Description of the number, such as "loss of step 3" (where the first step is 1) or
+        /// "validation loss after step 3".
         what: String,
-        /// NaN or an infinity.
+        /// Value of the number, which is NaN or infinite.
         value: f64,
-        /// The learning rate of the last step, or of the first if there was none.
+        /// Learning rate of the last completed step. If no step has been completed, this is the
+        /// learning rate of the first step.
         learning_rate: f64,
     },
 
-    /// An error of another process, or of this one's share of common work.
+    /// A run that is shared by several ranks has failed on one of them.
     #[error("rank {rank}: {source}")]
     OnRank {
-        /// Which of the processes, counted from 0.
+        /// Number of the rank that failed. The first rank is 0.
         rank: usize,
-        /// The error there.
+        /// Error that occurred on this rank.
         source: Box<TrainError>,
     },
-    /// Processes that would train different things.
-    #[error("rank {rank} differs from rank 0 in {name}: {other} there, {first} here")]
+    /// The ranks of a shared run don't have the same settings, data or weights.
+    #[error(
+        "rank {rank} differs from rank 0 in {name}: rank {rank} has {other}, but rank 0 has {first}; \
+        start all ranks in the same way"
+    )]
     RanksDiffer {
-        /// In what.
+        /// Name of the first value that differs.
         name: String,
-        /// Which process, counted from 0.
+        /// Number of a rank whose value isn't that of rank 0.
         rank: usize,
-        /// Its value.
+        /// Value on this rank.
         other: String,
-        /// Rank 0's value.
+        /// Value on rank 0.
         first: String,
     },
 
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] FileError),
-    /// Another run is writing there.
-    #[error("{}: another run is using this folder", .path.display())]
+    /// Another process is using the run's folder.
+    #[error(
+        "{}: another run is using this folder; wait until it ends, or choose another folder",
+        .path.display()
+    )]
     Locked {
-        /// The folder.
+        /// Path to the folder.
         path: PathBuf,
     },
     /// This process no longer owns the folder that it opened.
     #[error(
-        "{}: this process no longer owns the run's folder: it was renamed or deleted, or another \
-        process resumed the run; this one ends here and writes nothing more",
+        "{}: this process no longer owns the run's folder, because the folder was renamed or \
+        deleted, or another process resumed the run; this process ends now and writes nothing more",
         .path.display()
     )]
     FolderLost {
-        /// The path.
+        /// Path to the folder.
         path: PathBuf,
     },
-    /// Nothing to resume.
-    #[error("{}: no checkpoint found", .path.display())]
+    /// There is no checkpoint to resume from.
+    #[error(
+        "{}: no checkpoint was found; specify a checkpoint, or the folder of a run that has saved one",
+        .path.display()
+    )]
     NoCheckpoint {
-        /// The folder.
+        /// Path to the folder that was searched.
         path: PathBuf,
     },
-    /// A file that was changed or cut, is of another version, or no JSON.
+    /// A file was changed or truncated, was written by another version of this program, or isn't
+    /// valid JSON.
     #[error("{}: {problem}", .path.display())]
     Damaged {
-        /// The file.
+        /// Path to the file.
         path: PathBuf,
-        /// The fault.
+        /// Description of the problem.
         problem: String,
     },
-    /// A checkpoint of a run with other settings, another model or other data: it can't be
-    /// continued as if it had never stopped.
+    /// The settings, the model or the data aren't those of the checkpoint. Training can't continue
+    /// as if it had never stopped.
     #[error(
         "{}: {name} is {saved} in the checkpoint, but {now} now; resume with the same settings and data",
         .path.display()
     )]
     OtherRun {
-        /// The checkpoint.
+        /// Path to the checkpoint.
         path: PathBuf,
-        /// The setting, or the part of the data: `config.optimizer.lr`.
+        /// Name of the first value that differs, such as `config.optimizer.lr`.
         name: String,
-        /// Its value in the checkpoint.
+        /// Value in the checkpoint.
         saved: String,
-        /// Its value now.
+        /// Value in the resumed run.
         now: String,
     },
 
-    /// The model refused.
+    /// The crate `gpt` returned this error.
     #[error(transparent)]
     Gpt(#[from] GptError),
-    /// A model or tensor file.
+    /// A model folder or a file of tensors can't be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// The data.
+    /// The data can't be read.
     #[error(transparent)]
     DataLoader(#[from] DataLoaderError),
 }
 
 impl TrainError {
-    /// True if all ranks of a shared run have this error at the same moment; other errors are those
-    /// of one rank, which the others wait for.
+    /// Returns true if all ranks of a shared run return this error at the same time. Any other
+    /// error occurs on one rank only, and the other ranks wait for that rank.
     pub fn is_common(&self) -> bool {
         matches!(
             self,
@@ -150,7 +162,7 @@ impl TrainError {
         }
     }
 
-    /// Checks that a setting is a finite number of at least 0.
+    /// Checks that a setting is finite and not negative.
     pub(crate) fn check_not_negative(name: &'static str, value: f64) -> Result<(), Self> {
         match value >= 0.0 && value.is_finite() {
             true => Ok(()),
@@ -163,12 +175,14 @@ impl TrainError {
         Self::Damaged { path, problem }
     }
 
-    /// `.map_err(TrainError::io(path, "read"))`
+    /// Returns a function that converts an I/O error, for use as in `.map_err(TrainError::io(path,
+    /// "read"))`.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| FileError::at(path, action)(source).into()
     }
 
-    /// `.map_err(TrainError::json(path))`
+    /// Returns a function that converts a JSON error, for use as in
+    /// `.map_err(TrainError::json(path))`.
     pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
         let path = path.to_owned();
         move |problem| Self::damaged(path, one_line(problem))

@@ -1,8 +1,9 @@
-//! The losses of a run while it trains (the book's `evaluate_model`), shared out over the ranks
-//! batch by batch.
+//! Evaluating the losses of a run during training, like the book's `evaluate_model`. If several
+//! ranks share the run, they divide the batches among themselves.
 //!
-//! They are means over tokens, as `gpt eval` has them; the book's `calc_loss_loader` is a mean over
-//! batches, of which the last may be smaller.
+//! These losses are means over tokens, like those of `gpt eval`. In contrast, the book's
+//! `calc_loss_loader` computes the mean over batches, in which a token of a smaller last batch has
+//! more weight.
 
 use dataloader::DataLoader;
 use tensor_ops::counted_targets;
@@ -12,13 +13,16 @@ use crate::ranks::{OneProcess, any, of_all_batches};
 use crate::{Evaluation, Ranks, TrainError, Trainer, calc_loss_batch};
 
 impl Trainer {
-    /// An evaluation in addition to the run's own: it doesn't change the run, and isn't remembered.
+    /// Evaluates the losses without changing the run. The result isn't stored in the run.
     ///
-    /// Returns `None` if `stop` returns true; it is called before each batch. Each rank may call
-    /// this at any time, because it computes all batches itself.
+    /// `stop` is called before each batch. If it returns true, the evaluation ends and `None` is
+    /// returned. In a shared run, a process can call this function at any time, because it computes
+    /// all batches itself.
     ///
     /// # Errors
-    /// If a loss is not finite.
+    ///
+    /// Returns an error if a batch can't be read or isn't valid for the model, or if a loss isn't
+    /// finite.
     pub fn evaluate(
         &self,
         stop: &mut dyn FnMut() -> bool,
@@ -26,12 +30,15 @@ impl Trainer {
         self.losses(&OneProcess, &mut TorchRng::manual_seed(0), stop)
     }
 
-    /// The losses of the first `eval_batches` batches of a new pass over each loader.
+    /// Computes the mean losses of the first `eval_batches` batches in a new pass over each loader.
     ///
-    /// `None` if `stop` is true, which is asked before each round of the ranks' batches.
+    /// If there are several ranks, each computes one batch at a time. `stop` is called before each
+    /// of these rounds. If it returns true on any rank, `None` is returned on all of them.
     ///
     /// # Errors
-    /// If a batch can't be read or doesn't suit the model, or a loss is not finite.
+    ///
+    /// Returns an error if a batch can't be read or isn't valid for the model, or if a loss isn't
+    /// finite.
     pub(crate) fn losses(
         &self,
         ranks: &dyn Ranks,
@@ -59,11 +66,13 @@ impl Trainer {
         }))
     }
 
-    /// The validation loss of some batches; without validation data one batch of training shows
-    /// that there is a loss. It draws nothing.
+    /// Computes the validation loss of the first `num_batches` batches without changing the run's
+    /// random number generator. If there is no validation data, one batch of the training data is
+    /// used to check that the loss is finite, and `None` is returned.
     ///
     /// # Errors
-    /// As [`losses`](Self::losses).
+    ///
+    /// Returns the same errors as [`losses`](Self::losses).
     pub(crate) fn check_loss(&self, num_batches: usize) -> Result<Option<f64>, TrainError> {
         let (which, loader, n) = match &self.val_loader {
             Some(loader) => ("validation", loader, num_batches),
@@ -74,8 +83,9 @@ impl Trainer {
         Ok(loss.filter(|_| self.val_loader.is_some()))
     }
 
-    /// The mean loss of a token in the first batches of a new pass over the loader, nothing
-    /// dropped; it draws from `rng` as iterating over PyTorch's loaders does.
+    /// Computes the mean loss over the tokens of the first `num_batches` batches in a new pass over
+    /// the loader, without dropout. If the loader shuffles, the order is drawn from `rng` as in
+    /// PyTorch.
     fn loss(
         &self,
         which: &'static str,
@@ -92,7 +102,7 @@ impl Trainer {
             if rank == 0 && any(ranks, stop()) {
                 return Ok(None);
             }
-            let batch = epoch.try_next()?.expect("an epoch has as many batches");
+            let batch = epoch.try_next()?.expect("an epoch has this many batches");
             losses.push(match rank == ranks.rank() {
                 true => f64::from(calc_loss_batch(&batch, &self.model)?),
                 false => 0.0,

@@ -1,8 +1,8 @@
-//! The gradients of one step, added up batch by batch.
+//! The sum of the gradients of a training step.
 //!
-//! Each batch's gradients are computed from zero and added to the earlier ones, in the order of the
-//! batches: the bits of a step don't depend on the distribution of batches among ranks. Clipping
-//! and the optimizer use the sum.
+//! The gradients of each batch start at 0 and are added to the sum in the order of the batches. The
+//! sum therefore has the same bits no matter which rank computes which batch. The sum is then
+//! clipped and passed to the optimizer.
 
 use dataloader::Batch;
 use gpt::{BatchParts, GptError, GptModel, move_gradients};
@@ -12,20 +12,21 @@ use torch_rng::TorchRng;
 use crate::Ranks;
 use crate::shards::{add_round, own_parts, slices};
 
-/// The gradients of the batches of a step so far.
+/// The sum of the gradients of the current step, and the memory that is needed to compute it.
 #[derive(Debug)]
 pub(crate) struct StepGradients {
     parts: BatchParts,
     sum: Sum,
-    /// Those of one batch, if they can't be computed in the sum; zeros between two batches.
+    /// Gradients of a single batch, which are needed if a batch can't be added to the sum directly.
+    /// They are 0 between two batches.
     batch: Option<GptModel>,
 }
 
 #[derive(Debug)]
 enum Sum {
-    /// One process has all of it.
+    /// All elements of the sum, if there is only one process.
     Whole(Box<GptModel>),
-    /// Among ranks, each has its own parts.
+    /// The parts of the sum that this rank owns, if the run is shared.
     Parts(Vec<Vec<f32>>),
 }
 
@@ -38,7 +39,8 @@ impl StepGradients {
         })
     }
 
-    /// Continues as one of these ranks, before the first batch of a step.
+    /// Replaces the sum by the parts that this rank owns. This function must be called before the
+    /// first batch of a step.
     pub(crate) fn share(&mut self, ranks: &dyn Ranks) {
         if let Sum::Whole(sum) = &mut self.sum {
             let own = own_parts(ranks, slices(&mut **sum)).into_iter();
@@ -46,8 +48,9 @@ impl StepGradients {
         }
     }
 
-    /// One batch forward and backward, in the sum itself or to be [added](Self::add_round): returns
-    /// its loss.
+    /// Performs the forward and the backward pass of one batch and returns its loss. If `in_sum` is
+    /// true, the gradients are added to the sum directly. Otherwise, [`add_round`](Self::add_round)
+    /// must be called afterwards.
     pub(crate) fn compute(
         &mut self,
         model: &GptModel,
@@ -65,7 +68,8 @@ impl StepGradients {
             .loss_and_grads(model, inputs, targets, weight, rng, grads)
     }
 
-    /// Adds the gradients of one batch of each of the first so many ranks, in the ranks' order.
+    /// Adds the gradients of one batch of each of the first `batches` ranks to the sum, in the
+    /// order of the ranks.
     pub(crate) fn add_round(&mut self, model: &GptModel, ranks: &dyn Ranks, batches: usize) {
         let batch = self.batch.get_or_insert_with(|| zeros(model));
         match &mut self.sum {
@@ -74,7 +78,8 @@ impl StepGradients {
         }
     }
 
-    /// The sums of this rank's parts, one for each piece of a weight.
+    /// Returns the parts of the sum that this rank owns. There is one part for each piece of a
+    /// weight, as described in `shards.rs`.
     pub(crate) fn own_sums(&mut self, ranks: &dyn Ranks) -> Vec<&mut [f32]> {
         match &mut self.sum {
             Sum::Whole(sum) => own_parts(ranks, slices(&mut **sum)),
@@ -82,7 +87,7 @@ impl StepGradients {
         }
     }
 
-    /// Clears all gradients, even after a failed step.
+    /// Sets all gradients to 0, even if a step has failed.
     pub(crate) fn clear(&mut self) {
         match &mut self.sum {
             Sum::Whole(sum) => sum.fill_zero(),
@@ -93,5 +98,5 @@ impl StepGradients {
 }
 
 fn zeros(model: &GptModel) -> GptModel {
-    GptModel::zeros(model.config()).expect("the configuration of a model")
+    GptModel::zeros(model.config()).expect("a model's configuration is valid")
 }

@@ -1,12 +1,13 @@
-//! The identity of a run and its owner: which run a folder belongs to, and which process writes
-//! there.
+//! Identifies the run to which a folder belongs, and the process that may write to the folder.
 //!
-//! A run is identified by a random id, which is stored in its folder (`run.json` and `.lock`) and
-//! in each checkpoint. The process that opens the folder writes a token of its own to `run.json`
-//! and looks for it there before each write. If somebody deletes the lock and starts a second
-//! process, or replaces the folder, the first process finds another token and ends.
-//! Neither paths nor inode numbers nor times identify a run, because copies, renames and network
-//! file systems change them.
+//! The run is identified by a random ID, which is stored in its folder (in `run.json` and `.lock`)
+//! and in each checkpoint. When a process opens the folder, it writes a random token to `run.json`,
+//! which makes it the owner of the folder. Before it writes anything else, it checks that its token
+//! is still there. For example, somebody may delete the lock and start a second process, which then
+//! writes its own token. The first process notices this and ends.
+//!
+//! Runs aren't identified by paths, inode numbers or times, because these change if a folder is
+//! copied or renamed, and on network file systems.
 
 use std::fs::File;
 use std::io::Write;
@@ -22,16 +23,17 @@ use serde::{Deserialize, Serialize};
 use crate::TrainError;
 use crate::manifest::{is_gone, sha256, write_json};
 
-/// The file that a run locks, by its name in the run's folder.
+/// Name of the lock file in the folder of a run.
 pub const LOCK: &str = ".lock";
 
-/// The file with the id and the owner of a run, by its name in the run's folder.
+/// Name of the file in a run's folder that contains the ID of the run and the token of its owner.
 pub const RUN_FILE: &str = "run.json";
 
-/// The most bytes of either file.
+/// Largest size of both files in bytes.
 const MAX_BYTES: u64 = 1 << 12;
 
-/// The contents of a lock. It stays behind if a user copies `RUN/*` over another run.
+/// The contents of [`LOCK`]. This file isn't replaced if a user copies the files `RUN/*` of another
+/// run into the folder, because its name starts with a dot.
 #[derive(Serialize, Deserialize)]
 struct LockFile {
     run: String,
@@ -41,16 +43,17 @@ struct LockFile {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunFile {
-    /// The run's id.
+    /// ID of the run.
     pub(crate) run: String,
-    /// The token of the process that opened the folder last.
+    /// Random token of the process that opened the folder last.
     owner: String,
-    /// The name of the folder when it was opened: a copy has another name.
+    /// Name of the folder when it was last opened, which shows whether the folder is a copy.
     folder: String,
 }
 
 impl RunFile {
-    /// Reads it; `None` if it is missing or is somebody else's.
+    /// Reads the file in a folder. Returns `None` if it is missing or wasn't written by this
+    /// program.
     pub(crate) fn read(folder: &Path) -> Option<Self> {
         read(&folder.join(RUN_FILE))
     }
@@ -60,19 +63,20 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&read_small_file(path, MAX_BYTES).ok()?).ok()
 }
 
-/// Returns the id in a folder's lock.
+/// Returns the ID of the run in a folder's [`LOCK`], or `None` if the file can't be read.
 pub(crate) fn of_lock(folder: &Path) -> Option<String> {
     Some(read::<LockFile>(&folder.join(LOCK))?.run)
 }
 
-/// Returns the id of the run in a folder, and whether the folder still has the name under which it
-/// was opened last: a copy has another one. Returns `None` if the folder isn't a run's.
+/// Returns the ID of the run in a folder, and whether the folder has the same name as when it was
+/// last opened. A copy of a run's folder has another name. Returns `None` if the folder isn't that
+/// of a run.
 pub fn run_id(folder: impl AsRef<Path>) -> Option<(String, bool)> {
     let file = RunFile::read(folder.as_ref())?;
     Some((file.run, file.folder == name_of(folder.as_ref())))
 }
 
-/// The name of a folder, without links.
+/// Returns the name of a folder after following links.
 fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize();
     let whole = whole.as_deref().unwrap_or(folder);
@@ -83,20 +87,23 @@ fn name_of(folder: &Path) -> String {
 /// A run's folder that this process owns.
 #[derive(Debug)]
 pub(crate) struct Owned {
-    /// It is locked where the file system has locks.
+    /// Lock of the folder, which is held until the file is closed. On a file system without locks,
+    /// the file isn't locked.
     _lock: File,
     owner: String,
-    /// The run's id.
+    /// ID of the run.
     pub(crate) run: String,
 }
 
 impl Owned {
-    /// Locks a folder and becomes its owner; `found` returns the id of the run in it, if there is
-    /// one.
+    /// Locks a folder and makes this process its owner. `found` returns the ID of the run to which
+    /// the checkpoints in the folder belong, or `None` if there are none.
     ///
     /// # Errors
-    /// [`TrainError::Locked`]; [`TrainError::Damaged`] if the folder contains the files of two
-    /// runs; the operating system's refusal.
+    ///
+    /// Returns [`TrainError::Locked`] if another process has locked the folder, and
+    /// [`TrainError::Damaged`] if the folder contains the files of two runs. Also returns an error
+    /// if the operating system reports one.
     pub(crate) fn new(
         folder: &Path,
         found: impl FnOnce() -> Result<Option<String>, TrainError>,
@@ -105,18 +112,19 @@ impl Owned {
         let (before, name) = (RunFile::read(folder), name_of(folder));
         if before.is_none() && !is_gone(&file) {
             let problem =
-                "not the file of a run; move it, because a run writes a file of this name";
+                "this file doesn't belong to a run; move it, because a run needs this file name";
             return Err(TrainError::damaged(file, problem));
         }
         let write_lock = |out: &mut dyn Write, run: String| {
-            let bytes = serde_json::to_vec(&LockFile { run }).expect("plain data is JSON");
+            let bytes = serde_json::to_vec(&LockFile { run }).expect("plain data is valid JSON");
             out.write_all(&bytes)
         };
         if let (Some(before), Some(run)) = (&before, of_lock(folder))
             && before.folder != name
             && has_links(&path)
         {
-            // The folder is a copy with hard links, whose lock is that of the original.
+            // The folder is a copy that consists of hard links, so its lock is also that of the
+            // original. A new file replaces it.
             write_atomically(&path, |out| write_lock(out, run))?;
         }
         let mut lock = append(&path)?;
@@ -130,9 +138,9 @@ impl Owned {
         let run = found()?.unwrap_or_else(|| random_id(folder));
         if let Some(other) = before.filter(|before| before.run != run) {
             let problem = format!(
-                "it belongs to the run {}, but the checkpoints belong to the run {run}: the files of \
-                another run were copied over this one's; restore its run.json and options.toml to \
-                resume it",
+                "this file belongs to the run {}, but the checkpoints belong to the run {run}, so the \
+                files of another run were copied into this folder; to resume the run, restore its \
+                own run.json and options.toml",
                 other.run
             );
             return Err(TrainError::damaged(file, problem));
@@ -155,10 +163,12 @@ impl Owned {
         })
     }
 
-    /// Checks that this process still owns the folder at this path.
+    /// Checks that this process still owns the folder.
     ///
     /// # Errors
-    /// [`TrainError::FolderLost`], or the operating system's refusal to read [`RUN_FILE`].
+    ///
+    /// Returns [`TrainError::FolderLost`] if the folder no longer exists or has another owner. Also
+    /// returns an error if [`RUN_FILE`] can't be read.
     pub(crate) fn check(&self, folder: &Path) -> Result<(), TrainError> {
         let file = folder.join(RUN_FILE);
         let lost = TrainError::FolderLost {
@@ -175,7 +185,7 @@ impl Owned {
     }
 }
 
-/// An id that no other folder, process or moment has.
+/// Returns an ID that is different for each folder, process and time.
 fn random_id(folder: &Path) -> String {
     static IDS: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -187,14 +197,14 @@ fn random_id(folder: &Path) -> String {
     id
 }
 
-/// True if a file has several names.
+/// Returns true if a file has several hard links.
 #[cfg(unix)]
 fn has_links(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
 }
 
-/// True if a file has several names, which std doesn't expose here.
+/// Returns false, because the standard library can't count the hard links of a file on this system.
 #[cfg(not(unix))]
 fn has_links(_path: &Path) -> bool {
     false

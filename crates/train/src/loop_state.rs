@@ -1,8 +1,9 @@
-//! The whole state of a training loop of your own, in one file.
+//! The complete state of a custom training loop, stored in a single file.
 //!
-//! The file is safetensors: the weights under `model.`, the moments under `optimizers.0.` and so
-//! on, and the rest as JSON in the file's metadata. It is replaced atomically, so after a crash it
-//! is the state of an earlier save.
+//! The file has the safetensors format. The weights have the prefix `model.`, and the moments have
+//! the prefixes `optimizers.0.`, `optimizers.1.` and so on. All other values are stored as JSON in
+//! the metadata. The file is replaced atomically, so after a crash, it contains the state of the
+//! last complete save.
 
 use std::path::Path;
 
@@ -15,17 +16,18 @@ use torch_rng::TorchRng;
 
 use crate::{AdamW, AdamWConfig, TrainError};
 
-/// The key of the JSON in the file's metadata.
+/// Key of the JSON in the metadata of the file.
 const KEY: &str = "loop_state";
 
-/// Everything that a training loop of your own changes.
+/// All values that a custom training loop changes.
 ///
-/// [`save`](Self::save) writes all of it to one file, and a loop that [`load`](Self::load)s the
-/// file continues with the bits of an uninterrupted one, dropout included. A part can't be
-/// forgotten, because the loop takes its generator, data, model and optimizers from this value.
+/// [`save`](Self::save) writes all of them to one file. A loop that [`load`](Self::load)s this file
+/// continues with the same bits as a loop that wasn't interrupted, and draws the same dropout
+/// masks. No value can be forgotten, because the loop takes its random number generator, its data,
+/// its model and its optimizers from this struct.
 ///
-/// [`Trainer`](crate::Trainer) has a state of its own, because it also keeps settings, evaluations
-/// and a run's other checkpoints.
+/// [`Trainer`](crate::Trainer) doesn't use this type, because it also has to save settings and
+/// evaluations, and manages several checkpoints.
 ///
 /// ```
 /// use train::dataloader::{Batches, Corpus, DataLoader, DataLoaderConfig};
@@ -78,25 +80,25 @@ const KEY: &str = "loop_state";
 pub struct LoopState<M, B> {
     /// Number of steps so far.
     pub step: u64,
-    /// The generator of dropout and of the data's order.
+    /// Random number generator that determines the order of the data and the dropout masks.
     pub rng: TorchRng,
-    /// The data: [`Batches`](dataloader::Batches), [`Mix`](dataloader::Mix), or a source of your
-    /// own.
+    /// Source of the batches, such as [`Batches`](dataloader::Batches), [`Mix`](dataloader::Mix) or
+    /// a custom type.
     pub batches: B,
-    /// The model: anything that lists its weights.
+    /// Model, which can be any type that implements [`Parameters`].
     pub model: M,
-    /// One optimizer for each parameter group.
+    /// Optimizers, of which there is one for each parameter group.
     pub optimizers: Vec<AdamW>,
 }
 
-/// The part that isn't tensors.
+/// The values that aren't tensors.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rest<P> {
     step: u64,
     rng: TorchRng,
     position: P,
-    /// Each optimizer's settings and steps.
+    /// Settings and number of steps of each optimizer.
     optimizers: Vec<(AdamWConfig, u64)>,
 }
 
@@ -105,11 +107,12 @@ where
     M: Parameters,
     B: BatchSource<Position: Serialize + DeserializeOwned>,
 {
-    /// Writes the state to a file, which replaces an earlier one atomically.
+    /// Writes the state to a file. If the file exists, it is replaced atomically.
     ///
     /// # Errors
-    /// If the file can't be written, or a weight or moment is not finite. Then an earlier file
-    /// stays.
+    ///
+    /// Returns an error if the file can't be written or if a weight or a moment isn't finite. In
+    /// this case, the existing file isn't changed.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TrainError> {
         let path = path.as_ref();
         let rest = Rest {
@@ -134,24 +137,31 @@ where
         Ok(save_tensors_with_metadata(path, tensors, &[(KEY, &rest)])?)
     }
 
-    /// Replaces this state by that of a file. Beforehand this one must have the same weights,
-    /// optimizers and data, as at the beginning of the loop.
+    /// Replaces this state by the state in a file. Before the call, this state must have the same
+    /// weights, optimizers and data as the one that was saved, as at the start of the loop. Their
+    /// values don't matter.
     ///
     /// # Errors
-    /// If the file can't be read or isn't such a state; if it has another number of optimizers, or
-    /// a tensor that is missing, unexpected or of another shape; or if its position is beyond the
-    /// data. Then some weights may have changed.
+    ///
+    /// Returns an error if the file can't be read or doesn't contain a state, if the number of
+    /// optimizers differs, if a tensor is missing, unexpected or has another shape, or if the
+    /// position in the data doesn't exist. In this case, some of the weights may have been
+    /// replaced.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TrainError> {
         let path = path.as_ref();
         let metadata = read_metadata(path)?;
         let Some(rest) = metadata.get(KEY) else {
-            let problem = "these tensors are not the state of a training loop";
+            let problem = "the file doesn't contain the state of a training loop; use a file that \
+                LoopState::save wrote";
             return Err(TrainError::damaged(path, problem));
         };
         let rest: Rest<B::Position> = serde_json::from_str(rest).map_err(TrainError::json(path))?;
         let (saved, now) = (rest.optimizers.len(), self.optimizers.len());
         if saved != now {
-            let problem = format!("the state has {saved} optimizers, but the loop has {now}");
+            let problem = format!(
+                "the file has {saved} optimizers, but the loop has {now}; create the same optimizers \
+                before loading"
+            );
             return Err(TrainError::damaged(path, problem));
         }
         load_tensors_into(path, &mut self.model, "model.")?;

@@ -1,7 +1,7 @@
-//! The loss of a batch and of a loader, in evaluation (book section 5.1.2 and 5.1.3), and
-//! perplexity.
+//! The loss of a batch and of a loader (sections 5.1.2 and 5.1.3 of the book), and the perplexity.
 //!
-//! Nothing is dropped; the loss of training is `GptModel::loss_and_grads`.
+//! All losses are computed without dropout. `GptModel::loss_and_grads` computes the loss for
+//! training.
 
 use dataloader::{Batch, DataLoader};
 use gpt::GptModel;
@@ -9,22 +9,27 @@ use torch_rng::TorchRng;
 
 use crate::TrainError;
 
-/// The mean cross-entropy of one batch.
+/// Computes the mean cross-entropy of one batch without dropout.
 ///
 /// # Errors
-/// If the batch has ids or a length that the model can't take.
+///
+/// Returns an error if the batch isn't valid for the model, for example because a token ID isn't in
+/// the vocabulary.
 pub fn calc_loss_batch(batch: &Batch, model: &GptModel) -> Result<f32, TrainError> {
     Ok(model.loss(&batch.input_ids, &batch.target_ids)?)
 }
 
-/// The mean of the losses of the first `num_batches` batches of a new pass over the loader; `None`
-/// for all.
+/// Computes the mean of the losses of the first `num_batches` batches in a new pass over the
+/// loader. `None` means all batches.
 ///
-/// It draws from `rng` like PyTorch's loader, so an evaluation changes the later random numbers.
-/// The mean is over batches, as in the book, although the last one may be smaller.
+/// If the loader shuffles, the order is drawn from `rng` as in PyTorch, so an evaluation changes
+/// the random numbers that are drawn later. As in the book, the result is the mean over batches,
+/// even if the last batch is smaller than the others.
 ///
 /// # Errors
-/// If a batch has ids or a length that the model can't take; if `num_batches` is 0.
+///
+/// Returns an error if a batch can't be read or isn't valid for the model, or if there are no
+/// batches.
 pub fn calc_loss_loader(
     loader: &DataLoader,
     model: &GptModel,
@@ -38,16 +43,17 @@ pub fn calc_loss_loader(
     let mut total_loss = 0.0;
     let mut batches = loader.epoch(rng);
     for _ in 0..num_batches {
-        let batch = batches.try_next()?.expect("an epoch has as many batches");
+        let batch = batches.try_next()?.expect("an epoch has this many batches");
         total_loss += f64::from(calc_loss_batch(&batch, model)?);
     }
     Ok(total_loss / num_batches as f64)
 }
 
-/// `e^loss`: the number of equally likely tokens among which the model is undecided.
+/// Returns the perplexity `e^loss`. A model with a perplexity of n is as uncertain as if it had to
+/// choose among n equally probable tokens.
 ///
 /// ```
-/// // Section 5.1.2 prints 10.7940 and 48725.8203.
+/// // The output in section 5.1.2 is a loss of 10.7940 and a perplexity of 48725.8203.
 /// assert!((train::perplexity(10.7940) / 48725.8203 - 1.0).abs() < 1e-4);
 /// ```
 #[must_use]

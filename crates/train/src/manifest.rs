@@ -1,7 +1,8 @@
-//! manifest.json: a checkpoint's run, step, validation loss and number, and every file of it with
-//! length and SHA-256; written when all of them are on the disk.
+//! The file manifest.json of a checkpoint. It contains the run, the number of the save, the step,
+//! the validation loss, and the length and SHA-256 of each other file. It is written after all
+//! other files have been stored on disk.
 //!
-//! A folder without one isn't a checkpoint.
+//! A folder without this file isn't a checkpoint.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -18,42 +19,44 @@ use sha2::{Digest, Sha256};
 use crate::TrainError;
 use crate::hex::hex;
 
-/// The manifest's name in a checkpoint's folder.
+/// Name of the manifest in the folder of a checkpoint.
 pub(crate) const MANIFEST_FILE: &str = "manifest.json";
 
-/// The most bytes of a manifest, and of a state.
+/// Largest size of manifest.json and of state.json in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Saves and steps are numbered below this, so that a forged number leaves room for the next.
+/// Upper limit of the numbers of saves and steps. If a manifest contains a larger number, it is
+/// damaged. The limit ensures that there is always a next number.
 const MAX_SAVES: u64 = 1 << 53;
 
-/// The names of a checkpoint's files beside the model's.
+/// Names of the files that a checkpoint has in addition to those of a model folder.
 pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
 pub(crate) const STATE: &str = "state.json";
 
-/// The files that every checkpoint has besides its manifest.
+/// Files that every checkpoint has, in addition to its manifest.
 pub(crate) const FILES: [&str; 4] = [CONFIG, WEIGHTS, OPTIMIZER, STATE];
 
-/// True for a file that users may edit in a checkpoint, because it contains no part of the model:
-/// settings for generating text, or a chat template.
+/// Returns true if users may edit this file in a checkpoint. Such a file contains settings for
+/// generating text or a chat template, and no part of the model.
 pub(crate) fn is_editable(file: &str) -> bool {
     file == GENERATION_CONFIG || file == "chat_template.json" || file.ends_with(".jinja")
 }
 
-/// The version of a checkpoint's files that this crate writes and reads.
+/// Version of the checkpoint format. This crate writes and reads only this version.
 const VERSION: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
     version: u32,
-    /// The id of the run that saved it.
+    /// ID of the run that saved the checkpoint.
     pub(crate) run: String,
-    /// The number of this save in the run, from 1: the newest has the highest.
+    /// Number of the save. The first save of a run has number 1, and the newest checkpoint has the
+    /// highest number.
     pub(crate) number: u64,
-    /// Optimizer steps so far.
+    /// Number of optimizer steps in the checkpoint.
     pub(crate) step: u64,
-    /// The validation loss, if the run was validated when it was saved.
+    /// Validation loss of the model, or `None` if it wasn't evaluated.
     pub(crate) val_loss: Option<f64>,
     files: BTreeMap<String, FileEntry>,
 }
@@ -65,13 +68,13 @@ struct FileEntry {
     sha256: String,
 }
 
-/// The field that every version of a manifest has.
+/// The field that the manifests of all versions have in common.
 #[derive(Deserialize)]
 struct AnyVersion {
     version: u32,
 }
 
-/// True if there is nothing of this name, not even a link to nothing.
+/// Returns true if nothing exists at this path. A link to a missing file exists.
 pub(crate) fn is_gone(path: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let found = fs::symlink_metadata(path);
@@ -79,7 +82,8 @@ pub(crate) fn is_gone(path: &Path) -> bool {
 }
 
 impl Manifest {
-    /// Writes the manifest of all files in `folder`, which is a checkpoint from then on.
+    /// Writes the manifest of all files in `folder`. With its manifest, the folder becomes a
+    /// checkpoint.
     pub(crate) fn write(
         folder: &Path,
         run: &str,
@@ -103,11 +107,13 @@ impl Manifest {
         write_json(&folder.join(MANIFEST_FILE), &manifest)
     }
 
-    /// Reads the manifest of a checkpoint that has all its files, each as long as it was, except
-    /// those that users may edit; their contents are not read.
+    /// Reads the manifest of a checkpoint and checks that all files exist and have the right
+    /// lengths. Files that users may edit aren't checked, and hashes aren't computed.
     ///
     /// # Errors
-    /// [`TrainError::NoCheckpoint`] if there is none.
+    ///
+    /// Returns [`TrainError::NoCheckpoint`] if there is no manifest. Also returns an error if the
+    /// manifest isn't valid, or if a file can't be read or doesn't match the manifest.
     pub(crate) fn read(folder: &Path) -> Result<Self, TrainError> {
         let path = folder.join(MANIFEST_FILE);
         if is_gone(&path) {
@@ -117,30 +123,33 @@ impl Manifest {
         let version = read_json::<AnyVersion>(&path)?.version;
         if version != VERSION {
             let problem = format!(
-                "another version of this program saved this checkpoint (format {version}), and \
-                this one reads only format {VERSION}; use that version, or train again"
+                "another version of this program saved this checkpoint in format {version}, but \
+                this version reads only format {VERSION}; use the other version, or train again"
             );
             return Err(TrainError::damaged(path, problem));
         }
         let manifest: Self = read_json(&path)?;
         if !manifest.files.keys().all(|name| is_inside(name)) {
-            let problem = "it names a file of another folder";
+            let problem = "the manifest contains the path of a file in another folder; restore it";
             return Err(TrainError::damaged(path, problem));
         }
         if !(1..MAX_SAVES).contains(&manifest.number) || manifest.step >= MAX_SAVES {
             let (number, step) = (manifest.number, manifest.step);
-            let problem = format!("save {number} of step {step}, which no run can reach");
+            let problem = format!(
+                "no run can have {number} as the number of a save and {step} as a step; restore the \
+                manifest"
+            );
             return Err(TrainError::damaged(path, problem));
         }
         if manifest.val_loss.is_some_and(|loss| !loss.is_finite()) {
             return Err(TrainError::damaged(
                 path,
-                "the validation loss is not finite",
+                "the validation loss isn't finite; restore the manifest",
             ));
         }
         let mut always = FILES.into_iter();
         if let Some(file) = always.find(|file| !manifest.names(file)) {
-            let problem = format!("it does not name {file}");
+            let problem = format!("the manifest doesn't contain {file}; restore the manifest");
             return Err(TrainError::damaged(path, problem));
         }
         let fixed = manifest.files.iter().filter(|(name, _)| !is_editable(name));
@@ -149,32 +158,32 @@ impl Manifest {
             let (_, found) = open_file(&path)?;
             if found != *bytes {
                 let problem =
-                    format!("the manifest declares {bytes} bytes, but the file has {found}");
+                    format!("the manifest declares {bytes} bytes, but the file has {found} bytes");
                 return Err(TrainError::damaged(path, problem));
             }
         }
         Ok(manifest)
     }
 
-    /// The name of the checkpoint's folder: `step-00000120`.
+    /// Returns the name of a checkpoint's folder, such as `step-00000120`.
     pub(crate) fn folder_name(step: u64) -> String {
         format!("step-{step:08}")
     }
 
-    /// True if a folder's name is this checkpoint's: its step, and the number of its save if an
-    /// earlier checkpoint has the same step.
+    /// Returns true if the name of a folder is valid for this checkpoint. The name contains the
+    /// step. If an earlier checkpoint has the same step, the number of the save is appended.
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         let name = Self::folder_name(self.step);
         folder == name || folder == format!("{name}.{}", self.number)
     }
 
-    /// True if the file is one of the checkpoint's.
+    /// Returns true if the manifest contains this file.
     pub(crate) fn names(&self, file: &str) -> bool {
         self.files.contains_key(file)
     }
 
-    /// True if a file in the checkpoint's folder, or all files of a folder in it, are the
-    /// checkpoint's.
+    /// Returns true if the path leads to a file of the checkpoint, or to a folder in it that
+    /// contains only such files.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         let Some(name) = path.file_name().and_then(OsStr::to_str) else {
             return false;
@@ -187,7 +196,12 @@ impl Manifest {
         !inside.is_empty() && inside.iter().all(|file| is_named(file) == Some(true))
     }
 
-    /// Checks that the files of these names are as they were written.
+    /// Computes the hashes of those files for whose names `which` returns true, and compares them
+    /// with the manifest.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that contains the first file that differs.
     pub(crate) fn verify(
         &self,
         folder: &Path,
@@ -197,8 +211,9 @@ impl Manifest {
             let path = folder.join(name);
             let (expected, found) = (&expected.sha256, FileEntry::of(&path)?.sha256);
             if found != *expected {
-                let problem =
-                    format!("the manifest declares SHA-256 {expected}, but the file has {found}");
+                let problem = format!(
+                    "the manifest declares SHA-256 {expected}, but the file has SHA-256 {found}"
+                );
                 return Err(TrainError::damaged(path, problem));
             }
         }
@@ -227,7 +242,8 @@ impl FileEntry {
     }
 }
 
-/// The files of a folder that this program has filled, and of the folders in it as `folder/file`.
+/// Returns the names of the files in a folder. The files of its subfolders are included in the form
+/// `folder/file`.
 fn files_below(folder: &Path) -> Result<Vec<String>, TrainError> {
     let names = |folder: &Path| -> Result<Vec<String>, TrainError> {
         let names = names_in(folder)?.into_iter();
@@ -247,7 +263,8 @@ fn files_below(folder: &Path) -> Result<Vec<String>, TrainError> {
     Ok(files)
 }
 
-/// True for `file` and `folder/file`: names that don't lead out of a checkpoint.
+/// Returns true for names of the form `file` and `folder/file`, which can't lead out of a
+/// checkpoint.
 fn is_inside(name: &str) -> bool {
     let is_name = |part: &str| Path::new(part).file_name() == Some(OsStr::new(part));
     match name.split_once('/') {
@@ -256,19 +273,19 @@ fn is_inside(name: &str) -> bool {
     }
 }
 
-/// Writes a value as JSON, so that a crash leaves the old file or the new one.
+/// Writes a value as JSON. After a crash, the file has either its old contents or the new ones.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
     let text = serde_json::to_vec_pretty(value).map_err(TrainError::json(path))?;
     Ok(write_atomically(path, |file| file.write_all(&text))?)
 }
 
-/// Reads the JSON of a checkpoint.
+/// Reads one of a checkpoint's JSON files.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TrainError> {
     let text = read_small_file(path, MAX_BYTES)?;
     serde_json::from_slice(&text).map_err(TrainError::json(path))
 }
 
-/// A SHA-256 in hexadecimal digits, as in a checkpoint's manifest.
+/// Returns the SHA-256 of some bytes as hexadecimal digits, as in the manifest of a checkpoint.
 ///
 /// ```
 /// assert!(train::runs::sha256(b"abc").starts_with("ba7816bf"));

@@ -1,4 +1,5 @@
-//! The optimizer's moments as the tensors of a checkpoint, gathered from all ranks.
+//! Gathers the optimizer's moments of a shared run from all ranks, so that they can be written to a
+//! checkpoint.
 
 use checkpoint::LazyTensor;
 use ndarray::{ArrayD, IxDyn};
@@ -7,10 +8,10 @@ use tensor_ops::Parameters;
 use crate::shards::{gather, own_part, part_length, piece_length};
 use crate::{AdamW, Ranks};
 
-/// The moments of all ranks' parts as the tensors of a file.
+/// Returns the moments of all ranks as the tensors of a file.
 ///
-/// All ranks together compute the numbers of each when its turn comes, which takes no more memory
-/// than the largest weight.
+/// The moments of a weight are gathered only when they are written to the file, so they never take
+/// more memory than the largest weight. All ranks must take part in gathering them.
 pub(crate) fn moments<'a>(
     ranks: &'a dyn Ranks,
     model: &impl Parameters,
@@ -24,7 +25,7 @@ pub(crate) fn moments<'a>(
     for (moment, mut own) in [("m.", &optimizer.m[..]), ("v.", &optimizer.v[..])] {
         model.visit(moment, &mut |name, weight| {
             let shape = weight.raw_dim();
-            let numbers = weight.to_slice().expect("weights are row-major");
+            let numbers = weight.to_slice().expect("weights must be row-major");
             let pieces = numbers.chunks(piece_length(ranks));
             let (here, rest) = own.split_at(pieces.map(|piece| own_part(ranks, piece).len()).sum());
             own = rest;
@@ -38,10 +39,10 @@ pub(crate) fn moments<'a>(
     tensors
 }
 
-/// One weight's moments, of which `own` are this rank's parts.
+/// Gathers the moments of one weight, of which this rank owns the parts `own`.
 fn all_parts(ranks: &dyn Ranks, mut own: &[f32], shape: IxDyn) -> ArrayD<f32> {
     let mut all = ArrayD::zeros(shape);
-    let numbers = all.as_slice_mut().expect("fresh arrays are row-major");
+    let numbers = all.as_slice_mut().expect("new arrays are row-major");
     for piece in numbers.chunks_mut(piece_length(ranks)) {
         let (here, rest) = own.split_at(own_part(ranks, piece).len());
         gather(ranks, here, part_length(ranks, piece), piece);
@@ -50,8 +51,8 @@ fn all_parts(ranks: &dyn Ranks, mut own: &[f32], shape: IxDyn) -> ArrayD<f32> {
     all
 }
 
-/// Takes part in making the moments while another rank writes them to a file, in the order of their
-/// names.
+/// Takes part in gathering the moments while another rank writes them to a file. Like the writer,
+/// this function goes through the tensors in the order of their names.
 pub(crate) fn exchange_moments(mut tensors: Vec<LazyTensor<'_>>) {
     tensors.sort_by(|one, other| one.name.cmp(&other.name));
     for tensor in tensors {

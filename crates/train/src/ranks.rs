@@ -1,9 +1,12 @@
-//! The processes that share the work of one run: how they exchange numbers and compare their plans.
+//! Communication between the processes that share a training run, which are called ranks.
 //!
-//! The batches of a step or an evaluation are dealt in turn: the first rank computes the first, and
-//! so on. All ranks have all weights; `shards.rs` defines each rank's part of the sums and moments.
-//! This crate doesn't use MPI: a program with MPI provides an implementation, the tests have one
-//! with threads, and a single process is `OneProcess`.
+//! The batches of a step or an evaluation are assigned to the ranks in turn. With two ranks, for
+//! example, rank 0 computes batches 0, 2, 4 and so on. All ranks have all weights. `shards.rs`
+//! defines which part of the gradients and moments each rank owns.
+//!
+//! This crate doesn't use MPI. A program that uses MPI must provide an implementation of [`Ranks`],
+//! and the tests provide an implementation with threads. `OneProcess` is used for a run that isn't
+//! shared.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -14,24 +17,28 @@ use crate::TrainError;
 use crate::diff::difference;
 use crate::manifest::sha256;
 
-/// This process among those that train one model together; all of them make the same exchanges in
-/// the same order.
+/// One of the processes that train a model together.
+///
+/// All processes must call the same functions in the same order, because each exchange waits for
+/// all of them.
 pub trait Ranks: Debug + Send + Sync {
-    /// This one's number, counted from 0.
+    /// Returns the number of this process. The first process has number 0.
     fn rank(&self) -> usize;
 
-    /// The number of processes.
+    /// Returns the number of processes.
     fn size(&self) -> usize;
 
-    /// `send` is one equal part for each rank; `receive` becomes the parts that the ranks had for
-    /// this one, in their order.
+    /// Sends a part of `send` to each rank. `send` consists of one part per rank, in the order of
+    /// the ranks, and all parts have the same length. `receive` is filled with the parts that this
+    /// rank receives, in the order of the ranks that sent them.
     fn all_to_all(&self, send: &[u8], receive: &mut [u8]);
 
-    /// `all` becomes what each rank calls `own`, in their order; all are of one length.
+    /// Performs an all-gather, which fills `all` with the bytes `own` of every rank, in the order
+    /// of the ranks. `own` must have the same length on all ranks.
     fn all_gather(&self, own: &[u8], all: &mut [u8]);
 }
 
-/// A single process: sending does nothing, and gathering returns its own data.
+/// The only process of a run that isn't shared.
 #[derive(Debug)]
 pub(crate) struct OneProcess;
 
@@ -53,14 +60,14 @@ impl Ranks for OneProcess {
     }
 }
 
-/// True on all ranks if it is on any.
+/// Returns true if `yes` is true on any rank. All ranks return the same value.
 pub(crate) fn any(ranks: &dyn Ranks, yes: bool) -> bool {
     let mut all = vec![0; ranks.size()];
     ranks.all_gather(&[u8::from(yes)], &mut all);
     all.contains(&1)
 }
 
-/// The numbers of all batches, each from the rank that computed it.
+/// Returns the numbers of all batches. Each is taken from the rank that computed the batch.
 pub(crate) fn of_all_batches(ranks: &dyn Ranks, own: &[f64]) -> Vec<f64> {
     let (n, size) = (own.len(), ranks.size());
     let mut all = vec![0.0; n * size];
@@ -68,7 +75,7 @@ pub(crate) fn of_all_batches(ranks: &dyn Ranks, own: &[f64]) -> Vec<f64> {
     (0..n).map(|i| all[i % size * n + i]).collect()
 }
 
-/// Gathers a text of each rank, in their order.
+/// Returns the texts of all ranks, in the order of the ranks.
 pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
     let mut lengths = vec![0; ranks.size()];
     ranks.all_gather(bytes_of(&text.len()), cast_slice_mut(&mut lengths));
@@ -83,7 +90,8 @@ pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A value as it is compared and shown: of a long one, such as a random state, the hash.
+/// Returns a short form of a value for comparing and displaying it. A long value, such as a random
+/// state, is replaced by its hash.
 fn shortened(value: &str) -> Cow<'_, str> {
     const MAX_BYTES: usize = 100;
     match value.len() > MAX_BYTES {
@@ -92,19 +100,21 @@ fn shortened(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// Checks that every rank has the same fields, given as names and values.
+/// Checks that all ranks have the same fields. A field consists of a name and a value.
 ///
 /// # Errors
-/// [`TrainError::RanksDiffer`], on all ranks alike: the first field in which a rank differs from
-/// rank 0.
+///
+/// Returns [`TrainError::RanksDiffer`], which contains the first field that differs between a rank
+/// and rank 0. All ranks return the same error.
 pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), TrainError> {
     let own: Vec<(&String, Cow<'_, str>)> = fields
         .iter()
         .map(|(name, value)| (name, shortened(value)))
         .collect();
-    let own = serde_json::to_string(&own).expect("texts are JSON");
+    let own = serde_json::to_string(&own).expect("texts are valid JSON");
     let all = gather_texts(ranks, &own).into_iter();
-    // Another version of this program may write another form, and differs by that.
+    // If another version of this program sends fields in another form, the list is empty here, so
+    // an error is returned.
     let all = all.map(|fields| serde_json::from_str(&fields).unwrap_or_default());
     let all: Vec<Vec<(String, String)>> = all.collect();
     for (rank, fields) in all.iter().enumerate() {

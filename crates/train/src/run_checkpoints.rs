@@ -1,7 +1,8 @@
-//! The checkpoints of a run, read from their folders; an index file isn't needed.
+//! Finds the checkpoints of a run by reading their manifests. No index file is needed.
 //!
-//! A folder appears whole, by one rename, and its manifest names its run, the number of its save
-//! and its validation loss: so the newest and the best are always known.
+//! The folder of a checkpoint appears by a single rename after all of its files have been written.
+//! Its manifest contains the ID of the run, the number of the save and the validation loss, so the
+//! newest and the best checkpoint can always be determined.
 
 use std::path::{Path, PathBuf};
 
@@ -11,43 +12,47 @@ use crate::TrainError;
 use crate::identity::{self, RunFile};
 use crate::manifest::{MANIFEST_FILE, Manifest, is_gone};
 
-/// The folder of checkpoints, by its name in a run's folder.
+/// Name of the folder in a run's folder that contains the checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
 
-/// Listings of a folder in which saves delete checkpoints meanwhile.
-const MAX_LOOKS: usize = 100;
+/// Largest number of additional attempts to list the checkpoints if a save deletes some of them in
+/// the meantime.
+const MAX_RETRIES: usize = 100;
 
-/// The checkpoints of a run.
+/// The checkpoints in the folder of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunCheckpoints {
-    /// The id of the run; `None` if no file of the run has one.
+    /// ID of the run, or `None` if no file in the folder contains one.
     pub(crate) run: Option<String>,
-    /// The run's whole checkpoints, the newest last.
+    /// Intact checkpoints of the run in the order of their saves. The newest is the last one.
     pub(crate) whole: Vec<(PathBuf, Manifest)>,
-    /// Why the newest of the damaged ones can't be used, if there are damaged ones.
+    /// Problem with one of the damaged checkpoints, if there are any.
     damaged: Option<TrainError>,
-    /// A checkpoint of another run, if there is one.
+    /// Path to a checkpoint of another run, if there is one.
     foreign: Option<PathBuf>,
 }
 
 impl RunCheckpoints {
-    /// Reads the manifests of the run kept in `run`.
+    /// Reads the manifests of all checkpoints in the folder `run`.
     ///
     /// # Errors
-    /// If the system refuses to list the folders.
+    ///
+    /// Returns an error if the folder can't be listed.
     pub(crate) fn of(run: &Path) -> Result<Self, TrainError> {
-        let mut looks = 0..MAX_LOOKS;
+        let mut retries = 0..MAX_RETRIES;
         loop {
-            let (kept, is_changed) = Self::look(run)?;
-            // A folder that is gone was deleted by a save, which has left a newer one.
-            if !is_changed || looks.next().is_none() {
+            let (kept, is_changed) = Self::list(run)?;
+            // If a folder has disappeared, a save has deleted it after writing a newer checkpoint,
+            // so the list is read again.
+            if !is_changed || retries.next().is_none() {
                 return Ok(kept);
             }
         }
     }
 
-    /// Reads the manifests once; returns true if a folder was gone after it had been listed.
-    fn look(run: &Path) -> Result<(Self, bool), TrainError> {
+    /// Reads the manifests once. Also returns true if a folder disappeared after it had been
+    /// listed.
+    fn list(run: &Path) -> Result<(Self, bool), TrainError> {
         let (checkpoints, mut kept) = (run.join(CHECKPOINTS), Self::default());
         let mut is_changed = false;
         let names = match is_gone(&checkpoints) {
@@ -56,7 +61,7 @@ impl RunCheckpoints {
         };
         let mut whole = Vec::new();
         for name in names {
-            // Other names are other programs' and users' folders.
+            // Folders with other names belong to users or to other programs.
             let Some(name) = name.to_str().filter(|name| name.starts_with("step-")) else {
                 continue;
             };
@@ -65,13 +70,14 @@ impl RunCheckpoints {
                 Ok(manifest) if manifest.is_in(name) => whole.push((folder, manifest)),
                 Ok(_) => {}
                 Err(_) if is_gone(&folder) => is_changed = true,
-                Err(TrainError::NoCheckpoint { .. }) => {} // somebody else's
+                Err(TrainError::NoCheckpoint { .. }) => {} // belongs to somebody else
                 Err(error) => kept.damaged = Some(error),
             }
         }
         whole.sort_by_key(|(_, manifest)| manifest.number);
         let newest = whole.last().map(|(_, manifest)| manifest.run.clone());
-        // The lock knows best, unless it stayed behind when all else was replaced.
+        // The ID in the lock is the most reliable, unless everything except the lock was replaced,
+        // in which case no checkpoint has this ID.
         let has_saved = |run: &String| whole.iter().any(|(_, manifest)| manifest.run == *run);
         let lock = identity::of_lock(run);
         let file = RunFile::read(run).map(|file| file.run);
@@ -88,27 +94,30 @@ impl RunCheckpoints {
         Ok((kept, is_changed))
     }
 
-    /// The newest.
+    /// Returns the path to the newest checkpoint.
     pub(crate) fn newest(&self) -> Option<&PathBuf> {
         self.whole.last().map(|(path, _)| path)
     }
 
-    /// The number of the newest; 0 without one.
+    /// Returns the number of the newest save, or 0 if there is no checkpoint.
     pub(crate) fn number(&self) -> u64 {
         self.whole.last().map_or(0, |(_, newest)| newest.number)
     }
 
-    /// The one with the lowest validation loss, of equal ones the newest; none without validation.
+    /// Returns the path to the checkpoint with the lowest validation loss, and this loss. If
+    /// several checkpoints have the lowest loss, the newest of them is returned. If no checkpoint
+    /// has a validation loss, `None` is returned.
     pub(crate) fn best(&self) -> Option<(&PathBuf, f64)> {
         let validated = self.whole.iter().rev();
         let validated = validated.filter_map(|(path, save)| Some((path, save.val_loss?)));
         validated.min_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// Fails if there are checkpoints and all of them are damaged.
+    /// Checks that at least one checkpoint is intact, if there are any.
     ///
     /// # Errors
-    /// The fault of the newest.
+    ///
+    /// Returns the problem with one of the checkpoints if all of them are damaged.
     pub(crate) fn or_damaged(mut self) -> Result<Self, TrainError> {
         match self.damaged.take_if(|_| self.whole.is_empty()) {
             Some(error) => Err(error),
@@ -117,20 +126,24 @@ impl RunCheckpoints {
     }
 }
 
-/// The newest whole checkpoint of the run kept in `path`, or `path` itself if it is a checkpoint.
+/// Returns the path to the newest intact checkpoint of the run in the folder `path`. If `path` is
+/// itself a checkpoint, it is returned without being checked.
 ///
 /// # Errors
-/// [`TrainError::NoCheckpoint`] if there is none; the fault of the newest if all of several are
-/// damaged.
+///
+/// Returns [`TrainError::NoCheckpoint`] if there is no checkpoint. If there are checkpoints, but
+/// all of them are damaged, returns the problem with one of them.
 pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
     itself_or(path.as_ref(), |kept| kept.newest().cloned())
 }
 
-/// The checkpoint with the lowest validation loss of the run kept in `path`, or the newest if none
-/// was validated; `path` itself if it is a checkpoint.
+/// Returns the path to the checkpoint with the lowest validation loss of the run in the folder
+/// `path`. If no checkpoint has a validation loss, the newest is returned. If `path` is itself a
+/// checkpoint, it is returned.
 ///
 /// # Errors
-/// As [`latest_checkpoint`](crate::latest_checkpoint).
+///
+/// Returns the same errors as [`latest_checkpoint`](crate::latest_checkpoint).
 pub fn best_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
     itself_or(path.as_ref(), |kept| {
         let best = kept.best().map(|(path, _)| path);
@@ -149,28 +162,32 @@ fn itself_or(
     choose(&RunCheckpoints::of(&path)?.or_damaged()?).ok_or(TrainError::NoCheckpoint { path })
 }
 
-/// Returns a note on each kind of checkpoint in the run kept in `path` that is ignored: a damaged
-/// one, with the newest that is whole, and one of another run.
+/// Returns a message for each kind of checkpoint that is ignored in the folder `path`. A checkpoint
+/// is ignored if it is damaged or belongs to another run.
 ///
 /// # Errors
-/// As [`latest_checkpoint`](crate::latest_checkpoint).
+///
+/// Returns an error if the folder can't be listed, or if there are checkpoints, but all of them are
+/// damaged.
 pub fn ignored_checkpoints(path: impl AsRef<Path>) -> Result<Vec<String>, TrainError> {
     let kept = RunCheckpoints::of(path.as_ref())?.or_damaged()?;
     let mut notes = Vec::new();
     if let (Some(newest), Some(error)) = (kept.newest(), &kept.damaged) {
         let newest = newest.display();
-        notes.push(format!("{error}; the newest whole checkpoint is {newest}"));
+        notes.push(format!(
+            "{error}; this checkpoint is ignored, and the newest intact checkpoint is {newest}"
+        ));
     }
     if let Some(foreign) = &kept.foreign {
         let foreign = foreign.display();
         notes.push(format!(
-            "{foreign}: a checkpoint of another run; it is ignored and never deleted"
+            "{foreign}: this checkpoint belongs to another run, so it is ignored and never deleted"
         ));
     }
     Ok(notes)
 }
 
-/// Returns the optimizer steps in a checkpoint's manifest; `None` if it can't be read.
+/// Returns the number of optimizer steps in a checkpoint, or `None` if its manifest can't be read.
 pub fn steps_of(checkpoint: impl AsRef<Path>) -> Option<u64> {
     Some(Manifest::read(checkpoint.as_ref()).ok()?.step)
 }

@@ -1,18 +1,21 @@
-//! The folder that a run is kept in: its checkpoints, and a lock.
+//! The folder of a training run, which contains its checkpoints and a lock.
 //!
 //! ```text
-//! checkpoints/step-00000120/        one checkpoint
-//! checkpoints/.step-00000120.4711-0.unfinished/  one that is being written or deleted
-//! .lock                             locked by the process that writes here; has the run's id
-//! run.json                          the run's id, and the token of the process that writes here
+//! checkpoints/step-00000120/                     a checkpoint
+//! checkpoints/.step-00000120.4711-0.unfinished/  a checkpoint that is being written or deleted
+//! .lock                                          the ID of the run; locked by the process that
+//!                                                owns the folder
+//! run.json                                       the ID of the run, and the token of this process
 //! ```
 //!
-//! A save stages a folder, renames it, reads it back, then deletes old checkpoints that are neither
-//! among the newest nor the best: after a kill, or a failure of any call, all folders under their
-//! names are whole checkpoints. Only whole checkpoints of this run are deleted, by a save whose own
-//! is whole, and unfinished ones by their names.
+//! To save a checkpoint, a process writes all files to a folder with a temporary name, renames the
+//! folder and reads it back. Then it deletes old checkpoints, except for the newest ones and the
+//! best one. If the process is killed or an operation fails, every folder whose name starts with
+//! `step-` is therefore still complete.
 //!
-//! Before it writes, a process checks that its token is still in `run.json` (`identity.rs`).
+//! Only complete checkpoints of this run and unfinished folders are deleted. Complete checkpoints
+//! are deleted only after a new one has been saved successfully. Before each write, the process
+//! checks that it still owns the folder, as described in `identity.rs`.
 
 use std::fs;
 use std::io::Write;
@@ -30,23 +33,23 @@ use crate::identity::Owned;
 use crate::manifest::{FILES, Manifest, is_gone};
 use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 
-/// A run's folder, locked until this value is dropped.
+/// The folder of a run, which is locked until this value is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     owned: Owned,
-    /// The number of the newest save: one whose manifest can't be read for a moment stays older
-    /// than the next.
+    /// Number of the newest save. It is stored here, because the manifest of the newest checkpoint
+    /// may temporarily be unreadable. The next save must have a higher number even then.
     newest: AtomicU64,
-    /// Files that every checkpoint gets, by their names in it.
+    /// Names and contents of the files that are added to every checkpoint.
     files: Vec<(String, Vec<u8>)>,
-    /// The tokens that every checkpoint's configuration names.
+    /// Special tokens that are written to the configuration of every checkpoint.
     pub(crate) tokens: SpecialTokens,
 }
 
 impl RunFolder {
-    /// Makes the folder if there is none, and locks it. Unfinished checkpoints of killed processes
-    /// are deleted.
+    /// Opens the folder of a run and locks it. If the folder doesn't exist, it is created.
+    /// Unfinished checkpoints of processes that were killed are deleted.
     ///
     /// ```
     /// let path = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
@@ -60,11 +63,14 @@ impl RunFolder {
     /// ```
     ///
     /// # Errors
-    /// [`TrainError::Locked`], the operating system's refusal, or that no checkpoint is whole.
+    ///
+    /// Returns [`TrainError::Locked`] if another process has locked the folder. Also returns an
+    /// error if the folder can't be read or written, or if it contains checkpoints, but all of them
+    /// are damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
         if fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {
-            let problem = "expected a folder to keep the run in, but it is a file";
+            let problem = "a run is stored in a folder, but this is a file; specify a folder";
             return Err(TrainError::damaged(path, problem));
         }
         refuse_link(&path.join(CHECKPOINTS))?;
@@ -80,35 +86,38 @@ impl RunFolder {
         };
         let kept = RunCheckpoints::of(&folder.path)?.or_damaged()?;
         folder.newest.store(kept.number(), Ordering::Relaxed);
-        let _ = folder.delete_unfinished(); // a save reports what can't be deleted
+        let _ = folder.delete_unfinished(); // The next save reports folders that can't be deleted.
         Ok(folder)
     }
 
-    /// Adds these files to every checkpoint, by their names in it (`file` or `folder/file`):
-    /// usually a tokenizer's. They replace files of the same names that every checkpoint has.
+    /// Adds files to every checkpoint that is saved from now on, such as those of a tokenizer. The
+    /// names have the form `file` or `folder/file`. If a checkpoint already has a file with the
+    /// same name, the file is replaced.
     #[must_use]
     pub fn with_files(self, files: Vec<(String, Vec<u8>)>) -> Self {
         Self { files, ..self }
     }
 
-    /// Names these tokens, which begin, end and pad texts, in the configuration of every
-    /// checkpoint, for programs that generate text with it.
+    /// Writes these special tokens, which begin, end and pad texts, to the configuration of every
+    /// checkpoint that is saved from now on. Programs that generate text with the checkpoint use
+    /// them.
     #[must_use]
     pub fn with_special_tokens(self, tokens: SpecialTokens) -> Self {
         Self { tokens, ..self }
     }
 
-    /// The path that it was opened by.
+    /// Returns the path with which the folder was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Checks that this process still owns the folder, so that it may write there.
+    /// Checks that this process still owns the folder and may write to it.
     ///
     /// # Errors
-    /// [`TrainError::FolderLost`] if the folder was renamed or deleted, or another process has
-    /// opened it in the meantime: that happens if somebody deletes the lock, or where the file
-    /// system has no locks.
+    ///
+    /// Returns [`TrainError::FolderLost`] if the folder was renamed or deleted, or if another
+    /// process has opened it in the meantime. The latter can happen if somebody deletes the lock,
+    /// or if the file system doesn't support locks.
     pub fn check(&self) -> Result<(), TrainError> {
         self.owned.check(&self.path)
     }
@@ -116,34 +125,39 @@ impl RunFolder {
     /// Checks that a checkpoint was saved by this run.
     ///
     /// # Errors
-    /// [`TrainError::Damaged`] if another run saved it, or its manifest can't be read.
+    ///
+    /// Returns [`TrainError::Damaged`] if it was saved by another run. Also returns an error if the
+    /// manifest of the checkpoint can't be read.
     pub fn check_owner(&self, checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
         let checkpoint = checkpoint.as_ref();
         match Manifest::read(checkpoint)?.run == self.owned.run {
             true => Ok(()),
             false => Err(TrainError::damaged(
                 checkpoint,
-                "a checkpoint of another run, which can't be resumed here",
+                "this checkpoint was saved by another run; resume it in the folder of that run",
             )),
         }
     }
 
-    /// The checkpoint with the lowest validation loss when it was saved, and that loss; `None`
-    /// without validation.
+    /// Returns the path to the checkpoint with the lowest validation loss, and this loss. If no
+    /// checkpoint has a validation loss, `None` is returned.
     ///
     /// # Errors
-    /// If the folder can't be read.
+    ///
+    /// Returns an error if the folder can't be read.
     pub fn best(&self) -> Result<Option<(PathBuf, f64)>, TrainError> {
         let kept = RunCheckpoints::of(&self.path)?;
         Ok(kept.best().map(|(path, loss)| (path.clone(), loss)))
     }
 
-    /// Lets `write` fill a new folder, which becomes the newest checkpoint, and deletes all but the
-    /// `keep` newest and the best. Returns its path, and why others couldn't be deleted.
+    /// Saves a new checkpoint, whose files `write` writes to the path that it receives. Afterwards,
+    /// all checkpoints except the `keep` newest and the best one are deleted. Returns the path to
+    /// the new checkpoint, and the reasons why other checkpoints couldn't be deleted.
     ///
     /// # Errors
-    /// If the folder is no longer this run's, or a call fails: the checkpoints from before are then
-    /// as they were.
+    ///
+    /// Returns an error if this process no longer owns the folder, or if an operation fails. In
+    /// these cases, the existing checkpoints aren't changed.
     pub(crate) fn add(
         &self,
         step: u64,
@@ -153,7 +167,7 @@ impl RunFolder {
     ) -> Result<(PathBuf, Vec<TrainError>), TrainError> {
         self.check()?;
         refuse_link(&self.path.join(CHECKPOINTS))?;
-        // Remains of a killed save take space, which this save may need.
+        // Unfinished checkpoints are deleted first, because the new one may need their space.
         let mut not_deleted = Vec::from_iter(self.delete_unfinished().err());
         let before = RunCheckpoints::of(&self.path)?;
         let newest = before.number().max(self.newest.load(Ordering::Relaxed));
@@ -163,10 +177,13 @@ impl RunFolder {
             .join(CHECKPOINTS)
             .join(Manifest::folder_name(step));
         if !is_gone(&folder) {
-            folder.set_extension(number.to_string()); // a run that went back saves a step again
+            // The run was resumed from an earlier step and has reached this step again.
+            folder.set_extension(number.to_string());
         }
         let staged = StagedFolder::beside(&folder)?;
-        // A folder that is renamed meanwhile takes the staged one with it.
+        // If the folder was renamed while the files were being written, the unfinished checkpoint
+        // was moved with it, and `write` reports a missing file. The reason for the error is then
+        // that the folder was lost.
         let or_lost = |error| match self.check() {
             Err(lost @ TrainError::FolderLost { .. }) => lost,
             _ => error,
@@ -180,7 +197,7 @@ impl RunFolder {
         Manifest::write(staged.path(), &self.owned.run, number, step, val_loss)?;
         self.check()?;
         staged.create()?;
-        Manifest::read(&folder)?; // before anything old is deleted
+        Manifest::read(&folder)?; // checked before older checkpoints are deleted
         self.newest.store(number, Ordering::Relaxed);
         let kept = RunCheckpoints::of(&self.path)?;
         let best = kept.best().map(|(best, _)| best);
@@ -193,7 +210,7 @@ impl RunFolder {
         Ok((folder, not_deleted))
     }
 
-    /// Deletes unfinished checkpoints of processes that have ended.
+    /// Deletes the unfinished checkpoints of processes that have ended.
     fn delete_unfinished(&self) -> Result<(), TrainError> {
         let checkpoints = self.path.join(CHECKPOINTS);
         let is_checkpoint = |name: &[u8]| name.starts_with(b"step-");
@@ -201,18 +218,19 @@ impl RunFolder {
     }
 }
 
-/// Checks that a run's folder of checkpoints isn't a link: what it leads to isn't the run's.
+/// Checks that the folder that contains the checkpoints isn't a link. The target of a link might
+/// not belong to the run.
 fn refuse_link(checkpoints: &Path) -> Result<(), TrainError> {
     match checkpoints.is_symlink() {
         true => Err(TrainError::damaged(
             checkpoints,
-            "this is a link, and a run writes only to its own folder; replace it by the folder",
+            "this is a link, but a run writes only to its own folder; replace the link with the folder",
         )),
         false => Ok(()),
     }
 }
 
-/// Deletes a whole checkpoint, if nothing in it was added or edited since it was saved.
+/// Deletes a complete checkpoint, unless a file in it was added or edited after it had been saved.
 fn remove(folder: &Path) -> Result<(), TrainError> {
     let manifest = Manifest::read(folder)?;
     manifest.verify(folder, |file| {
@@ -235,7 +253,7 @@ mod tests {
     use crate::runs::{check_tokenizer, ignored_checkpoints};
     use crate::{best_checkpoint, latest_checkpoint};
 
-    /// Something that looks whole: the files that each checkpoint has.
+    /// Writes the files that every checkpoint must have. Their contents aren't valid.
     fn write(folder: &Path) -> Result<(), TrainError> {
         for file in FILES {
             fs::write(folder.join(file), "{}").expect("a file");
@@ -243,7 +261,7 @@ mod tests {
         Ok(())
     }
 
-    /// The checkpoint after so many steps.
+    /// Saves a checkpoint and returns its path.
     fn save(folder: &RunFolder, step: u64, keep: usize) -> PathBuf {
         let saved = folder.add(step, None, keep, write);
         saved.expect("a save that works").0
@@ -293,7 +311,8 @@ mod tests {
         assert_eq!(latest_checkpoint(&temporary).expect("readable"), fifth);
     }
 
-    /// The number of the save counts, not the step: a run may have gone back.
+    /// The newest checkpoint is determined by the number of the save and not by the step, because a
+    /// run may have gone back to an earlier step.
     #[test]
     fn the_newest_and_the_best_stay_and_are_found_again() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
@@ -310,7 +329,7 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("the same folder");
         let best = folder.best().expect("readable");
         assert_eq!(best.map(|best| best.1), Some(1.0));
-        // A step that is saved again, and doesn't know its loss, is the best of none.
+        // If a step is saved again and has no validation loss, it can't be the best checkpoint.
         save(&folder, 35, 1);
         assert_eq!(
             names(temporary.path()),
@@ -324,7 +343,7 @@ mod tests {
         let checkpoints = temporary.path().join(CHECKPOINTS);
         let foreign = [
             "step-1000/lit_model.pth",
-            "step-00000001/model.safetensors", // without a manifest
+            "step-00000001/model.safetensors", // a checkpoint without a manifest
             "step-notes",
             ".step-draft.unfinished/config.json",
             ".notes.unfinished",
@@ -334,7 +353,8 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, "x").expect("a file");
         }
-        // Remains of a killed save or deletion are removed when the run is opened next.
+        // When a run is opened, the unfinished folders of saves and deletions that were killed are
+        // deleted.
         let half = checkpoints.join(".step-00000003.7-0.unfinished");
         fs::create_dir(&half).expect("a folder");
         fs::write(half.join(".config.json.7-0.unfinished"), "x").expect("a file");
@@ -342,7 +362,8 @@ mod tests {
         assert!(!half.exists());
         for step in [5, 6, 7, 8] {
             let saved = save(&folder, step, 1);
-            // A note in a checkpoint, or another name, makes it the user's.
+            // If a user adds a file to a checkpoint or renames it, the checkpoint must not be
+            // deleted.
             match step {
                 5 => fs::write(saved.join("notes.txt"), "good one").expect("a file"),
                 6 => fs::rename(&saved, saved.with_file_name("step-good")).expect("a folder"),
@@ -358,7 +379,8 @@ mod tests {
         assert!(!checkpoints.join("step-00000007").exists());
     }
 
-    /// `cp -r` may leave such a newest checkpoint of a run that deletes it meanwhile.
+    /// If a user copies a run with `cp -r` while it deletes a checkpoint, the copy may contain a
+    /// damaged checkpoint like this one.
     #[test]
     fn a_checkpoint_that_is_not_whole_is_not_the_newest_and_is_told() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
@@ -422,7 +444,7 @@ mod tests {
         let files = vec![file("tokenizer.json"), file("templates/tool.json")];
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let folder = folder.with_files(files);
-        // A link where the next checkpoint would be belongs to another program.
+        // If a link has the name of the next checkpoint, it belongs to another program.
         #[cfg(unix)]
         let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
         #[cfg(unix)]
@@ -432,14 +454,14 @@ mod tests {
         check_tokenizer(&first).expect("as it was saved");
         let second = save(&folder, 2, 1);
         assert!(!first.exists());
-        // A copy that was cut or changed is noticed.
+        // Changed files of a tokenizer must be detected.
         for name in ["tokenizer.json", "templates/tool.json"] {
             fs::write(second.join(name), "[]").expect("a file");
             let error = check_tokenizer(&second).expect_err("changed");
             assert!(error.to_string().contains(name), "{error}");
             fs::write(second.join(name), "{}").expect("a file");
         }
-        // A user's file in the folder of templates keeps the checkpoint.
+        // If a user adds a file to a subfolder of a checkpoint, the checkpoint must not be deleted.
         fs::write(second.join("templates/notes"), "mine").expect("a file");
         save(&folder, 3, 1);
         assert!(second.join("templates/notes").exists());
@@ -476,7 +498,8 @@ mod tests {
         assert!(guest.exists());
         let notes = ignored_checkpoints(&one).expect("readable");
         assert!(notes[0].contains("another run"), "{notes:?}");
-        // The id is in the checkpoints, too: a run without a lock is still itself.
+        // The ID is also stored in the checkpoints, so a run can be identified even if its lock
+        // file is missing.
         drop(folder);
         fs::remove_file(one.join(LOCK)).expect("a file");
         fs::remove_dir_all(guest).expect("a folder");
@@ -498,8 +521,8 @@ mod tests {
         let both = RunFolder::open(&copy).expect("not locked");
         RunFolder::open(&run).expect_err("locked");
         drop(both);
-        // Where a copy that another process has opened takes the folder's place, nothing is written
-        // into it.
+        // If the folder is replaced by a copy that another process has opened, nothing may be
+        // written to the copy.
         fs::rename(&run, all.path().join("aside")).expect("renamed");
         fs::rename(&copy, &run).expect("renamed");
         let error = folder.add(2, None, 1, write).expect_err("another folder");
@@ -525,7 +548,8 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let manifest = save(&folder, 1, 1).join(MANIFEST_FILE);
         drop(folder);
-        // All checkpoints are damaged: that is an error, and no reason to start a new run.
+        // If all checkpoints are damaged, opening the run must be an error. It must not start again
+        // from the beginning.
         fs::write(&manifest, "").expect("a file");
         let error = RunFolder::open(&temporary).expect_err("nothing whole");
         assert!(error.to_string().contains("manifest.json"), "{error}");

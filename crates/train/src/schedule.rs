@@ -1,12 +1,13 @@
-//! The learning rate of each step: linear warmup and cosine decay (book appendix D.1 and D.2).
+//! The learning rate of each step, which consists of a linear warmup and a cosine decay (appendices
+//! D.1 and D.2 of the book).
 //!
 //! ```text
-//! step < warmup_steps:  lr = initial_lr + step (peak_lr - initial_lr) / warmup_steps
-//! after:                lr = min_lr + (peak_lr - min_lr) (1 + cos(pi progress)) / 2
-//!                       progress = (step - warmup_steps) / (total_steps - warmup_steps)
+//! if step < warmup_steps:  lr = initial_lr + step (peak_lr - initial_lr) / warmup_steps
+//! otherwise:               lr = min_lr + (peak_lr - min_lr) (1 + cos(pi progress)) / 2
+//!                          progress = (step - warmup_steps) / (total_steps - warmup_steps)
 //! ```
 //!
-//! No restarts: from `total_steps` on, the rate stays at `min_lr`.
+//! There are no restarts. From step `total_steps` on, the learning rate is `min_lr`.
 
 use std::f64::consts::PI;
 
@@ -14,32 +15,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
-/// A learning rate that rises from `initial_lr` to the optimizer's `lr` in equal increments, then
-/// falls to `min_lr` along half a cosine.
+/// A learning rate that first rises linearly from `initial_lr` to the `lr` of the optimizer, and
+/// then falls to `min_lr` along half a cosine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Steps of the first part; 0 for none.
+    /// Number of steps in which the learning rate rises. If this is 0, there is no warmup.
     #[serde(default)]
     pub warmup_steps: u64,
-    /// Steps of both parts; more than `warmup_steps`.
+    /// Number of steps in which the learning rate rises and falls. It must be greater than
+    /// `warmup_steps`.
     pub total_steps: u64,
-    /// The rate at the start of the warmup.
+    /// Learning rate of the first step if there is a warmup.
     #[serde(default)]
     pub initial_lr: f64,
-    /// The rate at the end of the decay.
+    /// Learning rate at the end of the decay and in all later steps.
     #[serde(default)]
     pub min_lr: f64,
 }
 
 impl Schedule {
-    /// The learning rate of step `step`, counted from 0, with `peak_lr` the optimizer's own.
+    /// Returns the learning rate of the step with index `step`. The first step has index 0.
+    /// `peak_lr` is the `lr` of the optimizer.
     ///
     /// ```
-    /// // Appendix D: 9 batches, 15 epochs, a fifth of the steps to warm up.
+    /// // In appendix D, there are 15 epochs of 9 batches, and a fifth of the steps is the warmup.
     /// let total_steps = 9 * 15;
     /// let schedule = train::Schedule {
-    ///     warmup_steps: (0.2 * total_steps as f64) as u64, // prints 27
+    ///     warmup_steps: (0.2 * total_steps as f64) as u64, // 27 steps
     ///     total_steps,
     ///     initial_lr: 0.0001,
     ///     min_lr: 0.1 * 0.0001,
@@ -70,7 +73,7 @@ impl Schedule {
     pub(crate) fn validate(&self) -> Result<(), TrainError> {
         let (warmup, total) = (self.warmup_steps, self.total_steps);
         if total <= warmup {
-            let expected = format!("more than warmup_steps, which is {warmup}");
+            let expected = format!("greater than warmup_steps, which is {warmup}");
             return Err(TrainError::config("total_steps", total as f64, expected));
         }
         TrainError::check_not_negative("initial_lr", self.initial_lr)?;

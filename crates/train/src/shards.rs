@@ -1,15 +1,26 @@
-//! The part of all weights that each rank owns: it alone has the sum of their gradients and their
-//! moments, and takes the optimizer's step on them (ZeRO's stage 1).
+//! Divides the weights of a shared run among its ranks, as in stage 1 of ZeRO.
+//!
+//! All ranks store all weights. In addition, each rank owns a part of every large weight. For its
+//! part, and only for this part, a rank stores the sum of the gradients and the optimizer's
+//! moments, and performs the optimizer's update.
 //!
 //! ```text
-//! round:  each rank has computed one batch; of its part, it adds up all batches in their order
-//! step:   the norm of all parts, AdamW on the own part, then all ranks get all parts
-//! save:   weight by weight, all ranks get all parts of the moments
+//! after each round:  Each rank has computed one batch. It sends the gradients of each part to the
+//!                    owner of the part, which adds them in the order of the batches.
+//! at each step:      All ranks compute the norm of the whole gradient. Each rank updates its part
+//!                    of the weights, and then all ranks receive all parts.
+//! when saving:       For one weight after the other, all ranks receive all parts of the moments.
 //! ```
 //!
-//! A weight is exchanged piece by piece, and each piece cut into a part for each rank, between the
-//! optimizer's blocks: a norm is made of the same sums for any number of ranks. A small weight
-//! leaves ranks with nothing. A process on its own owns all, and nothing is moved.
+//! A weight is divided into pieces, which limits the memory for an exchange, and each piece is
+//! divided into one part per rank. Parts end between the blocks of 16,384 elements over which the
+//! optimizer and the norm work, so the norm is the same sum for any number of ranks. For example, a
+//! weight of 35 blocks is divided between two ranks as follows. The first piece has 32 blocks, of
+//! which each rank owns 16. The second piece has the remaining 3 blocks, of which rank 0 owns 2 and
+//! rank 1 owns 1.
+//!
+//! For a small weight, some ranks own nothing. If there is a single process, it owns everything,
+//! and nothing is exchanged.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use tensor_ops::Parameters;
@@ -17,14 +28,14 @@ use tensor_ops::engine::{OPTIMIZER_BLOCK, move_into_sum, sums_of_squares};
 
 use crate::Ranks;
 
-/// All weights' numbers, a slice for each.
+/// Returns the elements of all weights, with one slice per weight.
 pub(crate) fn slices<P: Parameters + ?Sized>(parameters: &mut P) -> Vec<&mut [f32]> {
     let views = parameters.named_parameters_mut().into_iter();
-    let slices = views.map(|(_, view)| view.into_slice().expect("weights are row-major"));
+    let slices = views.map(|(_, view)| view.into_slice().expect("weights must be row-major"));
     slices.collect()
 }
 
-/// The length of a piece, but of the last one of a weight.
+/// Returns the number of elements in a piece. The last piece of a weight may be shorter.
 pub(crate) fn piece_length(ranks: &dyn Ranks) -> usize {
     match ranks.size() {
         1 => usize::MAX,
@@ -32,13 +43,13 @@ pub(crate) fn piece_length(ranks: &dyn Ranks) -> usize {
     }
 }
 
-/// These weights cut into pieces, in order.
+/// Divides the weights into pieces, in the order of the weights.
 fn pieces<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f32]> {
     let pieces = |weight: &'a mut [f32]| weight.chunks_mut(piece_length(ranks));
     weights.into_iter().flat_map(pieces).collect()
 }
 
-/// The length of the parts of a piece; the last ones may be shorter, or empty.
+/// Returns the number of elements in each part of a piece. The last parts may be shorter or empty.
 pub(crate) fn part_length(ranks: &dyn Ranks, piece: &[f32]) -> usize {
     let blocks = piece.len().div_ceil(OPTIMIZER_BLOCK);
     (blocks.div_ceil(ranks.size()) * OPTIMIZER_BLOCK).min(piece.len())
@@ -49,7 +60,7 @@ pub(crate) fn own_part<'a>(ranks: &dyn Ranks, piece: &'a [f32]) -> &'a [f32] {
     parts.nth(ranks.rank()).unwrap_or_default()
 }
 
-/// This rank's parts of these weights, one for each piece.
+/// Returns the parts that this rank owns, with one part for each piece of a weight.
 pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f32]> {
     let own = |piece: &'a mut [f32]| {
         let mut parts = piece.chunks_mut(part_length(ranks, piece));
@@ -58,8 +69,9 @@ pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> V
     pieces(ranks, weights).into_iter().map(own).collect()
 }
 
-/// Adds the gradients of the first so many ranks, in the ranks' order, to the sums of this rank's
-/// parts, and leaves zeros.
+/// Sends the gradients of this rank to the owners of the parts, and adds the gradients that it
+/// receives to `sums`. The gradients of the first `batches` ranks are added, in the order of the
+/// ranks. Afterwards, `grads` is 0.
 pub(crate) fn add_round(
     ranks: &dyn Ranks,
     batches: usize,
@@ -82,12 +94,13 @@ pub(crate) fn add_round(
     }
 }
 
-/// Returns the Euclidean norm of numbers as many as the model's weights, of which `own` are this
-/// rank's parts, with the same bits as [`grad_norm`](crate::grad_norm).
+/// Returns the Euclidean norm of a gradient, of which each rank owns the parts `own`. The model is
+/// used only for the sizes of its weights. The result has the same bits as that of
+/// [`grad_norm`](crate::grad_norm).
 pub(crate) fn norm_of_parts(ranks: &dyn Ranks, own: &[&mut [f32]], model: &impl Parameters) -> f64 {
     let (mut own, mut total) = (own.iter(), 0.0);
     model.visit("", &mut |_, weight| {
-        let weight = weight.to_slice().expect("weights are row-major");
+        let weight = weight.to_slice().expect("weights must be row-major");
         let mut of_blocks = Vec::new();
         for (piece, own) in weight.chunks(piece_length(ranks)).zip(&mut own) {
             let mut squares = vec![0.0; piece.len().div_ceil(OPTIMIZER_BLOCK)];
@@ -100,7 +113,8 @@ pub(crate) fn norm_of_parts(ranks: &dyn Ranks, own: &[&mut [f32]], model: &impl 
     total.sqrt()
 }
 
-/// Gives every rank the other ranks' parts of the weights.
+/// Sends the weights that this rank owns to all other ranks, so that afterwards, all ranks have the
+/// same weights.
 pub(crate) fn gather_weights(ranks: &dyn Ranks, model: &mut impl Parameters) {
     if ranks.size() == 1 {
         return;
@@ -111,7 +125,8 @@ pub(crate) fn gather_weights(ranks: &dyn Ranks, model: &mut impl Parameters) {
     }
 }
 
-/// Fills `all` with the ranks' parts, each of so many numbers but the last ones.
+/// Fills `all` with the parts `own` of all ranks, in the order of the ranks. Each part has `part`
+/// elements, except for the last ones, which may be shorter.
 pub(crate) fn gather<T: Pod>(ranks: &dyn Ranks, own: &[T], part: usize, all: &mut [T]) {
     let mut send = own.to_vec();
     send.resize(part, T::zeroed());

@@ -1,7 +1,9 @@
-//! state.json: everything of a run except tensors, in the trainer and in a checkpoint.
+//! The values of a run that aren't tensors. A [`Trainer`](crate::Trainer) stores them in memory,
+//! and a checkpoint stores them in state.json.
 //!
-//! It doesn't grow with the run. An epoch is kept as the random state that it was drawn from, not
-//! as its order, which a large corpus makes long.
+//! The size of the state doesn't depend on the length of the run or on the size of the data. For
+//! this reason, the order of the current epoch isn't stored. The state contains the random number
+//! generator from which that order was drawn, so a resumed run can draw the same order again.
 
 use std::iter::once;
 use std::path::Path;
@@ -22,45 +24,46 @@ pub(crate) struct TrainState {
     pub(crate) settings: Settings,
     #[serde(with = "hexadecimal")]
     pub(crate) rng: TorchRng,
-    /// None before the first batch.
+    /// Epoch of the last batch, or `None` before the first batch.
     pub(crate) epoch: Option<EpochState>,
     pub(crate) last_step: Option<StepReport>,
     pub(crate) last_evaluation: Option<Evaluation>,
 }
 
-/// The settings of a run, by which a resumed one is known.
+/// The settings that a resumed run must have in common with its checkpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The model's configuration.
+    /// Configuration of the model.
     pub model: GptConfig,
-    /// The run's settings.
+    /// Settings of the trainer.
     pub config: TrainConfig,
     pub(crate) training_data: Fingerprint,
     pub(crate) validation_data: Option<Fingerprint>,
 }
 
-/// The epoch of the last batch.
+/// The current epoch and the position in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EpochState {
-    /// Counted from 0.
+    /// Index of the epoch. The first epoch has index 0.
     pub(crate) number: u64,
-    /// The generator before the epoch was drawn.
+    /// Random number generator before the order of the epoch was drawn.
     #[serde(with = "hexadecimal")]
     pub(crate) drawn_from: TorchRng,
-    /// The next batch.
+    /// Index of the next batch in the epoch.
     pub(crate) position: usize,
 }
 
 impl TrainState {
-    /// Optimizer steps so far.
+    /// Returns the number of optimizer steps so far.
     pub(crate) fn steps_done(&self) -> u64 {
         self.last_step.map_or(0, |last| last.step.saturating_add(1))
     }
 
-    /// The evaluation of the current model, if there was one.
+    /// Returns the evaluation after the last step, or `None` if the model hasn't been evaluated
+    /// since then.
     pub(crate) fn evaluation_now(&self) -> Option<&Evaluation> {
         let last = self.last_evaluation.as_ref();
         last.filter(|last| last.steps_done == self.steps_done())
@@ -68,7 +71,12 @@ impl TrainState {
 }
 
 impl Settings {
-    /// These settings, if they are possible.
+    /// Combines the settings of a run and checks that they are valid.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a setting is outside its range, if the windows of a loader are longer
+    /// than the model's context, or if the data can't be read.
     pub(crate) fn new(
         config: TrainConfig,
         model: GptConfig,
@@ -94,7 +102,12 @@ impl Settings {
         })
     }
 
-    /// Refuses others than these, which `checkpoint` was saved with.
+    /// Checks that a run with the settings `now` can be resumed from `checkpoint`, which was saved
+    /// with the settings `self`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`TrainError::OtherRun`], which contains the first value that differs.
     pub(crate) fn refuse_others(&self, checkpoint: &Path, now: &Self) -> Result<(), TrainError> {
         let fields = |settings: &Self| {
             fields(&Self {
@@ -114,7 +127,7 @@ impl Settings {
     }
 }
 
-/// A generator in JSON: its state in hexadecimal digits.
+/// Stores a random number generator in JSON as the hexadecimal digits of its state.
 mod hexadecimal {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;
@@ -130,6 +143,6 @@ mod hexadecimal {
         let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
         bytes
             .and_then(|bytes| TorchRng::from_state(&RngState::from_bytes(&bytes).ok()?).ok())
-            .ok_or_else(|| D::Error::custom("a random state is damaged"))
+            .ok_or_else(|| D::Error::custom("the state of a random number generator is damaged"))
     }
 }

@@ -1,9 +1,10 @@
-//! A training run (book section 5.2): batches to gradients, gradients to steps, with evaluations,
-//! samples and checkpoints when they are due.
+//! The loop of a training run (section 5.2 of the book). It computes gradients, updates the
+//! weights, and evaluates, samples and saves when this is due.
 //!
-//! It prints nothing: everything that happens is an [`Event`] for the caller's closure.
-//! A run may be one of several [`Ranks`], but usually there is one. It stops, and saves, between
-//! two steps.
+//! The [`Trainer`] doesn't print anything. Instead, it passes an [`Event`] to the caller's closure,
+//! for example after each step and each evaluation. The closure can stop the run after any step,
+//! and a checkpoint is saved before the run stops. Several processes can share a run (see
+//! [`Ranks`]).
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -30,7 +31,8 @@ use crate::{
     AdamW, Evaluation, Event, Outcome, Ranks, RunFolder, StepReport, TrainConfig, TrainError,
 };
 
-/// A run: model, optimizer, data and random numbers, at one moment.
+/// A training run, which consists of a model, its optimizer, the data and a random number
+/// generator.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -73,7 +75,7 @@ pub struct Trainer {
     pub(crate) ranks: Arc<dyn Ranks>,
     pub(crate) train_loader: DataLoader,
     pub(crate) val_loader: Option<DataLoader>,
-    /// The batches of the epoch that the state has.
+    /// Remaining batches of the current epoch, which is described by `state.epoch`.
     epoch: Option<Epoch>,
 }
 
@@ -86,14 +88,15 @@ struct Due {
 }
 
 impl Trainer {
-    /// A run that begins with `model` and moments of zero.
+    /// Creates a run that starts with the weights of `model`. The optimizer's moments are 0.
     ///
-    /// The generator is the run's from here on: it draws the order of the data and the dropout, and
-    /// checkpoints keep it.
+    /// From now on, `rng` belongs to the run. It determines the order of the data and which
+    /// elements dropout removes, and its state is saved in checkpoints.
     ///
     /// # Errors
-    /// If a setting is wrong, the windows are longer than the model's context, or the data can't be
-    /// read.
+    ///
+    /// Returns an error if a setting is outside its range, if the windows are longer than the
+    /// model's context, or if the data can't be read.
     pub fn new(
         config: TrainConfig,
         mut model: GptModel,
@@ -121,15 +124,19 @@ impl Trainer {
         })
     }
 
-    /// The run that `checkpoint` was saved from, bit for bit as if it had never stopped.
+    /// Creates a run that continues from a checkpoint. The weights and losses will have the same
+    /// bits as if the original run hadn't been interrupted.
     ///
-    /// `checkpoint` is the checkpoint's own folder, as returned by
-    /// [`latest_checkpoint`](crate::latest_checkpoint). `max_steps` and settings that draw nothing
-    /// (samples, saving) may differ from the checkpoint's.
+    /// `checkpoint` is the path to the folder of a single checkpoint, such as the path that
+    /// [`latest_checkpoint`](crate::latest_checkpoint) returns. `config`, `model` and the data must
+    /// be those of the original run. Only `max_steps` and the settings of sampling and saving can
+    /// be changed.
     ///
     /// # Errors
-    /// If a file is damaged, if settings, model or data differ from the checkpoint's
-    /// ([`TrainError::OtherRun`]), or a tensor is missing, has another shape, or isn't finite.
+    ///
+    /// Returns [`TrainError::OtherRun`] if a setting, the model or the data isn't that of the
+    /// checkpoint. Also returns an error if a file is damaged, or if a tensor is missing, has the
+    /// wrong shape, or contains a number that isn't finite.
     pub fn resume(
         checkpoint: impl AsRef<Path>,
         config: TrainConfig,
@@ -157,21 +164,27 @@ impl Trainer {
         })
     }
 
-    /// Shares this run with other processes that have begun, or resumed, the same one: the batches
-    /// of each step and of the evaluations, the sum of the gradients, and the optimizer's moments.
+    /// Shares this run with other processes. Each of them must have created or resumed the same
+    /// run.
     ///
-    /// All results have the bits of a single process.
+    /// The processes divide the batches of each step and each evaluation among themselves, and each
+    /// of them stores a part of the gradients and of the optimizer's moments. All results have the
+    /// same bits as with one process.
     ///
     /// # Errors
-    /// On all ranks alike, if there are more of them than batches in a step, or if settings, data,
-    /// random state, weights or moments are not the same everywhere.
+    ///
+    /// Returns an error if a step has fewer batches than there are processes, or if the settings,
+    /// data, random states, weights or moments aren't the same in all processes. All processes
+    /// return the same error.
     ///
     /// # Panics
-    /// If the run is shared already.
+    ///
+    /// Panics if the run is already shared.
     pub fn share(mut self, ranks: Arc<dyn Ranks>) -> Result<Self, TrainError> {
-        assert!(self.ranks.size() == 1, "the run is shared already");
+        assert!(self.ranks.size() == 1, "the run is already shared");
         let mut fields = fields(&self.state);
-        // Other data makes other models and random states, so it is compared first.
+        // The data is compared first, because runs with different data usually also have different
+        // weights and random states.
         for part in ["training", "validation"] {
             let (from, to) = (
                 format!("settings.{part}_data."),
@@ -188,7 +201,7 @@ impl Trainer {
         ] {
             let mut hasher = Sha256::new();
             for (_, view) in parameters {
-                let numbers = view.as_slice().expect("weights are row-major");
+                let numbers = view.as_slice().expect("weights must be row-major");
                 hasher.update(cast_slice::<f32, u8>(numbers));
             }
             fields.push((name.to_owned(), hex(&hasher.finalize())));
@@ -196,7 +209,7 @@ impl Trainer {
         agree(&*ranks, &fields)?;
         let (size, accumulation) = (ranks.size(), self.config().accumulation);
         if accumulation < size as u64 {
-            let expected = format!("at least {size}, a batch for each of the {size} ranks");
+            let expected = format!("at least {size}, so that each of the {size} ranks has a batch");
             let value = accumulation as f64;
             return Err(TrainError::config("accumulation", value, expected));
         }
@@ -212,22 +225,23 @@ impl Trainer {
         &self.state.settings.config
     }
 
-    /// The current model.
+    /// Returns the current model.
     pub fn model(&self) -> &GptModel {
         &self.model
     }
 
-    /// The current optimizer; among ranks its moments are this rank's part, without names.
+    /// Returns the current optimizer. If the run is shared, it contains only the moments that this
+    /// process owns, without the names of the weights.
     pub fn optimizer(&self) -> &AdamW {
         &self.optimizer
     }
 
-    /// The current random generator.
+    /// Returns the current random number generator.
     pub fn rng(&self) -> &TorchRng {
         &self.state.rng
     }
 
-    /// Optimizer steps so far.
+    /// Returns the number of optimizer steps so far.
     pub fn steps_done(&self) -> u64 {
         self.state.steps_done()
     }
@@ -247,27 +261,29 @@ impl Trainer {
         Ok((batch, rng))
     }
 
-    /// The last step, which may have been before a resume.
+    /// Returns the report of the last step, which may have been taken before the run was resumed.
     pub fn last_step(&self) -> Option<&StepReport> {
         self.state.last_step.as_ref()
     }
 
-    /// The last evaluation, which may have been before a resume.
+    /// Returns the last evaluation, which may have been made before the run was resumed.
     pub fn last_evaluation(&self) -> Option<&Evaluation> {
         self.state.last_evaluation.as_ref()
     }
 
-    /// Trains until `max_steps` are done or the closure breaks; saves to `folder` according to the
-    /// settings, and at the end.
+    /// Trains until `max_steps` steps have been taken or the closure breaks. If there is a
+    /// `folder`, checkpoints are saved in it according to the settings, and one is always saved at
+    /// the end.
     ///
-    /// With ranks, one of them has the folder; all stop after the step in which the closure of one
-    /// breaks.
+    /// If the run is shared, only one of the processes passes a folder. If the closure of any
+    /// process breaks, all processes stop after the same step.
     ///
     /// # Errors
-    /// If a loss isn't finite, of a step or of the model to be saved; if a batch can't be read or
-    /// doesn't suit the model; if a checkpoint can't be written; or if the folder belongs to
-    /// another run now. Weights and moments are those after the last step, and earlier checkpoints
-    /// stay.
+    ///
+    /// Returns an error if a loss or a gradient isn't finite, if a batch can't be read or isn't
+    /// valid for the model, if a checkpoint can't be written, or if the process no longer owns the
+    /// folder. In these cases, the weights and moments are those after the last completed step, and
+    /// earlier checkpoints aren't changed.
     pub fn run(
         &mut self,
         folder: Option<&RunFolder>,
@@ -282,7 +298,8 @@ impl Trainer {
         };
         let saves = any(&*ranks, folder.is_some());
         if self.due().evaluation {
-            self.evaluate_as_due(notify)?; // of the last step before a resume, if it was broken off
+            // This evaluation was canceled before the run was resumed.
+            self.evaluate_as_due(notify)?;
         }
         while !any(&*ranks, stop.get()) && self.steps_done() < max_steps {
             let step = self.step().inspect_err(|_| self.gradients.clear())?;
@@ -316,8 +333,10 @@ impl Trainer {
         }
     }
 
-    /// One optimizer step: its batches forward and backward, clipping, AdamW. An error leaves the
-    /// weights as they were.
+    /// Takes one optimizer step. The step performs the forward and the backward pass of its
+    /// batches, clips the gradient, and updates the weights with AdamW.
+    ///
+    /// If an error occurs, the weights aren't changed.
     fn step(&mut self) -> Result<StepReport, TrainError> {
         let (ranks, config) = (Arc::clone(&self.ranks), *self.config());
         let (step, learning_rate) = (self.steps_done(), self.learning_rate());
@@ -362,7 +381,7 @@ impl Trainer {
         }
         let grad_norm = norm_of_parts(&*ranks, &self.gradients.own_sums(&*ranks), &self.model);
         if !grad_norm.is_finite() {
-            let what = format!("gradient's norm of step {}", step + 1);
+            let what = format!("norm of the gradient of step {}", step + 1);
             return Err(self.not_finite(what, grad_norm));
         }
         let max_norm = config.max_grad_norm;
@@ -385,14 +404,14 @@ impl Trainer {
         Ok(report)
     }
 
-    /// The learning rate of the next step.
+    /// Returns the learning rate of the next step.
     fn learning_rate(&self) -> f64 {
         let (step, peak_lr) = (self.steps_done(), self.config().optimizer.lr);
         let schedule = self.config().schedule;
         schedule.map_or(peak_lr, |schedule| schedule.learning_rate(step, peak_lr))
     }
 
-    /// Batches until a new order of the data is drawn.
+    /// Returns the number of batches until the data is shuffled again.
     fn left_in_epoch(&self) -> u64 {
         match self.epoch.as_ref().map_or(0, ExactSizeIterator::len) {
             0 => self.train_loader.len() as u64,
@@ -400,7 +419,7 @@ impl Trainer {
         }
     }
 
-    /// The next batch, of a new epoch if need be.
+    /// Returns the next batch. If the epoch has no batches left, a new epoch begins.
     fn next_batch(&mut self) -> Result<Batch, TrainError> {
         self.epoch.take_if(|epoch| epoch.len() == 0);
         let epoch = match &mut self.epoch {
@@ -416,14 +435,15 @@ impl Trainer {
                 self.epoch.insert(epoch)
             }
         };
-        let batch = epoch.try_next()?.expect("it has one left");
+        let batch = epoch.try_next()?.expect("the epoch has another batch");
         if let Some(state) = &mut self.state.epoch {
             state.position = Epoch::position(epoch);
         }
         Ok(batch)
     }
 
-    /// The evaluation of the last step; a closure that breaks meanwhile leaves it to a resume.
+    /// Evaluates the losses after the last step. If the closure breaks in the meantime, the result
+    /// is discarded, and the resumed run evaluates again.
     fn evaluate_as_due(
         &mut self,
         notify: &mut dyn FnMut(Event<'_>) -> bool,
@@ -438,21 +458,26 @@ impl Trainer {
         Ok(())
     }
 
-    /// True on all ranks if the model has just been evaluated, and no checkpoint has a validation
-    /// loss as low.
+    /// Returns true if the model has just been evaluated and its validation loss is lower than that
+    /// of any checkpoint in the folder. All ranks return the same value.
     fn is_best_of(&self, folder: Option<&RunFolder>) -> bool {
         let val_loss = self.state.evaluation_now().and_then(|now| now.val_loss);
         val_loss.is_some_and(|loss| {
             let is_best = folder.is_some_and(|folder| match folder.best() {
                 Ok(best) => best.is_none_or(|(_, lowest)| loss < lowest),
-                Err(_) => true, // the save reports it, if the folder still can't be read
+                // If the folder can't be read, saving to it reports the error.
+                Err(_) => true,
             });
             any(&*self.ranks, is_best)
         })
     }
 
-    /// Saves the model, which must have a finite loss: the validation loss that decides whether it
-    /// is the best, or one batch's if the user waits for the end.
+    /// Saves a checkpoint after checking that the model has a finite loss.
+    ///
+    /// `validated` says whether the checkpoint needs a validation loss, which decides whether it is
+    /// the best one. If the model hasn't just been evaluated, the loss is computed now. If
+    /// `validated` is false, because the user is waiting for the run to stop, the loss of a single
+    /// batch is computed, and it is used only for the check.
     fn save(
         &self,
         folder: Option<&RunFolder>,
@@ -469,7 +494,7 @@ impl Trainer {
         };
         let moments = moments(&*self.ranks, &self.model, &self.optimizer);
         let Some(folder) = folder else {
-            exchange_moments(moments); // another rank writes them
+            exchange_moments(moments); // another rank writes the checkpoint
             return Ok(());
         };
         let steps_done = self.steps_done();

@@ -1,8 +1,8 @@
-//! A checkpoint that is damaged, or belongs to another run, is refused in one line that names what
-//! is wrong.
+//! Checks that a checkpoint that is damaged or belongs to another run is rejected, with an error of
+//! one line that describes the problem.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
 
@@ -17,7 +17,8 @@ use serde_json::Value;
 use torch_rng::TorchRng;
 use train::{RunFolder, TrainConfig, TrainError, Trainer};
 
-/// A run of four steps, in its second epoch, and its checkpoint.
+/// Creates a run that stops in its second epoch, after four steps. Returns its folder and the path
+/// to its checkpoint.
 fn saved() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     stop_after(
@@ -30,7 +31,7 @@ fn saved() -> (tempfile::TempDir, PathBuf) {
     (folder, checkpoint)
 }
 
-/// Why the checkpoint is refused.
+/// Returns the message with which a checkpoint is rejected.
 fn refusal(checkpoint: &Path) -> String {
     let error = resume(checkpoint, config(9)).expect_err("a bad checkpoint");
     let line = error.to_string();
@@ -38,7 +39,7 @@ fn refusal(checkpoint: &Path) -> String {
     line
 }
 
-/// Changes the text of a JSON file.
+/// Changes the contents of a JSON file.
 fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) {
     let path = checkpoint.join(file);
     let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -46,7 +47,7 @@ fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) {
     fs::write(path, json.to_string()).unwrap();
 }
 
-/// Makes the manifest agree with a file that was changed.
+/// Updates the manifest so that it matches a file that was changed.
 fn forge(checkpoint: &Path, file: &str) {
     let bytes = fs::read(checkpoint.join(file)).unwrap();
     edit(checkpoint, "manifest.json", |json| {
@@ -57,8 +58,8 @@ fn forge(checkpoint: &Path, file: &str) {
     });
 }
 
-/// The weights of a model without biases on query, key and value have biases of zero in Hugging
-/// Face's layout.
+/// In Hugging Face's layout, a model without query, key and value biases is stored with biases of
+/// 0.
 #[test]
 fn a_model_of_another_configuration_than_the_runs_is_refused() {
     let (_folder, checkpoint) = saved();
@@ -86,7 +87,7 @@ fn a_model_of_another_configuration_than_the_runs_is_refused() {
             forge(&checkpoint, file);
         }
         match is_refused {
-            true => assert!(refusal(&checkpoint).contains("config.json: it describes another")),
+            true => assert!(refusal(&checkpoint).contains("config.json: this file and state.json")),
             false => drop(resume(&checkpoint, config(9)).unwrap()),
         }
     }
@@ -125,7 +126,7 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
     edit(&checkpoint, "manifest.json", |json| {
         json["files"].as_object_mut().unwrap().remove("state.json");
     });
-    assert!(refusal(&checkpoint).contains("does not name state.json"));
+    assert!(refusal(&checkpoint).contains("doesn't contain state.json"));
     edit(&checkpoint, "manifest.json", |json| {
         json["version"] = 9.into()
     });
@@ -138,22 +139,23 @@ fn a_manifest_that_is_damaged_or_forgets_a_file_is_refused() {
     fs::write(checkpoint.join("manifest.json"), "{").unwrap();
     assert!(refusal(&checkpoint).contains("manifest.json"));
     fs::remove_file(checkpoint.join("manifest.json")).unwrap();
-    assert!(refusal(&checkpoint).contains("no checkpoint found"));
+    assert!(refusal(&checkpoint).contains("no checkpoint was found"));
 }
 
 #[test]
 fn a_state_that_no_run_leaves_is_refused() {
     type Change = fn(&mut Value);
     let changes: [(&str, Change); 7] = [
-        ("random state", |json| json["rng"] = "00".into()),
-        ("random state", |json| {
+        ("random number generator", |json| json["rng"] = "00".into()),
+        ("random number generator", |json| {
             json["epoch"]["drawn_from"] = "é".into()
         }),
         ("batch 12 of an epoch of 11", |json| {
             json["epoch"]["position"] = 12.into()
         }),
         ("unknown field `more`", |json| json["more"] = 1.into()),
-        // Found by the fuzz target `run`: the parser's message had the line break.
+        // The fuzz target `run` found that the message of the JSON parser contained this line
+        // break.
         ("unknown field `max se `", |json| {
             json["settings"]["config"]["max\x1bse\n"] = 2.into()
         }),
@@ -231,7 +233,7 @@ fn other_settings_another_model_and_other_data_are_refused() {
     let in_order = DataLoader::new(train.dataset().corpus(), in_order).unwrap();
     let line = data(in_order, None);
     assert_eq!(line, "training_data.shuffle true false");
-    // More steps, and settings that draw nothing, may change.
+    // The number of steps may be changed, and also the settings that don't draw random numbers.
     let longer = TrainConfig {
         max_steps: 12,
         sample_every: Some(3),

@@ -1,7 +1,9 @@
-//! Training does what it is for, and refuses settings that make no sense.
+//! Checks that training computes the right losses and weights, and that invalid settings are
+//! rejected.
 //!
-//! That the number of threads changes no bit, the workspace's tests and `gpt`'s show.
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+//! Tests of the workspace and of the crate `gpt` check that the number of threads doesn't change
+//! any bit.
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
 
@@ -39,7 +41,7 @@ fn settings_outside_their_range_are_named() {
                     min_lr: 0.0,
                 });
             },
-            "total_steps must be more than warmup_steps, which is 5, but is 5",
+            "total_steps must be greater than warmup_steps, which is 5, but is 5",
         ),
     ];
     for (change, expected) in changes {
@@ -60,11 +62,12 @@ fn windows_that_the_model_cannot_take_are_refused_before_the_first_step() {
     let model = GptModel::new(short, &mut rng).unwrap();
     let (train, validation) = loaders();
     let error = Trainer::new(config(1), model, train, validation, rng).unwrap_err();
-    let expected = "the input has 6 tokens, but the context length is 5";
+    let expected = "the input has 6 tokens, but the context length is 5; use shorter sequences";
     assert!(error.to_string().starts_with(expected), "{error}");
 }
 
-/// Batches of one sequence, because the trainer computes larger batches of a small model in parts.
+/// Each batch has a single sequence, because the trainer divides larger batches of a small model
+/// into parts.
 #[test]
 fn the_trainer_gives_the_bits_of_the_books_loop() {
     let (train_loader, val_loader) = loaders();
@@ -146,7 +149,8 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
     assert!(*trainer.rng() == rng);
 }
 
-/// A last batch that is smaller counts by its tokens; the book's function takes it for a whole one.
+/// A smaller last batch has a weight in proportion to its tokens. In the book's function, it has
+/// the weight of a whole batch.
 #[test]
 fn the_validation_loss_of_a_run_is_the_mean_over_tokens() {
     let corpus = Corpus::from_ids((0..31u32).map(|i| i * i % 13).collect::<Vec<_>>());
@@ -185,14 +189,16 @@ fn the_validation_loss_of_a_run_is_the_mean_over_tokens() {
     );
 }
 
-/// The log of transformers' Trainer of the same training (`fixtures/trainer.py`).
+/// The log of the `Trainer` in Hugging Face's transformers for the same training run, which
+/// `fixtures/trainer.py` writes.
 #[derive(serde::Deserialize)]
 struct Logged {
     losses: Vec<f32>,
     grad_norms: Vec<f64>,
 }
 
-/// Three passes over eleven batches in steps of four, the last of each of three.
+/// The run makes three passes over eleven batches. A step takes four batches, and the last step of
+/// each pass takes three.
 #[test]
 fn passes_over_the_data_have_the_steps_losses_and_norms_of_transformers_trainer() {
     let logged: Logged = serde_json::from_str(include_str!("fixtures/trainer.json")).unwrap();

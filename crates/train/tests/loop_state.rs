@@ -1,4 +1,5 @@
-//! A loop with a mix of sources, dropout, two parameter groups and frozen layers, interrupted.
+//! Interrupts and resumes a custom loop with a mix of two data sources, dropout, two parameter
+//! groups and a frozen block.
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
 use std::fs;
@@ -65,7 +66,7 @@ fn begin() -> State {
     }
 }
 
-/// The losses of the steps up to `end`.
+/// Trains until `end` steps have been taken and returns their losses.
 fn train(state: &mut State, end: u64) -> Vec<f32> {
     let mut grads = GptModel::zeros(CONFIG).expect("a valid configuration");
     let mut losses = Vec::new();
@@ -91,7 +92,7 @@ fn train(state: &mut State, end: u64) -> Vec<f32> {
             &mut model.select_mut(&vectors),
             &mut grads.select_mut(&vectors),
         );
-        grads.fill_zero(); // also those of the frozen block
+        grads.fill_zero(); // also for the frozen block
         state.step += 1;
     }
     losses
@@ -105,7 +106,7 @@ fn a_loop_resumes_with_the_bits_of_an_uninterrupted_one() {
     train(&mut state, 7);
     state.save(&path).unwrap();
     train(&mut state, 13);
-    state.save(&path).unwrap(); // in place of the first
+    state.save(&path).unwrap(); // replaces the first file
     let losses = train(&mut state, 30);
 
     let mut resumed = begin();
@@ -146,14 +147,14 @@ fn a_file_of_another_loop_is_an_error() {
     checkpoint::save_tensors(&path, state.model.named_parameters()).unwrap();
     let message = error(&mut begin());
     assert!(
-        message.contains("not the state of a training loop"),
+        message.contains("doesn't contain the state of a training loop"),
         "{message}"
     );
     begin().save(&path).unwrap();
     let text = fs::read(&path).unwrap();
     fs::write(&path, &text[..text.len() / 2]).unwrap();
     error(&mut begin());
-    // A failed save keeps the earlier file.
+    // A save that fails must not change the existing file.
     fs::write(&path, &text).unwrap();
     let mut state = begin();
     state.model.final_norm.scale[0] = f32::NAN;

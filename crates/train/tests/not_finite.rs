@@ -1,6 +1,6 @@
-//! A loss or a gradient that is not finite stops a run, and costs neither the weights nor the last
-//! good checkpoint.
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+//! Checks that a loss or a gradient that isn't finite stops a run, and that neither the weights nor
+//! the last good checkpoint are lost.
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
 
@@ -13,7 +13,8 @@ use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 use train::{AdamWConfig, RunFolder, Schedule, TrainConfig, Trainer};
 
-/// A run whose third step has a learning rate that sends the weights to infinity.
+/// Returns settings for a run whose third step has such a high learning rate that its weights
+/// become infinite.
 fn exploding(max_steps: u64) -> TrainConfig {
     TrainConfig {
         max_steps,
@@ -33,8 +34,9 @@ fn exploding(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// The next matrix takes back what a value has grown by, so that the loss is finite; the gradient
-/// of the small one between is not.
+/// The scale of 1e20, the value projection of 1e-44 and the output projection of 1e24 cancel each
+/// other, so the loss is finite. However, the gradient of the value projection is proportional to
+/// the product of 1e20 and 1e24, which isn't finite in `f32`.
 #[test]
 fn a_gradient_that_is_not_finite_leaves_the_weights_and_nothing_for_the_next_step() {
     let mut rng = TorchRng::manual_seed(123);
@@ -54,13 +56,16 @@ fn a_gradient_that_is_not_finite_leaves_the_weights_and_nothing_for_the_next_ste
     for _ in 0..3 {
         let result = trainer.run(None, &mut |_| ControlFlow::Continue(()));
         let line = result.unwrap_err().to_string();
-        assert!(line.contains("the gradient's norm of step 1 is"), "{line}");
+        assert!(
+            line.contains("the norm of the gradient of step 1 is"),
+            "{line}"
+        );
         assert!(line.contains("set lr below 4e-4"), "{line}");
         assert!(trainer.model() == &before && trainer.last_step().is_none());
     }
 }
 
-/// A run whose weights stay finite, but so large that its logits don't.
+/// The weights of this run remain finite, but they are so large that the logits aren't finite.
 #[test]
 fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +78,8 @@ fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
         },
         ..exploding(max_steps)
     };
-    // The last step of this run is the first wild one: no further step shows its loss.
+    // The last step of this run is the first one with a high learning rate, so no later step
+    // computes its loss.
     let mut good = trainer(wild(1));
     finish(&mut good, Some(&run));
     let error = common::resume(&folder, wild(2))

@@ -1,6 +1,6 @@
-//! A run shared by ranks (threads of this process here) has the bits of one process, for any number
-//! of them.
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+//! Checks that a run that is shared by several ranks has the same bits as a run of one process, for
+//! any number of ranks. The ranks are threads of this process.
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
 
@@ -17,7 +17,7 @@ use train::{
     Trainer,
 };
 
-/// One of several threads that exchange bytes through one place.
+/// One of several ranks that are threads. They exchange bytes through a shared vector.
 #[derive(Clone, Debug)]
 struct Threads {
     rank: usize,
@@ -71,7 +71,7 @@ impl Ranks for Threads {
     }
 }
 
-/// The results of `size` ranks, in their order.
+/// Runs a function on `size` ranks and returns their results in the order of the ranks.
 fn on_ranks<T: Send>(size: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let run = &run;
@@ -84,7 +84,7 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Six batches a step, an evaluation every four steps, clipping.
+/// Returns settings with six batches per step, an evaluation every four steps, and clipping.
 fn config(max_steps: u64) -> TrainConfig {
     TrainConfig {
         accumulation: 6,
@@ -111,7 +111,7 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
         ..plain
     };
     let wide = GptConfig {
-        vocab_size: 3000, // weights of more than one block of the optimizer
+        vocab_size: 3000, // some weights have more than one block of the optimizer
         ..plain
     };
     for (model, build, whole_epochs, dtype) in [
@@ -150,7 +150,8 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
 #[test]
 fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
     let model = GptConfig {
-        vocab_size: 70_000, // 35 blocks of the optimizer, more than two ranks exchange at once
+        // The embedding has 35 blocks of the optimizer. Two ranks exchange at most 32 at once.
+        vocab_size: 70_000,
         ..model_config()
     };
     let mut one = trainer(config(2), model, Build::Portable);
@@ -168,7 +169,8 @@ fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
             trainer.optimizer().num_parameters()
         });
         assert_eq!(own.iter().sum::<usize>(), moments);
-        // Of the embedding and the head so many blocks; the small weights are the first rank's.
+        // A rank owns at most `most_blocks` blocks of the embedding, and the same number of blocks
+        // of the head. The small weights belong to the first rank.
         let most = 2 * (2 * most_blocks * 16 * 1024) + (moments - 2 * (2 * 70_000 * 8));
         assert!(own.iter().all(|&n| n <= most), "{size} ranks: {own:?}");
         let checkpoint = train::latest_checkpoint(&folder).unwrap();
@@ -215,7 +217,8 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
         Trainer::new(config(4), model, data, None, rng).unwrap()
     };
     let cases: [Case<'_>; 5] = [
-        // Other data comes before what follows from it, and a random state is shown by its hash.
+        // If the data differs, it must be reported before the values that depend on it. A random
+        // state must be displayed as its hash.
         (
             &|rank| match rank {
                 0 => other(0, loaders().0),
@@ -225,15 +228,15 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
         ),
         (
             &|rank| other(rank, loaders().0),
-            "rank 1 differs from rank 0 in rng: a value with the SHA-256 ",
+            "rank 1 differs from rank 0 in rng: rank 1 has a value with the SHA-256 ",
         ),
         (
             &|_| start(common::config(4)),
-            "accumulation must be at least 4, a batch for each of the 4 ranks, but is 3",
+            "accumulation must be at least 4, so that each of the 4 ranks has a batch, but is 3",
         ),
         (
             &|rank| start(config(if rank == 2 { 5 } else { 4 })),
-            "rank 2 differs from rank 0 in settings.config.max_steps: 5 there, 4 here",
+            "rank 2 differs from rank 0 in settings.config.max_steps: rank 2 has 5, but rank 0 has 4; ",
         ),
         (
             &|rank| {

@@ -1,7 +1,7 @@
-//! A run that is stopped and resumed has the bits of one that never stopped.
+//! Checks that a run that is stopped and resumed has the same bits as a run that isn't stopped.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
-#![allow(clippy::unwrap_used)] // a test that can't begin panics
+#![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
 
@@ -16,11 +16,12 @@ use gpt::{Activation, GptConfig};
 use train::runs::steps_of;
 use train::{Dtype, Event, Outcome, RunFolder, TrainConfig, TrainError};
 
-/// Steps of three batches in epochs of eleven: they end in the middle of an epoch, and at its end.
+/// A step takes three batches and an epoch has eleven, so steps end in the middle and at the end of
+/// an epoch.
 #[test]
 fn a_run_may_stop_after_any_step_and_be_made_longer() {
     stops_and_is_made_longer(config);
-    // And with products of bf16.
+    // The same must be true if products are computed in bf16.
     stops_and_is_made_longer(|max_steps| TrainConfig {
         dtype: Dtype::BFloat16,
         ..config(max_steps)
@@ -38,7 +39,7 @@ fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
         finish(&mut resumed, None);
         assert_same_run(&whole, &resumed);
     }
-    // Continue after its end.
+    // A run that has ended can be continued with more steps.
     let folder = tempfile::tempdir().unwrap();
     finish(
         &mut trainer(config(7)),
@@ -49,8 +50,8 @@ fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
     assert_same_run(&whole, &longer);
 }
 
-/// Hugging Face's layout, which checkpoints have, stores query, key and value as one transposed
-/// tensor, and always with biases.
+/// Checkpoints have Hugging Face's layout, in which the weights of query, key and value form a
+/// single transposed tensor that always has biases.
 #[test]
 fn a_model_of_any_configuration_resumes_with_the_same_bits() {
     type Change = fn(&mut GptConfig);
@@ -122,7 +123,7 @@ fn the_evaluation_that_is_best_keeps_its_checkpoint() {
         eval_every: Some(1),
         save_every: None,
         optimizer: train::AdamWConfig {
-            lr: 3e-2, // so high that the loss rises again
+            lr: 3e-2, // so high that the loss increases again
             ..train::AdamWConfig::default()
         },
         ..config(20)
@@ -147,14 +148,14 @@ fn a_file_is_no_folder_to_keep_a_run_in() {
     let file = folder.path().join("run");
     fs::write(&file, "").unwrap();
     let error = RunFolder::open(&file).unwrap_err();
-    assert!(error.to_string().ends_with("but it is a file"), "{error}");
+    assert!(error.to_string().contains("but this is a file"), "{error}");
     assert!(matches!(
         resume(&folder, config(1)),
         Err(TrainError::NoCheckpoint { .. })
     ));
 }
 
-/// The names of the checkpoints.
+/// Returns the names of the checkpoints.
 fn names(run: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
     atomic_file::names_in(run.path().join("checkpoints")).unwrap()
 }
@@ -163,7 +164,7 @@ fn names(run: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
 fn an_evaluation_that_was_interrupted_changes_no_bit_of_the_resumed_run() {
     let mut whole = trainer(config(9));
     finish(&mut whole, None);
-    // Before each batch of an evaluation.
+    // The run is stopped before each of the eight batches of its evaluations.
     for place in 0..8 {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::open(&folder).unwrap();

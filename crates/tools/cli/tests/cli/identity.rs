@@ -165,7 +165,7 @@ fn a_file_run_json_of_somebody_else_is_not_replaced() {
     folder.write("mine/run.json", "{\"my\": \"experiment\"}");
     folder.refused(
         &format!("train {TINY} -o mine"),
-        &["run.json", "not the file of a run"],
+        &["run.json", "doesn't belong to a run"],
     );
     assert_eq!(
         fs::read_dir(folder.join("mine")).expect("a folder").count(),
