@@ -68,8 +68,8 @@ impl StepGradients {
             .loss_and_grads(model, inputs, targets, weight, rng, grads)
     }
 
-    /// Adds the gradients of one batch of each of the first `batches` ranks to the sum, in the
-    /// order of the ranks.
+    /// Adds the gradients of all batches of a round to the sum, in the order of the ranks.
+    /// `batches` is the number of batches in the round. They were computed by the first ranks.
     pub(crate) fn add_round(&mut self, model: &GptModel, ranks: &dyn Ranks, batches: usize) {
         let batch = self.batch.get_or_insert_with(|| zeros(model));
         match &mut self.sum {

@@ -102,8 +102,8 @@ impl Owned {
     /// # Errors
     ///
     /// Returns [`TrainError::Locked`] if another process has locked the folder, and
-    /// [`TrainError::Damaged`] if the folder contains the files of two runs. Also returns an error
-    /// if the operating system reports one.
+    /// [`TrainError::Damaged`] if the folder contains the files of two runs or a [`RUN_FILE`] that
+    /// doesn't belong to a run. Also returns an error if the operating system reports one.
     pub(crate) fn new(
         folder: &Path,
         found: impl FnOnce() -> Result<Option<String>, TrainError>,

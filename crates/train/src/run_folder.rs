@@ -10,8 +10,8 @@
 //!
 //! To save a checkpoint, a process writes all files to a folder with a temporary name, renames the
 //! folder and reads it back. Then it deletes old checkpoints, except for the newest ones and the
-//! best one. If the process is killed or an operation fails, every folder whose name starts with
-//! `step-` is therefore still complete.
+//! best one. A checkpoint that has its final name is therefore complete, even if the process is
+//! killed or an operation fails.
 //!
 //! Only complete checkpoints of this run and unfinished folders are deleted. Complete checkpoints
 //! are deleted only after a new one has been saved successfully. Before each write, the process
@@ -64,9 +64,10 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Locked`] if another process has locked the folder. Also returns an
-    /// error if the folder can't be read or written, or if it contains checkpoints, but all of them
-    /// are damaged.
+    /// Returns [`TrainError::Locked`] if another process has locked the folder, and
+    /// [`TrainError::Damaged`] if `path` is a file, if the folder of checkpoints is a link, if the
+    /// folder contains files of two runs or a file `run.json` that doesn't belong to a run, or if
+    /// all checkpoints are damaged. Also returns an error if the folder can't be read or written.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
         if fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {

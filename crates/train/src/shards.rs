@@ -1,8 +1,8 @@
 //! Divides the weights of a shared run among its ranks, as in stage 1 of ZeRO.
 //!
-//! All ranks store all weights. In addition, each rank owns a part of every large weight. For its
-//! part, and only for this part, a rank stores the sum of the gradients and the optimizer's
-//! moments, and performs the optimizer's update.
+//! All ranks store all weights. In addition, each rank owns a part of the weights. For its own part
+//! only, a rank stores the sum of the gradients and the optimizer's moments, and performs the
+//! optimizer's update.
 //!
 //! ```text
 //! after each round:  Each rank has computed one batch. It sends the gradients of each part to the
@@ -70,8 +70,8 @@ pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> V
 }
 
 /// Sends the gradients of this rank to the owners of the parts, and adds the gradients that it
-/// receives to `sums`. The gradients of the first `batches` ranks are added, in the order of the
-/// ranks. Afterwards, `grads` is 0.
+/// receives to `sums`, in the order of the ranks. Only the first `batches` ranks have computed a
+/// batch in this round, so only their gradients are added. Afterwards, `grads` is 0.
 pub(crate) fn add_round(
     ranks: &dyn Ranks,
     batches: usize,

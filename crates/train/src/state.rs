@@ -1,9 +1,10 @@
 //! The values of a run that aren't tensors. A [`Trainer`](crate::Trainer) stores them in memory,
 //! and a checkpoint stores them in state.json.
 //!
-//! The size of the state doesn't depend on the length of the run or on the size of the data. For
-//! this reason, the order of the current epoch isn't stored. The state contains the random number
-//! generator from which that order was drawn, so a resumed run can draw the same order again.
+//! The state is small, no matter how long the run is and how much data it has. In particular, it
+//! doesn't contain the order of the windows in the current epoch. Instead, it contains the random
+//! number generator from which this order was drawn, so a resumed run can draw the same order
+//! again.
 
 use std::iter::once;
 use std::path::Path;
