@@ -1,11 +1,11 @@
 //! Training steps of small models, in which the batch is divided into parts that are computed in
 //! parallel.
 //!
-//! [`GptModel::loss_and_grads`] distributes each operation over all threads. In a small model, an
-//! operation takes hardly longer than distributing it. [`BatchParts`] therefore divides the batch
-//! into up to four parts. One thread takes the sequences of a part through the whole model, forward
-//! and backward, so the results of an operation are usually still in its CPU cache when the next
-//! operation needs them.
+//! [`GptModel::loss_and_grads`] distributes each operation over all threads. In a small model, the
+//! distribution takes almost as long as the operation itself. [`BatchParts`] therefore divides the
+//! batch into up to four parts. One thread takes the sequences of a part through the whole model,
+//! forward and backward, so the results of an operation are usually still in its CPU cache when the
+//! next operation needs them.
 //!
 //! The division depends only on the number of weights and the number of sequences, and the
 //! gradients of the parts are added in a fixed order. The results therefore have the same bits for
@@ -108,7 +108,7 @@ impl BatchParts {
     ) -> Result<f32, GptError> {
         let op = "BatchParts::loss_and_grads";
         if let Some(part) = self.grads.first() {
-            // Checking one of them is enough because all have the same configuration.
+            // All parts have the same configuration, so it is enough to check one of them.
             model.check_gradients(op, part);
         }
         let batch = in_idx.nrows();

@@ -2,7 +2,7 @@
 //! the validation loss, and the length and SHA-256 of each other file. It is written after all
 //! other files have been stored on disk.
 //!
-//! A folder without this file isn't a checkpoint.
+//! A folder without a manifest isn't a checkpoint.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

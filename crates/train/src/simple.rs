@@ -43,7 +43,7 @@ pub struct TrainingHistory {
     pub train_losses: Vec<f64>,
     /// Mean losses for the validation data.
     pub val_losses: Vec<f64>,
-    /// Numbers of input tokens that had been processed.
+    /// Numbers of input tokens that the model was trained on before each evaluation.
     pub track_tokens_seen: Vec<u64>,
 }
 
