@@ -14,8 +14,8 @@ use crate::terminal::command::with_rules;
 use crate::tokenize::TokenizeArgs;
 use crate::train::TrainArgs;
 
-/// Train GPT models and generate text with them: the book "Build a Large Language Model (From
-/// Scratch)" in Rust
+/// Train GPT models and generate text with them, as in the book "Build a Large Language Model (From
+/// Scratch)"
 #[derive(Debug, Parser)]
 #[command(name = "gpt", version, max_term_width = 80)]
 pub(crate) struct Cli {
@@ -25,24 +25,25 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a model on a text; without arguments, a small one on a short story in half a minute
+    /// Train a model on a text (by default, a small model on a short story in half a minute)
     Train(Box<TrainArgs>),
-    /// Continue a text
+    /// Generate text that continues a prompt
     Generate(Box<GenerateArgs>),
     /// Measure how well a model predicts a text
     Eval(EvalArgs),
-    /// Show the token ids of a text, or the text of ids
+    /// Convert a text to token IDs, or token IDs to a text
     Tokenize(TokenizeArgs),
-    /// Show a model's shapes, parameters and memory
+    /// Show the size of a model and the memory that it needs
     Info(InfoArgs),
-    /// Convert a model to Hugging Face's layout, the book's or llama.cpp's
+    /// Convert a model to the layout of Hugging Face, of the book, or of llama.cpp (GGUF)
     Convert(ConvertArgs),
-    /// Show a model's predictions after a text; on a page also losses and attention
+    /// Show which tokens a model predicts, or write a page that also shows losses and attention
+    /// weights
     #[command(visible_alias = "logits")]
     Inspect(InspectArgs),
-    /// Print a shell's completions, to be saved where the shell looks for them
+    /// Print the completion script of a shell
     Completions {
-        /// The shell
+        /// The shell that will run the script
         shell: Shell,
     },
 }

@@ -25,16 +25,17 @@ use crate::terminal::output::{check_new, note, note_missing_support, print};
 
 #[derive(Args, Debug)]
 pub(crate) struct ConvertArgs {
-    /// The model: a folder in either layout, or a run
+    /// The model to convert: a model folder or the folder of a training run
     #[arg(value_name = "FROM")]
     from: PathBuf,
-    /// A new or empty folder, or a new file ending in .gguf
+    /// The output: a new or empty folder, or a new file whose name ends in .gguf
     #[arg(value_name = "TO")]
     to: PathBuf,
-    /// The layout to write [default: hugging-face, or gguf by TO's ending]
+    /// The layout of the output [default: gguf if TO ends in .gguf, otherwise hugging-face]
     #[arg(long, value_enum)]
     layout: Option<Layout>,
-    /// Number format of the weights: float32, float16, bfloat16 (not in GGUF) or int8 (GGUF's Q8_0)
+    /// The number format of the weights: float32, float16, bfloat16 (not in GGUF) or int8 (only in
+    /// GGUF, as Q8_0)
     #[arg(long, value_name = "TYPE", default_value_t)]
     dtype: Dtype,
 }
@@ -42,12 +43,12 @@ pub(crate) struct ConvertArgs {
 /// The names that a model's weights have, and the files that they are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Layout {
-    /// transformers' GPT2LMHeadModel
+    /// A folder for GPT2LMHeadModel of transformers
     #[value(alias = "hf", alias = "huggingface")]
     HuggingFace,
-    /// The book's state_dict names
+    /// A folder with the parameter names of the book's state_dict
     Book,
-    /// One file for llama.cpp
+    /// A file for llama.cpp
     Gguf,
 }
 
@@ -60,11 +61,11 @@ impl ConvertArgs {
         match (self.layout, is_gguf) {
             (Some(Layout::Gguf), _) | (None, true) => Ok(Layout::Gguf),
             (Some(_), true) => misused(format!(
-                "{to} is a GGUF file by its name; --layout makes a folder"
+                "{to}: a name that ends in .gguf is for a GGUF file, but --layout asks for a folder; use another name, or leave out --layout"
             )),
             (layout, false) if ["safetensors", "bin", "pt", "pth"].contains(&extension.as_str()) => {
                 misused(format!(
-                    "{to}: a single .{extension} file is not written; name a folder, or a .gguf file"
+                    "{to}: can't write a single .{extension} file; use the name of a folder, or one that ends in .gguf"
                 ))
                 .map(|()| layout.unwrap_or(Layout::HuggingFace))
             }
@@ -82,7 +83,9 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
         Layout::Gguf => ("GGUF", GGUF_DTYPES),
     };
     if let Err(error) = dtype.one_of(supported) {
-        return misused(format!("--dtype: {error}, for {name}"));
+        return misused(format!(
+            "--dtype: {error}; {name} supports no other number formats"
+        ));
     }
     match layout {
         Layout::Gguf => to_gguf(args, &found, dtype),
@@ -128,7 +131,11 @@ fn to_gguf(args: &ConvertArgs, found: &FoundModel, dtype: Dtype) -> Result<()> {
         Err(_) => None,
     };
     if tokens.is_none() {
-        note("no tokenizer was written: llama.cpp supports only byte-level BPE of GPT-2's form");
+        let reason = match vocabulary.tokenizer() {
+            Ok(_) => "llama.cpp supports only byte-level BPE as in GPT-2".to_owned(),
+            Err(reason) => reason.to_string(),
+        };
+        note(&format!("no tokenizer was written: {reason}"));
     }
     let model = found.load()?;
     let mut special = vocabulary.special.clone();
@@ -150,7 +157,7 @@ fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: boo
     };
     let to = args.to.display();
     Ok(print(format!(
-        "{parameters} parameters to {to}: {layout}, {with} tokenizer\n"
+        "wrote {parameters} parameters to {to}: {layout}, {with} tokenizer\n"
     ))?)
 }
 
@@ -163,7 +170,7 @@ fn gguf_tokens(
     if tokenizer.vocab_size() > vocab_size {
         let size = tokenizer.vocab_size();
         bail!(
-            "the tokenizer has {size} tokens, but the model {vocab_size}, and GGUF has one number"
+            "the tokenizer has {size} tokens, but the model's vocabulary has only {vocab_size}; a GGUF file needs a tokenizer that fits the model"
         );
     }
     let Some(pairs) = tokenizer.byte_pairs()? else {
@@ -175,7 +182,7 @@ fn gguf_tokens(
         .collect();
     if !context_tokens.is_empty() {
         note(&format!(
-            "llama.cpp ignores lstrip, rstrip and single_word: where the tokens {} touch white space or words, its ids differ",
+            "llama.cpp ignores lstrip, rstrip and single_word, so its token IDs differ where the tokens {} are next to whitespace or words",
             context_tokens.join(" ")
         ));
     }

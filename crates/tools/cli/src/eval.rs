@@ -29,20 +29,21 @@ use crate::terminal::threads::ThreadArgs;
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Text (UTF-8) or token ids (.bin as nanoGPT or llm.c write it, .npy); - is standard input
+    /// A file with a text (UTF-8) or with token IDs (.npy, or .bin as written by nanoGPT or llm.c);
+    /// - reads standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["file", "tokens"], conflicts_with_all = ["file", "tokens"])]
     text: Option<PathBuf>,
-    /// The same as the argument
+    /// The same as the argument FILE
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "tokens")]
     file: Option<PathBuf>,
-    /// Ids instead of a text
+    /// Token IDs to use instead of a file
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
-    /// Tokens from one window to the next; fewer give each token more context [default: the context
-    /// length]
+    /// The number of tokens from the start of one window to the start of the next; with a smaller
+    /// number, each token is predicted from more context [default: the context length]
     #[arg(long, value_name = "N")]
     stride: Option<AtLeast1>,
-    /// Number format of the weights and of the products' operands: float32 or bfloat16
+    /// The number format of the weights and of the operands of matrix products: float32 or bfloat16
     #[arg(
         long,
         value_name = "TYPE",
@@ -50,7 +51,7 @@ pub(crate) struct EvalArgs {
         default_value_t
     )]
     dtype: Dtype,
-    /// Print one JSON object: loss, perplexity, tokens, and bits_per_byte of a text
+    /// Print one JSON object with loss, perplexity, tokens and, for a text, bits_per_byte
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let ids = found.vocabulary.corpus(&input)?;
     if ids.len() < 2 {
         bail!(
-            "a loss needs at least 2 tokens, one to predict from and one to predict, got {}",
+            "at least 2 tokens are needed, one to predict from and one to predict, but the number of tokens is {}",
             ids.len()
         );
     }
@@ -108,14 +109,16 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let stride = args.stride.map_or(context_length, |stride| stride.0);
     if stride > context_length {
         return misused(format!(
-            "--stride must be at most the context length {context_length}, got {stride}"
+            "--stride must be at most {context_length}, the model's context length, but is {stride}"
         ));
     }
     let stride = stride.min(window);
     let losses = Losses::of(&model, &ids, (window, stride), &special_ids)?;
     let loss = losses.total / tokens as f64;
     if !loss.is_finite() {
-        bail!("the weights are damaged: the loss is {loss}");
+        bail!(
+            "the loss is {loss}, because the model's weights are damaged; use another checkpoint"
+        );
     }
     let bytes = match &input {
         Input::Text(text) => {

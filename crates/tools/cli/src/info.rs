@@ -16,13 +16,14 @@ use crate::train::choice::preset_parser;
 
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {
-    /// A model folder (config.json is enough), or a run [default: the newest run in runs/]
+    /// A model folder (config.json is sufficient) or the folder of a training run [default: the
+    /// newest run in runs/]
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// A model by name instead of a folder
+    /// Show a preset instead of a model folder
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true, conflicts_with = "model")]
     preset: Option<Preset>,
-    /// The number of texts that are generated together
+    /// The number of texts that are generated at the same time
     #[arg(long, value_name = "N", default_value_t = AtLeast1(1))]
     num_samples: AtLeast1,
 }
@@ -58,8 +59,8 @@ fn show(name: &str, config: &GptConfig, AtLeast1(texts): AtLeast1) -> Result<()>
     Ok(print(format!(
         "model           {name}\n\
          {config}\n\
-         memory          {weights} of weights in f32, {int8} in int8\n\
-         generating      {decoding} beside the weights for {contexts}\n\
-         training        {training} for one window\n"
+         memory          {weights} for the weights in float32, {int8} in int8\n\
+         generating      {decoding} in addition to the weights, for {contexts}\n\
+         training        {training} for a batch of one window\n"
     ))?)
 }

@@ -21,19 +21,20 @@ use crate::terminal::shell::{program, shell_quoted};
 pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     text: TextArgs,
-    /// The tokenizer of a model, a run, or a folder with only a tokenizer [default: GPT-2's]
+    /// The folder of a model, of a training run, or of a tokenizer alone [default: GPT-2's
+    /// tokenizer]
     #[arg(short = 'm', long, value_name = "DIR")]
     model: Option<PathBuf>,
-    /// Write the ids to a new file: .bin (u16, as nanoGPT) or .npy (numpy)
+    /// Write the token IDs to a new file: .npy (NumPy) or .bin (16-bit integers, as in nanoGPT)
     #[arg(short = 'o', long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print only the ids, separated by commas
+    /// Print only the token IDs, separated by commas
     #[arg(long, conflicts_with_all = ["count", "json"])]
     ids: bool,
     /// Print only the number of tokens
     #[arg(long, conflicts_with = "json")]
     count: bool,
-    /// Print one JSON object: tokens, pieces, text
+    /// Print one JSON object with tokens, pieces and text
     #[arg(long)]
     json: bool,
 }
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     }
     if let (Some(path), false) = (&args.output, args.json) {
         // On standard error, because the ids may go to /dev/stdout.
-        note(&format!("{} tokens to {}", ids.len(), path.display()));
+        note(&format!("wrote {} tokens to {}", ids.len(), path.display()));
         if let Some(model) = &args.model {
             note(&format!(
                 "to train on them: {} train --data {} --tokenizer {}",
@@ -105,7 +106,7 @@ fn check_output(path: &Path) -> Result<()> {
         "bin" | "npy" => Ok(()),
         _ if !is_file => Ok(()), // a device or a pipe
         _ => misused(format!(
-            "{}: token ids are written as .bin or .npy; --ids prints them as text",
+            "{}: the name must end in .bin or .npy; to print token IDs as text, use --ids",
             path.display()
         )),
     }

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     };
     if prompt.is_none() && !input.interactive {
         return misused(
-            "no prompt: give a text, a file with -f, ids with --tokens, pipe a text in, or use -i",
+            "there is no prompt; give a text, a file (-f) or token IDs (--tokens), pipe a text in, or use -i",
         );
     }
     let found = input.model.find()?;
@@ -70,7 +70,9 @@ fn take_turns(
     let vocabulary = &found.vocabulary;
     let mut session = Session::new(args, settings, vocabulary, weights, &interrupt)?;
     if stdin().is_terminal() {
-        note("each line is added to the text, an empty line lets the model continue, Ctrl-D ends");
+        note(
+            "type a line to add it to the text, or press Enter to let the model continue; Ctrl-D ends the session",
+        );
     }
     let mut turn = prompts.into_iter().next();
     loop {
@@ -113,7 +115,7 @@ fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
 
 fn note_speed(timings: &Timings) {
     note(&format!(
-        "prompt {} tokens, {:.1} tokens/s; decode {} tokens, {:.1} tokens/s",
+        "processed {} prompt tokens at {:.1} tokens/s, and decoded {} tokens at {:.1} tokens/s",
         timings.prompt_tokens,
         timings.prompt_tokens_per_second(),
         timings.decoded_tokens,

@@ -20,12 +20,12 @@ use crate::terminal::threads::ThreadArgs;
 /// Examples under the help.
 const EXAMPLES: &str = "\
 Examples:
-  gpt generate \"Every effort moves you\"          the newest run in runs/
-  gpt generate -m gpt2 -f story.txt -n 200       a folder of transformers
-  echo \"Once upon a time\" | gpt generate         a prompt from a pipe
-  gpt generate \"\"                                without a prompt
-  gpt generate -f prompts.txt --lines --json     several prompts at once
-  gpt generate -i                                turn by turn";
+  gpt generate \"Every effort moves you\"          use the newest run in runs/
+  gpt generate -m gpt2 -f story.txt -n 200       use the model in gpt2/
+  echo \"Once upon a time\" | gpt generate         read the prompt from a pipe
+  gpt generate \"\"                                start with an empty prompt
+  gpt generate -f prompts.txt --lines --json     continue each line of a file
+  gpt generate -i                                write a text turn by turn";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -47,78 +47,83 @@ pub(crate) struct InputArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) text: TextArgs,
-    /// Take each line of the text as a prompt; the results follow in the same order
+    /// Use each line of the text as a separate prompt
     #[arg(long, conflicts_with_all = ["tokens", "interactive"])]
     lines: bool,
-    /// Turn by turn: each line is added to the text, an empty line just continues it
+    /// Write a text turn by turn: add each input line to the text, and let the model continue it
+    /// (an empty line adds nothing)
     #[arg(short = 'i', long, conflicts_with = "json")]
     pub(crate) interactive: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct LengthArgs {
-    /// The maximum number of tokens to generate [default: the model's, otherwise 100]
+    /// The maximum number of tokens to generate [default: the model's setting, or 100]
     #[arg(short = 'n', long, value_name = "N", visible_alias = "n-predict")]
     max_new_tokens: Option<Count>,
-    /// The number of texts for each prompt. They are computed together, but don't depend on their
-    /// number: text I (from 0) is the text that --seed SEED+I gives alone
+    /// The number of texts to generate for each prompt; text I, counted from 0, is the text that
+    /// --seed SEED+I generates alone
     #[arg(long, value_name = "N", default_value_t = AtLeast1(1), conflicts_with = "interactive")]
     pub(crate) num_samples: AtLeast1,
-    /// End before this text (may be given several times) [default: the model's, if it has some]
+    /// End the text before the first occurrence of TEXT; can be given several times [default: the
+    /// model's setting]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
-    /// Continue after an end token
+    /// Don't stop at end-of-text tokens
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// The maximum context in tokens [default: its context length]
+    /// The maximum number of tokens that the model sees [default: its context length]
     #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
     context_size: Option<AtLeast1>,
-    /// When the context is full: crop it from the front, as in the book, or stop [default: crop,
-    /// but reject a longer prompt]
+    /// What to do when the context is full [default: crop, but prompts that are too long are
+    /// rejected]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) past_context: Option<WhenFull>,
 }
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct SamplingArgs {
-    /// Below 1 makes rare tokens rarer; 0 always takes the most probable token [default: the
-    /// model's, otherwise 0.8]
+    /// The temperature: lower values make improbable tokens less likely, and 0 always chooses the
+    /// most probable token [default: the model's setting, or 0.8]
     #[arg(long, value_name = "X", visible_alias = "temp", value_parser = sampling(|s, x| s.temperature = x))]
     temperature: Option<f32>,
-    /// Draw among the N most probable tokens; 0: among all [default: 40, or 0 if --temp, --top-p or
-    /// --min-p is not at its default]
+    /// Choose among the N most probable tokens; 0 means all tokens [default: the model's setting;
+    /// otherwise 40, or 0 if --temp, --top-p or --min-p isn't at its default]
     #[arg(long, value_name = "N")]
     top_k: Option<Count>,
-    /// Draw among the most probable tokens that together have this probability [default: 1]
+    /// Choose among the most probable tokens whose probabilities add up to P [default: the model's
+    /// setting, or 1]
     #[arg(long, value_name = "P", value_parser = sampling(|s, x| s.top_p = x))]
     top_p: Option<f32>,
-    /// Draw among the tokens with at least P times the highest probability [default: 0]
+    /// Choose among the tokens that have at least P times the probability of the most probable
+    /// token [default: the model's setting, or 0]
     #[arg(long, value_name = "P", value_parser = sampling(|s, x| s.min_p = x))]
     min_p: Option<f32>,
-    /// Make tokens that are already in the text less likely; 1: no penalty [default: 1]
+    /// Make tokens that are already in the text less likely; 1 means no penalty [default: the
+    /// model's setting, or 1]
     #[arg(long, value_name = "X", visible_alias = "repetition-penalty", value_parser = sampling(|s, x| s.repetition_penalty = x))]
     repeat_penalty: Option<f32>,
-    /// The seed of random numbers; negative values as in PyTorch [default: a new seed each time,
-    /// which is printed]
+    /// The seed of the random numbers; negative seeds mean the same as in PyTorch [default: a new
+    /// seed, which is printed]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
-    /// The PyTorch build whose random numbers are used: portable or mkl
+    /// The PyTorch build whose random numbers are reproduced: portable or mkl
     #[arg(long, value_name = "BUILD", default_value_t)]
     pub(crate) build: Build,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct OutputArgs {
-    /// Print one JSON object for each text: tokens, text, finish, seed
+    /// Print one JSON object for each text, with tokens, text, finish and seed
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print only the continuation
+    /// Print only the new text, without the prompt
     #[arg(long)]
     pub(crate) no_display_prompt: bool,
-    /// Print special tokens of the continuation, such as <|endoftext|>, as text
+    /// Print special tokens in the new text, such as <|endoftext|>
     #[arg(long)]
     pub(crate) special: bool,
-    /// Number format of the weights: float32, float16, bfloat16, int8 or int4
+    /// The number format of the weights: float32, float16, bfloat16, int8 or int4
     #[arg(long, value_name = "TYPE", default_value_t)]
     pub(crate) dtype: Dtype,
     #[command(flatten)]
@@ -164,7 +169,7 @@ impl Settings {
             MaxTokens::New(most) => most,
             MaxTokens::All(most) if tokens < most => most - tokens,
             MaxTokens::All(most) => bail!(
-                "the text has {tokens} tokens, but max_length in the folder's generation_config.json is {most}; --max-new-tokens overrides it"
+                "the text has {tokens} tokens, but max_length in the model's generation_config.json is {most}; use --max-new-tokens to override it"
             ),
         };
         Ok(GenerateOptions {
@@ -181,9 +186,9 @@ impl Settings {
         }
         let first = self.seed;
         note(&match args.length.num_samples.0 {
-            1 => format!("seed {first}"),
+            1 => format!("seed {first}; --seed {first} generates the same text again"),
             samples => format!(
-                "seeds {first} to {}",
+                "seeds {first} to {}; --seed {first} generates the same texts again",
                 first.wrapping_add(samples as u64 - 1)
             ),
         });
@@ -201,9 +206,9 @@ pub(crate) enum MaxTokens {
 /// The rule when the context is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WhenFull {
-    /// The model sees the last tokens
+    /// Drop the oldest tokens, as in the book
     Crop,
-    /// The text ends
+    /// End the text
     Stop,
 }
 
@@ -220,7 +225,8 @@ impl GenerateArgs {
             false => length.stop.clone(),
         };
         if !stops.is_empty() {
-            vocabulary.tokenizer().context("--stop")?;
+            let tokenizer = vocabulary.tokenizer();
+            tokenizer.context("--stop and stop_strings need a tokenizer")?;
         }
         vocabulary.settings.note_unsupported(&folder.unsupported);
         Ok(Settings {
@@ -265,7 +271,7 @@ impl GenerateArgs {
                 lines.enumerate().map(prompt).collect()
             }
             Some(Input::Ids(_)) if self.input.lines => {
-                misused("--lines takes the lines of a text, but the file has token ids")
+                misused("--lines needs a text with lines, but the file contains token IDs")
             }
             Some(input) => Ok(vec![self.prompt(found, input)?]),
         }
@@ -308,7 +314,7 @@ impl GenerateArgs {
             (_, Some(AtLeast1(tokens))) => tokens,
             (_, None) => found.config().context_length,
         };
-        let help = "; with --past-context crop the model sees its end";
+        let help = "; with --past-context crop, the model sees only the last tokens";
         found.prompt(input, room, help)
     }
 
@@ -333,7 +339,7 @@ impl SamplingArgs {
     pub(crate) fn checked(&self, folder: &SamplingDefaults, vocab_size: usize) -> Result<Sampling> {
         let sampling = self.of(folder, vocab_size);
         let checked = sampling.check();
-        checked.context("the folder's generation_config.json; an option overrides it")?;
+        checked.context("invalid value in the model's generation_config.json")?;
         Ok(sampling)
     }
 

@@ -141,7 +141,7 @@ impl<'m> Texts<'m> {
     fn beginning(&mut self, ids: &[u32], samples: usize) -> Result<DecoderState> {
         let state = DecoderState::new(self.args.decoder());
         let [before @ .., _] = ids else {
-            bail!("a prompt without tokens");
+            bail!("the prompt is empty; give at least one token");
         };
         if samples == 1 || before.is_empty() {
             return Ok(state); // the prompt is computed together with other prompts

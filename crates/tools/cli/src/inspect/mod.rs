@@ -25,13 +25,14 @@ pub(crate) struct InspectArgs {
     model: ModelArgs,
     #[command(flatten)]
     text: TextArgs,
-    /// The number of candidates to show
+    /// The number of candidates to show for each prediction
     #[arg(long, value_name = "N", default_value_t = AtLeast1(Inspection::TOP))]
     top: AtLeast1,
-    /// Write a page with each token's loss and candidates, and all layers and heads
+    /// Write a page that shows the loss and the candidates of each token, the attention weights of
+    /// all heads, and the prediction after each layer
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Print one JSON object: each token's loss and candidates
+    /// Print one JSON object with the loss and the candidates of each token
     #[arg(long, conflicts_with = "html")]
     json: bool,
     #[command(flatten)]
@@ -52,9 +53,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     args.html.as_deref().map_or(Ok(()), check_new)?;
     let input = args.text.required_prompt()?;
     let found = args.model.find()?;
-    let ids = found.prompt(input, found.config().context_length, "")?;
+    let ids = found.prompt(input, found.config().context_length, "; use a shorter text")?;
     if ids.is_empty() {
-        return misused("the text is empty: give at least one token");
+        return misused("the text is empty; give a text with at least one token");
     }
     let model = found.load()?;
     let config = model.config();
@@ -78,7 +79,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     write_output(path, |out| page::write(out, &name, data, blocks))?;
     // On standard error, because the page may go to /dev/stdout.
     note(&format!(
-        "{} tokens, {} layers of {} heads: {}",
+        "wrote a page about {} tokens, {} layers and {} heads per layer to {}",
         ids.len(),
         config.n_layers,
         config.n_heads,

@@ -23,8 +23,8 @@ pub(super) fn write(
     writeln!(
         out,
         "{before}<h1>{title}</h1>\n<div id=\"model\"></div>\n\
-         <noscript><p>This page needs JavaScript; gpt inspect --json prints the \
-         losses and candidates.</p></noscript>"
+         <noscript><p>This page needs JavaScript. To see the losses and \
+         candidates without it, use gpt inspect --json.</p></noscript>"
     )?;
     data["name"] = name.into();
     data["temperature"] = "1".into();

@@ -40,7 +40,7 @@ impl std::str::FromStr for TokenList {
         let ids = ids.filter(|id| !id.is_empty()).map(|id| {
             id.parse().map_err(|_| {
                 format!(
-                    "{id:?} isn't a token id; use whole numbers from 0 to {}, separated by commas",
+                    "{id:?} isn't a token ID; use whole numbers from 0 to {}, separated by commas",
                     u32::MAX
                 )
             })
@@ -83,7 +83,10 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     let (mut source, length) = open(path)?;
     let path = shown(path);
     let check = |bytes: u64| match bytes > limit {
-        true => bail!("{}: more than {limit} bytes", path.display()),
+        true => bail!(
+            "{}: more than {limit} bytes, which is the limit",
+            path.display()
+        ),
         // A token has some four bytes of text, its id has four, and a copy of all ids is made.
         false => check_free(3.0 * bytes as f64, "a text and its tokens")
             .with_context(|| path.display().to_string()),
@@ -102,11 +105,11 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     // The search for one character is several times as fast, and most texts don't have it.
     if text.contains('\r') && text.contains("\r\n") {
         let fix = match cfg!(windows) {
-            true => "an editor can save it with LF alone",
-            false => "tr -d '\\r' leaves LF alone",
+            true => "an editor can save the file with LF",
+            false => "tr -d '\\r' removes the CR characters",
         };
         note(&format!(
-            "{name}: its lines end in CR and LF, and both are tokens; {fix}"
+            "{name}: the lines end with CR LF, so the CR characters become tokens, too; {fix}"
         ));
     }
     Ok(text)
@@ -144,7 +147,7 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
         found => found.with_context(|| name.to_string())?,
     };
     if found.is_dir() {
-        bail!("{name}: expected a file, got a folder");
+        bail!("{name}: expected a file, but this is a folder");
     }
     if found.is_file() {
         let (file, bytes) = open_file(path)?;
@@ -172,15 +175,15 @@ pub(crate) fn shown(path: &Path) -> &Path {
 // No doc comment: it would take the place of a subcommand's own.
 #[derive(Args, Debug)]
 pub(crate) struct TextArgs {
-    /// The text; - or nothing with a pipe reads standard input
+    /// The text; if it is - or omitted, standard input is read
     text: Option<String>,
-    /// The same as the argument
+    /// The same as the argument TEXT
     #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
     prompt: Option<String>,
-    /// Read the text from a file, or ids from a .bin or .npy file
+    /// Read the text from a file, or token IDs from a .bin or .npy file
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     file: Option<PathBuf>,
-    /// Ids instead of a text
+    /// Token IDs to use instead of a text
     #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
     tokens: Option<TokenList>,
 }
@@ -234,7 +237,7 @@ impl TextArgs {
 }
 
 fn no_text<T>() -> Result<T> {
-    misused("no text: give one, a file with -f, ids with --tokens, or pipe a text in")
+    misused("there is no text; give a text, a file (-f) or token IDs (--tokens), or pipe a text in")
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ use crate::train::runs;
 
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ModelArgs {
-    /// Model folder (Hugging Face's layout or the book's), or a run [default: the newest run in
-    /// runs/]
+    /// The folder of a model (in Hugging Face's or the book's layout) or of a training run
+    /// [default: the newest run in runs/]
     #[arg(short = 'm', long, value_name = "DIR")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ impl FoundModel {
         let ids = self.vocabulary.corpus(&input)?;
         if ids.len() > room {
             let tokens = ids.len();
-            bail!("the prompt has {tokens} tokens, but the context has room for {room}{help}");
+            bail!("the prompt has {tokens} tokens, but the context holds only {room}{help}");
         }
         self.vocabulary.check_ids(&ids, self.config().vocab_size)?;
         Ok(ids.read(..)?.into_owned())
@@ -129,7 +129,7 @@ pub(crate) fn read<T>(
 /// Prints the folder that was found on standard error, unless the user named it.
 pub(crate) fn note_folder(asked: Option<&Path>, folder: &Path) {
     if asked != Some(folder) {
-        note(&format!("model {}", folder.display()));
+        note(&format!("using the model {}", folder.display()));
     }
 }
 

@@ -115,20 +115,22 @@ impl SidecarFiles {
     /// too many.
     pub(crate) fn chat_templates(&self, tokenizer_config: &Value) -> Result<Vec<Template>> {
         let in_json = |name: &str, json: &Value| {
-            let problem = "chat_template must be a text or a list of texts with their names";
+            let problem =
+                "chat_template must be a string, or a list of objects with a name and a template";
             listed(&json["chat_template"]).with_context(|| format!("{name}: {problem}"))
         };
         let mut all = in_json("tokenizer_config.json", tokenizer_config)?;
         for (name, bytes) in self.templates()? {
             let path = self.folder.join(name);
             let text = std::str::from_utf8(bytes);
-            let text = text.with_context(|| format!("{}: not UTF-8", path.display()))?;
+            let text = text.with_context(|| format!("{}: expected UTF-8", path.display()))?;
             let name = match name.strip_prefix(MORE_TEMPLATES) {
                 Some(name) => name.trim_start_matches('/').trim_end_matches(JINJA),
                 None if name == TEMPLATE => DEFAULT,
                 None => {
                     let json = serde_json::from_str(text);
-                    let json = json.with_context(|| format!("{}: not JSON", path.display()))?;
+                    let json =
+                        json.with_context(|| format!("{}: expected JSON", path.display()))?;
                     all.extend(in_json(name, &json)?);
                     continue;
                 }
@@ -159,7 +161,7 @@ impl SidecarFiles {
             let path = self.folder.join(GENERATION_CONFIG);
             let names = names.join(", ");
             note(&format!(
-                "{}: settings without an equivalent are ignored: {names}",
+                "{}: these settings aren't supported and are ignored: {names}",
                 path.display()
             ));
         }
@@ -201,7 +203,10 @@ fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
         found => {
             for name in found?.into_iter().filter(|name| !is_system_file(name)) {
                 let name = name.into_string().map_err(|name| {
-                    anyhow!("{}: the name must be UTF-8", more.join(name).display())
+                    anyhow!(
+                        "{}: the name of a chat template must be UTF-8",
+                        more.join(name).display()
+                    )
                 })?;
                 if name.ends_with(JINJA) {
                     names.push(format!("{MORE_TEMPLATES}/{name}"));
@@ -226,10 +231,12 @@ fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 fn check_limits(folder: &Path, count: usize, bytes: u64) -> Result<()> {
     let folder = folder.display();
     if count > MAX_TEMPLATES {
-        bail!("{folder}: more than {MAX_TEMPLATES} chat templates");
+        bail!("{folder}: more than {MAX_TEMPLATES} chat templates, which is the limit");
     }
     if bytes > MAX_BYTES {
-        bail!("{folder}: the chat templates have more than {MAX_BYTES} bytes together");
+        bail!(
+            "{folder}: the chat templates have more than {MAX_BYTES} bytes in total, which is the limit"
+        );
     }
     Ok(())
 }
@@ -285,14 +292,14 @@ mod tests {
             ),
             (
                 |more| fs::write(more.with_file_name(TEMPLATE_JSON), "{").unwrap(),
-                "not JSON",
+                "expected JSON",
             ),
             (
                 |more| {
                     let text = r#"{"chat_template": [{"name": "a"}]}"#;
                     fs::write(more.with_file_name(TEMPLATE_JSON), text).unwrap();
                 },
-                "a list of texts with their names",
+                "a list of objects with a name",
             ),
             (
                 |more| {
@@ -308,7 +315,7 @@ mod tests {
                         file.set_len(MAX_BYTES / 2 + 1).unwrap();
                     }
                 },
-                "more than 4194304 bytes together",
+                "more than 4194304 bytes in total",
             ),
         ];
         for (break_it, problem) in breaks {

@@ -56,7 +56,7 @@ impl Vocabulary {
         if is_assumed {
             let name = folder.display();
             note(&format!(
-                "{name}: no tokenizer in this folder; using GPT-2's ({vocab_size} tokens)"
+                "{name}: there is no tokenizer in this folder; GPT-2's is used, because the model's vocabulary has {vocab_size} tokens"
             ));
         }
         let tokenizer = vocabulary.tokenizer.as_ref().ok();
@@ -90,7 +90,7 @@ impl Vocabulary {
                 return Ok((Self::new(ModelTokenizer::gpt2()), true));
             }
             Ok(None) => format!(
-                "{}: no tokenizer in this folder, and {vocab_size} tokens are not GPT-2's",
+                "{}: there is no tokenizer in this folder, and GPT-2's doesn't fit a vocabulary of {vocab_size} tokens",
                 folder.display()
             ),
             Err(error @ ModelTokenizerError::OtherKind { .. }) => error.to_string(),
@@ -109,7 +109,8 @@ impl Vocabulary {
     /// # Errors
     /// Reports why there is no tokenizer, and which commands work without one.
     pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
-        let without = |reason| anyhow!("{reason}; token ids (--tokens, .bin) need no tokenizer");
+        let without =
+            |reason| anyhow!("{reason}; use token IDs (--tokens, or a .bin file) instead of texts");
         self.tokenizer.as_ref().map_err(without)
     }
 
@@ -136,7 +137,7 @@ impl Vocabulary {
     pub(crate) fn begin<'t>(&'t self, prompt: &'t [u32]) -> Result<&'t [u32]> {
         match (prompt, self.special.bos.as_slice()) {
             ([], []) => bail!(
-                "the prompt is empty: at least one token is needed, because this model has no beginning token"
+                "the prompt is empty, and this model has no beginning-of-text token; give at least one token"
             ),
             ([], begin) => Ok(begin),
             _ => Ok(prompt),
@@ -197,7 +198,7 @@ impl Vocabulary {
             false => String::new(),
         };
         note(&format!(
-            "the vocabulary lacks {}{more}, which the model reads as its token for unknown text",
+            "the vocabulary lacks {}{more}, so the model sees its token for unknown text instead",
             shown.collect::<Vec<_>>().join(" ")
         ));
     }
@@ -230,7 +231,7 @@ impl Vocabulary {
         let piece = missing.and_then(|&id| tokenizer?.piece(id));
         match (missing, piece) {
             (Some(id), Some(piece)) => bail!(
-                "the token {:?} (id {id}): the model has {vocab_size} tokens and no row for it; leave it out, or use the model's own tokenizer",
+                "the token {:?} (ID {id}) isn't in the model's vocabulary of {vocab_size} tokens; remove it from the text, or use the model's own tokenizer",
                 String::from_utf8_lossy(piece)
             ),
             _ => Err(error.into()),

@@ -101,10 +101,7 @@ impl ProcessGroup {
         let mut fields = vec![
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
             ("the program's SHA-256".to_owned(), program),
-            (
-                "the processor's instruction sets".to_owned(),
-                instruction_sets(),
-            ),
+            ("the CPU's instruction sets".to_owned(), instruction_sets()),
             (
                 "--threads".to_owned(),
                 rayon::current_num_threads().to_string(),
@@ -153,7 +150,7 @@ impl ProcessGroup {
         if self.ranks.is_some() && self.is_first() {
             let (sent, waited) = crate::mpi::mpi_group::traffic();
             let _ = print(format!(
-                "mpi     {} sent by rank 0, {waited:.1} s of {seconds:.1} s in MPI (waiting included)\n",
+                "mpi     {} sent by rank 0; MPI took {waited:.1} s of {seconds:.1} s, including waiting\n",
                 bytes(sent as f64)
             ));
         }
@@ -186,16 +183,16 @@ fn alone(launched: &Launched) -> Error {
     let Launched { by, variable, .. } = launched;
     let processes = match launched.size {
         Some(size) => format!("{size} processes"),
-        None => "processes, whose number is unknown".to_owned(),
+        None => "an unknown number of processes".to_owned(),
     };
     let why = match cfg!(feature = "mpi") {
-        true => "MPI counts one: the launcher is of another MPI than this build",
+        true => "this build belongs to another MPI library than the launcher",
         false => {
-            "this build has no MPI: cargo build --release -p cli --features mpi makes one that has"
+            "this build has no MPI (cargo build --release -p cli --features mpi makes one with MPI)"
         }
     };
     anyhow!(
-        "{by} started {processes}, each of which would train alone, because {why}; to train in one process, start it without the launcher, or unset {variable}"
+        "{by} started {processes}, but each of them would train alone, because {why}; to train in one process, start gpt without the launcher, or unset {variable}"
     )
 }
 
@@ -209,7 +206,7 @@ fn instruction_sets() -> String {
 
 /// The hash of the program's own file: two builds of one version may round differently.
 fn program_hash() -> Result<String> {
-    let path = std::env::current_exe().context("the program's own file")?;
+    let path = std::env::current_exe().context("can't find the file of this program")?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;
     Ok(sha256(program))
 }

@@ -36,10 +36,13 @@ impl std::fmt::Debug for MpiGroup {
 pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
     // A panic on one of rayon's threads aborts from there, while the main thread waits for it.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
-        bail!("MPI was started twice");
+        bail!("MPI is already initialized, and it can't be initialized twice");
     };
     if threading < Threading::Serialized {
-        bail!("this MPI can't be used from several threads: it offers {threading:?}");
+        bail!(
+            "this MPI library supports only the thread level {threading:?}, but {:?} is needed",
+            Threading::Serialized
+        );
     }
     let world = universe.world();
     let (rank, size) = (world.rank() as usize, world.size() as usize);

@@ -44,7 +44,9 @@ pub(crate) fn in_home(path: &Path) -> Result<PathBuf, &'static str> {
         return Ok(path.to_owned());
     };
     let home = home_dir().filter(|home| !home.as_os_str().is_empty());
-    let home = home.ok_or("~ is the home folder, but the environment doesn't name it")?;
+    let home = home.ok_or(
+        "~ stands for the home folder, but its path is unknown; write the whole path instead",
+    )?;
     Ok(home.join(inside))
 }
 

@@ -29,23 +29,26 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 
 /// Options of other programs, and our equivalents.
 const OTHERS: [(&str, &str); 8] = [
-    ("--max-tokens", "--max-new-tokens"),
-    ("--max-length", "--max-new-tokens"),
+    ("--max-tokens", "use --max-new-tokens"),
+    ("--max-length", "use --max-new-tokens"),
     (
         "--device",
-        "nothing: everything runs on the processor; --threads sets its threads",
+        "all computations run on the CPU; use --threads to set the number of threads",
     ),
     (
         "--beams",
-        "--num-samples, which draws several texts; beam search isn't supported",
+        "beam search isn't supported; use --num-samples to draw several texts",
     ),
     (
         "--num-beams",
-        "--num-samples, which draws several texts; beam search isn't supported",
+        "beam search isn't supported; use --num-samples to draw several texts",
     ),
-    ("--start", "--prompt"),
-    ("--compile", "nothing: this program is compiled already"),
-    ("--precision", "--dtype"),
+    ("--start", "use --prompt"),
+    (
+        "--compile",
+        "leave it out, because this program is already compiled",
+    ),
+    ("--precision", "use --dtype"),
 ];
 
 /// Guesses the meaning of another program's option, or of an unexpected word.
@@ -53,7 +56,7 @@ fn hint(error: &clap::Error) -> Option<String> {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && let Some((_, ours)) = OTHERS.iter().find(|(other, _)| other == option)
     {
-        return Some(format!("use {ours}"));
+        return Some((*ours).to_owned());
     }
     let (Some(ContextValue::String(word)), Some(ContextValue::StyledStr(usage))) = (
         error.get(ContextKind::InvalidArg),
@@ -66,9 +69,9 @@ fn hint(error: &clap::Error) -> Option<String> {
     }
     let usage = usage.to_string();
     if usage.contains("gpt train") {
-        Some(format!("to train on it: --data {word}"))
+        Some(format!("to train on this file, use --data {word}"))
     } else if usage.contains("[TEXT]") {
-        Some("a text of several words goes in quotes".to_owned())
+        Some("put a text of several words in quotes".to_owned())
     } else {
         None
     }

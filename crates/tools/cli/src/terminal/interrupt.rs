@@ -63,7 +63,7 @@ impl Interrupt {
                 // Standard error may be closed: no reason to fail.
                 let _ = io::stderr().write_all(message.as_bytes());
             });
-            answering.context("could not start a thread that answers Ctrl-C")?;
+            answering.context("can't start the thread that handles Ctrl-C")?;
         }
         Ok(interrupt)
     }

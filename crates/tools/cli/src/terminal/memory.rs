@@ -37,7 +37,7 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     }
     if let Some(free) = available().filter(|&free| needed > free as f64) {
         let (needed, free) = (bytes(needed), bytes(free as f64));
-        bail!("about {needed} of memory are needed ({what}), but {free} are free");
+        bail!("about {needed} of memory is needed ({what}), but only {free} is free");
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ mod tests {
         if available().is_some() {
             let error = format!("{:#}", check_model(&huge, &needed).unwrap_err());
             assert!(
-                error.starts_with("a model of 7") && error.contains(" PB of memory are needed"),
+                error.starts_with("a model of 7") && error.contains(" PB of memory is needed"),
                 "{error}"
             );
         }

@@ -100,7 +100,7 @@ fn write(text: &str) -> io::Result<()> {
 /// If a write failed for another reason than a reader that has gone.
 pub(crate) fn check_written() -> Result<()> {
     match LOST.get() {
-        Some(error) => bail!("standard output: {error}"),
+        Some(error) => bail!("can't write to standard output: {error}"),
         None => Ok(()),
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn shell_quoted(path: &Path) -> String {
 }
 
 fn path_for(shells: Shells, path: &Path) -> String {
-    const BY_HAND: &str = "(its path, which can't be quoted for both PowerShell and cmd)";
+    const BY_HAND: &str = "(the path, which can't be quoted for both PowerShell and cmd)";
     let quoted = match (shells, path.to_str()) {
         (Shells::Posix, None) => Some(quoted_bytes(path.as_os_str().as_encoded_bytes())),
         (Shells::Posix, Some(path)) => quoted_for(shells, path),

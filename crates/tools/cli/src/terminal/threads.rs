@@ -12,7 +12,7 @@ use crate::terminal::numbers::Threads;
 
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ThreadArgs {
-    /// Threads to compute with (the results don't depend on it) [default: one per core]
+    /// The number of threads, which doesn't affect the results [default: the number of cores]
     #[arg(short = 't', long, value_name = "N")]
     pub(crate) threads: Option<Threads>,
 }
@@ -35,7 +35,11 @@ pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<
         (Some(Threads(threads)), _) => threads,
         (None, Ok(threads)) if threads > 0 => match by_environment.parse() {
             Ok(Threads(threads)) => threads,
-            Err(expected) => return misused(format!("RAYON_NUM_THREADS {threads}: {expected}")),
+            Err(expected) => {
+                return misused(format!(
+                    "the environment variable RAYON_NUM_THREADS: {expected}, got {threads}"
+                ));
+            }
         },
         _ => (available_parallelism().map_or(1, usize::from) / processes).max(1),
     };
@@ -43,5 +47,7 @@ pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<
         .num_threads(threads)
         .use_current_thread()
         .build_global()
-        .map_err(|error| anyhow!("could not start {threads} threads to compute with: {error}"))
+        .map_err(|error| {
+            anyhow!("can't start {threads} threads (use --threads with a smaller number): {error}")
+        })
 }

@@ -71,7 +71,10 @@ pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
         .iter()
         .any(|word| word.to_string_lossy().starts_with("--keep="));
     if !is_whole {
-        bail!("{}: keep is missing; was the file cut?", path.display());
+        bail!(
+            "{}: the option keep is missing, so the end of the file seems to be lost; restore the file, or start a new run",
+            path.display()
+        );
     }
     Ok(arguments)
 }
@@ -133,7 +136,7 @@ fn of_table(table: &Table) -> Result<Vec<OsString>> {
         let value = match value {
             Value::String(text) => text.clone(),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
-            _ => bail!("key {key:?}: expected a text, a number, true or false, got {value}"),
+            _ => bail!("key {key:?}: expected a string, a number, true or false, got {value}"),
         };
         Ok(OsString::from(format!("{}={value}", flag(key))))
     };
@@ -188,7 +191,7 @@ mod tests {
                 "preset = 'gpt'",
                 vec!["key \"preset\"", "story", "gpt2-124m"],
             ),
-            ("data = ['a']", vec!["key \"data\"", "[\"a\"]", "a text"]),
+            ("data = ['a']", vec!["key \"data\"", "[\"a\"]", "a string"]),
             ("config = 'a.toml'", vec!["key \"config\"", "unexpected"]),
             (
                 "n_layers = 1\nn_layer = 1",

@@ -143,7 +143,7 @@ impl Tokens {
         let failed = |part: &str, error: DataLoaderError| {
             let tip = match error {
                 DataLoaderError::CorpusTooShort { .. } => {
-                    "; a longer text or a smaller --context-length fits"
+                    "; use a longer text or a smaller --context-length"
                 }
                 _ => "",
             };
@@ -152,7 +152,7 @@ impl Tokens {
         let mut train = DataLoader::new(&self.train, config);
         if let Err(DataLoaderError::BatchLargerThanDataset { windows, .. }) = train {
             note(&format!(
-                "{}: only {windows} windows to train on; a batch has {windows} instead of {} (--batch-size)",
+                "{}: there are only {windows} windows to train on, so a batch has {windows} windows instead of {} (--batch-size)",
                 self.name, config.batch_size
             ));
             config.batch_size = windows;
@@ -166,7 +166,7 @@ impl Tokens {
         let longest = corpus.len().saturating_sub(1);
         if longest == 0 {
             note(&format!(
-                "{}: the validation part has {} tokens, too few to validate on; use a smaller --train-ratio",
+                "{}: the validation part ({} tokens) is too short for validation; use a smaller --train-ratio",
                 self.name,
                 corpus.len()
             ));
@@ -174,7 +174,7 @@ impl Tokens {
         }
         if longest < config.max_length {
             note(&format!(
-                "{}: the validation part has {} tokens, so its windows have {longest}",
+                "{}: the validation part ({} tokens) is short, so its windows have only {longest} tokens",
                 self.name,
                 corpus.len()
             ));
@@ -283,12 +283,16 @@ impl DataFolder {
         skipped.retain(|name| Some(name) != validation.as_ref());
         skipped.extend(folders);
         let name = folder.display();
+        let others = [&skipped[..], validation.as_slice()].concat();
+        if training.is_empty() && others.is_empty() {
+            bail!("{name}: the folder is empty, but train.bin, train.npy or a .txt file is needed");
+        }
         if training.is_empty() {
             bail!(
-                "{name}: no train.bin, train.npy or .txt file; it contains {}; to train on other files, join them{}",
-                listed(&[&skipped[..], validation.as_slice()].concat()),
+                "{name}: there is no train.bin, train.npy or .txt file, but only {}; to train on other files, join them{}",
+                listed(&others),
                 match cfg!(windows) {
-                    true => " to one .txt file".to_owned(),
+                    true => " into one .txt file".to_owned(),
                     false => format!(": cat {}/* > all.txt", shell_quoted(folder)),
                 }
             );
@@ -297,7 +301,7 @@ impl DataFolder {
             && is_ids(validation) != has_ids
         {
             bail!(
-                "{name}: {} and {} must both be texts or both be token ids; {} tokenize -f TEXT -o IDS.bin makes ids of a text",
+                "{name}: {} and {} must both be texts or both be token IDs; to convert a text to token IDs, use {} tokenize -f TEXT -o IDS.bin",
                 training[0].display(),
                 validation.display(),
                 program()
@@ -344,7 +348,7 @@ impl DataFolder {
         let validation = self.validation.as_ref().map(|name| self.text(name));
         let validation = validation.transpose()?;
         let bytes: usize = texts.iter().chain(&validation).map(String::len).sum();
-        check(&Memory::new().with("the texts' tokens", &[2, bytes])?)
+        check(&Memory::new().with("tokens of the texts", &[2, bytes])?)
             .with_context(|| self.folder.display().to_string())?;
         // Without a file for validation, the cut is where `train_ratio` of all bytes is.
         let train_ratio = match validation {
@@ -455,7 +459,7 @@ fn note_markup(path: &Path, text: &str) {
     let by_beginning = BEGINNINGS.iter().find(|(begin, _)| begins_with(begin));
     if let Some(kind) = by_name.or(by_beginning.map(|(_, kind)| *kind)) {
         note(&format!(
-            "{}: this is {kind}, and the model learns its markup, too; to avoid that, train on the plain text",
+            "{}: this is {kind}, so the model learns the markup, too; to avoid that, train on the plain text",
             path.display()
         ));
     }

@@ -141,7 +141,10 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     }
     match read_small_file(&path, MAX_BYTES) {
         Err(error) if error.source.kind() == ErrorKind::FileTooLarge => {
-            note(&format!("{error}: {}; it stays unchanged", error.source));
+            note(&format!(
+                "{error}: {}; new lines are added, but the old ones are no longer read",
+                error.source
+            ));
             Ok(None)
         }
         text => Ok(Some(text?)),

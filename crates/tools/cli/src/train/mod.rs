@@ -78,7 +78,9 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
 /// Reads the options, the data and the model; starts the threads.
 fn begin(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<StartedRun> {
     if args.resume.is_some() && args.options.out_dir.is_some() {
-        return misused("--resume continues in the run's own folder; --out-dir is for a new run");
+        return misused(
+            "--out-dir can't be used with --resume, because a resumed run stays in its own folder",
+        );
     }
     let file = args.config.as_deref().map(arguments::of_file).transpose()?;
     let words = [&file.unwrap_or_default(), words].concat();
@@ -92,7 +94,9 @@ fn begin(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<S
         }
     };
     if world.ranks().is_some() && source.options.data.as_deref().is_some_and(is_stdin) {
-        return misused("--data -: standard input reaches only one of the processes; name a file");
+        return misused(
+            "--data -: only one of the processes can read standard input; use a file instead",
+        );
     }
     let setup = set_up(source.options, source.base)?;
     Ok(StartedRun {

@@ -29,19 +29,20 @@ const TRAINING: PresetTraining = STORY.training;
 /// Examples under the help.
 const EXAMPLES: &str = "\
 Examples:
-  gpt train                                    a small model on a short story
-  gpt train --data book.txt --max-steps 2000   your own text
+  gpt train                                    train a small model on a story
+  gpt train --data book.txt --max-steps 2000   train on your own text
   gpt train --resume                           resume the newest run
 
-Ctrl-C finishes the step, saves, and prints the command to resume.
-nanoGPT's names work, too: --max-iters --lr --n-layer --n-head --n-embd
---block-size --dropout";
+Ctrl-C finishes the current step, saves the run, and prints the command that
+resumes it. nanoGPT's option names work, too: --max-iters, --lr, --n-layer,
+--n-head, --n-embd, --block-size and --dropout.";
 
 /// The examples of a build with MPI.
 #[cfg(feature = "mpi")]
 const MPI_EXAMPLES: &str = "
 
-Several processes share out the batches of a step, to the same bits:
+Several processes can share the batches of a step. The result is the same, bit
+for bit:
   mpirun -n 4 gpt train --gradient-accumulation-steps 8";
 #[cfg(not(feature = "mpi"))]
 const MPI_EXAMPLES: &str = "";
@@ -52,13 +53,13 @@ const MPI_EXAMPLES: &str = "";
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) options: TrainOptions,
-    /// Options from a file, by the flags' names; flags win
+    /// A file with options, whose keys are the names of the flags; flags take precedence
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
-    /// Resume a run [default: the newest]
+    /// Resume a training run [default: the newest run]
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     pub(crate) resume: Option<Option<PathBuf>>,
-    /// List each of mpirun's processes at the start, and their exchanged bytes at the end
+    /// List the MPI processes at the start, and the number of bytes sent at the end
     #[cfg(feature = "mpi")]
     #[arg(short, long, help_heading = "Run")]
     pub(crate) verbose: bool,
@@ -68,24 +69,25 @@ pub(crate) struct TrainArgs {
 #[derive(Args, Clone, Debug, Serialize)]
 #[group(skip)]
 pub(crate) struct TrainOptions {
-    /// Text, token ids, or a folder of them [default: a story]
+    /// The training data: a text, token IDs, or a folder with either [default: a short story]
     #[arg(long, value_name = "FILE|DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Tokens of a new model [default: the preset's]
+    /// The tokenizer of a new model: gpt2, chars (one token per character), bpe:N (a vocabulary of
+    /// N tokens made from the data), or a folder with a tokenizer [default: the preset's]
     #[arg(long, value_name = "gpt2|chars|bpe:N|DIR")]
     #[serde(serialize_with = "by_name")]
     pub(crate) tokenizer: Option<TokenizerChoice>,
-    /// Sizes and training settings by name, instead of the defaults below [default: story]
+    /// Sizes and training settings that replace the defaults below [default: story]
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true)]
     #[serde(serialize_with = "by_name")]
     pub(crate) preset: Option<Preset>,
-    /// Fine-tune a model
+    /// The folder of a model to fine-tune
     #[arg(long, value_name = "DIR")]
     pub(crate) init_from: Option<PathBuf>,
-    /// Steps to train [default: the preset's]
+    /// The number of training steps [default: the preset's]
     #[arg(long, value_name = "N", aliases = ["max-iters", "steps"])]
     pub(crate) max_steps: Option<AtLeast1>,
-    /// Passes over the data, instead of steps
+    /// The number of passes over the training data, instead of a number of steps
     #[arg(
         long,
         value_name = "N",
@@ -93,77 +95,79 @@ pub(crate) struct TrainOptions {
         conflicts_with = "max_steps"
     )]
     pub(crate) epochs: Option<AtLeast1>,
-    /// Windows in a batch
+    /// The number of windows (token sequences) in a batch
     #[arg(long, value_name = "N", default_value_t = AtLeast1(TRAINING.batch_size))]
     pub(crate) batch_size: AtLeast1,
-    /// Highest learning rate
+    /// The maximum learning rate
     #[arg(long, value_name = "X", alias = "lr", default_value_t = NotNegative(TRAINING.learning_rate))]
     pub(crate) learning_rate: NotNegative,
-    /// Seed of the random numbers
+    /// The seed of the random numbers
     #[arg(short = 's', long, value_name = "N", value_parser = signed_seed, default_value_t = 123)]
     pub(crate) seed: i64,
-    /// Folder of the run [default: a new one in runs/]
+    /// The folder of the run [default: a new folder in runs/]
     #[arg(short = 'o', long, value_name = "DIR")]
     #[serde(skip_serializing)] // the folder may be moved
     pub(crate) out_dir: Option<PathBuf>,
 
-    /// Part of the data to train on; the rest is for validation
+    /// The fraction of the data to train on; the rest is used for validation
     #[arg(long, value_name = "X", help_heading = "Data", default_value_t = Part(0.9))]
     pub(crate) train_ratio: Part,
-    /// Tokens in a window [default: the context length]
+    /// The number of tokens in a window [default: the context length, or less for fine-tuning and
+    /// short texts]
     #[arg(long, value_name = "N", help_heading = "Data")]
     pub(crate) max_length: Option<AtLeast1>,
-    /// Tokens from window to window [default: max-length]
+    /// The number of tokens from the start of one window to the start of the next [default:
+    /// max-length, or 8 for the short story]
     #[arg(long, value_name = "N", help_heading = "Data")]
     pub(crate) stride: Option<AtLeast1>,
 
-    /// Transformer blocks
+    /// The number of transformer blocks
     #[arg(long, value_name = "N", alias = "n-layer", help_heading = "Model", default_value_t = Count(MODEL.n_layers))]
     n_layers: Count,
-    /// Attention heads
+    /// The number of attention heads in each block
     #[arg(long, value_name = "N", alias = "n-head", help_heading = "Model", default_value_t = Count(MODEL.n_heads))]
     n_heads: Count,
-    /// Features of a token
+    /// The number of features of a token (the embedding dimension)
     #[arg(long, value_name = "N", alias = "n-embd", help_heading = "Model", default_value_t = Count(MODEL.emb_dim))]
     emb_dim: Count,
-    /// The longest context in tokens
+    /// The maximum number of tokens that the model can see
     #[arg(long, value_name = "N", alias = "block-size", help_heading = "Model", default_value_t = AtLeast1(MODEL.context_length))]
     context_length: AtLeast1,
-    /// Tokens in the vocabulary [default: the tokenizer's]
+    /// The number of tokens in the vocabulary [default: the tokenizer's]
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) vocab_size: Option<Count>,
-    /// Dropout rate [default: the preset's]
+    /// The dropout rate [default: the preset's]
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
     drop_rate: Option<Below1>, // None if the base model's sites have different rates
     /// Add a bias to queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]
     qkv_bias: bool,
-    /// Share the token embedding with the head
+    /// Use the token embedding as the output layer, too (weight tying)
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, aliases = ["tie-weights", "weight-tying"], help_heading = "Model", default_value_t = false)]
     tied: bool,
 
-    /// Batches in a step
+    /// The number of batches whose gradients are added up in a step
     #[arg(long, value_name = "N", help_heading = "Training", default_value_t = AtLeast1(1))]
     pub(crate) gradient_accumulation_steps: AtLeast1,
-    /// Steps of rising learning rate
+    /// The number of steps during which the learning rate rises
     #[arg(long, value_name = "N", alias = "warmup-iters", help_heading = "Training", default_value_t = Count(TRAINING.warmup_steps))]
     pub(crate) warmup_steps: Count,
-    /// Learning rate at the end [default: a tenth]
+    /// The learning rate at the end [default: a tenth of the maximum]
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub(crate) min_lr: Option<NotNegative>,
-    /// Weight decay
+    /// The weight decay of AdamW
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = NotNegative(0.1))]
     pub(crate) weight_decay: NotNegative,
-    /// AdamW's first beta
+    /// The first beta of AdamW
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = Below1(0.9))]
     pub(crate) beta1: Below1,
-    /// AdamW's second beta
+    /// The second beta of AdamW
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = Below1(0.999))]
     pub(crate) beta2: Below1,
-    /// Clip gradients to this norm; 0: no clipping
+    /// The maximum norm of the gradient; larger gradients are scaled down, and 0 means no limit
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = NotNegative(1.0))]
     pub(crate) grad_clip: NotNegative,
-    /// Number format of the linear layers' operands: float32 or bfloat16
+    /// The number format of the operands of linear layers: float32 or bfloat16
     #[arg(
         long,
         value_name = "TYPE",
@@ -172,7 +176,7 @@ pub(crate) struct TrainOptions {
         default_value_t
     )]
     pub(crate) dtype: Dtype,
-    /// PyTorch build that draws dropout: portable, mkl
+    /// The PyTorch build whose dropout masks are reproduced: portable or mkl
     #[arg(
         long,
         value_name = "BUILD",
@@ -182,13 +186,13 @@ pub(crate) struct TrainOptions {
     #[serde(serialize_with = "by_name")]
     pub(crate) dropout_build: Option<Build>,
 
-    /// Steps between evaluations
+    /// The number of steps between evaluations
     #[arg(long, value_name = "N", alias = "eval-freq", help_heading = "Evaluation", default_value_t = AtLeast1(TRAINING.eval_interval))]
     pub(crate) eval_interval: AtLeast1,
-    /// Batches of each part in an evaluation
+    /// The number of training batches and of validation batches in an evaluation
     #[arg(long, value_name = "N", alias = "eval-iter", help_heading = "Evaluation", default_value_t = AtLeast1(TRAINING.eval_iters))]
     pub(crate) eval_iters: AtLeast1,
-    /// The beginning of samples [default: the data's]
+    /// The text that samples begin with [default: the beginning of the data]
     #[arg(
         short = 'p',
         long,
@@ -197,20 +201,21 @@ pub(crate) struct TrainOptions {
         help_heading = "Evaluation"
     )]
     pub(crate) prompt: Option<String>,
-    /// Steps between samples; 0: only the last [default: two evaluations]
+    /// The number of steps between samples; 0 means only a sample at the end [default: twice the
+    /// evaluation interval]
     #[arg(long, value_name = "N", help_heading = "Evaluation")]
     pub(crate) sample_interval: Option<Count>,
-    /// Tokens of a sample; 0: no samples
+    /// The number of tokens in a sample; 0 means no samples
     #[arg(long, value_name = "N", help_heading = "Evaluation", default_value_t = Count(40))]
     pub(crate) sample_tokens: Count,
 
-    /// Steps between checkpoints [default: an evaluation]
+    /// The number of steps between checkpoints [default: the evaluation interval]
     #[arg(long, value_name = "N", help_heading = "Run")]
     pub(crate) save_interval: Option<AtLeast1>,
-    /// Threads to compute with [default: one per core]
+    /// The number of threads, which doesn't affect the results [default: the number of cores]
     #[arg(short = 't', long, value_name = "N", help_heading = "Run")]
     pub(crate) threads: Option<Threads>,
-    /// Newest checkpoints to keep, beside the best
+    /// The number of newest checkpoints to keep, in addition to the best one
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
     // Two, so that one is left if the newest is damaged. The last option always has a value, so a
     // file of kept options that was cut lacks it.
@@ -250,7 +255,7 @@ impl TrainOptions {
         for (name, asked) in asked.iter().filter(|_| is_fixed) {
             if &own[name] != asked {
                 bail!(
-                    "{} {asked}: the base model has {}, and its weights can't be loaded with a different value",
+                    "{} {asked}: the base model has {}, and its weights don't fit another value; leave this option out",
                     flag(name),
                     own[name]
                 );

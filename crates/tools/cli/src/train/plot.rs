@@ -46,7 +46,7 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
     let losses = Chart {
         title: "Loss",
         x: "step (tokens seen)",
-        y: "cross-entropy of a token",
+        y: "cross-entropy per token",
         lines: vec![
             Curve {
                 name: "each step".to_owned(),

@@ -45,18 +45,20 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
         Some(path) => path,
         None => &runs::newest(Path::new(runs::RUNS))?,
     };
-    runs::require_folder(path, "a run's")?;
+    runs::require_folder(path, "a run")?;
     let run = &run_of(path)?;
     let kept = run.join(OPTIONS);
     if !is_file(&kept)? {
         let name = path.display();
         match runs::newest(path) {
             Ok(run) => bail!(
-                "{name}: contains runs; to resume the newest: {} train --resume {}",
+                "{name}: this folder contains runs, but isn't one itself; to resume the newest: {} train --resume {}",
                 program(),
                 shell_quoted(&run)
             ),
-            Err(_) => bail!("{name}: no run to resume ({OPTIONS} is missing)"),
+            Err(_) => bail!(
+                "{name}: there is no run to resume in this folder, because {OPTIONS} is missing"
+            ),
         }
     }
     // Before anything is written there; and a run of another version is reported as such.
@@ -71,7 +73,7 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     match options.data.as_deref() {
         Some(data) if is_stdin(data) => require_input(run)?,
         Some(data) if !data.exists() => bail!(
-            "{}: the run's training data was not found; use --data PATH if it has moved",
+            "{}: this training data of the run was not found; if it has moved, use --data PATH",
             data.display()
         ),
         _ => {}
@@ -101,7 +103,7 @@ fn require_input(run: &Path) -> Result<()> {
     let mut input = stdin().lock();
     if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {
         bail!(
-            "{}: the run's data came from standard input; pipe it in again, or name a file with it: --data FILE",
+            "{}: the run's data came from standard input; pipe the same data in again, or use --data FILE",
             run.display()
         );
     }

@@ -30,7 +30,8 @@ use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{self, LOG, OPTIONS, OPTIONS_BEGIN, finished};
 
 /// The answer to Ctrl-C.
-const STOPPING: &str = "\nstopping after this step and saving (Ctrl-C again stops at once)\n";
+const STOPPING: &str =
+    "\nstopping after this step and saving; press Ctrl-C again to stop without saving\n";
 
 /// The listener of a run, which may stop it.
 struct RunListener<'s> {
@@ -143,7 +144,7 @@ fn refuse_full(folder: &Path) -> Result<()> {
         return Ok(());
     };
     bail!(
-        "{}: not empty (contains {}); to resume a run: {} train --resume {}",
+        "{}: a new run needs an empty folder, but this one contains {}; to resume a run in it: {} train --resume {}",
         folder.display(),
         found.display(),
         program(),

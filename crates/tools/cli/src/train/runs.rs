@@ -40,7 +40,7 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
     let name = path.display();
     let absolute = std::path::absolute(path).with_context(|| name.to_string())?;
     if absolute.to_str().is_none() {
-        bail!("{name}: the path must be UTF-8, because the run's options.toml contains it");
+        bail!("{name}: the path must be UTF-8, because it is saved in the run's options.toml");
     }
     Ok(absolute)
 }
@@ -68,7 +68,9 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
             shell_quoted(&run.join(OPTIONS)),
             shell_quoted(run)
         ),
-        false => anyhow!("{name}: no checkpoint of this run"),
+        false => {
+            anyhow!("{name}: there is no checkpoint of this run; start a new run in another folder")
+        }
     })
 }
 
@@ -79,7 +81,7 @@ const MAX_DIGITS: usize = 9;
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
-            "{}: expected a folder for runs, but it is a file",
+            "{}: expected a folder for runs, but this is a file",
             runs.display()
         );
     }
@@ -120,7 +122,7 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
             Ok(_) => {
                 for copy in saved.iter().filter(|copy| copy.is_copy_of(run)) {
                     note(&format!(
-                        "{} is a copy of {path}, which is used; to use the copy, name its folder",
+                        "{} is a copy of {path}, so the original is used; to use the copy, give its path",
                         copy.path.display()
                     ));
                 }
@@ -129,13 +131,13 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
             Err(TrainError::NoCheckpoint { .. }) => {} // it has never saved
             Err(error) => {
                 return Err(error).with_context(|| {
-                    format!("{path} is the newest run; to use another, name its folder")
+                    format!("can't use the newest run, {path} (to use another run, give its path)")
                 });
             }
         }
     }
     bail!(
-        "no model: {}/ has no run yet; `{} train` makes one, or name a folder with --model DIR",
+        "there is no run in {}/ yet; train a model with `{} train`, or give the folder of a model",
         runs.display(),
         program()
     )
@@ -196,7 +198,7 @@ fn last_saved(run: &Path) -> Option<SystemTime> {
 /// # Errors
 /// If a run has never saved, or none of its checkpoints is whole; if the folder contains runs.
 pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
-    require_folder(path, "a model's")?;
+    require_folder(path, "a model")?;
     if is_file(path.join(CONFIG))? {
         return Ok(path.to_owned());
     }
@@ -211,7 +213,7 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
         }
         Err(TrainError::NoCheckpoint { .. }) => match newest(path) {
             Ok(run) => bail!(
-                "{name}: contains runs; name one of them: the newest is {}",
+                "{name}: this folder contains runs; choose one of them, for example the newest, {}",
                 run.display()
             ),
             Err(_) => Ok(path.to_owned()), // loading it reports what is missing
@@ -221,14 +223,15 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
 }
 
 /// Checks that there is a folder, and not something else.
-pub(crate) fn require_folder(path: &Path, whose: &str) -> Result<()> {
+pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => bail!("{name}: expected {whose} folder, but it is a file"),
+        Ok(_) => bail!("{name}: expected the folder of {what}, but this is a file"),
         Err(error) if error.kind() == NotFound => {
             let reason = missing_reason(path);
-            let missing = "no such folder (models are not downloaded: name a local one)";
+            let missing =
+                "no such folder; models aren't downloaded, so give the path of a local folder";
             bail!("{name}: {}", reason.as_deref().unwrap_or(missing))
         }
         Err(error) => Err(error).with_context(|| name.to_string()),

@@ -73,11 +73,11 @@ impl Setup {
         let mut need = self.model.training_memory(batch, length)?;
         if self.training.accumulation > 1 {
             let gradients = [size_of::<f32>(), self.model.size()?.total()];
-            need = need.with("gradients of a later batch", &gradients)?;
+            need = need.with("gradients of the next batch", &gradients)?;
         }
         // Of an epoch, and a copy that is shuffled.
         let order = [2 * size_of::<usize>(), windows.len()];
-        Ok(need.with("the order of the windows", &order)?)
+        Ok(need.with("order of the windows", &order)?)
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let most = model.context_length;
     if let Some(length) = options.max_length.filter(|length| length.0 > most) {
         return misused(format!(
-            "--max-length must be at most the context length {most}, got {length}"
+            "--max-length must be at most {most}, the context length, but is {length}"
         ));
     }
 
@@ -102,7 +102,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let (vocabulary, tokens) = data::read(&options, vocabulary)?;
     if own.is_none() && options.vocab_size.is_none() {
         let tokenizer = vocabulary.tokenizer();
-        let tokenizer = tokenizer.context("without --vocab-size N the tokenizer is needed")?;
+        let tokenizer = tokenizer
+            .context("the size of the vocabulary is unknown (use --vocab-size N to set it)")?;
         model.vocab_size = tokenizer.vocab_size();
     }
     tokens.check_ids(model.vocab_size)?;
@@ -115,7 +116,9 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         }
         None => {
             let steps = options.max_steps;
-            steps.context("max_steps or epochs is missing")?.0
+            steps
+                .context("neither max_steps nor epochs is set; use --max-steps N")?
+                .0
         }
     };
     let warmup = options.warmup_steps.0.min(max_steps - 1);
@@ -138,7 +141,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
             },
             None if min_lr.is_some_and(|least| least > learning_rate) => {
                 return misused(format!(
-                    "--min-lr must be at most --learning-rate {learning_rate}, got {}",
+                    "--min-lr must be at most {learning_rate}, the value of --learning-rate, but is {}",
                     min_lr.unwrap_or_default()
                 ));
             }

@@ -41,7 +41,7 @@ pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source
     if let Some(folder) = &stated.init_from {
         if !folder.exists() {
             bail!(
-                "--init-from {}: no such folder; models are not downloaded: name a local folder with config.json and model.safetensors",
+                "--init-from {}: no such folder; models aren't downloaded, so give the path of a local folder with config.json and model.safetensors",
                 folder.display()
             );
         }
@@ -59,7 +59,9 @@ pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source
     if let (Some(choice), Some(base)) = (&options.tokenizer, &base)
         && base.vocabulary.tokenizer().is_ok()
     {
-        bail!("--tokenizer {choice}: the model of --init-from has its own tokenizer");
+        bail!(
+            "--tokenizer {choice}: the model of --init-from has its own tokenizer, which can't be replaced; leave this option out"
+        );
     }
     options.init_from = path;
     Ok(Source {
@@ -86,7 +88,7 @@ pub(crate) fn trainer(
             let resumed = Trainer::resume(path, training, model, train, validation);
             return resumed.map_err(|error| match error {
                 TrainError::OtherRun { name, .. } if is_of_data(&name) => anyhow!(
-                    "{}: differs from the data that this run began with ({}); resume with that, or start a new run",
+                    "{}: this isn't the data that the run was started with ({}); use the original data, or start a new run",
                     setup.data,
                     began_with.map_or("the story".to_owned(), |path| shown(path).display().to_string())
                 ),

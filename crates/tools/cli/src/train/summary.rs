@@ -29,7 +29,11 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
         false => steps as f64 * accumulation as f64 / train.len() as f64,
     };
     let folder = match (&options.init_from, trainer.steps_done()) {
-        (Some(from), 0) => format!("{}, weights of {}", path.display(), from.display()),
+        (Some(from), 0) => format!(
+            "{}, starting with the weights of {}",
+            path.display(),
+            from.display()
+        ),
         (None, 0) => path.display().to_string(),
         (_, done) => format!("{}, resumed after step {done}", path.display()),
     };
@@ -55,7 +59,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
             train.batch_size()
         ),
         format!(
-            "settings  learning rate {}, weight decay {}, clip {}, dropout {} ({}), seed {}, {}, {}",
+            "settings  learning rate {}, weight decay {}, gradient clipping {}, dropout {} ({}), seed {}, {}, {}",
             options.learning_rate,
             options.weight_decay,
             options.grad_clip,
@@ -72,13 +76,13 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
     ];
     if options.dtype == Dtype::BFloat16 && !has_bf16() {
         lines.push(
-            "note      this processor has no bf16 products, so bfloat16 is slower than float32 here"
+            "note      this CPU has no bf16 instructions, so bfloat16 is slower than float32"
                 .to_owned(),
         );
     }
     if window < model.context_length {
         lines.push(format!(
-            "note      windows of {window} tokens are shorter than the context of {}",
+            "note      the windows have {window} tokens, so only these positions of the context of {} are trained",
             model.context_length
         ));
     }
@@ -97,7 +101,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
     {
         let least = short(min_lr);
         lines.push(format!(
-            "note      from step {total_steps} on the learning rate stays at {least}"
+            "note      from step {total_steps} on, the learning rate stays at {least}"
         ));
     }
     let lines = lines.iter().map(|line| wrapped(line, width()));
@@ -152,7 +156,7 @@ pub(crate) fn sum_up(
     };
     let best = match (folder.best()?, last.and_then(|last| last.val_loss)) {
         (Some((best, loss)), Some(last)) if last > loss => format!(
-            "best    {}: validation loss {loss:.3}, {last:.3} now (overfitting); use it with --model or --init-from\n",
+            "best    {}: the validation loss was {loss:.3} here and is {last:.3} now (overfitting); to use this checkpoint, give its path to --model or --init-from\n",
             best.display()
         ),
         _ => String::new(),
@@ -165,7 +169,7 @@ pub(crate) fn sum_up(
         Some(prompt) => format!("{gpt} generate {prompt} --model {run}"),
         None => format!(
             "{gpt} generate -i --model {run}\n\
-            note    -i asks for the text, because the prompt of the samples can't be quoted for the shell"
+            note    -i reads the prompt from the terminal, because the prompt of the samples can't be quoted for the shell"
         ),
     };
     Ok(format!(

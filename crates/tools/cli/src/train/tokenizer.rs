@@ -31,8 +31,9 @@ pub(crate) fn vocabulary<'t>(
         return Vocabulary::of_folder(folder_at(file), size);
     }
     let text = || {
-        text()
-            .context("--tokenizer chars and bpe:N are trained on a text, but the data is token ids")
+        text().context(
+            "--tokenizer chars and bpe:N need a text as data, but the data consists of token IDs",
+        )
     };
     let choice = match &options.tokenizer {
         Some(choice) => choice.clone(),
@@ -51,7 +52,9 @@ pub(crate) fn vocabulary<'t>(
     };
     let least = tokenizer.vocab_size();
     if let Some(size) = size.filter(|&size| size < least) {
-        bail!("--vocab-size {size}: the tokenizer has {least} tokens");
+        bail!(
+            "--vocab-size {size}: the tokenizer has {least} tokens, so the vocabulary must have at least {least}"
+        );
     }
     Ok(Vocabulary::new(tokenizer))
 }
@@ -60,7 +63,9 @@ pub(crate) fn vocabulary<'t>(
 fn read(path: &Path) -> Result<ModelTokenizer> {
     let name = path.display();
     if !path.exists() {
-        bail!("--tokenizer {name}: expected gpt2, chars, bpe:N, or a folder with tokenizer.json");
+        bail!(
+            "--tokenizer {name}: no such folder; expected gpt2, chars, bpe:N, or a folder with a tokenizer"
+        );
     }
     // Of a run it is the one in the newest checkpoint.
     let folder = match path.is_dir() {
@@ -68,6 +73,8 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
         false => folder_of(path),
     };
     ModelTokenizer::from_folder(folder)?.with_context(|| {
-        format!("--tokenizer {name}: expected tokenizer.json, or vocab.json and merges.txt")
+        format!(
+            "--tokenizer {name}: the folder contains neither tokenizer.json nor vocab.json and merges.txt"
+        )
     })
 }

@@ -107,7 +107,7 @@ fn parts_may_differ_in_format_but_not_in_kind() {
     assert_eq!(ran.code, Some(1));
     holds(
         &ran.stderr,
-        &["train.bin and dev.txt must both be texts or both be token ids"],
+        &["train.bin and dev.txt must both be texts or both be token IDs"],
     );
 }
 

@@ -47,7 +47,7 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 1 train --data short.txt -> short.txt; --context-length
 1 train --data latin1.txt -> latin1.txt; byte 3
 1 train --data nothing -> nothing; train.bin
-1 train TINY --tokenizer chars -> chars; token ids
+1 train TINY --tokenizer chars -> chars; token IDs
 1 train TINY --data text.txt --tokenizer word -> word; bpe:N
 1 train TINY --data text.txt --tokenizer bpe:270 -> --vocab-size 61; 270
 1 train --resume -> runs/; gpt train

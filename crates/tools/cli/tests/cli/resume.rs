@@ -35,7 +35,7 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let ran = folder.ok("train --resume short --max-steps 12");
     holds(
         &ran.stdout,
-        &["from step 5 on the learning rate stays at 0.01"],
+        &["from step 5 on, the learning rate stays at 0.01"],
     );
     let weights = |run| folder.tensors(run);
     assert!(weights("long") == weights("short"));
@@ -94,7 +94,7 @@ fn another_configuration_is_refused_by_name_with_both_values() {
         );
     }
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
-    let parts = ["run: not empty", "--resume run"];
+    let parts = ["run: a new run needs an empty folder", "--resume run"];
     folder.refused(&anew, &parts);
 }
 
@@ -158,7 +158,7 @@ fn data_that_moved_is_named_and_other_data_is_refused_with_both() {
     folder.ok("train --resume run --data moved.bin --max-steps 3");
     folder.ok("train --resume run --max-steps 4");
     folder.write("other.bin", [7, 0].repeat(400));
-    let parts = ["other.bin: differs from the data", "moved.bin"];
+    let parts = ["other.bin: this isn't the data", "moved.bin"];
     folder.refused("train --resume run --data other.bin --max-steps 5", &parts);
 }
 
@@ -179,7 +179,7 @@ fn data_of_standard_input_is_piped_in_again_and_compared() {
     );
     let other = folder.gpt_reading(resume, &text.replace("boat", "goat"));
     assert_eq!(other.code, Some(1));
-    holds(&other.stderr, &["standard input: differs from the data"]);
+    holds(&other.stderr, &["standard input: this isn't the data"]);
     let same = folder.gpt_reading(resume, &text);
     assert_eq!(same.code, Some(0), "{}", same.stderr);
     folder.write("text.txt", text);
@@ -212,6 +212,6 @@ fn a_run_without_its_checkpoints_neither_goes_on_nor_begins_anew_over_its_result
     fs::rename(folder.join("run/checkpoints"), folder.join("away")).unwrap();
     folder.refused("train --resume run", &["run", "no checkpoint"]);
     let anew = format!("train {TINY} --max-steps 2 --out-dir run");
-    folder.refused(&anew, &["run: not empty"]);
+    folder.refused(&anew, &["run: a new run needs an empty folder"]);
     assert!(left() == before);
 }

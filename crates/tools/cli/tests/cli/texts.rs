@@ -44,7 +44,10 @@ fn a_byte_order_mark_is_no_text_wherever_it_comes_from() {
         "generate -i -n 1 --temp 0 -m run -t 1",
         "\u{feff}The bell\n",
     );
-    holds(&turns.stderr, &[&format!("prompt {count} tokens")]);
+    holds(
+        &turns.stderr,
+        &[&format!("processed {count} prompt tokens")],
+    );
     let typed = folder
         .command_with(["tokenize", "--ids", "\u{feff}The bell"])
         .output();
@@ -82,8 +85,8 @@ fn a_short_validation_part_has_short_windows_of_its_own() {
     let folder = folder();
     folder.write("text.txt", "abcdefgh".repeat(30));
     for (ratio, note) in [
-        ("0.95", "windows have 11"),
-        ("0.997", "too few to validate on"),
+        ("0.95", "windows have only 11"),
+        ("0.997", "too short for validation"),
     ] {
         let flags = format!("--data text.txt --tokenizer chars --train-ratio {ratio}");
         let context = SMALL.replace("--context-length 8", "--context-length 64");

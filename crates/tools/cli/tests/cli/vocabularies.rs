@@ -101,7 +101,7 @@ fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
         }
     }
     folder.write("end.txt", "boat<|endoftext|>");
-    let refusal = ["\"<|endoftext|>\" (id 279)", "270 tokens"];
+    let refusal = ["\"<|endoftext|>\" (ID 279)", "270 tokens"];
     for command in [
         "generate <|endoftext|>",
         "generate -i <|endoftext|>",
