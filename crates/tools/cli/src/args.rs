@@ -1,4 +1,5 @@
-//! The command line's outline; each subcommand's arguments are in its file.
+//! The command line of `gpt`. The arguments of each subcommand are defined in the module of that
+//! subcommand.
 
 use std::ffi::OsString;
 
@@ -48,13 +49,13 @@ pub(crate) enum Command {
     },
 }
 
-/// The whole command line.
+/// Returns the complete command line. The rules of [`with_rules`] apply to all subcommands.
 pub(crate) fn command() -> clap::Command {
     Cli::command().mut_subcommands(with_rules)
 }
 
-/// The arguments, with flags as nanoGPT writes them (`--n_layer=4`) turned into ours
-/// (`--n-layer=4`).
+/// Replaces underscores in the names of flags by dashes, so that nanoGPT's notation `--n_layer=4`
+/// means the same as `--n-layer=4`. Values, and all arguments after `--`, stay unchanged.
 pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut only_values_follow = false;
     args.map(|arg| {
@@ -67,7 +68,7 @@ pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString>
         }
         let (flag, value) = text.split_at(text.find('=').unwrap_or(text.len()));
         if flag.contains(char::is_whitespace) {
-            return arg; // a text that begins with two dashes
+            return arg; // An argument with whitespace is a text that begins with two dashes.
         }
         (flag.replace('_', "-") + value).into()
     })

@@ -1,5 +1,5 @@
-//! `gpt convert`: a model folder into Hugging Face's layout, which transformers loads, the book's,
-//! or llama.cpp's file.
+//! `gpt convert` writes a model as a folder in Hugging Face's layout, which transformers can load,
+//! as a folder in the book's layout, or as a GGUF file for llama.cpp.
 
 use std::path::PathBuf;
 
@@ -40,7 +40,8 @@ pub(crate) struct ConvertArgs {
     dtype: Dtype,
 }
 
-/// The names that a model's weights have, and the files that they are in.
+/// The format of the output. It determines the names of the weights and the files that contain
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Layout {
     /// A folder for GPT2LMHeadModel of transformers
@@ -53,7 +54,12 @@ enum Layout {
 }
 
 impl ConvertArgs {
-    /// The layout of the option, or of the name's extension.
+    /// Returns the layout that `--layout` requests. Without this option, the extension of the
+    /// output's name determines the layout.
+    ///
+    /// # Errors
+    /// Returns a usage error if the name ends in `.gguf` but `--layout` requests a folder, or if
+    /// the name has the extension of a single file with weights, such as `.safetensors`.
     fn layout(&self) -> Result<Layout> {
         let extension = extension(&self.to);
         let is_gguf = extension == "gguf";
@@ -94,7 +100,11 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     }
 }
 
-/// Writes a folder in Hugging Face's layout in a number format, or without one in the book's.
+/// Writes the model as a folder. If `dtype` is given, the folder has Hugging Face's layout and its
+/// weights have this number format; otherwise, it has the book's layout.
+///
+/// The folder is first written under a temporary name next to the output, so an interrupted
+/// conversion leaves either the complete model or nothing.
 fn to_folder(args: &ConvertArgs, found: &FoundModel, dtype: Option<Dtype>) -> Result<()> {
     let vocabulary = &found.vocabulary;
     require_new_or_empty(&args.to)?;
@@ -140,7 +150,8 @@ fn to_gguf(args: &ConvertArgs, found: &FoundModel, dtype: Dtype) -> Result<()> {
     let model = found.load()?;
     let mut special = vocabulary.special.clone();
     if let (true, Ok(tokenizer)) = (special.eos.is_empty(), vocabulary.tokenizer()) {
-        // Without an end llama.cpp takes token 11, GPT-2's comma.
+        // If a GGUF file has no end-of-text token, llama.cpp uses token 11, which is the comma in
+        // GPT-2's vocabulary.
         special.eos.extend(tokenizer.eos_token_id());
         special = special.within(size);
     }
@@ -161,7 +172,14 @@ fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: boo
     ))?)
 }
 
-/// A tokenizer's tokens for a model of so many, if it is of the form that llama.cpp knows.
+/// Returns the tokenizer and the generation settings of a model with `vocab_size` tokens in the
+/// form in which a GGUF file stores them. IDs without a token become unused tokens. Returns `None`
+/// if the tokenizer isn't byte-level BPE as in GPT-2, because llama.cpp doesn't support other
+/// tokenizers of this project.
+///
+/// # Errors
+/// Returns an error if the tokenizer has more tokens than the model, or if the model's folder
+/// contains invalid generation settings or chat templates.
 fn gguf_tokens(
     tokenizer: &ModelTokenizer,
     vocabulary: &Vocabulary,
@@ -191,7 +209,8 @@ fn gguf_tokens(
             Some((text, None)) => (text.clone(), GgufTokenKind::Normal),
             Some((text, Some(true))) => (text.clone(), GgufTokenKind::Special),
             Some((text, Some(false))) => (text.clone(), GgufTokenKind::Added),
-            None => (format!("[PAD{id}]"), GgufTokenKind::Unused), // as llama.cpp's script has it
+            // llama.cpp's conversion script uses the same name.
+            None => (format!("[PAD{id}]"), GgufTokenKind::Unused),
         };
         GgufToken { text, kind }
     };

@@ -1,9 +1,11 @@
-//! `gpt eval`: the mean cross-entropy of a text under a model, its perplexity, and the bits that a
-//! byte takes.
+//! `gpt eval` measures how well a model predicts a text. It prints the mean cross-entropy of a
+//! token, the perplexity, and the number of bits per byte.
 //!
-//! The text goes through windows of the model's context; every token but the first is predicted
-//! once. With `--stride` windows overlap, as in the published perplexities of GPT-2: a token has at
-//! least the context length less the stride before it.
+//! The text is divided into windows that are as long as the model's context, and each token except
+//! the first is predicted once. With `--stride`, the windows overlap, as in the published
+//! perplexities of GPT-2. A window then adds only the losses of its last tokens, which the previous
+//! window doesn't contain. Each of these tokens is predicted from at least `context_length -
+//! stride` tokens, except in the first window.
 
 use std::path::PathBuf;
 
@@ -63,12 +65,12 @@ pub(crate) struct EvalArgs {
 struct Report {
     /// Mean cross-entropy of a predicted token, in nats.
     loss: f64,
-    /// e^loss
+    /// Perplexity, which is `exp(loss)`.
     perplexity: f64,
-    /// Tokens that were predicted.
+    /// Number of predicted tokens. It is one less than the number of tokens in the input.
     tokens: usize,
-    /// The loss of a byte in bits, which models of other vocabularies can be compared by; of a text
-    /// alone.
+    /// Mean loss per byte of the text, in bits, which is comparable between models with different
+    /// vocabularies. It is `None` if the input consists of token IDs.
     #[serde(skip_serializing_if = "Option::is_none")]
     bits_per_byte: Option<f64>,
 }
@@ -98,7 +100,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let mut model = found.load()?;
     model.set_dtype(args.dtype)?;
     if args.dtype == Dtype::BFloat16 {
-        // As `generate` stores the token embeddings, which the head may share.
+        // `gpt generate` also rounds the token embedding, which is the output layer of a tied
+        // model, too.
         model.tok_emb.weight.mapv_inplace(round_to_bf16);
     }
     let tokens = ids.len() - 1;
@@ -145,8 +148,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     Ok(print(format!("tokens      {tokens}\n"))?)
 }
 
-/// Returns the bytes of a text that are predicted: not the bytes of the `first` token, nor the
-/// names of special tokens; `None` if there are none.
+/// Returns the number of bytes of a text that the model predicts. The text of the first token,
+/// whose ID is `first`, and the names of special tokens don't count. Returns `None` if there are no
+/// such bytes or no tokenizer.
 fn predicted_bytes(
     text: &str,
     first: u32,
@@ -168,8 +172,9 @@ fn predicted_bytes(
     bytes.filter(|&bytes| bytes > 0)
 }
 
-/// The bytes of a text's first token: its piece's bytes, without the space that some tokenizers put
-/// before a text; for an unknown character, that character's.
+/// Returns the number of bytes at the beginning of `text` that belong to the first token, whose
+/// bytes are `piece`. A space that the tokenizer puts before each text doesn't count. For a token
+/// that replaces an unknown character, the result is the length of that character.
 fn first_bytes(piece: &[u8], text: &str) -> usize {
     match piece {
         _ if text.as_bytes().starts_with(piece) => piece.len(),
@@ -178,17 +183,17 @@ fn first_bytes(piece: &[u8], text: &str) -> usize {
     }
 }
 
-/// Sums of the losses of predicting each token but the first, in nats.
+/// Sums of the losses of all tokens except the first, in nats.
 #[derive(Default)]
 struct Losses {
     total: f64,
-    /// Without the losses of special tokens.
+    /// Sum of the losses of the tokens that aren't special tokens.
     between_special: f64,
 }
 
 impl Losses {
-    /// Windows of so many tokens, and as many tokens from one to the next; of each those losses
-    /// count that no earlier window has.
+    /// Computes the losses in windows of `window` tokens, which begin every `stride` tokens. A
+    /// token that is in several windows counts only in the first of them.
     fn of(
         model: &GptModel,
         ids: &Corpus,
@@ -204,7 +209,7 @@ impl Losses {
                 let ids = &ids[first..first + end - start];
                 ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
             };
-            // Input i predicts id i + 1.
+            // The token at index i is the input from which the token at index i + 1 is predicted.
             let losses = model.token_losses(&row(0), &row(1))?;
             for (&loss, id) in losses.iter().zip(&ids[1..]).skip(counted - start) {
                 sums.total += f64::from(loss);

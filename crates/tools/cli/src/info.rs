@@ -1,4 +1,5 @@
-//! `gpt info`: the shapes, parameters and memory of a model, without loading or making one.
+//! `gpt info` shows the sizes of a model, its number of parameters, and the memory that it needs.
+//! Only the configuration is read, so this also works for a model that doesn't fit in memory.
 
 use std::path::PathBuf;
 
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let (config, folder) = read(asked, |folder| {
         match ModelFolder::open(folder) {
             Ok(model) => Ok(*model.config()),
-            // A configuration without weights is a model that may be.
+            // A folder that contains a configuration but no weights is sufficient here.
             Err(CheckpointError::Folder { .. }) => Ok(load_config(folder)?),
             Err(error) => Err(error.into()),
         }

@@ -1,6 +1,9 @@
-//! The command `gpt`: one match, one file per subcommand.
+//! The command `gpt`, which trains, evaluates, converts and inspects GPT models and generates text
+//! with them.
 //!
-//! Results go to standard output, all other lines to standard error; an error is its last line.
+//! The module `args` describes the command line, and each subcommand has a module of the same name.
+//! Results are written to standard output, and all other lines to standard error. If a command
+//! fails, its error message is the last line on standard error.
 
 #![cfg_attr(
     test,
@@ -28,7 +31,7 @@ use clap_complete::Shell;
 use args::{Cli, Command};
 use terminal::{failure, interrupt, output, threads};
 
-/// Prints the completions of a shell.
+/// Prints the completion script of a shell.
 fn completions(shell: Shell) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "gpt", &mut script);
@@ -43,7 +46,8 @@ fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     let outlives = interrupt::outlive_large_files();
-    let pool = || threads::use_threads(None, 1); // of commands that have no --threads
+    // Starts the threads of commands that have no `--threads` option.
+    let pool = || threads::use_threads(None, 1);
     let done = match cli.command {
         Command::Train(train) => train::run(&train, &args[2..]),
         Command::Generate(args) => generate::run(&args),

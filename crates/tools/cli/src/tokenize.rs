@@ -1,5 +1,5 @@
-//! `gpt tokenize`: a text to ids and pieces, ids to text, and token files (`.bin`, u16) out of
-//! either; GPT-2's, or a model's own.
+//! `gpt tokenize` converts a text to token IDs, or token IDs to a text, with GPT-2's tokenizer or
+//! the tokenizer of a model. It prints the tokens, or writes their IDs to a `.bin` or `.npy` file.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,8 @@ pub(crate) struct TokenizeArgs {
     json: bool,
 }
 
-/// The object that `--json` prints; a piece has U+FFFD where a character is cut.
+/// The object that `--json` prints. If a token begins or ends in the middle of a character, its
+/// piece contains U+FFFD.
 #[derive(Serialize)]
 struct Report<'t> {
     tokens: &'t [u32],
@@ -71,7 +72,8 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         return Ok(print(ids.join(",") + "\n")?);
     }
     if let (Some(path), false) = (&args.output, args.json) {
-        // On standard error, because the ids may go to /dev/stdout.
+        // These notes go to standard error because the token IDs may have been written to
+        // `/dev/stdout`.
         note(&format!("wrote {} tokens to {}", ids.len(), path.display()));
         if let Some(model) = &args.model {
             note(&format!(
@@ -98,13 +100,18 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
     }
 }
 
-/// Checks that ids can be written to a path, in the format of its name.
+/// Checks that token IDs can be written to `path`.
+///
+/// # Errors
+/// Returns an error if the file already exists, or a usage error if a new file has another
+/// extension than `.bin` or `.npy`.
 fn check_output(path: &Path) -> Result<()> {
     check_new(path)?;
     let is_file = !path.exists();
     match extension(path).as_str() {
         "bin" | "npy" => Ok(()),
-        _ if !is_file => Ok(()), // a device or a pipe
+        // An existing path is a device or a pipe here, whose name needs no extension.
+        _ if !is_file => Ok(()),
         _ => misused(format!(
             "{}: the name must end in .bin or .npy; to print token IDs as text, use --ids",
             path.display()
@@ -112,7 +119,7 @@ fn check_output(path: &Path) -> Result<()> {
     }
 }
 
-/// The tokenizer of a model, or of a folder that has nothing else.
+/// Reads the tokenizer of a model, of a run, or of a folder that contains only a tokenizer.
 fn of_folder(path: &Path) -> Result<Vocabulary> {
     let (vocabulary, _) = read(Some(path), |folder| {
         if let Some(tokenizer) = ModelTokenizer::from_folder(folder)? {
@@ -124,7 +131,8 @@ fn of_folder(path: &Path) -> Result<Vocabulary> {
     Ok(vocabulary)
 }
 
-/// One line per token: its id, and its bytes as text.
+/// Prints a line for each token with its ID and its text, and finally a line with the number of
+/// tokens, characters and bytes.
 fn print_table(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
     let mut table = String::new();
     for (id, piece) in ids

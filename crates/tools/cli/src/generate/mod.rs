@@ -1,8 +1,8 @@
-//! `gpt generate`: continues a text, token by token on standard output, with its speed on standard
-//! error.
+//! `gpt generate` continues a text. The new tokens are printed to standard output as soon as they
+//! are known, and the speed is printed to standard error.
 //!
-//! `--json` prints objects and no stream; `-i` runs turn by turn: each line of standard input is
-//! added to the text.
+//! With `--json`, each text is printed as a JSON object when it is complete. With `-i`, the user
+//! and the model continue a text in turns: each line of standard input is added to the text.
 
 mod options;
 mod pieces;
@@ -28,7 +28,7 @@ use texts::Texts;
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let GenerateArgs { input, output, .. } = args;
     output.threads.apply()?;
-    // An interactive session reads its turns from standard input.
+    // In an interactive session, standard input contains the turns and not the prompt.
     let prompt = match input.interactive && !input.text.is_present() {
         true => None,
         false => input.text.prompt()?,
@@ -44,7 +44,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let longest = prompts.iter().map(Vec::len).max();
     let memory = args.memory(&found, &settings, prompts.len(), longest.unwrap_or(0))?;
     let weights = found.weights(output.dtype, &memory)?;
-    Decoder::with_config(&weights, args.decoder())?; // checks the context size before any output
+    // This reports an invalid context size before anything is printed.
+    Decoder::with_config(&weights, args.decoder())?;
     if !output.json {
         found.note();
         settings.note_seed(args);
@@ -55,10 +56,10 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     Texts::new(args, &settings, &found.vocabulary, &weights, &prompts).run()
 }
 
-/// Lets the user and the model continue one text in turns, to the end of standard input.
+/// Lets the user and the model continue a text in turns until standard input ends.
 ///
-/// An empty line lets the model continue. Ctrl-C ends an answer; before and after one it ends the
-/// program.
+/// After an empty line, the model continues the text without an addition. Ctrl-C ends an answer
+/// while it is being generated; at other times, it ends the program.
 fn take_turns(
     args: &GenerateArgs,
     settings: &Settings,
@@ -89,7 +90,8 @@ fn take_turns(
             },
         };
         match session.is_empty() {
-            true if ids.is_empty() => continue, // nothing to continue from
+            // There is no text yet that the model could continue.
+            true if ids.is_empty() => continue,
             true => session.add(vocabulary.begin(&ids)?)?,
             false => session.add(&ids)?,
         }
@@ -100,8 +102,9 @@ fn take_turns(
     }
 }
 
-/// The prompt as text, without the tokens that the tokenizer puts before each text; ids stand apart
-/// from those that follow.
+/// Returns a prompt as text, without the tokens that the tokenizer puts before each text. Without a
+/// tokenizer, the result consists of token IDs and ends with a space, which separates them from the
+/// new IDs.
 fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
     match vocabulary.tokenizer() {
         Ok(tokenizer) => {

@@ -1,4 +1,5 @@
-//! The command line of `gpt generate`, with llama.cpp's short flags.
+//! The options of `gpt generate`, and the settings that result from them. Many flags have the same
+//! names as in llama.cpp.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,7 +18,7 @@ use crate::terminal::numbers::{AtLeast1, Count, sampling, seed};
 use crate::terminal::output::note;
 use crate::terminal::threads::ThreadArgs;
 
-/// Examples under the help.
+/// Examples that are shown below the help.
 const EXAMPLES: &str = "\
 Examples:
   gpt generate \"Every effort moves you\"          use the newest run in runs/
@@ -40,7 +41,7 @@ pub(crate) struct GenerateArgs {
     pub(crate) output: OutputArgs,
 }
 
-// No doc comments on these: they would take the place of the subcommand's own.
+// These structs have no doc comments because clap would use them as the help of the subcommand.
 #[derive(Args, Debug)]
 pub(crate) struct InputArgs {
     #[command(flatten)]
@@ -134,7 +135,8 @@ const TEMPERATURE: f32 = 0.8;
 const TOP_K: usize = 40;
 const MAX_NEW_TOKENS: usize = 100;
 
-/// Maximum number of texts that are computed together. More need memory and are hardly faster.
+/// Maximum number of texts that are generated at the same time. A higher number would take more
+/// memory and would hardly be faster.
 pub(crate) const TOGETHER: usize = 64;
 
 fn new_seed() -> u64 {
@@ -142,28 +144,30 @@ fn new_seed() -> u64 {
     now.map_or(0, |now| now.subsec_nanos().into())
 }
 
-/// The settings of the command line, otherwise those of the model's folder, otherwise the defaults.
+/// The settings for generating text. An option of the command line takes precedence over a setting
+/// in the model's folder, which takes precedence over a default of this program.
 pub(crate) struct Settings {
     pub(crate) sampling: Sampling,
     pub(crate) length: MaxTokens,
-    /// Texts that end the new text.
+    /// Stop strings. The new text ends before the first one that occurs.
     pub(crate) stops: Vec<String>,
-    /// Tokens that end the new text.
+    /// IDs of the tokens that end the new text.
     stop_ids: Vec<u32>,
-    /// The seed of the first text of a prompt.
+    /// Seed of the first sample of each prompt.
     pub(crate) seed: u64,
 }
 
 impl Settings {
-    /// True if random numbers choose the tokens.
+    /// Returns true if tokens are chosen at random, which means that the temperature isn't 0.
     pub(crate) fn draws(&self) -> bool {
         self.sampling.temperature != 0.0
     }
 
-    /// The options for a text of so many tokens.
+    /// Returns the options for continuing a text of `tokens` tokens.
     ///
     /// # Errors
-    /// If the text already has the length that its folder allows, which transformers rejects, too.
+    /// Returns an error if the text already has the maximum length that the model's folder allows.
+    /// transformers rejects such a text, too.
     pub(crate) fn options(&self, tokens: usize) -> Result<GenerateOptions> {
         let max_new_tokens = match self.length {
             MaxTokens::New(most) => most,
@@ -179,7 +183,8 @@ impl Settings {
         })
     }
 
-    /// Prints the seeds on standard error, unless the user named the first or nothing is drawn.
+    /// Prints the seeds to standard error, unless the user has chosen the seed or nothing is chosen
+    /// at random.
     pub(crate) fn note_seed(&self, args: &GenerateArgs) {
         if args.sampling.seed.is_some() || !self.draws() {
             return;
@@ -195,15 +200,15 @@ impl Settings {
     }
 }
 
-/// Maximum number of tokens.
+/// A limit on the length of a text.
 pub(crate) enum MaxTokens {
-    /// New ones.
+    /// Maximum number of new tokens.
     New(usize),
-    /// New ones and those of the prompt together.
+    /// Maximum number of tokens in the prompt and the new text together.
     All(usize),
 }
 
-/// The rule when the context is full.
+/// What to do when a text becomes longer than the context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WhenFull {
     /// Drop the oldest tokens, as in the book
@@ -213,10 +218,12 @@ pub(crate) enum WhenFull {
 }
 
 impl GenerateArgs {
-    /// The settings for a model. Notes those of its folder that aren't supported.
+    /// Returns the settings for a model. Prints a note if the model's folder contains settings that
+    /// aren't supported.
     ///
     /// # Errors
-    /// If a setting of the folder isn't valid and no option overrides it.
+    /// Returns an error if a setting in the model's folder is invalid and isn't overridden by an
+    /// option, or if there are stop strings but no tokenizer.
     pub(crate) fn settings(&self, found: &FoundModel) -> Result<Settings> {
         let (length, vocabulary) = (&self.length, &found.vocabulary);
         let folder = vocabulary.settings.generation()?;
@@ -250,10 +257,12 @@ impl GenerateArgs {
         })
     }
 
-    /// The ids of all prompts; none in an interactive session that begins without one.
+    /// Returns the token IDs of all prompts. The result is empty if an interactive session begins
+    /// without a prompt.
     ///
     /// # Errors
-    /// As [`prompt`](Self::prompt), naming the line if there are several.
+    /// Returns the errors of [`prompt`](Self::prompt). If each line is a prompt, the error contains
+    /// the number of the line. Returns a usage error if the lines of token IDs are requested.
     pub(crate) fn prompts(
         &self,
         found: &FoundModel,
@@ -277,8 +286,8 @@ impl GenerateArgs {
         }
     }
 
-    /// The memory of so many prompts' texts that are computed together, beside the weights; the
-    /// longest prompt has `longest` tokens.
+    /// Returns the memory that is needed, in addition to the weights, to generate the samples of
+    /// `prompts` prompts. The longest prompt has `longest` tokens.
     pub(crate) fn memory(
         &self,
         found: &FoundModel,
@@ -304,10 +313,11 @@ impl GenerateArgs {
             .decoding_memory(texts.min(TOGETHER), tokens)?)
     }
 
-    /// The ids of a prompt.
+    /// Returns the token IDs of a prompt.
     ///
     /// # Errors
-    /// If the context has no room for them, and isn't cropped.
+    /// Returns an error if the model lacks one of the tokens, or if the prompt is longer than the
+    /// context and `--past-context crop` isn't given.
     pub(crate) fn prompt(&self, found: &FoundModel, input: Input) -> Result<Vec<u32>> {
         let room = match (self.length.past_context, self.length.context_size) {
             (Some(WhenFull::Crop), _) => usize::MAX,
@@ -318,7 +328,7 @@ impl GenerateArgs {
         found.prompt(input, room, help)
     }
 
-    /// The settings of the decoder.
+    /// Returns the configuration of the decoder.
     pub(crate) fn decoder(&self) -> DecoderConfig {
         DecoderConfig {
             context_size: self.length.context_size.map(|n| n.0),
@@ -331,11 +341,13 @@ impl GenerateArgs {
 }
 
 impl SamplingArgs {
-    /// The settings of this command, otherwise those of the folder's generation_config.json,
-    /// otherwise the defaults.
+    /// Returns the sampling settings for a model with `vocab_size` tokens. These options take
+    /// precedence over the settings in the folder's `generation_config.json`, which take precedence
+    /// over the defaults.
     ///
     /// # Errors
-    /// If a setting of the folder is outside its range and no option overrides it.
+    /// Returns an error if a setting in the folder is outside its range and isn't overridden by an
+    /// option.
     pub(crate) fn checked(&self, folder: &SamplingDefaults, vocab_size: usize) -> Result<Sampling> {
         let sampling = self.of(folder, vocab_size);
         let checked = sampling.check();

@@ -1,5 +1,7 @@
-//! New tokens as text, piece by piece, up to a stop string. Special tokens can be hidden, but a
-//! stop string may still contain one.
+//! Converts new tokens to text, piece by piece, until a stop string occurs.
+//!
+//! Special tokens are hidden by default, but a stop string may contain the name of one. All text
+//! therefore passes through the search for stop strings, and hidden parts are removed afterwards.
 
 use std::collections::VecDeque;
 
@@ -10,26 +12,29 @@ use tokenizer::StreamingDecoder;
 
 use crate::model::vocabulary::Vocabulary;
 
-/// Shown for a token that the tokenizer doesn't have (a model's vocabulary may be padded).
+/// Replacement for a token that the tokenizer doesn't have. Such tokens exist if the model's
+/// vocabulary is padded.
 const UNKNOWN: &str = "\u{fffd}";
 
-/// Tokens on their way to text.
+/// The text of the new tokens so far.
 pub(crate) struct Pieces<'v> {
-    /// Without one, ids are shown.
+    /// Tokenizer of the model. Without a tokenizer, the text consists of token IDs.
     tokenizer: Option<&'v ModelTokenizer>,
-    /// Holds the bytes of a character that has begun.
+    /// Decoder, which holds back the bytes of an incomplete character.
     decoder: Option<StreamingDecoder<'v, ModelTokenizer>>,
     stops: StopStrings,
     shows_special: bool,
-    /// Lengths of the parts of the text that haven't come out of `stops`, and whether each is
-    /// shown.
+    /// The parts of the text that `stops` still holds back. Each part is described by its length in
+    /// bytes and by whether it is shown.
     parts: VecDeque<(usize, bool)>,
     pub(crate) text: String,
 }
 
 impl<'v> Pieces<'v> {
+    /// Creates an empty text.
+    ///
     /// # Errors
-    /// If a stop string is empty.
+    /// Returns an error if a stop string is empty.
     pub(crate) fn new(
         vocabulary: &'v Vocabulary,
         stops: &[String],
@@ -46,23 +51,25 @@ impl<'v> Pieces<'v> {
         })
     }
 
-    /// True if a stop string has come.
+    /// Returns true if a stop string has occurred.
     pub(crate) fn are_stopped(&self) -> bool {
         self.stops.is_found()
     }
 
-    /// Adds a token and returns the text that it completes.
+    /// Adds a token, and returns the new text that can be shown.
     pub(crate) fn push(&mut self, token: u32) -> &str {
         let special = self.tokenizer.filter(|all| all.is_special(token));
         if let (Some(tokenizer), false) = (special, self.shows_special) {
-            // A character that has begun may go on after it, as in transformers and llama.cpp.
+            // A hidden token doesn't end an incomplete character. As in transformers and llama.cpp,
+            // the tokens after it can complete the character.
             let name = tokenizer.piece(token).unwrap_or_default();
             return self.add(&String::from_utf8_lossy(name), false);
         }
         let piece = match &mut self.decoder {
             Some(decoder) => match decoder.push(token) {
                 Ok(piece) => piece,
-                // It ends the incomplete character; the following bytes are separate.
+                // An unknown token ends an incomplete character, so the bytes after it begin a new
+                // one.
                 Err(_) => self.flush() + UNKNOWN,
             },
             None if self.text.is_empty() => token.to_string(),
@@ -71,7 +78,7 @@ impl<'v> Pieces<'v> {
         self.add(&piece, true)
     }
 
-    /// Ends the text and returns its rest, which was held back.
+    /// Ends the text, and returns the rest that was held back.
     pub(crate) fn finish(&mut self) -> &str {
         let before = self.text.len();
         let rest = self.flush();
@@ -81,8 +88,8 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Adds a part of the text, which is shown or only compared with the stop strings. Returns the
-    /// new text that can be shown.
+    /// Adds a part of the text. If `is_shown` is false, the part is only compared with the stop
+    /// strings. Returns the new text that can be shown.
     fn add(&mut self, part: &str, is_shown: bool) -> &str {
         let before = self.text.len();
         self.parts.push_back((part.len(), is_shown));
@@ -91,7 +98,8 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Appends the next characters of the text, if they are shown.
+    /// Appends the next characters that have passed the search for stop strings, except hidden
+    /// ones.
     fn show(&mut self, mut known: &str) {
         while let Some((length, is_shown)) = self.parts.front_mut().filter(|_| !known.is_empty()) {
             let (part, rest) = known.split_at(known.len().min(*length));
@@ -106,7 +114,7 @@ impl<'v> Pieces<'v> {
         }
     }
 
-    /// Returns the rest that the decoder held, and resets it.
+    /// Returns the incomplete character that the decoder holds back, and resets the decoder.
     fn flush(&mut self) -> String {
         let new = self.tokenizer.map(StreamingDecoder::new);
         let decoder = std::mem::replace(&mut self.decoder, new);
@@ -163,7 +171,8 @@ mod tests {
             of(text, &["> and <|endoftext|>a"], false),
             "a bell and another"
         );
-        // tokenizers 0.23.3, decode(skip_special_tokens=True) of these ids: the crab.
+        // Version 0.23.3 of the library tokenizers decodes these IDs to the crab as well, with
+        // `decode(skip_special_tokens=True)`.
         let bytes = vocabulary.encode("\u{1f980}").unwrap();
         let mut pieces = Pieces::new(&vocabulary, &[], false).unwrap();
         for id in [&bytes[..1], &[50256], &bytes[1..]].concat() {

@@ -1,4 +1,4 @@
-//! A text that the user and the model continue in turns.
+//! An interactive session, in which the user and the model continue a text in turns.
 
 use std::io;
 
@@ -12,32 +12,32 @@ use super::pieces::Pieces;
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::interrupt::Interrupt;
 
-/// A text and its continuation.
+/// The text of a session, and the decoder that continues it.
 pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
     settings: &'m Settings,
     vocabulary: &'m Vocabulary,
     decoder: Decoder<&'m DecoderWeights>,
-    /// Shared by all turns.
+    /// Random number generator, which all turns share.
     rng: TorchRng,
-    /// Ends an answer.
+    /// Ctrl-C, which ends an answer.
     interrupt: &'m Interrupt,
 }
 
-/// A continuation that has ended, as `--json` prints it.
+/// The object that `--json` prints for a text that has ended.
 #[derive(Serialize)]
 pub(crate) struct Continued<'t> {
-    /// The new ids alone.
+    /// IDs of the new tokens, without the prompt.
     pub(crate) tokens: &'t [u32],
-    /// Their text, up to a stop string.
+    /// Text of the new tokens, up to a stop string.
     pub(crate) text: &'t str,
-    /// `length`, `stop` or `context`.
+    /// Reason why the text has ended: `length`, `stop` or `context`.
     pub(crate) finish: &'static str,
-    /// The seed that this text is drawn with; none if nothing is drawn.
+    /// Seed of the text, or `None` if nothing was chosen at random.
     pub(crate) seed: Option<u64>,
 }
 
-/// Returns why a continuation has ended, as `--json` calls it.
+/// Returns the reason why a text has ended, as `--json` prints it.
 pub(crate) fn finish(pieces: &Pieces<'_>, reason: Option<FinishReason>) -> &'static str {
     match reason {
         _ if pieces.are_stopped() => "stop",
@@ -48,10 +48,10 @@ pub(crate) fn finish(pieces: &Pieces<'_>, reason: Option<FinishReason>) -> &'sta
 }
 
 impl<'m> Session<'m> {
-    /// No text yet.
+    /// Creates a session without a text.
     ///
     /// # Errors
-    /// If the context size isn't one of the model's.
+    /// Returns an error if the model doesn't support the requested context size.
     pub(crate) fn new(
         args: &'m GenerateArgs,
         settings: &'m Settings,
@@ -70,20 +70,21 @@ impl<'m> Session<'m> {
         })
     }
 
-    /// True if the text is empty.
+    /// Returns true if the session has no text yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.decoder.tokens().is_empty()
     }
 
-    /// Adds to the text.
+    /// Adds tokens to the text.
     pub(crate) fn add(&mut self, ids: &[u32]) -> Result<()> {
         Ok(self.decoder.push(ids)?)
     }
 
-    /// Continues the text; `show` gets each piece as soon as it is known. Returns the times.
+    /// Generates an answer and returns the times that it took. Calls `show` with each piece of text
+    /// as soon as it is known.
     ///
     /// # Errors
-    /// If a logit isn't a number, or `show` fails.
+    /// Returns an error if the model's output is NaN or infinite, or if `show` fails.
     pub(crate) fn continue_text(
         &mut self,
         show: &mut dyn FnMut(&str) -> io::Result<()>,

@@ -1,9 +1,11 @@
-//! Texts that the model continues together: the samples of one or several prompts.
+//! Generates several texts at the same time: the samples of one or more prompts.
 //!
-//! A step reads the weights once for all texts, which takes hardly longer than for one. Each text
-//! depends only on its prompt and its seed, so the other texts don't change it.
-//! Results are printed in order: the first text that hasn't ended is shown as it grows, and the
-//! texts after it are printed when their turn comes.
+//! A step computes the next token of all texts. It reads the weights only once and takes hardly
+//! longer than a step for one text. Each text depends only on its prompt and its seed, and not on
+//! the other texts.
+//!
+//! The texts are printed in order. The first text that hasn't ended is printed while it grows, and
+//! the texts after it are printed when it has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -21,37 +23,39 @@ use super::{note_speed, shown};
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::output::{print, print_json, print_text};
 
-/// Stands between two texts, as nanoGPT prints it.
+/// Line between two texts, as in nanoGPT.
 const BETWEEN: &str = "---------------\n";
 
-/// Texts on their way to standard output.
+/// All texts of a command.
 pub(crate) struct Texts<'m> {
     args: &'m GenerateArgs,
     settings: &'m Settings,
     vocabulary: &'m Vocabulary,
     weights: &'m DecoderWeights,
-    /// The prompts, as the user gave them. Each has the same number of samples.
+    /// Token IDs of the prompts. Each prompt gets the same number of samples.
     prompts: &'m [Vec<u32>],
     streams: TokenStreams<'m, &'m DecoderWeights>,
     slots: BTreeMap<Slot, usize>,
-    /// The text of the prompt whose samples are joining, without its last token.
+    /// State of the decoder after the current prompt without its last token. Each sample of the
+    /// prompt begins with a copy of this state.
     begun: DecoderState,
-    /// Texts that have joined and aren't printed yet, in order.
+    /// Texts that have been started but not completely printed, in order.
     texts: VecDeque<Text<'m>>,
-    /// Number of texts that are printed.
+    /// Number of texts that have been completely printed.
     printed: usize,
     timings: Timings,
 }
 
-/// A text that is computed, or waits to be printed.
+/// A text that is being generated or waits to be printed.
 struct Text<'m> {
     prompt: &'m [u32],
     seed: u64,
     tokens: Vec<u32>,
     pieces: Pieces<'m>,
-    /// Number of bytes that are shown; `None` before the prompt is.
+    /// Number of bytes of the new text that have been printed, or `None` if the prompt hasn't been
+    /// printed yet.
     shown: Option<usize>,
-    /// The reason why it has ended.
+    /// Reason why the text has ended, or `None` if it hasn't.
     finish: Option<&'static str>,
 }
 
@@ -85,10 +89,11 @@ impl<'m> Texts<'m> {
         }
     }
 
-    /// Computes and prints all texts.
+    /// Generates and prints all texts.
     ///
     /// # Errors
-    /// If a logit isn't a number, or standard output fails.
+    /// Returns an error if the model's output is NaN or infinite, or if standard output can't be
+    /// written.
     pub(crate) fn run(mut self) -> Result<()> {
         let all = self.prompts.len() * self.args.length.num_samples.0;
         while self.printed < all {
@@ -106,7 +111,7 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Adds text `index` to those that are computed.
+    /// Starts the text with this index.
     fn join(&mut self, index: usize) -> Result<()> {
         let samples = self.args.length.num_samples.0;
         let (of, sample) = (index / samples, index % samples);
@@ -121,7 +126,7 @@ impl<'m> Texts<'m> {
             shown: None,
             finish: None,
         });
-        self.show()?; // the first prompt, before anything is computed
+        self.show()?; // This prints the first prompt before anything is computed.
         let ids = self.vocabulary.begin(prompt)?;
         if sample == 0 {
             self.timings.prompt_tokens += ids.len();
@@ -136,15 +141,16 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Returns the state from which all samples of a prompt continue. It lacks the prompt's last
-    /// token, because each sample needs the logits of that token.
+    /// Returns the state with which all samples of a prompt begin. The prompt's last token isn't
+    /// part of it, because each sample needs the logits of this token.
     fn beginning(&mut self, ids: &[u32], samples: usize) -> Result<DecoderState> {
         let state = DecoderState::new(self.args.decoder());
         let [before @ .., _] = ids else {
             bail!("the prompt is empty; give at least one token");
         };
         if samples == 1 || before.is_empty() {
-            return Ok(state); // the prompt is computed together with other prompts
+            // The prompt of a single sample is computed together with the other texts.
+            return Ok(state);
         }
         let began = Instant::now();
         let mut decoder = Decoder::with_state(self.weights, state)?;
@@ -164,7 +170,7 @@ impl<'m> Texts<'m> {
         let events = self.streams.step();
         self.count(decodes, began.elapsed());
         for (slot, event) in events {
-            // None if a stop string has ended the text.
+            // A text that a stop string has ended no longer has a slot.
             let Some(&index) = self.slots.get(&slot) else {
                 continue;
             };
@@ -187,7 +193,8 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Counts the time of a step.
+    /// Adds the duration of a step to the time for decoding if `decodes` is true, or otherwise to
+    /// the time for prompts.
     fn count(&mut self, decodes: bool, time: Duration) {
         match decodes {
             true => self.timings.decode_time += time,

@@ -1,5 +1,6 @@
-//! `gpt inspect`: a model's predictions after a text; on a page also each token's loss, the
-//! attention of each head, and each block's prediction.
+//! `gpt inspect` shows which tokens a model predicts after a text. With `--html`, it writes a page
+//! that also shows the loss of each token, the attention weights of each head, and the prediction
+//! after each block.
 
 mod page;
 
@@ -39,10 +40,11 @@ pub(crate) struct InspectArgs {
     threads: ThreadArgs,
 }
 
-/// Candidates of each block on a page.
+/// Number of candidates that the page shows for the prediction after each block.
 const TOP_OF_BLOCK: usize = 3;
 
-/// The object that `--json` prints: an f32 read back from it is the same f32.
+/// The object that `--json` prints. Each number has enough digits to be read back as the same
+/// `f32`.
 #[derive(Serialize)]
 struct Report<'i> {
     tokens: &'i [Token],
@@ -77,7 +79,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let data = live::tokens(&model, &inspection, &scales);
     let name = found.folder.display().to_string();
     write_output(path, |out| page::write(out, &name, data, blocks))?;
-    // On standard error, because the page may go to /dev/stdout.
+    // This note goes to standard error because the page may have been written to `/dev/stdout`.
     note(&format!(
         "wrote a page about {} tokens, {} layers and {} heads per layer to {}",
         ids.len(),
@@ -88,7 +90,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     Ok(())
 }
 
-/// A table of the tokens that may come after the text.
+/// Returns a table of the most probable tokens after the text, with their IDs, logits and
+/// probabilities.
 fn expected(inspection: &Inspection<'_>) -> String {
     let mut table = String::from("    id     logit  probability  token\n");
     let next = inspection.tokens.last().map_or(&[][..], |last| &last.next);

@@ -1,5 +1,6 @@
-//! An inspection as one page, which needs no network: the view of the crate `pictures`, and what
-//! was computed here, block by block.
+//! The page that `gpt inspect --html` writes. It contains everything that it needs, so a browser
+//! can show it without a network. The style sheet and the scripts come from the crate `pictures`;
+//! this module adds the data of the tokens and of each block as JSON.
 
 use std::io::{self, Write};
 
@@ -7,10 +8,11 @@ use generate::{BlockView, GenerateError};
 use pictures::html::{self, page as frame};
 use serde_json::Value;
 
-/// A mark in the frame, in whose place the body comes.
+/// A placeholder, which divides the frame of the page into the parts before and after the body.
 const BODY: &str = "<!-- body -->";
 
-/// Writes the page of the tokens' `data`, one block's weights in memory at a time.
+/// Writes the page. `data` contains the tokens with their losses and candidates. The blocks are
+/// computed and written one after the other, so that only one of them is in memory.
 pub(super) fn write(
     out: &mut dyn Write,
     name: &str,
@@ -45,7 +47,8 @@ pub(super) fn write(
     out.write_all(after.as_bytes())
 }
 
-/// The contents of a script need no escaping, except its end tag.
+/// Returns a `<script>` element that contains `data` as JSON. The character `<` is escaped because
+/// a text such as `</script>` would end the element; nothing else needs to be escaped.
 fn script(kind: &str, data: &Value) -> String {
     let data = data.to_string().replace('<', "\\u003c");
     format!("<script type=\"application/json\" class=\"{kind}\">{data}</script>")
