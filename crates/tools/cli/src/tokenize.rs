@@ -107,11 +107,11 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
 /// extension than `.bin` or `.npy`.
 fn check_output(path: &Path) -> Result<()> {
     check_new(path)?;
-    let is_file = !path.exists();
+    let is_new = !path.exists();
     match extension(path).as_str() {
         "bin" | "npy" => Ok(()),
         // An existing path is a device or a pipe here, whose name needs no extension.
-        _ if !is_file => Ok(()),
+        _ if !is_new => Ok(()),
         _ => misused(format!(
             "{}: the name must end in .bin or .npy; to print token IDs as text, use --ids",
             path.display()

@@ -1,8 +1,9 @@
-//! Token ids from any source: a text, a file, a pipe, standard input, or `--tokens 1,2,3`.
+//! Reads the input of a command: a text or token IDs, from an argument, a file, a pipe or standard
+//! input.
 //!
-//! Every option that takes a file takes `-` for standard input and a pipe (`<(...)`, `/dev/stdin`);
-//! ids in a file stay there until they are needed.
-//! `<|endoftext|>` in a text is the token of that name, as in the book.
+//! Wherever a file is expected, `-` means standard input, and a pipe such as `<(...)` or
+//! `/dev/stdin` works, too. Token IDs in a file aren't loaded into memory before they are needed.
+//! If a text contains `<|endoftext|>`, this becomes the special token, as in the book.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Read};
@@ -17,13 +18,13 @@ use crate::terminal::failure::misused;
 use crate::terminal::memory::check_free;
 use crate::terminal::output::note;
 
-/// Standard input where a file is named.
+/// Path that means standard input.
 pub(crate) const STDIN: &str = "-";
 
-/// The most bytes of a prompt.
+/// Maximum length of a prompt in bytes.
 const MAX_PROMPT: u64 = 64 << 20;
 
-/// A list as `--tokens` takes it.
+/// A list of token IDs, as `--tokens` takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenList(pub(crate) Vec<u32>);
 
@@ -49,19 +50,20 @@ impl std::str::FromStr for TokenList {
     }
 }
 
-/// A text, or ids in its place.
+/// The input of a command: a text, or the IDs of its tokens.
 #[derive(Clone)]
 pub(crate) enum Input {
     Ids(Corpus),
     Text(String),
 }
 
-/// Reads a file or a pipe: UTF-8 text, or token ids if the name ends in .bin or .npy.
+/// Reads a file or a pipe. It contains token IDs if its name ends in `.bin` or `.npy`, and
+/// otherwise a UTF-8 text.
 pub(crate) fn read_input(path: &Path) -> Result<Input> {
     read_at_most(path, u64::MAX)
 }
 
-/// Reads a text of at most `limit` bytes, or token ids.
+/// Reads token IDs, or a text of at most `limit` bytes.
 fn read_at_most(path: &Path, limit: u64) -> Result<Input> {
     let holds_ids = ["bin", "npy"].contains(&extension(path).as_str());
     Ok(match holds_ids {
@@ -70,14 +72,14 @@ fn read_at_most(path: &Path, limit: u64) -> Result<Input> {
     })
 }
 
-/// A path's extension in lower case; empty without one.
+/// Returns the extension of a path in lower case, or an empty string if it has none.
 pub(crate) fn extension(path: &Path) -> String {
     let extension = path.extension().unwrap_or_default();
     extension.to_string_lossy().to_lowercase()
 }
 
-/// Reads a UTF-8 text of at most `limit` bytes from a file or a pipe, and notes what its user
-/// should know of it.
+/// Reads a UTF-8 text of at most `limit` bytes from a file or a pipe. Prints a note if the lines
+/// end with CR LF.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     const PIECE: u64 = 16 << 20;
     let (mut source, length) = open(path)?;
@@ -87,7 +89,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
             "{}: more than {limit} bytes, which is the limit",
             path.display()
         ),
-        // A token has some four bytes of text, its id has four, and a copy of all ids is made.
+        // A token takes about four bytes of text and four bytes for its ID, and the IDs are copied
+        // once.
         false => check_free(3.0 * bytes as f64, "a text and its tokens")
             .with_context(|| path.display().to_string()),
     };
@@ -98,11 +101,13 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
         if read.with_context(|| path.display().to_string())? == 0 {
             break;
         }
-        check(bytes.len() as u64)?; // a pipe may be endless
+        // A pipe may be endless, so the length is checked after each piece.
+        check(bytes.len() as u64)?;
     }
     let name = path.display();
     let text = text_of(bytes, path)?;
-    // The search for one character is several times as fast, and most texts don't have it.
+    // Searching for a single character first is several times faster, and most texts don't contain
+    // it.
     if text.contains('\r') && text.contains("\r\n") {
         let fix = match cfg!(windows) {
             true => "an editor can save the file with LF",
@@ -115,10 +120,12 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     Ok(text)
 }
 
-/// Reads the next line of standard input, without its end; none where that has ended.
+/// Reads the next line of standard input, without the line end. Returns `None` if standard input
+/// has ended.
 pub(crate) fn read_line() -> Result<Option<String>> {
     let mut line = Vec::new();
-    let mut source = io::stdin().lock().take(MAX_PROMPT); // a line may be endless
+    // A line may be endless, so its length is limited.
+    let mut source = io::stdin().lock().take(MAX_PROMPT);
     let read = source.read_until(b'\n', &mut line);
     let read = read.context("standard input")?;
     let text = text_of(line, Path::new("standard input"))?;
@@ -133,7 +140,7 @@ fn without_line_end(mut text: String) -> String {
     text
 }
 
-/// Opens a file, a pipe or standard input. Returns the number of its bytes, or 0 if unknown.
+/// Opens a file, a pipe or standard input. Also returns the length in bytes, or 0 if it is unknown.
 fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     if path == Path::new(STDIN) {
         return Ok((Box::new(io::stdin()), 0));
@@ -157,14 +164,15 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     Ok((Box::new(pipe), 0))
 }
 
-/// True for standard input, also by its name as a file.
+/// Returns true if a path means standard input. On Unix, this includes the names of its device
+/// file.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     [STDIN, "/dev/stdin", "/dev/fd/0"]
         .map(Path::new)
         .contains(&path)
 }
 
-/// The path as people read it.
+/// Returns a path as it is shown in messages.
 pub(crate) fn shown(path: &Path) -> &Path {
     match path == Path::new(STDIN) {
         true => Path::new("standard input"),
@@ -172,7 +180,7 @@ pub(crate) fn shown(path: &Path) -> &Path {
     }
 }
 
-// No doc comment: it would take the place of a subcommand's own.
+// This struct has no doc comment because clap would use it as the help of the subcommand.
 #[derive(Args, Debug)]
 pub(crate) struct TextArgs {
     /// The text; if it is - or omitted, standard input is read
@@ -193,28 +201,34 @@ impl TextArgs {
         self.text.as_deref().or(self.prompt.as_deref())
     }
 
-    /// True if an argument contains the text.
+    /// Returns true if an argument of the command provides the input.
     pub(crate) fn is_present(&self) -> bool {
         self.argument().is_some() || self.file.is_some() || self.tokens.is_some()
     }
 
-    /// Reads a text unchanged, or ids; fails if there is neither.
+    /// Reads a text, without changes, or token IDs.
+    ///
+    /// # Errors
+    /// Returns a usage error if there is no input.
     pub(crate) fn required_text(&self) -> Result<Input> {
         self.read(false)?.map_or_else(no_text, Ok)
     }
 
-    /// Reads a prompt; fails if there is none.
+    /// Reads a prompt. A line end at the end of a file or pipe isn't part of the prompt.
+    ///
+    /// # Errors
+    /// Returns a usage error if there is no input.
     pub(crate) fn required_prompt(&self) -> Result<Input> {
         self.prompt()?.map_or_else(no_text, Ok)
     }
 
-    /// Reads a prompt, if there is one: the line end that files and `echo` put behind a text is not
-    /// part of it.
+    /// Reads a prompt, or returns `None` if there is no input. A line end at the end of a file or
+    /// pipe isn't part of the prompt, because editors and `echo` put one after each text.
     pub(crate) fn prompt(&self) -> Result<Option<Input>> {
         self.read(true)
     }
 
-    /// Reads a text or ids; `None` without an argument and without piped input.
+    /// Reads the input. Returns `None` if no argument provides it and standard input is a terminal.
     fn read(&self, is_prompt: bool) -> Result<Option<Input>> {
         let path = match (&self.tokens, &self.file, self.argument()) {
             (Some(TokenList(ids)), ..) => {

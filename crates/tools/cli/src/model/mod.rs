@@ -1,4 +1,5 @@
-//! `--model`: the model that a subcommand reads.
+//! Finds and loads the model that a command uses: the model that `--model` names, or the newest
+//! run.
 
 pub(crate) mod ids;
 pub(crate) mod sidecar_files;
@@ -27,13 +28,14 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// Finds the model, and reads its description.
+    /// Finds the model, and reads its configuration and its tokenizer.
     pub(crate) fn find(&self) -> Result<FoundModel> {
         find(self.model.as_deref())
     }
 }
 
-/// Finds the requested model, or the newest run, and reads its description.
+/// Finds the requested model or, if none is requested, the newest run. Reads its configuration and
+/// its tokenizer.
 pub(crate) fn find(asked: Option<&Path>) -> Result<FoundModel> {
     let ((model, vocabulary), folder) = read(asked, |folder| {
         let model = ModelFolder::open(folder)?;
@@ -48,32 +50,34 @@ pub(crate) fn find(asked: Option<&Path>) -> Result<FoundModel> {
     })
 }
 
-/// A model that was found; its weights haven't been read.
+/// A model whose configuration and tokenizer have been read, but not its weights.
 pub(crate) struct FoundModel {
     asked: Option<PathBuf>,
-    /// Its folder.
+    /// Folder of the model.
     pub(crate) folder: PathBuf,
     pub(crate) vocabulary: Vocabulary,
-    /// Open, so that it can be loaded even if its run has deleted this checkpoint since.
+    /// The model's files. They are open, so the weights can be loaded even if a training run
+    /// deletes this checkpoint in the meantime.
     model: ModelFolder,
 }
 
 impl FoundModel {
-    /// The model's configuration.
+    /// Returns the model's configuration.
     pub(crate) fn config(&self) -> &GptConfig {
         self.model.config()
     }
 
-    /// Prints the folder on standard error, unless the user named it.
+    /// Prints the model's folder to standard error, unless the user has given this path.
     pub(crate) fn note(&self) {
         note_folder(self.asked.as_deref(), &self.folder);
     }
 
-    /// The ids of a prompt for a context with room for so many tokens, all of which the model has;
-    /// of a longer file of ids none is read.
+    /// Returns the token IDs of a prompt. If the prompt is a file of token IDs that is too long,
+    /// its content isn't read.
     ///
     /// # Errors
-    /// Reports their number and a fix, or names the first that the model lacks.
+    /// Returns an error if the prompt has more than `room` tokens, or a token that the model lacks.
+    /// `help` ends the first of these messages and tells the user how to solve the problem.
     pub(crate) fn prompt(&self, input: Input, room: usize, help: &str) -> Result<Vec<u32>> {
         let ids = self.vocabulary.corpus(&input)?;
         if ids.len() > room {
@@ -89,8 +93,8 @@ impl FoundModel {
         load(&self.model)
     }
 
-    /// Loads the model for decoding, which needs the memory `beside` the weights. The weights are
-    /// rounded during reading.
+    /// Loads the weights for decoding. They are rounded to `dtype` while they are read. Returns an
+    /// error if the weights and the memory `beside` them don't fit in memory.
     pub(crate) fn weights(&self, dtype: Dtype, beside: &Memory) -> Result<DecoderWeights> {
         let bytes = weight_bytes(dtype, self.config());
         let mut needed = Memory::new().with("weights", &[bytes])?;
@@ -107,8 +111,11 @@ impl FoundModel {
     }
 }
 
-/// Reads something from the requested model, or from the newest run, and returns the folder, too.
-/// If a saving run deletes this checkpoint meanwhile, reads from the next one.
+/// Calls `read` with the folder of the requested model or, if none is requested, of the newest run.
+/// Returns the result and the folder.
+///
+/// A training run that is in progress may delete the checkpoint at the same time. In this case,
+/// `read` is called again with the checkpoint that replaces it.
 pub(crate) fn read<T>(
     asked: Option<&Path>,
     read: impl Fn(&Path) -> Result<T>,
@@ -126,20 +133,20 @@ pub(crate) fn read<T>(
     }
 }
 
-/// Prints the folder that was found on standard error, unless the user named it.
+/// Prints the folder of a model to standard error, unless the user has given this path.
 pub(crate) fn note_folder(asked: Option<&Path>, folder: &Path) {
     if asked != Some(folder) {
         note(&format!("using the model {}", folder.display()));
     }
 }
 
-/// Loads a model, if it fits the memory, and prints the notes on it.
+/// Loads a model and prints the notes about it. Returns an error if it doesn't fit in memory.
 pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
     begin_loading(model, &model.config().weights_memory()?)?;
     Ok(model.load()?)
 }
 
-/// Prints the note on a model, and refuses to load it if the memory has no room for it.
+/// Prints the notes about a model. Returns an error if `needed` is more than the free memory.
 fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<()> {
     model.note().into_iter().for_each(note);
     check_model(model.config(), needed)

@@ -1,8 +1,8 @@
-//! The files of a model's folder that describe its texts beside the tokenizer: generation settings
-//! and chat templates.
+//! The files in a model's folder that belong to its texts but not to its tokenizer: generation
+//! settings and chat templates.
 //!
-//! They are read once with the tokenizer and written beside every copy of the model: into a
-//! converted folder, a run's checkpoints, and (as keys) into a GGUF file.
+//! They are read once, together with the tokenizer, and copied wherever the model is written: to a
+//! converted folder, to the checkpoints of a run, and as metadata to a GGUF file.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -19,11 +19,11 @@ use serde_json::Value;
 
 use crate::terminal::output::note;
 
-/// The default chat template, as a text and as JSON.
+/// Names of the file that contains the default chat template: as text, and in JSON.
 const TEMPLATE: &str = "chat_template.jinja";
 const TEMPLATE_JSON: &str = "chat_template.json";
 
-/// The folder of the other chat templates, and the end of their names.
+/// Name of the folder that contains more chat templates, and the extension of its files.
 const MORE_TEMPLATES: &str = "additional_chat_templates";
 const JINJA: &str = ".jinja";
 
@@ -33,29 +33,29 @@ const MAX_BYTES: u64 = 4 << 20;
 /// Maximum number of chat templates.
 const MAX_TEMPLATES: usize = 64;
 
-/// The name of the default chat template.
+/// Name of the default chat template.
 const DEFAULT: &str = "default";
 
-/// The files of a folder. A link is read like the file that it leads to.
+/// The generation settings and chat templates in a folder. Links to files are followed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SidecarFiles {
     folder: PathBuf,
     generation_config: Option<Vec<u8>>,
-    /// The files of chat templates, by their names in the folder.
+    /// Files with chat templates, as pairs of a name relative to the folder and the content.
     templates: Vec<(String, Vec<u8>)>,
-    /// The reason why the chat templates can't be read, for commands that need them.
+    /// Reason why the chat templates can't be read. It is reported only by commands that need them.
     unreadable: Option<String>,
 }
 
-/// A name and a template.
+/// A chat template, as a pair of its name and its text.
 pub(crate) type Template = (String, String);
 
 impl SidecarFiles {
-    /// Reads the files of a folder. Chat templates that can't be read are an error only when they
-    /// are needed.
+    /// Reads the files in a folder. An error in the chat templates is stored, and returned only
+    /// when they are needed.
     ///
     /// # Errors
-    /// If the generation settings are too long or can't be read.
+    /// Returns an error if the generation settings can't be read or are too long.
     pub(crate) fn of_folder(folder: &Path) -> Result<Self> {
         let path = folder.join(GENERATION_CONFIG);
         let generation_config = is_file(&path)?.then(|| read_small_file(path, MAX_BYTES));
@@ -71,10 +71,10 @@ impl SidecarFiles {
         })
     }
 
-    /// The files of chat templates.
+    /// Returns the files with chat templates.
     ///
     /// # Errors
-    /// If one can't be read.
+    /// Returns an error if the chat templates couldn't be read.
     fn templates(&self) -> Result<&[(String, Vec<u8>)]> {
         match &self.unreadable {
             Some(reason) => bail!("{reason}"),
@@ -82,10 +82,10 @@ impl SidecarFiles {
         }
     }
 
-    /// All files, by their names in the folder.
+    /// Returns all files, as pairs of a name relative to the folder and the content.
     ///
     /// # Errors
-    /// If a chat template can't be read.
+    /// Returns an error if the chat templates couldn't be read.
     pub(crate) fn all(&self) -> Result<impl Iterator<Item = (&str, &[u8])>> {
         let config = self.generation_config.iter();
         let config = config.map(|bytes| (GENERATION_CONFIG, &bytes[..]));
@@ -93,10 +93,10 @@ impl SidecarFiles {
         Ok(config.chain(templates.map(|(name, bytes)| (&name[..], &bytes[..]))))
     }
 
-    /// Writes the files into a folder.
+    /// Writes all files to another folder.
     ///
     /// # Errors
-    /// If one can't be written, or a chat template can't be read.
+    /// Returns an error if a file can't be written, or if the chat templates couldn't be read.
     pub(crate) fn save(&self, folder: &Path) -> Result<()> {
         for (name, bytes) in self.all()? {
             let path = folder.join(name);
@@ -106,13 +106,14 @@ impl SidecarFiles {
         Ok(())
     }
 
-    /// Returns the chat templates, `default` first if there is one. They may be in
-    /// `tokenizer_config`, but a separate file takes precedence, and of two with the same name the
-    /// last one counts, as in transformers.
+    /// Returns the chat templates. The template `default`, if it exists, is the first one.
+    ///
+    /// As in transformers, `tokenizer_config` may contain templates, but a template in a file of
+    /// its own takes precedence. Of several templates with the same name, the last one is used.
     ///
     /// # Errors
-    /// If a template can't be read or isn't UTF-8, a file isn't of the expected form, or there are
-    /// too many.
+    /// Returns an error if a template can't be read or isn't UTF-8, if JSON has another form than
+    /// expected, or if there are too many templates.
     pub(crate) fn chat_templates(&self, tokenizer_config: &Value) -> Result<Vec<Template>> {
         let in_json = |name: &str, json: &Value| {
             let problem =
@@ -145,17 +146,17 @@ impl SidecarFiles {
         Ok(templates)
     }
 
-    /// The settings in generation_config.json.
+    /// Returns the settings in `generation_config.json`.
     ///
     /// # Errors
-    /// If the file is not JSON, or a setting isn't of the right type.
+    /// Returns an error if the file isn't JSON, or if a setting has the wrong type.
     pub(crate) fn generation(&self) -> Result<GenerationSettings> {
         let path = self.folder.join(GENERATION_CONFIG);
         let contents = self.generation_config.as_deref().unwrap_or(b"{}");
         Ok(GenerationSettings::from_json(&path, contents)?)
     }
 
-    /// Notes the settings in generation_config.json that have no equivalent here.
+    /// Prints a note with the names of settings in `generation_config.json` that aren't supported.
     pub(crate) fn note_unsupported(&self, names: &[String]) {
         if !names.is_empty() {
             let path = self.folder.join(GENERATION_CONFIG);
@@ -168,7 +169,8 @@ impl SidecarFiles {
     }
 }
 
-/// The templates in a value of JSON: one text, a list of texts with their names, or none.
+/// Returns the chat templates in a JSON value: none for `null`, one for a string, or several for a
+/// list of objects with a name and a template.
 fn listed(value: &Value) -> Result<Vec<Template>> {
     #[derive(Deserialize)]
     struct Named {
@@ -186,12 +188,13 @@ fn listed(value: &Value) -> Result<Vec<Template>> {
     })
 }
 
-/// Reads the files of a folder's chat templates.
+/// Reads the files with chat templates in a folder.
 ///
 /// # Errors
-/// If one can't be read, or there are too many.
+/// Returns an error if a file can't be read, or if there are too many templates.
 fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    // In the order in which later ones take precedence.
+    // If several files contain a template with the same name, the file that is last in this list is
+    // used.
     let mut names = vec![TEMPLATE_JSON.to_owned(), TEMPLATE.to_owned()];
     let more = folder.join(MORE_TEMPLATES);
     match names_in(&more) {
@@ -227,7 +230,7 @@ fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// Checks the number of chat templates and the sum of their bytes.
+/// Checks that the number of chat templates and their total length in bytes are within the limits.
 fn check_limits(folder: &Path, count: usize, bytes: u64) -> Result<()> {
     let folder = folder.display();
     if count > MAX_TEMPLATES {

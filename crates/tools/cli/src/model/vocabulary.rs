@@ -1,7 +1,8 @@
-//! A model's vocabulary: its tokenizer, or the reason why it has ids alone, the ids that begin, end
-//! and pad its texts, and the settings that go with them.
+//! The vocabulary of a model: its tokenizer, its special tokens, and the settings and chat
+//! templates that belong to them.
 //!
-//! Nothing is decoded with a vocabulary that isn't the model's.
+//! A model without a supported tokenizer works with token IDs only, unless the size of its
+//! vocabulary shows that it uses GPT-2's tokenizer.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -17,22 +18,23 @@ use crate::model::ids::Input;
 use crate::model::sidecar_files::SidecarFiles;
 use crate::terminal::output::note;
 
-/// GPT-2's 50257 tokens, and as nanoGPT pads them.
+/// Vocabulary sizes of models that use GPT-2's tokenizer. The tokenizer has 50257 tokens, and
+/// nanoGPT pads the vocabulary to 50304.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 
-/// The meaning of a model's ids.
+/// The meaning of a model's token IDs.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
-    /// Else the reason why there is none.
+    /// Tokenizer, or the reason why there is none.
     tokenizer: Result<ModelTokenizer, String>,
-    /// The ids that begin, end and pad a text.
+    /// IDs of the tokens that begin a text, end a text, and pad it.
     pub(crate) special: SpecialTokens,
     /// Generation settings and chat templates.
     pub(crate) settings: SidecarFiles,
 }
 
 impl Vocabulary {
-    /// The vocabulary of a tokenizer, with its own beginning, end and padding of a text.
+    /// Returns the vocabulary of a tokenizer, with its own special tokens.
     pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
         let special = tokenizer.eos_token_id().map(SpecialTokens::between);
         let mut special = special.unwrap_or_default();
@@ -45,11 +47,13 @@ impl Vocabulary {
         }
     }
 
-    /// The vocabulary of the model at `path`: its folder's tokenizer, or GPT-2's, with a note, if
-    /// the folder has none but the size matches.
+    /// Reads the vocabulary of the model at `path`, which has `vocab_size` tokens. If the folder
+    /// contains no tokenizer but the size matches GPT-2, GPT-2's tokenizer is used and a note is
+    /// printed.
     ///
     /// # Errors
-    /// If its tokenizer is damaged or can't be read, or the files that name the end of a text.
+    /// Returns an error if a file of the tokenizer, of the special tokens or of the generation
+    /// settings can't be read or is damaged.
     pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
         let folder = folder_at(path);
         let (mut vocabulary, is_assumed) = Self::find(folder, vocab_size)?;
@@ -72,17 +76,20 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// The vocabulary of the tokenizer in a folder, or GPT-2's if there is none but as many tokens.
+    /// Reads the tokenizer in a folder. If it contains none but `vocab_size` matches GPT-2, GPT-2's
+    /// tokenizer is used.
     ///
-    /// A tokenizer of another kind is an error where it is needed: ids go without.
+    /// A tokenizer of a kind that isn't supported is reported only when a text is encoded, because
+    /// token IDs can be used without it.
     ///
     /// # Errors
-    /// If its tokenizer is damaged or can't be read.
+    /// Returns an error if the tokenizer can't be read or is damaged.
     pub(crate) fn of_folder(folder: &Path, vocab_size: usize) -> Result<Self> {
         Ok(Self::find(folder, vocab_size)?.0)
     }
 
-    /// Returns [`of_folder`](Self::of_folder)'s, and true if GPT-2's is taken for its size alone.
+    /// Returns the result of [`of_folder`](Self::of_folder), and true if GPT-2's tokenizer was
+    /// chosen because of the size of the vocabulary.
     fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
         let reason = match ModelTokenizer::from_folder(folder) {
             Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),
@@ -104,36 +111,38 @@ impl Vocabulary {
         Ok((without, false))
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer.
     ///
     /// # Errors
-    /// Reports why there is no tokenizer, and which commands work without one.
+    /// Returns an error if there is no tokenizer. It contains the reason, and suggests token IDs
+    /// instead.
     pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
         let without =
             |reason| anyhow!("{reason}; use token IDs (--tokens, or a .bin file) instead of texts");
         self.tokenizer.as_ref().map_err(without)
     }
 
-    /// Encodes a whole text.
+    /// Encodes a complete text.
     ///
     /// # Errors
-    /// If there is no tokenizer, or it has no ids for a part of the text.
+    /// Returns an error if there is no tokenizer, or if it can't encode a part of the text.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>> {
         Ok(self.tokenizer()?.encode(text)?)
     }
 
-    /// Encodes a part of a text: nothing is put before or after it.
+    /// Encodes a part of a text. In contrast to [`encode`](Self::encode), no tokens are added
+    /// before or after it.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode).
+    /// Returns the errors of [`encode`](Self::encode).
     pub(crate) fn encode_part(&self, text: &str) -> Result<Vec<u32>> {
         Ok(self.tokenizer()?.encode_part(text)?)
     }
 
-    /// Returns the ids of a prompt or, if it is empty, the token that begins a text.
+    /// Returns the prompt or, if it is empty, the beginning-of-text token.
     ///
     /// # Errors
-    /// If the prompt is empty and there is no such token.
+    /// Returns an error if the prompt is empty and the model has no such token.
     pub(crate) fn begin<'t>(&'t self, prompt: &'t [u32]) -> Result<&'t [u32]> {
         match (prompt, self.special.bos.as_slice()) {
             ([], []) => bail!(
@@ -144,10 +153,11 @@ impl Vocabulary {
         }
     }
 
-    /// Encodes a text; ids stay ids; characters that the vocabulary lacks are noted.
+    /// Encodes a text, and prints a note about characters that the vocabulary lacks. Token IDs are
+    /// returned unchanged.
     ///
     /// # Errors
-    /// As [`encode`](Self::encode).
+    /// Returns the errors of [`encode`](Self::encode).
     pub(crate) fn corpus(&self, input: &Input) -> Result<Corpus> {
         match input {
             Input::Ids(ids) => Ok(ids.clone()),
@@ -159,7 +169,7 @@ impl Vocabulary {
         }
     }
 
-    /// Notes characters of a text that are encoded as a token for unknown ones.
+    /// Prints a note with the characters of a text that are encoded as the token for unknown text.
     pub(crate) fn note_unknown(&self, text: &str) {
         const MAX_SHOWN: usize = 10;
         let Some(tokenizer) = self
@@ -170,7 +180,7 @@ impl Vocabulary {
         else {
             return;
         };
-        // Names of special tokens aren't text.
+        // The names of special tokens aren't searched for unknown characters.
         let special = [tokenizer.bos_token_id(), tokenizer.eos_token_id()];
         let special = special
             .into_iter()
@@ -203,7 +213,8 @@ impl Vocabulary {
         ));
     }
 
-    /// The ids of the tokens that aren't text: those at the end of one, and those around it.
+    /// Returns the IDs of all special tokens: those that begin, end or pad a text, and those that
+    /// the tokenizer adds to each text.
     pub(crate) fn special_ids(&self) -> Vec<u32> {
         let special = &self.special;
         let mut ids = special.eos.clone();
@@ -217,10 +228,10 @@ impl Vocabulary {
         ids
     }
 
-    /// Checks that a model of so many tokens has a row for each id.
+    /// Checks that all IDs are less than `vocab_size`, the number of tokens in the model.
     ///
     /// # Errors
-    /// Names the first id that it lacks, and its token.
+    /// Returns an error that contains the first ID that is too large and, if possible, its token.
     pub(crate) fn check_ids(&self, ids: &Corpus, vocab_size: usize) -> Result<()> {
         let Err(error) = ids.check_ids(vocab_size) else {
             return Ok(());
@@ -238,7 +249,7 @@ impl Vocabulary {
         }
     }
 
-    /// The text of ids, or the ids themselves.
+    /// Decodes token IDs. Without a tokenizer, returns the IDs themselves, separated by spaces.
     pub(crate) fn text_of(&self, ids: &[u32]) -> String {
         let text = self.tokenizer.as_ref().ok();
         match text.and_then(|tokenizer| tokenizer.decode_lossy(ids).ok()) {
@@ -250,11 +261,11 @@ impl Vocabulary {
         }
     }
 
-    /// Returns the files that describe texts in a model's folder, by name: the tokenizer's,
-    /// generation settings, and chat templates.
+    /// Returns the files of the tokenizer, the generation settings and the chat templates, as pairs
+    /// of a name and the content.
     ///
     /// # Errors
-    /// If a chat template can't be read.
+    /// Returns an error if the chat templates can't be read.
     pub(crate) fn files(&self) -> Result<Vec<(String, Vec<u8>)>> {
         let owned = |(name, bytes): (&str, &[u8])| (name.to_owned(), bytes.to_owned());
         let mut files: Vec<_> = self.settings.all()?.map(owned).collect();
@@ -266,11 +277,10 @@ impl Vocabulary {
         Ok(files)
     }
 
-    /// Writes it into a model's folder, as transformers loads it; a model without a tokenizer stays
-    /// without.
+    /// Writes the vocabulary to the folder of a model, in a form that transformers can load.
     ///
     /// # Errors
-    /// If a file can't be written.
+    /// Returns an error if a file can't be written, or if the chat templates can't be read.
     pub(crate) fn save(&self, folder: &Path) -> Result<()> {
         if let Ok(tokenizer) = &self.tokenizer {
             tokenizer.save(folder)?;
@@ -280,7 +290,7 @@ impl Vocabulary {
     }
 }
 
-/// The path of a folder, or the folder of a file.
+/// Returns `path` if it is a folder, and otherwise the folder that contains it.
 pub(crate) fn folder_at(path: &Path) -> &Path {
     match path.is_dir() {
         true => path,
@@ -288,7 +298,7 @@ pub(crate) fn folder_at(path: &Path) -> &Path {
     }
 }
 
-/// True if a model of so many tokens can have GPT-2's.
+/// Returns true if GPT-2's tokenizer can be used for a model with this number of tokens.
 pub(crate) fn is_gpt2_size(vocab_size: usize) -> bool {
     GPT2_SIZES.contains(&vocab_size)
 }
@@ -332,7 +342,7 @@ mod tests {
             (vocabulary.special.bos, &vocabulary.special.eos[..]),
             (Some(7), &[7][..])
         );
-        vocabulary.save(folder.path()).unwrap(); // ids alone
+        vocabulary.save(folder.path()).unwrap(); // This model has no tokenizer to save.
     }
 
     #[test]
@@ -342,7 +352,7 @@ mod tests {
         let error = Vocabulary::of_model(folder.path(), 50257).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("tokenizer.json: EOF"), "{error}");
-        // A folder in the place of a file of the tokenizer's.
+        // A file is where a folder should be.
         let no_folder = folder.path().join("tokenizer.json").join("inside");
         assert!(Vocabulary::of_folder(&no_folder, 50257).is_err());
     }

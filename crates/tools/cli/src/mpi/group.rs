@@ -1,8 +1,9 @@
-//! The processes that `mpirun -n N gpt train` started, as one program: one of them prints, all must
-//! run in the same way, and an error ends all of them.
+//! The group of processes that `mpirun -n N gpt train` starts. The processes are called ranks. Only
+//! the first rank prints, logs and saves, all ranks must have the same options, and an error of one
+//! rank ends all of them.
 //!
-//! Without a launcher there is one process, for which all of this does nothing.
-//! MPI itself is in `mpi_group.rs`, in builds with the feature `mpi`.
+//! Without a launcher, the group consists of one process, and the functions of this module have no
+//! effect. The calls of MPI are in `mpi_group.rs`, which is compiled only with the feature `mpi`.
 
 use std::fs;
 use std::process::ExitCode;
@@ -20,23 +21,24 @@ use crate::terminal::failure::{ReportedElsewhere, Stopped};
 use crate::terminal::{numbers::bytes, output::print};
 use crate::train::flags::with_flags;
 
-/// All processes of this run.
+/// All ranks of a training run.
 #[derive(Debug)]
 pub(crate) struct ProcessGroup {
     ranks: Option<Arc<dyn Ranks>>,
 }
 
-/// An error that every rank has: one of them prints it.
+/// An error that all ranks have, so only the first rank prints it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
 
 impl ProcessGroup {
-    /// Joins the processes that a launcher has started together with this one.
+    /// Joins the group that a launcher has started.
     ///
     /// # Errors
-    /// If there may be others that this build can't join, because it has no MPI, or not the
-    /// launcher's: each process would train alone.
+    /// Returns an error if a launcher has started several processes but this build can't join them,
+    /// because it has no MPI or another MPI library than the launcher. Otherwise, each process
+    /// would train the same model alone.
     pub(crate) fn join() -> Result<Self> {
         let launched = launched().filter(|launched| launched.size != Some(1));
         #[cfg(feature = "mpi")]
@@ -53,17 +55,17 @@ impl ProcessGroup {
         }
     }
 
-    /// The ranks, if there is more than one.
+    /// Returns the ranks, or `None` if there is only one process.
     pub(crate) fn ranks(&self) -> Option<&Arc<dyn Ranks>> {
         self.ranks.as_ref()
     }
 
-    /// True for the process that shows, logs and saves.
+    /// Returns true for the process that prints, logs and saves.
     pub(crate) fn is_first(&self) -> bool {
         self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
     }
 
-    /// The number of the processes on this machine.
+    /// Returns the number of ranks on this machine.
     pub(crate) fn on_this_machine(&self) -> usize {
         #[cfg(feature = "mpi")]
         if self.ranks.is_some() {
@@ -72,7 +74,7 @@ impl ProcessGroup {
         1
     }
 
-    /// Fails on all ranks if one of them failed.
+    /// Returns an error on all ranks if `done` is an error on one of them.
     pub(crate) fn all<T>(&self, done: Result<T>) -> Result<T> {
         let Some(ranks) = &self.ranks else {
             return done;
@@ -92,7 +94,8 @@ impl ProcessGroup {
         Err(Common(error).into())
     }
 
-    /// Checks that all ranks run this program in the same way, with the same `options`.
+    /// Checks that all ranks run the same program on the same kind of CPU, with the same number of
+    /// threads and the same `options`.
     pub(crate) fn agree(&self, options: &Table) -> Result<()> {
         let Some(ranks) = &self.ranks else {
             return Ok(());
@@ -116,7 +119,7 @@ impl ProcessGroup {
         self.common(agree(&**ranks, &fields))
     }
 
-    /// Marks an error that all ranks have.
+    /// Marks an error if all ranks have it, and replaces settings in its message by flags.
     pub(crate) fn common<T>(&self, done: Result<T, TrainError>) -> Result<T> {
         done.map_err(|error| match error.is_common() && self.ranks.is_some() {
             true => Common(with_flags(error)).into(),
@@ -124,7 +127,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Prints on the first rank a line about each of them.
+    /// Prints a line about each rank. Only the first rank prints.
     #[cfg(feature = "mpi")]
     pub(crate) fn introduce(&self) {
         let Some(ranks) = &self.ranks else { return };
@@ -139,12 +142,13 @@ impl ProcessGroup {
         );
         let all = gather_texts(&**ranks, &own);
         if self.is_first() {
-            // A reader that has gone doesn't stop the run.
+            // A closed standard output doesn't end the run.
             let _ = print(all.concat());
         }
     }
 
-    /// Prints on the first rank what it exchanged with the others in the `seconds` of a run.
+    /// Prints how many bytes the first rank has sent, and how many of the `seconds` of the run it
+    /// has spent in MPI.
     #[cfg(feature = "mpi")]
     pub(crate) fn tell_traffic(&self, seconds: f64) {
         if self.ranks.is_some() && self.is_first() {
@@ -156,7 +160,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Ends this process' part; an error of this rank alone ends all the others too.
+    /// Ends the part of this process in the group. If only this rank has failed, all other ranks
+    /// are ended, too.
     pub(crate) fn leave(self, done: Result<()>) -> Result<()> {
         let (Some(ranks), Err(error)) = (&self.ranks, &done) else {
             return done;
@@ -173,10 +178,11 @@ impl ProcessGroup {
     }
 }
 
-/// Returns the error of a process that can't join the others of its job.
+/// Returns the error for a process that can't join the other processes of its job.
 fn alone(launched: &Launched) -> Error {
     if launched.rank > 0 {
-        // The launcher ends the job at the first failure, which must not precede the report.
+        // The launcher ends the job when the first process fails, so the other processes wait until
+        // rank 0 has printed the error.
         std::thread::sleep(Duration::from_secs(3));
         return Stopped(ExitCode::FAILURE).into();
     }
@@ -196,15 +202,16 @@ fn alone(launched: &Launched) -> Error {
     )
 }
 
-/// Returns the processor's architecture and the instruction sets of its matrix products. On
-/// processors where they differ, the last bits of products may differ, too.
+/// Returns the architecture of the CPU and the instruction sets that matrix products use. If they
+/// differ between ranks, the last bits of the products may differ as well.
 fn instruction_sets() -> String {
     let mut names = vec![std::env::consts::ARCH];
     names.extend(tensor_ops::instruction_sets());
     names.join(" ")
 }
 
-/// The hash of the program's own file: two builds of one version may round differently.
+/// Returns the SHA-256 hash of this program's file. Two builds of the same version may round
+/// differently.
 fn program_hash() -> Result<String> {
     let path = std::env::current_exe().context("can't find the file of this program")?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;

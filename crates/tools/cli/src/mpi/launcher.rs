@@ -1,11 +1,11 @@
-//! Launchers of parallel jobs, and the environment variables by which each tells a process its
-//! number (its rank) and the number of processes.
+//! Launchers of parallel jobs, such as `mpirun`. A launcher tells each process its rank and usually
+//! the number of processes in environment variables.
 
-/// A launcher's name, the variable of the rank, and those of the number of processes, of which the
-/// first that is set counts. Some launchers set none.
+/// A launcher: its name, the environment variable with the rank, and the variables with the number
+/// of processes, of which the first one that is set is used. Some launchers set no such variable.
 type Launcher = (&'static str, &'static str, &'static [&'static str]);
 
-/// The launchers. A launcher that may be started by another one precedes it.
+/// All launchers. If a launcher can be started by another one in this list, it comes first.
 const LAUNCHERS: [Launcher; 12] = [
     (
         "Open MPI's mpirun",
@@ -22,7 +22,8 @@ const LAUNCHERS: [Launcher; 12] = [
         "MVP_COMM_WORLD_RANK",
         &["MVP_COMM_WORLD_SIZE"],
     ),
-    ("mpiexec", "PMI_RANK", &["PMI_SIZE"]), // MPICH, Intel MPI, Microsoft MPI
+    // These variables are set by MPICH, Intel MPI and Microsoft MPI.
+    ("mpiexec", "PMI_RANK", &["PMI_SIZE"]),
     ("Platform MPI's mpirun", "MPI_RANKID", &["MPI_NRANKS"]),
     ("jsrun", "JSM_NAMESPACE_RANK", &["JSM_NAMESPACE_SIZE"]),
     ("flux run", "FLUX_TASK_RANK", &["FLUX_JOB_SIZE"]),
@@ -43,23 +44,24 @@ const LAUNCHERS: [Launcher; 12] = [
 
 const SRUN: &str = "srun";
 
-/// Steps from this number on are Slurm's own: the script of `sbatch`, the shell of `salloc`. They
-/// are one process, but have the variables of the whole job.
+/// Lowest ID of the special steps of Slurm, such as the script of `sbatch` and the shell of
+/// `salloc`. Such a step is a single process, but its environment variables describe the whole job.
 const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 
-/// A process that a launcher started.
+/// Information from the launcher of this process.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Launched {
-    /// The launcher's name.
+    /// Name of the launcher.
     pub(crate) by: &'static str,
-    /// The variable that tells.
+    /// Environment variable that contains the rank.
     pub(crate) variable: &'static str,
     pub(crate) rank: usize,
-    /// The number of processes, if the launcher tells it.
+    /// Number of processes, or `None` if the launcher doesn't tell it.
     pub(crate) size: Option<usize>,
 }
 
-/// Returns what the launcher of this process tells, if there is one.
+/// Returns the information from the launcher of this process, or `None` if no launcher has started
+/// it.
 pub(crate) fn launched() -> Option<Launched> {
     launched_in(&|name| std::env::var(name).ok())
 }

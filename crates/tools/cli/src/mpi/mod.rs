@@ -1,4 +1,5 @@
-//! Training on several processes: their launcher, their group, and MPI underneath it.
+//! Training on several processes: the launchers that start them, the group that they form, and the
+//! communication through MPI.
 
 pub(crate) mod group;
 mod launcher;

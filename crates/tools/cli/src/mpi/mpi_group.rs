@@ -1,7 +1,7 @@
-//! MPI, through the crate of that name: the ranks of one communicator, counted and timed, and an
-//! end for all when one fails.
+//! The ranks of `MPI_COMM_WORLD`, through the crate `mpi`. The bytes and the time of each exchange
+//! are counted, and a panic of one rank ends all ranks.
 //!
-//! Only in builds with the feature `mpi`.
+//! This module is compiled only with the feature `mpi`.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 use train::Ranks;
 
-/// Bytes that this rank has sent, and the time that it has spent in sending, receiving and waiting.
+/// Number of bytes that this rank has sent, and the time in nanoseconds that it has spent in
+/// sending, receiving and waiting.
 static BYTES_SENT: AtomicU64 = AtomicU64::new(0);
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// `MPI_COMM_WORLD`; MPI ends when this is dropped.
+/// The ranks of `MPI_COMM_WORLD`. MPI is finalized when this value is dropped.
 struct MpiGroup {
     rank: usize,
     size: usize,
@@ -32,9 +33,10 @@ impl std::fmt::Debug for MpiGroup {
     }
 }
 
-/// Starts MPI; from here on a panic of this rank ends all ranks.
+/// Initializes MPI. From then on, a panic of this rank ends all ranks.
 pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
-    // A panic on one of rayon's threads aborts from there, while the main thread waits for it.
+    // This level allows calls from any thread. It is needed because a panic on a thread of rayon
+    // ends the ranks from there, while the main thread waits.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
         bail!("MPI is already initialized, and it can't be initialized twice");
     };
@@ -59,23 +61,24 @@ pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
     }))
 }
 
-/// Processes of this job on this machine.
+/// Returns the number of ranks on this machine.
 pub(crate) fn on_this_machine() -> usize {
     SimpleCommunicator::world().split_shared(0).size() as usize
 }
 
-/// The machine's name.
+/// Returns the name of this machine.
 pub(crate) fn machine() -> String {
     mpi::environment::processor_name().unwrap_or_else(|_| "a machine without a name".to_owned())
 }
 
-/// Bytes that this rank has sent, and seconds that it has spent in MPI.
+/// Returns the number of bytes that this rank has sent, and the time in seconds that it has spent
+/// in MPI.
 pub(crate) fn traffic() -> (u64, f64) {
     let nanoseconds = NANOSECONDS.load(Ordering::Relaxed);
     (BYTES_SENT.load(Ordering::Relaxed), nanoseconds as f64 / 1e9)
 }
 
-/// Ends all ranks at once.
+/// Ends all ranks immediately.
 pub(crate) fn abort() -> ! {
     SimpleCommunicator::world().abort(1)
 }
@@ -98,7 +101,7 @@ impl Ranks for MpiGroup {
     }
 
     fn all_to_all(&self, send: &[u8], receive: &mut [u8]) {
-        // A rank's own part goes nowhere.
+        // The part of `send` that belongs to this rank isn't sent.
         count(send.len() / self.size * (self.size - 1), |world| {
             world.all_to_all_into(send, receive);
         });
@@ -117,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// The work of each process of the test below.
+    /// The program of each rank in the next test.
     #[test]
     #[ignore = "needs to be started by mpirun"]
     fn rank_1_panics_while_the_others_wait() {

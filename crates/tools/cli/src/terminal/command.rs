@@ -1,5 +1,8 @@
-//! Rules for the options of every command: the last value of a repeated option counts, a negative
-//! number is a value and not a flag, and `~` at the beginning of a path is the home folder.
+//! Rules that apply to the options of all commands:
+//!
+//! - If an option is repeated, its last value is used.
+//! - A negative number is the value of the preceding option, and not another option.
+//! - `~` at the beginning of a path stands for the home folder.
 
 use std::any::TypeId;
 use std::env::home_dir;
@@ -14,7 +17,8 @@ pub(crate) fn with_rules(command: Command) -> Command {
     command.mut_args(|arg| {
         let takes_values = arg.get_action().takes_values();
         let is_path = arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
-        // A negative number is refused by the option's parser, which can name the option.
+        // Otherwise, clap would take a negative number for an unknown option. The parser of the
+        // option's value gives a better error, which contains the name of the option.
         let arg = arg.allow_negative_numbers(takes_values);
         match takes_values && is_path {
             true => arg.value_parser(path_parser()),
@@ -23,7 +27,7 @@ pub(crate) fn with_rules(command: Command) -> Command {
     })
 }
 
-/// Returns the flag of an option's name.
+/// Returns the flag for the name of an option. For example, `max_steps` becomes `--max-steps`.
 pub(crate) fn flag(option: &str) -> String {
     format!("--{}", option.replace('_', "-"))
 }
@@ -34,11 +38,11 @@ fn path_parser() -> ValueParser {
         .into()
 }
 
-/// Returns a path with `~`, if that is its first component, replaced by the home folder. A shell
-/// does this only to `~` at the beginning of an unquoted word: not in `--out-dir=~/x`.
+/// Replaces `~` by the home folder if it is the first component of a path. This is needed because
+/// shells replace `~` only at the beginning of a word, and therefore not in `--out-dir=~/x`.
 ///
 /// # Errors
-/// If the home folder is unknown.
+/// Returns an error if the home folder is unknown.
 pub(crate) fn in_home(path: &Path) -> Result<PathBuf, &'static str> {
     let Ok(inside) = path.strip_prefix("~") else {
         return Ok(path.to_owned());

@@ -1,8 +1,10 @@
-//! The program's failures: a last line on standard error, and an exit code that distinguishes wrong
-//! use from other failures.
+//! Reports errors: prints one line to standard error and returns the exit code.
 //!
-//! 1: something went wrong; 2: the command line is wrong; 130 and its kind (128 and the signal's
-//! number): ended by a signal, in good order or at once.
+//! | exit code | meaning |
+//! |---|---|
+//! | 1 | The command failed. |
+//! | 2 | The command line is invalid. |
+//! | 128 + N | Signal N ended the command. For example, the code is 130 after Ctrl-C. |
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,7 +14,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::terminal::output::{is_closed, report};
 
-/// Shows a clap error: help and version as they are, mistakes in one line.
+/// Reports an error of clap in one line. Help and version, which clap also returns as errors, are
+/// printed unchanged.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let shown = error.print().and_then(|()| io::stdout().flush());
@@ -27,7 +30,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Options of other programs, and our equivalents.
+/// Options of similar programs, and hints for people who try them here.
 const OTHERS: [(&str, &str); 8] = [
     ("--max-tokens", "use --max-new-tokens"),
     ("--max-length", "use --max-new-tokens"),
@@ -51,7 +54,7 @@ const OTHERS: [(&str, &str); 8] = [
     ("--precision", "use --dtype"),
 ];
 
-/// Guesses the meaning of another program's option, or of an unexpected word.
+/// Returns a hint for an unknown option or an unexpected argument.
 fn hint(error: &clap::Error) -> Option<String> {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
         && let Some((_, ours)) = OTHERS.iter().find(|(other, _)| other == option)
@@ -77,13 +80,15 @@ fn hint(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// Shows any other error, with its causes; a reader that has gone is none.
+/// Reports an error with its causes. If the reader of standard output has closed it, for example in
+/// `gpt generate | head`, this counts as success.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     if is_closed(error) {
         return ExitCode::SUCCESS;
     }
     if error.is::<ReportedElsewhere>() {
-        // The launcher ends all ranks at the first failure: that is the one that reports it.
+        // When a rank fails, the launcher ends all other ranks. Only the rank that reports the
+        // error may therefore fail.
         return ExitCode::SUCCESS;
     }
     if let Some(Stopped(code)) = error.downcast_ref::<Stopped>() {
@@ -102,35 +107,36 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
 #[error("reported by another rank")]
 pub(crate) struct ReportedElsewhere;
 
-/// The work ended early, and what happened is printed already or by another process; only the exit
-/// code remains.
+/// An error that stands for an early end of the command. Messages have already been printed, so
+/// only the exit code is needed.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped")]
 pub(crate) struct Stopped(pub(crate) ExitCode);
 
-/// A combination of arguments that clap can't see to be wrong.
+/// A mistake on the command line that clap can't detect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// A wrong combination of arguments, as a result.
+/// Returns a [`Usage`] error with this message.
 pub(crate) fn misused<T>(message: impl Into<String>) -> Result<T> {
     Err(Usage(message.into()).into())
 }
 
-/// An error and its causes in one line.
+/// Joins an error and its causes in one line.
 fn chain(error: &anyhow::Error) -> String {
     words(&format!("{error:#}")).join(" ")
 }
 
-/// Splits a message at spaces and line ends only: [`report`] shows other white space, which may be
-/// what is wrong with a value.
+/// Splits a message at spaces and line ends. Other whitespace remains, because it may be what is
+/// wrong with a value, and [`report`] makes it visible.
 fn words(message: &str) -> Vec<&str> {
     let words = message.split([' ', '\n']);
     words.filter(|word| !word.is_empty()).collect()
 }
 
-/// Clap's paragraphs as one line: the fault, the tip in parentheses, the command for help.
+/// Joins the paragraphs of a clap error in one line: the problem, the tip in parentheses, and a
+/// reference to the help.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     joined(&error.to_string())
 }
@@ -143,7 +149,8 @@ fn joined(message: &str) -> String {
         match words.first() {
             None | Some(&"Usage:") => {}
             Some(&"For") => parts.push("(see --help)".to_owned()),
-            // An option's name as a value is hardly ever meant.
+            // clap suggests how to pass the name of an option as a value, but users hardly ever
+            // want this.
             Some(&"tip:") if paragraph.contains("as a value") => {}
             Some(&"tip:") => parts.push(format!("({})", words.join(" "))),
             Some(_) => parts.push(words.join(" ")),

@@ -1,9 +1,12 @@
-//! Signals that ask a run to end: Ctrl-C and its kind, and the warnings of batch systems. The run
-//! ends after a step and saves. A second request, but not a second warning, ends the process at
-//! once.
+//! Handles signals that ask the program to end.
 //!
-//! Signals that the program was started to ignore (by `nohup`, or as a shell's background job) stay
-//! ignored.
+//! There are two kinds of signals. A *request*, such as Ctrl-C, comes from the user or the system.
+//! A *warning* comes from a batch system before a job reaches its time limit. After the first
+//! signal of either kind, a training run finishes the current step, saves and ends. A second
+//! request ends the program immediately, but a second warning doesn't.
+//!
+//! Signals that were ignored when the program started stay ignored. This is the case with `nohup`,
+//! and for background jobs of some shells.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -17,42 +20,45 @@ use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Requests: Ctrl-C, the end of a job, and a closed terminal.
+/// Requests: Ctrl-C, a request to terminate, and the end of the terminal session.
 #[cfg(unix)]
 const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 #[cfg(not(unix))]
 const REQUESTS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// Warnings that a job will end soon. Slurm sends the signal of `--signal`, Grid Engine SIGUSR1 or
-/// SIGUSR2, and the kernel SIGXCPU in each second beyond a limit of processor time.
+/// Warnings before a job is ended. Slurm sends the signal that is chosen with `--signal`, Grid
+/// Engine sends SIGUSR1 or SIGUSR2, and the kernel sends SIGXCPU once per second after the limit on
+/// CPU time is exceeded.
 #[cfg(unix)]
 const WARNINGS: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 #[cfg(not(unix))]
 const WARNINGS: [i32; 0] = [];
 
-/// The exit code of a program that a signal ended, as shells count.
+/// Number that is added to the number of a signal to obtain the exit code, as in shells.
 const BY_SIGNAL: i32 = 128;
 
-/// A request to stop, once there is one.
+/// Tells whether a signal has asked the program to end, and which one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
-    /// True if the next request ends the process.
+    /// Whether the next request ends the program immediately.
     ends_at_once: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
-    /// Listens to Ctrl-C alone; other signals end the process.
+    /// Handles Ctrl-C. All other signals keep their usual effect.
     pub(crate) fn listen_to_ctrl_c() -> Result<Self> {
         let interrupt = Self::default();
         interrupt.hear(&[SIGINT])?;
         Ok(interrupt)
     }
 
-    /// Listens from here on, and answers the first request or warning with `message`.
+    /// Handles requests and warnings. After the first of them, `message` is printed to standard
+    /// error.
     ///
-    /// Of several ranks one has a message, so that it is shown once; the others' is empty.
+    /// If several ranks train together, only one of them gets a message, so that it appears once.
+    /// The message of the others is empty.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
         let heard = interrupt.hear(&[&REQUESTS[..], &WARNINGS].concat())?;
@@ -60,7 +66,7 @@ impl Interrupt {
             let wait = interrupt.wait(&heard)?;
             let answering = Builder::new().spawn(move || {
                 wait();
-                // Standard error may be closed: no reason to fail.
+                // Standard error may be closed, which isn't a reason to fail.
                 let _ = io::stderr().write_all(message.as_bytes());
             });
             answering.context("can't start the thread that handles Ctrl-C")?;
@@ -68,7 +74,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Registers the signals that aren't ignored, and returns them.
+    /// Registers the handlers of those signals that aren't ignored, and returns these signals.
     fn hear(&self, signals: &[i32]) -> Result<Vec<i32>> {
         let ignored = ignored();
         let heard = signals.iter().copied();
@@ -77,7 +83,8 @@ impl Interrupt {
             .collect();
         for &signal in &heard {
             if REQUESTS.contains(&signal) {
-                // In this order: the second of two signals finds what the first one has left.
+                // The order of registration matters: the handler that ends the program must see the
+                // flag that an earlier signal has set, and not the flag of the same signal.
                 let ends = &self.ends_at_once;
                 flag::register_conditional_shutdown(signal, BY_SIGNAL + signal, Arc::clone(ends))?;
                 flag::register(signal, Arc::clone(ends))?;
@@ -88,7 +95,7 @@ impl Interrupt {
         Ok(heard)
     }
 
-    /// A function that returns at the first of these signals.
+    /// Returns a function that waits for the first of these signals.
     #[cfg(unix)]
     fn wait(&self, heard: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         let mut signals = signal_hook::iterator::Signals::new(heard)?;
@@ -97,7 +104,8 @@ impl Interrupt {
         })
     }
 
-    /// A function that returns at the first request; Windows wakes no thread for one.
+    /// Returns a function that waits for the first request. It checks repeatedly because Windows
+    /// can't wake a thread for a signal.
     #[cfg(not(unix))]
     fn wait(&self, _: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         const SOON: std::time::Duration = std::time::Duration::from_millis(100);
@@ -113,14 +121,15 @@ impl Interrupt {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Makes the next Ctrl-C end the process at once, or only ask for an end.
+    /// Sets what the next Ctrl-C does: if `ends_at_once` is true, it ends the program immediately;
+    /// otherwise, [`asked`](Self::asked) returns true after it.
     pub(crate) fn set(&self, ends_at_once: bool) {
         self.asked.store(ends_at_once, Ordering::SeqCst);
         self.ends_at_once.store(ends_at_once, Ordering::SeqCst);
     }
 
-    /// The exit code of a program that was stopped in good order: not 0, because its work isn't
-    /// complete.
+    /// Returns the exit code of a program that a signal has ended early. It isn't 0, because the
+    /// work is incomplete.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.signal.load(Ordering::SeqCst) {
             0 => ExitCode::SUCCESS,
@@ -129,8 +138,8 @@ impl Interrupt {
     }
 }
 
-/// The signals that were ignored when this program started, a bit each, if the system reports them
-/// (Linux).
+/// Returns the signals that were ignored when the program started: bit N - 1 stands for signal N.
+/// On systems other than Linux, the result is 0.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -138,8 +147,8 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// A write beyond the file size limit (`ulimit -f`) becomes an error with the file's name instead
-/// of killing the process.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail with an error. Otherwise, the signal
+/// SIGXFSZ would kill the process.
 pub(crate) fn outlive_large_files() -> io::Result<()> {
     #[cfg(unix)]
     flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;

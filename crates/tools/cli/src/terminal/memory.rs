@@ -1,8 +1,9 @@
-//! The memory that this process may still use, and errors for larger needs: a line, not a killed
-//! process.
+//! Checks that there is enough memory before it is allocated, so that the user gets an error
+//! message and the process isn't killed.
 //!
-//! `gpt::Memory` counts the needs; this file reads the limit: the smallest of the free memory, the
-//! address space and the control group.
+//! `gpt::Memory` estimates the memory that is needed. This module determines the memory that this
+//! process can still use: the minimum of the free memory, the limits of the process, and the limits
+//! of its control group.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -12,25 +13,32 @@ use gpt::{GptConfig, Memory};
 
 use crate::terminal::numbers::{bytes, count};
 
+/// Checks that a model is valid and that `needed` fits in memory.
+///
 /// # Errors
-/// If the configuration is not valid, or it takes more memory to use the model than there is.
+/// Returns an error if the configuration is invalid, or if there isn't enough memory.
 pub(crate) fn check_model(config: &GptConfig, needed: &Memory) -> Result<()> {
     config.validate()?;
     let parameters = config.size()?.total() as f64;
     check(needed).with_context(|| format!("a model of {} parameters", count(parameters)))
 }
 
+/// Checks that `needed` fits in memory.
+///
 /// # Errors
-/// If more memory is needed than there is.
+/// Returns an error if there isn't enough memory.
 pub(crate) fn check(needed: &Memory) -> Result<()> {
     let parts = parts(needed);
     check_free(needed.total() as f64, &parts)
 }
 
+/// Checks that `needed` bytes of memory are free. The message mentions `what` they are for.
+///
 /// # Errors
-/// If more bytes are needed than there are.
+/// Returns an error if there isn't enough memory.
 pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
-    /// To read the limits takes longer than to use so little.
+    /// Number of bytes below which nothing is checked, because reading the limits would take longer
+    /// than using so little memory.
     const LITTLE: f64 = (1 << 20) as f64;
     if needed < LITTLE {
         return Ok(());
@@ -42,14 +50,15 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Each need with its size.
+/// Returns a list of the parts of the memory with their sizes.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
     let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Free memory in bytes that this process may use, if the system reports it (Linux).
+/// Returns the number of bytes that this process can still allocate, or `None` on systems other
+/// than Linux.
 fn available() -> Option<u64> {
     let free = kibibytes(&read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -60,14 +69,16 @@ fn available() -> Option<u64> {
     limits.into_iter().flatten().chain([free]).min()
 }
 
-/// Bytes that this process has left of address space and of writable memory, if they have a limit
-/// (`ulimit -v`, `ulimit -d`).
+/// Returns the number of bytes by which this process can still grow, according to its limits on the
+/// address space (`ulimit -v`) and on writable memory (`ulimit -d`). Returns `None` if there is no
+/// limit.
 fn address_space() -> Option<u64> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let status = read_to_string("/proc/self/status").ok()?;
     let left = |(limit, used)| {
         let line = limits.lines().find_map(|line| line.strip_prefix(limit))?;
-        let limit: u64 = line.split_whitespace().next()?.parse().ok()?; // or "unlimited"
+        // Without a limit, the word is "unlimited".
+        let limit: u64 = line.split_whitespace().next()?.parse().ok()?;
         Some(limit.saturating_sub(kibibytes(&status, used)?))
     };
     let [space, data] = [
@@ -78,16 +89,17 @@ fn address_space() -> Option<u64> {
     space.into_iter().chain(data).min()
 }
 
-/// Bytes left to the control group of this process (a container's, a batch system's) and to each
-/// parent; `groups` is the system's description.
+/// Returns the number of bytes that the control group of this process and the groups around it can
+/// still allocate. Containers and batch systems limit memory with such groups. `root` is the folder
+/// of the top group, and `groups` is the content of `/proc/self/cgroup`.
 fn in_group(root: &Path, groups: &str) -> Option<u64> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let left = |group: &Path| {
         let number = |name| -> Option<u64> {
             let text = read_to_string(group.join(name)).ok()?;
-            text.trim().parse().ok() // or "max"
+            text.trim().parse().ok() // Without a limit, the word is "max".
         };
-        // Its file cache can be freed when memory is needed.
+        // The file cache counts as used memory, but the kernel frees it when memory is needed.
         let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
         let mut lines = stat.lines();
         let files = lines.find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
@@ -99,7 +111,7 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
     around.filter_map(left).min()
 }
 
-/// The bytes in a line `NAME 12 kB`.
+/// Returns the number of bytes in the line `NAME: 12 kB` of a text.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -1,5 +1,5 @@
-//! What every command shares: rules for options, output and errors, numbers, memory, threads,
-//! signals and the shell.
+//! Code that all commands share: rules for options, output, errors, numbers, memory, threads,
+//! signals, and quoting for the shell.
 
 pub(crate) mod command;
 pub(crate) mod failure;

@@ -1,5 +1,5 @@
-//! Numbers in options, with their ranges, so that an error names the option, the value and the
-//! range; and numbers in a readable form.
+//! Numbers in options and messages. Each kind of number in an option has a type that checks its
+//! range, so that an error contains the option, its value, and the range.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,8 +9,9 @@ use tensor_ops::{Dtype, UnsupportedDtype};
 
 use serde::Serialize;
 
-/// Declares numbers with a range, which are read from a text. A run keeps them in a TOML file,
-/// whose numbers are i64 or f64.
+/// Declares types for numbers with a range, which are parsed from text. The ranges are also limited
+/// by what fits in an `i64` or `f64`, because a run stores its options in a TOML file, which has no
+/// other numbers.
 macro_rules! ranges {
     ($($(#[$doc:meta])* $name:ident($number:ty) of $read:ty: $fits:expr, $expected:literal;)*) => {$(
         $(#[$doc])*
@@ -37,21 +38,21 @@ macro_rules! ranges {
 }
 
 ranges! {
-    /// A count that may be nothing.
+    /// A number of things, which can be 0.
     Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0 and below 2^63";
-    /// A count.
+    /// A number of things, which can't be 0.
     AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1 and below 2^63";
-    /// Threads, no more than any machine has use for.
+    /// A number of threads. The upper limit is higher than the number of cores of current machines.
     Threads(usize) of i64: |n| (1..=1024).contains(n), "a whole number from 1 to 1024";
     /// A rate or a limit.
     NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
-    /// A probability that is not certain.
+    /// A probability that is less than 1.
     Below1(f64) of f64: |x| (0.0..1.0).contains(x), "a number of at least 0 and below 1";
-    /// A part of a whole that is not empty.
+    /// A fraction that is greater than 0.
     Part(f64) of f64: |&x| x > 0.0 && x <= 1.0, "a number above 0 and at most 1";
 }
 
-/// Returns a parser of number formats that takes only the supported ones.
+/// Returns a parser of number formats that accepts only `supported` formats.
 pub(crate) fn dtype_among(
     supported: &'static [Dtype],
 ) -> impl Fn(&str) -> Result<Dtype, UnsupportedDtype> + Clone {
@@ -67,13 +68,15 @@ pub(crate) fn dtype_among(
     }
 }
 
-/// Returns a parser of the sampling setting that `set` sets. Its range is that of
-/// [`Sampling::check`].
+/// Returns a parser for the sampling setting that `set` changes. [`Sampling::check`] determines the
+/// range of the setting.
 pub(crate) fn sampling(
     set: fn(&mut Sampling, f32),
 ) -> impl Fn(&str) -> Result<f32, String> + Clone {
     move |text| {
-        let number = text.parse().unwrap_or(f32::NAN); // outside every range
+        // NaN is outside all ranges, so a text that isn't a number is rejected with the same
+        // message.
+        let number = text.parse().unwrap_or(f32::NAN);
         let mut sampling = Sampling::GREEDY;
         set(&mut sampling, number);
         sampling
@@ -86,29 +89,31 @@ pub(crate) fn sampling(
     }
 }
 
-/// A seed as PyTorch takes it: below 0, it counts down from 2^64.
+/// Parses a seed. As in PyTorch, a negative seed stands for the seed plus 2^64.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     let negative = || text.parse::<i64>().map(i64::cast_unsigned);
     let expected = format!("expected a whole number from {} to {}", i64::MIN, u64::MAX);
     text.parse().or_else(|_| negative()).map_err(|_| expected)
 }
 
-/// A seed as a file keeps it, whose numbers end at 2^63: one over that is below 0.
+/// Parses a seed and returns it as a signed number, because the TOML file of a run can't store
+/// numbers from 2^63. Such a seed becomes negative.
 pub(crate) fn signed_seed(text: &str) -> Result<i64, String> {
     seed(text).map(u64::cast_signed)
 }
 
-/// `124.4M`
+/// Formats a number with a suffix such as K or M, for example `124.4M`.
 pub(crate) fn count(n: f64) -> String {
     scaled(n, &["", "K", "M", "B", "T"])
 }
 
-/// `497.6 MB`, a megabyte being a million bytes.
+/// Formats a number of bytes, for example `497.6 MB`. A megabyte is a million bytes.
 pub(crate) fn bytes(n: f64) -> String {
     scaled(n, &[" bytes", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
-/// `0.0003`, in six digits at most: a tenth of 0.003 is none that f64 has.
+/// Formats a number with at most six significant digits. For example, 0.003 / 10 becomes `0.0003`,
+/// although the `f64` has another value.
 pub(crate) fn short(x: f64) -> String {
     let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
     rounded.to_string()

@@ -1,9 +1,13 @@
-//! All terminal output goes through this file, which escapes control characters in text from
-//! outside (models, files, names).
+//! Writes to standard output and standard error. All output of the program goes through this
+//! module.
 //!
-//! Messages are always escaped; results go unchanged into files and pipes.
-//! Standard output's reader may leave at any time (`gpt generate | head`): a closed pipe is an
-//! [`io::Error`] here, never a panic as with `println!`, and `main` ends quietly on it.
+//! Text from models, files and file names may contain control characters, which could manipulate
+//! the terminal. They are escaped in all messages, and in results that are shown on a terminal.
+//! Results that are written to files and pipes stay unchanged.
+//!
+//! The reader of standard output may close it at any time, as in `gpt generate | head`. `println!`
+//! would panic in this case. The functions of this module return an [`io::Error`], after which
+//! `main` ends the program without a message.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -17,19 +21,20 @@ use console::style;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Writes lines for people to standard output, immediately; control characters in foreign text are
+/// Prints lines to standard output and flushes it. Control characters except line ends and tabs are
 /// escaped.
 ///
 /// # Errors
-/// If standard output is closed or its disk is full.
+/// Returns an error if standard output is closed or can't be written.
 pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
     write(&escaped_but(lines.as_ref(), &['\n', '\t']))
 }
 
-/// Writes a result: unchanged into a file or a pipe, like [`print`] onto a terminal.
+/// Prints a result to standard output. On a terminal, it is escaped as in [`print`]; in a file or
+/// pipe, it stays unchanged.
 ///
 /// # Errors
-/// As [`print`].
+/// Returns the errors of [`print`].
 pub(crate) fn print_text(text: &str) -> io::Result<()> {
     match io::stdout().is_terminal() {
         true => print(text),
@@ -37,19 +42,19 @@ pub(crate) fn print_text(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints a JSON object as [`json_line`] makes it.
+/// Prints a value as JSON, in the form of [`json_line`].
 ///
 /// # Errors
-/// As [`print`].
+/// Returns the errors of [`print`] and of [`json_line`].
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print_text(&json_line(value)?)?)
 }
 
-/// Returns a JSON object on one line. Numbers that JSON lacks (NaN, infinity) become `null`, and
-/// whole numbers beyond 2^53, which jq and JavaScript would round, become strings.
+/// Returns a value as JSON in one line. Numbers that JSON doesn't have (NaN and infinities) become
+/// `null`. Integers beyond 2^53 become strings, because jq and JavaScript would round them.
 ///
 /// # Errors
-/// If the value isn't representable in JSON.
+/// Returns an error if the value has no JSON form.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     let mut line = Vec::new();
     value.serialize(&mut Serializer::with_formatter(&mut line, ExactNumbers))?;
@@ -57,7 +62,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     Ok(String::from_utf8(line)?)
 }
 
-/// JSON without spaces, in which all numbers are exact in an f64.
+/// A JSON format without spaces, in which an integer that isn't exact as an `f64` is written as a
+/// string.
 struct ExactNumbers;
 
 impl ExactNumbers {
@@ -80,7 +86,7 @@ impl Formatter for ExactNumbers {
     }
 }
 
-/// The error of standard output, if its reader hasn't closed it.
+/// First error of standard output, except if the reader has closed it.
 static LOST: OnceLock<String> = OnceLock::new();
 
 fn write(text: &str) -> io::Result<()> {
@@ -94,10 +100,10 @@ fn write(text: &str) -> io::Result<()> {
     written
 }
 
-/// Checks at the program's end that all of its output was written.
+/// Checks at the end of the program that all output was written.
 ///
 /// # Errors
-/// If a write failed for another reason than a reader that has gone.
+/// Returns an error if a write has failed, unless the reader had closed standard output.
 pub(crate) fn check_written() -> Result<()> {
     match LOST.get() {
         Some(error) => bail!("can't write to standard output: {error}"),
@@ -105,31 +111,32 @@ pub(crate) fn check_written() -> Result<()> {
     }
 }
 
-/// Checks that a command can write to a path: a new file, a device, a pipe or a descriptor.
+/// Checks that a command can write to `path`: the path must not exist yet, or must be a device or a
+/// pipe. Prints a note if the file system lacks support for safe writing.
 ///
 /// # Errors
-/// If there is a file, a folder, or a link to one or to nothing.
+/// Returns an error if the path is a file, a folder, or a link to one of these or to nothing.
 pub(crate) fn check_new(path: &Path) -> Result<()> {
     require_new_output(path)?.iter().for_each(|text| note(text));
     Ok(())
 }
 
-/// Prints a note if the file system lacks something that makes writing beside `path` safe.
+/// Prints a note if the file system of `path` lacks support for safe writing.
 ///
 /// # Errors
-/// If nothing can be written there.
+/// Returns an error if files can't be written there.
 pub(crate) fn note_missing_support(path: &Path) -> Result<()> {
     missing_support(path)?.iter().for_each(|text| note(text));
     Ok(())
 }
 
-/// Returns a line of a message with every character escaped that would control a terminal, or that
-/// a reader of the message couldn't see: names and texts from outside may contain any character.
+/// Escapes the characters of a message that could manipulate the terminal or that the user couldn't
+/// see. Names and texts from outside may contain any characters.
 pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
     escape(line, |c| is_control(c) || is_invisible(c))
 }
 
-/// `text` with every character that would steer a terminal escaped, but those in `keeps`.
+/// Escapes the characters of a text that could manipulate the terminal, except those in `keeps`.
 fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
     escape(text, |c| is_control(c) && !keeps.contains(&c))
 }
@@ -148,14 +155,14 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// True if a terminal obeys this character (C0, DEL, C1) or shows the text behind it in another
-/// order.
+/// Returns true for control characters (C0, DEL and C1), and for characters that change the
+/// direction of the text after them.
 fn is_control(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || ['\u{200e}', '\u{200f}', '\u{61c}'].contains(&c)
 }
 
-/// True for a space other than the usual one, and for a character without a width.
+/// Returns true for characters without a width, and for whitespace other than the normal space.
 fn is_invisible(c: char) -> bool {
     let has_no_width = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
@@ -163,23 +170,23 @@ fn is_invisible(c: char) -> bool {
     has_no_width || (c.is_whitespace() && c != ' ')
 }
 
-/// A grey line on standard error.
+/// Prints a note in gray to standard error.
 pub(crate) fn note(text: &str) {
     print_error(&style(escaped(text)).for_stderr().black().bright().bold());
 }
 
-/// Prints what went wrong in a line on standard error.
+/// Prints an error message to standard error.
 pub(crate) fn report(message: &str) {
     let label = style("error:").for_stderr().red().bold();
     print_error(&format!("{label} {}", escaped(message)));
 }
 
-/// Prints a line on standard error, which may be closed: then the line is lost.
+/// Prints a line to standard error. If standard error is closed, the line is lost.
 fn print_error(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// True if `error` means that the reader of our output is gone.
+/// Returns true if an error means that the reader of standard output has closed it.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -194,7 +201,8 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// Node.js 20 and jq 1.6 read `{"seed":9007199254740993}` as 9007199254740992.
+    /// As an example of why these numbers are strings: Node.js 20 and jq 1.6 read
+    /// `{"seed":9007199254740993}` as 9007199254740992.
     #[test]
     fn whole_numbers_that_f64_rounds_are_strings() {
         let numbers = (

@@ -1,18 +1,20 @@
-//! Commands in messages, in a form that can be pasted where they are read.
+//! Quotes arguments in commands that messages show, so that users can paste the commands.
 //!
-//! On Unix the shell is bash, zsh or another POSIX shell. On Windows it is PowerShell or cmd, and
-//! the program can't know which, so an argument is quoted only if both read it in the same way.
+//! On Unix, the commands are for bash, zsh and other POSIX shells. On Windows, they are for
+//! PowerShell and cmd. The program can't know which of the two is used, so an argument is quoted
+//! only if both read it in the same way.
 
 use std::env;
 use std::path::Path;
 
 use crate::terminal::output::escaped;
 
-/// Returns the program's name on the command line: `cargo gpt` if `cargo run` started this program,
-/// because then `gpt` may not be installed.
+/// Returns the command that starts this program: `cargo gpt` if Cargo has started it, because then
+/// `gpt` may not be installed, or otherwise `gpt`.
 ///
-/// Cargo sets `CARGO` for everything that it starts, such as the commands of `cargo watch`, but the
-/// package's name only for the package's own programs.
+/// The environment variable `CARGO` wouldn't be sufficient to detect this, because it is also set
+/// for programs that `cargo watch` starts. Cargo sets `CARGO_PKG_NAME` only for programs of the
+/// package itself.
 pub(crate) fn program() -> &'static str {
     let package = env::var("CARGO_PKG_NAME");
     match package.is_ok_and(|package| package == env!("CARGO_PKG_NAME")) {
@@ -21,7 +23,7 @@ pub(crate) fn program() -> &'static str {
     }
 }
 
-/// The shells of a system.
+/// The shells for which a command is quoted.
 #[derive(Clone, Copy)]
 enum Shells {
     Posix,
@@ -34,8 +36,7 @@ const SHELLS: Shells = if cfg!(windows) {
     Shells::Posix
 };
 
-/// Returns a text as one argument of a command, or `None` if no quotes make the shell pass it on
-/// unchanged.
+/// Returns a text as one argument of a command, or `None` if it can't be quoted.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     quoted_for(SHELLS, text)
 }
@@ -43,7 +44,8 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
 fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     match shells {
         _ if text.contains('\0') => None,
-        // Messages show other control characters as escapes, which aren't the text.
+        // Messages show control characters as escapes, so the characters themselves can't be
+        // pasted.
         Shells::Posix if escaped(text) != text => Some(quoted_bytes(text.as_bytes())),
         Shells::Posix => shlex::try_quote(text).ok().map(Into::into),
         Shells::Windows => {
@@ -51,8 +53,9 @@ fn quoted_for(shells: Shells, text: &str) -> Option<String> {
             if !text.is_empty() && text.chars().all(is_plain) {
                 return Some(text.to_owned());
             }
-            // PowerShell replaces $ and `, cmd replaces %, and PowerShell's quotes include
-            // typographic ones. A final backslash would escape the closing quote.
+            // PowerShell replaces `$` and the backtick, cmd replaces `%`, and PowerShell also
+            // accepts typographic quotation marks. A backslash at the end would escape the closing
+            // quotation mark.
             let changes = |c: char| "\"\u{201c}\u{201d}\u{201e}$`%".contains(c);
             let is_changed =
                 text.contains(changes) || text.ends_with('\\') || escaped(text) != text;
@@ -61,8 +64,8 @@ fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     }
 }
 
-/// Returns a path as one argument of a command. If it can't be quoted, the result says that the
-/// path must be written by hand.
+/// Returns a path as one argument of a command. If the path can't be quoted, the result is a text
+/// in parentheses that says so.
 pub(crate) fn shell_quoted(path: &Path) -> String {
     path_for(SHELLS, path)
 }
@@ -73,14 +76,16 @@ fn path_for(shells: Shells, path: &Path) -> String {
         (Shells::Posix, None) => Some(quoted_bytes(path.as_os_str().as_encoded_bytes())),
         (Shells::Posix, Some(path)) => quoted_for(shells, path),
         (Shells::Windows, path) => path.and_then(|path| {
-            let folder = path.trim_end_matches('\\'); // the same folder, but for a drive's root
+            // Without the final backslash, the path means the same folder, except for the root of a
+            // drive.
+            let folder = path.trim_end_matches('\\');
             quoted_for(shells, path).or_else(|| quoted_for(shells, folder))
         }),
     };
     quoted.unwrap_or_else(|| BY_HAND.to_owned())
 }
 
-/// Quotes bytes for bash and zsh, with those outside printable ASCII in hexadecimal digits.
+/// Quotes bytes for bash and zsh. Bytes outside printable ASCII are written as hexadecimal escapes.
 fn quoted_bytes(bytes: &[u8]) -> String {
     let escaped = bytes.iter().map(|&byte| match byte {
         b'\'' | b'\\' => format!("\\{}", char::from(byte)),

@@ -1,6 +1,6 @@
-//! `--threads`: the size of rayon's pool, in which all the arithmetic runs.
+//! Starts the threads of rayon's pool, which do all computations. `--threads` sets their number.
 //!
-//! The results don't depend on it: the same seed gives the same bits with any number of threads.
+//! The results don't depend on the number of threads: the same seed gives the same bits.
 
 use std::thread::available_parallelism;
 
@@ -18,17 +18,18 @@ pub(crate) struct ThreadArgs {
 }
 
 impl ThreadArgs {
-    /// Builds the pool; to be called before anything computes.
+    /// Starts the threads. This must be called before anything is computed.
     pub(crate) fn apply(self) -> Result<()> {
         use_threads(self.threads, 1)
     }
 }
 
-/// Builds rayon's global pool with one thread per core by default, or a share of the cores on a
-/// machine with several `processes` of one run.
+/// Starts the threads of rayon's global pool. Without `threads`, the environment variable
+/// `RAYON_NUM_THREADS` determines their number. Without this variable, there is one thread per
+/// core; if there are several `processes` of a training run on this machine, they share the cores.
 ///
-/// The calling thread is one of them: to hand each token or training step to another one and to
-/// sleep meanwhile takes some 50 microseconds.
+/// The calling thread is one of the threads. If it weren't, handing over each token or training
+/// step to another thread and waiting for the result would take about 50 microseconds.
 pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").unwrap_or_default();
     let threads = match (threads, by_environment.parse::<usize>()) {

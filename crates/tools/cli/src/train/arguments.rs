@@ -1,13 +1,16 @@
-//! Options are arguments: a preset, a base model, the options that a run keeps and a file of
-//! options each become arguments that precede the user's own, and clap reads all of them at once.
-//! The last value of an option counts.
+//! Combines the options of a run from several sources.
 //!
-//! | run | arguments, in their order |
+//! Each source is converted to command-line arguments: the preset, the base model, the options that
+//! the run has saved, and the file of `--config`. These arguments are put before the arguments of
+//! the user, and clap parses all of them together. If an option occurs several times, its last
+//! value is used.
+//!
+//! | run | arguments, in this order |
 //! |---|---|
-//! | new | those of the preset, or of fine-tuning and the base model; `--config`; the user's |
-//! | resumed | those of its `options.toml`; `--config`; the user's |
+//! | new | defaults of the preset, or of fine-tuning and the base model; `--config`; the user's |
+//! | resumed | the run's `options.toml`; `--config`; the user's |
 //!
-//! A key of a file is a flag's name or one of its other names, with `_` or `-`.
+//! A key in a file is the name or an alias of an option, in which `_` and `-` mean the same.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -26,9 +29,9 @@ use crate::terminal::command::{flag, with_rules};
 use crate::terminal::failure::{misused, one_line};
 use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
 
-/// Returns the arguments that precede those of a new run: the sizes of the base model or, without
-/// one, of the preset; and training settings, which are those for fine-tuning if there is a base
-/// model and no preset is named.
+/// Returns the default arguments of a new run. The sizes are those of the base model or, without
+/// one, of the preset. The training settings are those for fine-tuning if there is a base model and
+/// the user hasn't chosen a preset, and otherwise those of the preset.
 pub(crate) fn of_new_run(
     base: Option<&GptConfig>,
     preset: Option<Preset>,
@@ -44,7 +47,7 @@ pub(crate) fn of_new_run(
     let rate = model.drop_rates.common();
     table.extend(rate.map(|rate| ("drop_rate".to_owned(), rate.into())));
     if base.is_none() {
-        table.remove("vocab_size"); // the tokenizer's
+        table.remove("vocab_size"); // The tokenizer determines the size of the vocabulary.
         table.insert("preset".to_owned(), named.name().into());
     }
     of_table(&table)
@@ -53,20 +56,22 @@ pub(crate) fn of_new_run(
 /// Reads a file of options.
 ///
 /// # Errors
-/// Names the file and the line or key, and for an unknown key the most similar flag.
+/// Returns an error with the path of the file and the line or key. For an unknown key, it suggests
+/// the most similar option.
 pub(crate) fn of_file(path: &Path) -> Result<Vec<OsString>> {
     let text = read_text(path, MAX_OPTIONS_BYTES)?;
     let arguments = parse(&text).and_then(|table| checked(&table));
     arguments.with_context(|| path.display().to_string())
 }
 
-/// Reads the options that a run keeps.
+/// Reads the options that a run has saved.
 ///
 /// # Errors
-/// As [`of_file`]; if the last option is missing, because the file was cut.
+/// Returns the errors of [`of_file`], and an error if the last option is missing, because the file
+/// has lost its end then.
 pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     let arguments = of_file(path)?;
-    // The last line.
+    // `keep` is the last option in the file.
     let is_whole = arguments
         .iter()
         .any(|word| word.to_string_lossy().starts_with("--keep="));
@@ -79,11 +84,11 @@ pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     Ok(arguments)
 }
 
-/// Reads lists of arguments, of which a later value replaces an earlier one. `--max-steps` and
-/// `--epochs` are two forms of one option. Paths become absolute, because a run keeps them.
+/// Parses lists of arguments, of which later ones take precedence. `--max-steps` and `--epochs`
+/// replace each other. Paths become absolute, because they are saved with the run.
 ///
 /// # Errors
-/// If a path is not UTF-8.
+/// Returns a usage error if an argument is invalid, and an error if a path isn't UTF-8.
 pub(crate) fn read(lists: &[&[OsString]]) -> Result<TrainOptions> {
     let command = with_rules(TrainArgs::augment_args(Command::new("train")));
     let command = command.mut_arg("epochs", |epochs| epochs.overrides_with("max_steps"));
@@ -103,7 +108,7 @@ pub(crate) fn read(lists: &[&[OsString]]) -> Result<TrainOptions> {
     Ok(options)
 }
 
-/// Reads a file's text; its errors don't name the file.
+/// Parses the text of a TOML file. Errors contain the line but not the path of the file.
 fn parse(text: &str) -> Result<Table> {
     text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start));
@@ -116,7 +121,7 @@ fn parse(text: &str) -> Result<Table> {
     })
 }
 
-/// Returns the arguments of a table that are valid each by itself and together.
+/// Converts a table to arguments, and checks each argument by itself and all of them together.
 fn checked(table: &Table) -> Result<Vec<OsString>> {
     let arguments = of_table(table)?;
     let check = |arguments: &[OsString]| {
@@ -143,7 +148,7 @@ fn of_table(table: &Table) -> Result<Vec<OsString>> {
     table.iter().map(argument).collect()
 }
 
-/// Returns a command line of these arguments.
+/// Returns a complete command line, which clap needs, with these arguments.
 fn words(arguments: &[OsString]) -> Vec<OsString> {
     [&["train".into()], arguments].concat()
 }

@@ -1,4 +1,4 @@
-//! Choices by name, as `--tokenizer` and `--preset` take them.
+//! Values of options that are chosen by name: tokenizers and presets.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use train::presets::{PRESETS, Preset, PresetTokenizer};
 use crate::terminal::command::in_home;
 use crate::terminal::numbers::AtLeast1;
 
-/// A tokenizer by name.
+/// The tokenizer that `--tokenizer` requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TokenizerChoice {
     Gpt2,
-    /// The characters of the data.
+    /// A tokenizer with one token for each character of the data.
     Chars,
-    /// Byte pairs trained on the data, by their number.
+    /// A byte-level BPE tokenizer that is trained on the data, with the size of its vocabulary.
     Bpe(usize),
-    /// A folder with a tokenizer, or a file in it.
+    /// The tokenizer in a folder. The path can also be a file in this folder.
     Folder(PathBuf),
 }
 
@@ -48,7 +48,7 @@ impl FromStr for TokenizerChoice {
     }
 }
 
-/// The form that `--tokenizer` takes.
+/// Formats a choice as `--tokenizer` takes it.
 impl fmt::Display for TokenizerChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -60,7 +60,7 @@ impl fmt::Display for TokenizerChoice {
     }
 }
 
-/// Reads a preset's name. The help lists the first name of each.
+/// Returns a parser for the names of presets. The help lists the first name of each preset.
 pub(crate) fn preset_parser() -> impl TypedValueParser<Value = Preset> {
     let value = |preset: Preset| PossibleValue::new(preset.name()).aliases(&preset.names[1..]);
     let names = PossibleValuesParser::new(PRESETS.map(value));

@@ -1,11 +1,11 @@
-//! The data of a run: a story that comes with the program, a file, standard input, or a folder, in
-//! a training and a validation part.
+//! Reads the training data and divides it into a training part and a validation part. The data is a
+//! file, standard input, a folder or, by default, a short story that is part of the program.
 //!
-//! The training part of a folder is its file `train` (`.bin` or `.npy` as nanoGPT's, or `.txt`) or
-//! otherwise all of its texts, in the order of their names. Its validation part is its file
-//! `validation`, `valid`, `val` or `dev` or otherwise the end of the training part. Every file of
-//! the folder is either used or listed as skipped; a file that should be used but can't be read is
-//! an error.
+//! The training part of a folder is a file called `train` or `training` (`.bin`, `.npy` or `.txt`).
+//! If there is no such file, all `.txt` files are used in the order of their names. The validation
+//! part is a file called `validation`, `valid`, `val` or `dev`. If there is no such file, the
+//! validation part is the end of the training part. All other files are listed as skipped. A file
+//! that should be used but can't be read is an error.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -26,33 +26,36 @@ use crate::terminal::memory::check;
 use crate::terminal::output::note;
 use crate::terminal::shell::{program, shell_quoted};
 
-/// "The Answering Bell", written for this project.
+/// The default training text, "The Answering Bell", which was written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 
-/// The shortest window that is chosen when a model's context is longer than the text.
+/// Minimum length in tokens of the windows that are chosen if the data is shorter than the model's
+/// context.
 const SHORTEST_WINDOW: usize = 64;
 
-/// A run's data.
+/// The data of a run.
 pub(crate) enum Content {
     Texts(Vec<Text>),
     Ids(Corpus, Option<Corpus>),
 }
 
-/// A text, and the part of its beginning that is trained on; the rest is for validation.
+/// A text of which the fraction `train_ratio`, from the beginning, is used for training, and the
+/// rest for validation.
 pub(crate) struct Text {
     text: String,
     train_ratio: f64,
 }
 
-/// The ids of both parts; without validation all of the data is trained on.
+/// The token IDs of both parts. If there is no validation part, all data is used for training.
 pub(crate) struct Tokens {
-    /// The data's name, as people see it.
+    /// Name of the data, as it is shown in messages.
     pub(crate) name: String,
     pub(crate) train: Corpus,
     validation: Option<Corpus>,
 }
 
-/// Reads a run's data, or the story, with the base model's vocabulary or a new one.
+/// Reads the data of a run. Returns the vocabulary of the base model, `own`, or a new one, and the
+/// token IDs.
 pub(crate) fn read(
     options: &TrainOptions,
     own: Option<Vocabulary>,
@@ -101,7 +104,8 @@ impl Content {
         }
     }
 
-    /// All of the text, with GPT-2's mark between texts, if the data is text.
+    /// Returns all texts as one text, with `<|endoftext|>` between them. Returns `None` if the data
+    /// consists of token IDs.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         let Self::Texts(texts) = self else {
             return None;
@@ -115,7 +119,7 @@ impl Content {
 }
 
 impl Tokens {
-    /// Checks that a model of so many tokens has all of the ids.
+    /// Checks that all token IDs are less than `vocab_size`.
     pub(crate) fn check_ids(&self, vocab_size: usize) -> Result<()> {
         let mut parts = std::iter::once(&self.train).chain(&self.validation);
         parts
@@ -123,7 +127,7 @@ impl Tokens {
             .with_context(|| self.name.clone())
     }
 
-    /// The length of windows for a context of so many tokens: as long, unless the training part is
+    /// Returns the length of the windows. It is the context length unless the training part is
     /// shorter.
     pub(crate) fn window(&self, context_length: usize) -> usize {
         let longest = self.train.len().saturating_sub(1);
@@ -133,9 +137,10 @@ impl Tokens {
         }
     }
 
-    /// The windows of both parts in batches: training shuffled and full, validation in order and
-    /// complete. Fewer windows than a batch has make a smaller batch, and a validation part that is
-    /// shorter than a window has shorter windows.
+    /// Divides both parts into batches of windows. In the training part, the windows are shuffled
+    /// and all batches are full. In the validation part, the windows are in order and the last
+    /// batch may be smaller. If there are fewer windows than a batch needs, the batch becomes
+    /// smaller. If the validation part is shorter than a window, its windows become shorter.
     pub(crate) fn windows(
         &self,
         mut config: DataLoaderConfig,
@@ -188,8 +193,8 @@ impl Tokens {
     }
 }
 
-/// The ids of texts, each encoded by itself, with the id between them that ends a text; where a
-/// text is cut, nothing ends it or begins.
+/// Encodes each text and joins the token IDs, with an end-of-text token between two texts. If a
+/// text is divided into a training and a validation part, no tokens are added at the boundary.
 fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Corpus>)> {
     let (end, tokenizer) = (vocabulary.special.eos.first(), vocabulary.tokenizer()?);
     let mut parts = [Vec::new(), Vec::new()];
@@ -208,7 +213,8 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
                 ids.splice(0..0, tokenizer.ids_before().iter().copied());
             }
             if let (true, false, Some(end)) = (begins, part.is_empty(), end) {
-                // One end token between two texts, from either of them.
+                // Exactly one end-of-text token is between two texts, even if one or both of them
+                // already contain it there.
                 match (part.last() == Some(end), ids.first() == Some(end)) {
                     (true, true) => drop(ids.remove(0)),
                     (false, false) => part.push(*end),
@@ -226,30 +232,32 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
     Ok((train, validates.then_some(validation)))
 }
 
-/// Names of a folder's training part, without their extensions. `datasets` has the same names.
+/// Names, without extension, of the file with the training part. The library `datasets` uses the
+/// same names.
 const TRAINING: [&str; 2] = ["train", "training"];
 
-/// Names of a folder's validation part.
+/// Names, without extension, of the file with the validation part.
 const VALIDATION: [&str; 4] = ["validation", "valid", "val", "dev"];
 
-/// Extensions of token IDs, and of texts.
+/// Extensions of files with token IDs, and of files with text.
 const IDS: [&str; 2] = ["bin", "npy"];
 const TEXTS: [&str; 1] = ["txt"];
 
-/// The files of a data folder, by what they are for.
+/// The files of a data folder, divided by their purpose.
 struct DataFolder {
     folder: PathBuf,
-    /// One file of ids or texts.
+    /// Either one file with token IDs, or one or more files with text.
     training: Vec<OsString>,
     validation: Option<OsString>,
     skipped: Vec<OsString>,
 }
 
 impl DataFolder {
-    /// Finds the parts of a folder.
+    /// Finds the parts of the data in a folder.
     ///
     /// # Errors
-    /// If it has no data.
+    /// Returns an error if there is no training part, or if only one of the parts consists of token
+    /// IDs.
     fn find(folder: &Path) -> Result<Self> {
         let mut names = names_in(folder)?;
         names.retain(|name| !is_system_file(name));
@@ -258,7 +266,8 @@ impl DataFolder {
             .into_iter()
             .partition(|name| folder.join(name).is_dir());
         folders.iter_mut().for_each(|name| name.push("/"));
-        // Of several files for a part, the first extension and then the first name is used.
+        // If several files match, the order of the extensions decides first, and then the order of
+        // the names.
         let find = |parts: &[&str], extensions: &[&str]| {
             let mut wanted = extensions
                 .iter()
@@ -315,7 +324,7 @@ impl DataFolder {
         })
     }
 
-    /// Lists which files are used and which aren't.
+    /// Prints a note that lists which files are used and which are skipped.
     fn note(&self) {
         let mut line = format!(
             "{}: training on {}",
@@ -331,7 +340,7 @@ impl DataFolder {
         note(&line);
     }
 
-    /// Opens the files of token ids.
+    /// Opens the files with token IDs.
     fn ids(&self, train_ratio: f64) -> Result<Content> {
         let open = |name| Corpus::from_token_file(self.folder.join(name));
         let train = open(&self.training[0])?;
@@ -341,7 +350,7 @@ impl DataFolder {
         })
     }
 
-    /// Reads the texts.
+    /// Reads the files with text.
     fn texts(&self, train_ratio: f64) -> Result<Content> {
         let texts = self.training.iter().map(|name| self.text(name));
         let texts = texts.collect::<Result<Vec<String>>>()?;
@@ -350,7 +359,8 @@ impl DataFolder {
         let bytes: usize = texts.iter().chain(&validation).map(String::len).sum();
         check(&Memory::new().with("tokens of the texts", &[2, bytes])?)
             .with_context(|| self.folder.display().to_string())?;
-        // Without a file for validation, the cut is where `train_ratio` of all bytes is.
+        // Without a validation file, the boundary between the parts is at `train_ratio` of the
+        // total number of bytes.
         let train_ratio = match validation {
             Some(_) => 1.0,
             None => train_ratio,
@@ -369,28 +379,31 @@ impl DataFolder {
         Ok(Content::Texts(texts.chain(validation).collect()))
     }
 
-    /// Reads a text.
+    /// Reads a text, and prints a note if it contains markup.
     fn text(&self, name: &OsString) -> Result<String> {
         let path = self.folder.join(name);
-        is_file(&path)?; // opening a pipe would wait for a writer
+        // If the file were a pipe, opening it would wait for a process that writes to it.
+        is_file(&path)?;
         let text = read_text(&path, u64::MAX)?;
         note_markup(&path, &text);
         Ok(text)
     }
 }
 
-/// True for a file of token ids.
+/// Returns true if the extension is that of a file with token IDs.
 fn is_ids(name: &OsString) -> bool {
     IDS.contains(&extension(Path::new(name)).as_str())
 }
 
-/// True for a text; hidden files are other programs', such as an editor's.
+/// Returns true if the extension is that of a file with text. Hidden files don't count, because
+/// they belong to other programs such as editors.
 fn is_text(name: &OsString) -> bool {
     let is_hidden = name.as_encoded_bytes().starts_with(b".");
     !is_hidden && extension(Path::new(name)) == TEXTS[0]
 }
 
-/// Compares names as people order them: 2 comes before 10.
+/// Compares names in natural order, in which numbers are compared by their value. For example,
+/// `book2` comes before `book10`.
 fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
     let all = (a, b);
     let number = |name: &[u8]| name.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -399,7 +412,8 @@ fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
             (0, _) | (_, 0) => {
                 let order = a.first().cmp(&b.first());
                 if a.is_empty() && b.is_empty() {
-                    return all.0.cmp(all.1); // as 1 and 01 do
+                    // The names differ only in leading zeros, as `1` and `01` do.
+                    return all.0.cmp(all.1);
                 }
                 (a, b) = (a.get(1..).unwrap_or(a), b.get(1..).unwrap_or(b));
                 order
@@ -421,7 +435,7 @@ fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// The first few of some names, and the number of the others.
+/// Returns the first names of a list, followed by the number of other names.
 fn listed(names: &[OsString]) -> String {
     const MAX: usize = 5;
     let shown = names
@@ -435,7 +449,8 @@ fn listed(names: &[OsString]) -> String {
     shown.collect::<Vec<_>>().join(", ") + &more
 }
 
-/// Notes that a text has markup, which a model learns as well.
+/// Prints a note if a text contains markup, such as HTML, because the model learns the markup as
+/// well.
 fn note_markup(path: &Path, text: &str) {
     const BEGINNINGS: [(&str, &str); 5] = [
         ("{\\rtf", "RTF"),
@@ -465,7 +480,7 @@ fn note_markup(path: &Path, text: &str) {
     }
 }
 
-/// The data of a folder.
+/// Reads the data in a folder.
 fn in_folder(folder: &Path, train_ratio: f64) -> Result<Content> {
     let found = DataFolder::find(folder)?;
     let content = match is_ids(&found.training[0]) {

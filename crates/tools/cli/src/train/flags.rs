@@ -1,4 +1,5 @@
-//! The flag that sets a setting of the crate `train` or `gpt`, for errors that name the setting.
+//! Replaces the names of settings in errors of the crates `train` and `gpt` by the names of flags,
+//! so that users know which option to change.
 
 use anyhow::{Error, anyhow};
 use clap::{Args, Command};
@@ -7,7 +8,7 @@ use train::TrainError;
 use super::options::TrainOptions;
 use crate::terminal::command::flag;
 
-/// Settings whose options have other names.
+/// Settings whose option has another name.
 const OPTIONS: [(&str, &str); 8] = [
     ("accumulation", "gradient_accumulation_steps"),
     ("lr", "learning_rate"),
@@ -19,7 +20,8 @@ const OPTIONS: [(&str, &str); 8] = [
     ("whole_epochs", "epochs"),
 ];
 
-/// Returns the flag of a setting, such as `config.optimizer.lr`; the setting itself if it has none.
+/// Returns the flag for a setting such as `config.optimizer.lr`, or the setting itself if there is
+/// no flag for it.
 fn flag_of(setting: &str) -> String {
     let name = setting.rsplit('.').next().unwrap_or(setting);
     let renamed = OPTIONS.iter().find(|(other, _)| *other == name);
@@ -32,7 +34,7 @@ fn flag_of(setting: &str) -> String {
     }
 }
 
-/// Returns an error that names flags in the place of settings.
+/// Converts an error, and replaces the names of settings in its message by flags.
 pub(crate) fn with_flags(error: impl Into<TrainError>) -> Error {
     use TrainError::{Config, Gpt, NotFinite, OnRank, OtherRun};
     let error = error.into();

@@ -1,9 +1,14 @@
-//! `log.jsonl`: the events of a run, one JSON object per line.
+//! The log of a run, `log.jsonl`. Each line is a JSON object that describes an event.
 //!
-//! `{"event":"step",...}`, `"eval"`, `"sample"`, `"saved"`, and `"start"` at each start. A resumed
-//! run repeats the steps that were logged after its checkpoint, and a kill may have left half a
-//! line: both are cut at the first save, so that nothing is lost before. The file is read whole,
-//! or, if it is too long, not at all.
+//! The field `event` is `start`, `step`, `eval`, `sample` or `saved`. A `start` is logged each time
+//! the run is started or resumed.
+//!
+//! A resumed run continues from a checkpoint, so it repeats the steps that were logged after this
+//! checkpoint. The old lines of these steps, and an incomplete line that a killed process may have
+//! left, are removed when the resumed run saves for the first time. Before that, nothing is
+//! removed, because the run might be killed again.
+//!
+//! The file is read into memory as a whole. If it is too long for that, it isn't read at all.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -17,43 +22,43 @@ use train::{Evaluation, StepReport};
 
 use crate::terminal::output::{json_line, note};
 
-/// The log's name in a run's folder.
+/// Name of the log in the folder of a run.
 pub(crate) const LOG: &str = "log.jsonl";
 
-/// The most bytes of a log that is read, some million steps.
+/// Maximum length in bytes of a log that is read. This is sufficient for more than a million steps.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A line to be written.
+/// A line that is written to the log.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Line {
-    /// The run begins, or resumes after `steps_done`.
+    /// The run starts, or is resumed after `steps_done` steps.
     Start {
         steps_done: u64,
         parameters: usize,
         tokens_per_step: u64,
         options: serde_json::Value,
     },
-    /// One optimizer step.
+    /// A training step.
     Step {
         #[serde(flatten)]
         report: StepReport,
         tokens_per_second: f64,
     },
-    /// One evaluation.
+    /// An evaluation.
     Eval(Evaluation),
-    /// A sample of text, after so many steps.
+    /// A sample that was generated after `steps_done` steps.
     Sample { steps_done: u64, text: String },
-    /// A checkpoint, after so many steps.
+    /// A checkpoint that was saved after `steps_done` steps.
     Saved { steps_done: u64, path: String },
 }
 
-/// A line that was read: of its fields, those that are used again.
+/// A line that was read from the log. It has only the fields that this program reads again.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Logged {
-    /// A step's number, counted from 0.
+    /// Index of the step, which is set only for the event `step`.
     step: Option<u64>,
-    /// Optimizer steps before it, in lines of all other events.
+    /// Number of steps before the event, which is set for all other events.
     steps_done: Option<u64>,
     pub(crate) tokens_per_step: Option<u64>,
     pub(crate) loss: Option<f64>,
@@ -62,25 +67,27 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Optimizer steps when it was written.
+    /// Returns the number of steps that had been done after the event.
     pub(crate) fn steps_done(&self) -> u64 {
         let after_step = self.step.map(|step| step.saturating_add(1));
         after_step.or(self.steps_done).unwrap_or(0)
     }
 }
 
-/// A log being written.
+/// A log to which lines are added.
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// `None` while the file is replaced, which Windows refuses if it is open.
+    /// The file. It is `None` while the file is being replaced, because Windows can't replace an
+    /// open file.
     file: Option<File>,
-    /// The bytes after the checkpoint from which the run resumes, until they are cut.
+    /// The bytes that describe events after the checkpoint from which the run was resumed. They are
+    /// removed at the first save.
     behind: Range<usize>,
 }
 
 impl Log {
-    /// Opens the log of a run that resumes after `steps_done` steps.
+    /// Opens the log of a run that continues after `steps_done` steps.
     pub(crate) fn open(folder: &Path, steps_done: u64) -> Result<Self> {
         let path = folder.join(LOG);
         let mut text = read(folder)?.unwrap_or_default();
@@ -106,7 +113,7 @@ impl Log {
         })
     }
 
-    /// Adds a line, at once.
+    /// Adds a line without buffering.
     pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
         self.append(json_line(line)?.as_bytes())?;
         match line {
@@ -124,7 +131,7 @@ impl Log {
         written.with_context(|| self.path.display().to_string())
     }
 
-    /// Cuts what was behind the checkpoint when the log was opened.
+    /// Removes the lines that were behind the checkpoint when the log was opened.
     fn cut(&mut self) -> Result<()> {
         let mut text = read_small_file(&self.path, MAX_BYTES)?;
         text.drain(std::mem::take(&mut self.behind));
@@ -133,7 +140,7 @@ impl Log {
     }
 }
 
-/// Reads a run's log; `None`, with a note, if it is too long.
+/// Reads the log of a run. If it is too long, prints a note and returns `None`.
 pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     let path = folder.join(LOG);
     if !is_file(&path)? {
@@ -151,21 +158,21 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// True if a run has logged a save.
+/// Returns true if a run has logged a save, or if its log is too long to find out.
 pub(crate) fn has_saved(folder: &Path) -> Result<bool> {
     let text = read(folder)?;
     let is_save = |line: &[u8]| line.starts_with(br#"{"event":"saved""#);
     Ok(text.is_none_or(|text| text.split(|&byte| byte == b'\n').any(is_save)))
 }
 
-/// The lines of a log that are whole.
+/// Returns the complete lines of a log.
 pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Logged> {
     text.split_inclusive(|&byte| byte == b'\n')
         .filter_map(parse)
 }
 
-/// A line, if it is whole: half an object isn't JSON, and an object whose line end is missing is
-/// whole.
+/// Parses a line. Returns `None` if it is incomplete, because the beginning of an object isn't
+/// valid JSON. A line that lacks only the line end is complete.
 fn parse(line: &[u8]) -> Option<Logged> {
     serde_json::from_slice(line).ok()
 }
@@ -201,7 +208,7 @@ mod tests {
         }
     }
 
-    /// The steps that each line has behind it.
+    /// Returns the number of steps done after each line.
     fn steps(folder: &Path) -> Vec<u64> {
         let text = read(folder).unwrap().unwrap();
         lines(&text).map(|line| line.steps_done()).collect()
@@ -214,7 +221,7 @@ mod tests {
         let first = [step(0, 0.5), saved(1), step(1, 0.25), step(2, 0.125)];
         write(path, 0, first);
         assert_eq!(steps(path), [1, 1, 2, 3]);
-        // Killed in the middle of a line, and again before it has saved.
+        // The process is killed in the middle of a line, and then again before its first save.
         let mut file = append(path.join(LOG)).unwrap();
         file.write_all(b"{\"event\":\"st").unwrap();
         write(path, 1, [step(1, 0.25)]);
@@ -223,7 +230,7 @@ mod tests {
         assert_eq!(steps(path), [1, 1, 2, 2, 3]);
     }
 
-    /// A power cut may take the last byte of a line.
+    /// A power failure can remove the last byte of a line.
     #[test]
     fn a_line_without_its_end_is_whole_before_and_after_the_log_is_opened() {
         let folder = tempfile::tempdir().unwrap();
@@ -241,13 +248,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 0, [step(0, 0.5)]);
         let path = folder.path().join(LOG);
-        append(&path).unwrap().set_len(MAX_BYTES + 1).unwrap(); // of zeros
+        append(&path).unwrap().set_len(MAX_BYTES + 1).unwrap(); // This adds zeros.
         write(folder.path(), 7, [step(7, 0.125), saved(8)]);
         assert!(std::fs::metadata(&path).unwrap().len() > MAX_BYTES + 100);
         assert_eq!(read(folder.path()).unwrap(), None);
     }
 
-    /// JSON has no number for it.
+    /// JSON has no numbers for NaN and infinities.
     #[test]
     fn losses_that_are_no_numbers_are_lines_too() {
         let folder = tempfile::tempdir().unwrap();

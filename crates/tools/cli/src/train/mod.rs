@@ -1,7 +1,7 @@
-//! `gpt train`: options, data and model to a run in a folder, with a bar, a log, samples and a loss
-//! curve.
+//! `gpt train` trains a model and saves it in the folder of a run. It shows a progress bar, writes
+//! a log, generates samples, and draws the loss curve.
 //!
-//! The crate `train` has the loop; this is its presentation.
+//! The training loop itself is in the crate `train`.
 
 mod arguments;
 pub(crate) mod choice;
@@ -33,27 +33,28 @@ use crate::mpi::group::ProcessGroup;
 use crate::terminal::failure::misused;
 use crate::terminal::threads::use_threads;
 
-/// Runs `gpt train`; `words` are the user's arguments, which `args` was read from.
+/// Runs `gpt train`. `words` are the arguments of the command line from which `args` was parsed.
 pub(crate) fn run(args: &TrainArgs, words: &[OsString]) -> Result<()> {
     let world = ProcessGroup::join()?;
     let done = train(args, words, &world);
     world.leave(done)
 }
 
-/// A run before its next step.
+/// A run that is ready for its next step.
 struct StartedRun {
     setup: Setup,
     trainer: Trainer,
-    /// The folder of a run that is resumed, on the rank that saves.
+    /// Folder of a resumed run. It is `None` for a new run, and on ranks that don't save.
     folder: Option<RunFolder>,
-    /// The folder that a new run asks for.
+    /// Folder that `--out-dir` requests for a new run.
     out_dir: Option<PathBuf>,
 }
 
 fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<()> {
     let started = begin(args, words, world);
     let mut started = world.all(started)?;
-    // Paths may differ between machines; contents may not.
+    // Paths and the number of threads may differ between machines. The contents of the files are
+    // compared elsewhere.
     let mut options = started.setup.options.table()?;
     options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
     options.insert("resume".to_owned(), args.resume.is_some().into());
@@ -67,7 +68,8 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
     if args.verbose {
         world.introduce();
     }
-    run::run(started, world)?; // nothing is written before all ranks have their data
+    // The run's folder isn't created before all ranks have read their data.
+    run::run(started, world)?;
     #[cfg(feature = "mpi")]
     if args.verbose {
         world.tell_traffic(began.elapsed().as_secs_f64());
@@ -75,7 +77,7 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
     Ok(())
 }
 
-/// Reads the options, the data and the model; starts the threads.
+/// Reads the options, the data and the model, and starts the threads.
 fn begin(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<StartedRun> {
     if args.resume.is_some() && args.options.out_dir.is_some() {
         return misused(

@@ -1,8 +1,8 @@
-//! The options of `gpt train`: each with its help, its values and its default in one place.
+//! The options of `gpt train`. The help, the range and the default of each option are defined here.
 //!
-//! A run uses this struct, keeps it in its `options.toml`, and compares it with the kept one when
-//! it resumes. `arguments.rs` says which arguments it is read from.
-//! Options that are `None` follow from other options or the data (`setup.rs`).
+//! A run works with this struct, saves it in its `options.toml`, and compares it with the saved
+//! options when it is resumed. The module `arguments` explains where the values come from. If an
+//! option is `None`, its value is derived from other options or the data in the module `setup`.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -22,11 +22,12 @@ use crate::terminal::numbers::{
     AtLeast1, Below1, Count, NotNegative, Part, Threads, dtype_among, signed_seed,
 };
 
-/// The defaults that the help shows for the options of a preset: the default preset's.
+/// Defaults of the options that belong to a preset, as the help shows them. They come from the
+/// default preset.
 const MODEL: GptConfig = STORY.model;
 const TRAINING: PresetTraining = STORY.training;
 
-/// Examples under the help.
+/// Examples that are shown below the help.
 const EXAMPLES: &str = "\
 Examples:
   gpt train                                    train a small model on a story
@@ -37,7 +38,7 @@ Ctrl-C finishes the current step, saves the run, and prints the command that
 resumes it. nanoGPT's option names work, too: --max-iters, --lr, --n-layer,
 --n-head, --n-embd, --block-size and --dropout.";
 
-/// The examples of a build with MPI.
+/// An example that only a build with MPI shows.
 #[cfg(feature = "mpi")]
 const MPI_EXAMPLES: &str = "
 
@@ -47,7 +48,7 @@ for bit:
 #[cfg(not(feature = "mpi"))]
 const MPI_EXAMPLES: &str = "";
 
-/// The command line of `gpt train`.
+/// The arguments of `gpt train`.
 #[derive(Args, Debug)]
 #[command(after_help = format!("{EXAMPLES}{MPI_EXAMPLES}"))]
 pub(crate) struct TrainArgs {
@@ -65,7 +66,7 @@ pub(crate) struct TrainArgs {
     pub(crate) verbose: bool,
 }
 
-/// The options of a run; those without a heading are the ones that people set first.
+/// The options of a run. The most important ones have no heading and come first in the help.
 #[derive(Args, Clone, Debug, Serialize)]
 #[group(skip)]
 pub(crate) struct TrainOptions {
@@ -106,7 +107,7 @@ pub(crate) struct TrainOptions {
     pub(crate) seed: i64,
     /// The folder of the run [default: a new folder in runs/]
     #[arg(short = 'o', long, value_name = "DIR")]
-    #[serde(skip_serializing)] // the folder may be moved
+    #[serde(skip_serializing)] // This path isn't saved because users may move the folder.
     pub(crate) out_dir: Option<PathBuf>,
 
     /// The fraction of the data to train on; the rest is used for validation
@@ -138,7 +139,8 @@ pub(crate) struct TrainOptions {
     pub(crate) vocab_size: Option<Count>,
     /// The dropout rate [default: the preset's]
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
-    drop_rate: Option<Below1>, // None if the base model's sites have different rates
+    // The rate is `None` if the base model has different rates in different places.
+    drop_rate: Option<Below1>,
     /// Add a bias to queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]
     qkv_bias: bool,
@@ -217,26 +219,29 @@ pub(crate) struct TrainOptions {
     pub(crate) threads: Option<Threads>,
     /// The number of newest checkpoints to keep, in addition to the best one
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
-    // Two, so that one is left if the newest is damaged. The last option always has a value, so a
-    // file of kept options that was cut lacks it.
+    // The default is 2, so that a checkpoint is left if the newest one is damaged. This is the last
+    // option in `options.toml`, and it always has a value. If it is missing there, the end of the
+    // file is lost.
     pub(crate) keep: AtLeast1,
 }
 
 impl TrainOptions {
-    /// The options by name, as a run keeps them; those that follow from others are left out.
+    /// Returns the options by name, as a run saves them. Options whose values are derived are left
+    /// out.
     pub(crate) fn table(&self) -> Result<Table> {
         Ok(Table::try_from(self)?)
     }
 
-    /// The preset that was named, or the default one.
+    /// Returns the preset that the user has chosen, or the default preset.
     pub(crate) fn preset(&self) -> Preset {
         self.preset.unwrap_or(STORY)
     }
 
-    /// The requested model: the preset's with changes, or the base model's, `own`.
+    /// Returns the configuration of the model. It is based on the preset or, if there is one, on
+    /// the base model `own`.
     ///
     /// # Errors
-    /// If the weights are of another; names the option.
+    /// Returns an error if an option doesn't match the weights of the base model.
     pub(crate) fn model(&self, own: Option<&GptConfig>) -> Result<GptConfig> {
         let (base, is_fixed) = (*own.unwrap_or(&self.preset().model), own.is_some());
         let rates = self.drop_rate.map(|rate| DropRates::all(rate.0));
@@ -265,7 +270,7 @@ impl TrainOptions {
     }
 }
 
-/// The sizes and choices of a model by the names of their options. Weights fit one value of each.
+/// Returns the properties of a model that its weights determine, by the names of their options.
 pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     const NAMES: [&str; 7] = [
         "vocab_size",
@@ -281,7 +286,7 @@ pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     Ok(table)
 }
 
-/// Serializes a choice by its name, as on the command line.
+/// Serializes a value by its name on the command line.
 fn by_name<S: Serializer>(choice: &Option<impl Display>, to: S) -> Result<S::Ok, S::Error> {
     choice.as_ref().map(ToString::to_string).serialize(to)
 }

@@ -1,7 +1,7 @@
-//! The loss curve of a run as `loss.svg`, made of its log.
+//! Draws the loss curve of a run from its log, and saves it as `loss.svg`.
 //!
-//! The loss of each step (with dropout) is a thin line, the evaluations' are thick ones with their
-//! last value in the legend.
+//! A thin line shows the training loss of each step, which includes dropout. Thick lines show the
+//! losses of the evaluations, and the legend contains their last values.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,11 +14,11 @@ use super::log;
 use crate::terminal::numbers::count;
 use crate::train::runs::SVG;
 
-/// A curve: (step counted from 1, loss).
+/// The points of a curve, each with the number of steps done and the loss.
 type Points = Vec<(f64, f64)>;
 
-/// Draws the curve of the run in `folder`; a run that has logged nothing has none, and one whose
-/// log is too long.
+/// Draws the loss curve of the run in `folder`. Does nothing if no step has been logged or the log
+/// is too long.
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     let (mut steps, mut train, mut validation): (Points, Points, Points) = Default::default();
     let mut tokens_per_step = 0;
@@ -65,7 +65,8 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// At most some thousand points: means of equal stretches.
+/// Reduces the number of points to at most 1500, by replacing groups of consecutive points by their
+/// mean.
 fn thinned(points: Points) -> Points {
     const MAX: usize = 1500;
     let stretch = points.len().div_ceil(MAX);

@@ -1,7 +1,8 @@
-//! The view of a model that trains: a bar on a terminal, plain lines on a pipe.
+//! Shows the progress of a training run: a progress bar on a terminal, or a line after every few
+//! steps in a file or pipe.
 //!
-//! The bar is on standard error, lines are on standard output; if those can't be written any more,
-//! training continues, and the program reports it at its end.
+//! The bar is on standard error, and lines are on standard output. If standard output can't be
+//! written any more, the training continues, and the error is reported at the end of the program.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, stdout};
@@ -12,17 +13,17 @@ use train::{Evaluation, StepReport};
 
 use crate::terminal::output::{note, print};
 
-/// Steps between plain lines.
+/// Number of steps from one line to the next, if steps are shown as lines.
 const EVERY: u64 = 10;
 
-/// The bar goes when this is dropped.
+/// The display of a run's progress. The bar disappears when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     step_lines: bool,
     max_steps: u64,
     tokens_per_step: u64,
-    /// The end of the last step, or of later work.
+    /// Time when the last step ended, or other work after it.
     last: Instant,
 }
 
@@ -41,18 +42,18 @@ impl Progress {
         }
     }
 
-    /// A line above the bar.
+    /// Prints a line above the bar.
     pub(crate) fn line(&self, text: &str) {
-        // Write errors are reported at the end.
+        // Errors in writing are reported at the end of the program.
         let _ = self.bar.suspend(|| print(format!("{text}\n")));
     }
 
-    /// A line on standard error, regardless of standard output.
+    /// Prints a note to standard error, even if standard output is closed.
     pub(crate) fn note(&self, text: &impl Display) {
         self.bar.suspend(|| note(&text.to_string()));
     }
 
-    /// Shows an optimizer step; returns its tokens a second.
+    /// Shows a training step, and returns the speed in tokens per second.
     pub(crate) fn step(&mut self, report: &StepReport) -> f64 {
         let seconds = self.last.elapsed().as_secs_f64().max(1e-9);
         let (done, speed) = (report.step + 1, self.tokens_per_step as f64 / seconds);
@@ -82,7 +83,8 @@ impl Progress {
         ));
     }
 
-    /// Excludes the time since the last step, which wasn't training, from the speed.
+    /// Restarts the clock, so that the work since the last step, which wasn't training, doesn't
+    /// reduce the speed that is shown.
     pub(crate) fn pause_over(&mut self) {
         self.last = Instant::now();
     }

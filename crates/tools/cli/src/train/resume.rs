@@ -1,4 +1,5 @@
-//! Resuming a run: its own options, and of new ones only those that change no number.
+//! Resumes a run with its saved options. New options are accepted only if they don't change the
+//! results of the training.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, stdin};
@@ -20,8 +21,9 @@ use crate::terminal::command::flag;
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{self, OPTIONS};
 
-/// Options that may change when a run is resumed: its length, threads, samples and saves, and the
-/// path of its data, which is known by its fingerprint.
+/// Options that may change when a run is resumed: the length of the run, the number of threads,
+/// samples, checkpoints, and the path of the data. The data itself must stay the same, which is
+/// checked with a fingerprint.
 const FREE: [&str; 9] = [
     "max_steps",
     "epochs",
@@ -34,12 +36,13 @@ const FREE: [&str; 9] = [
     "threads",
 ];
 
-/// Options that follow from the data or other options if they aren't stated. The checkpoint knows
-/// their values, and the crate `train` compares them.
+/// Options whose values are derived if they aren't set. The checkpoint contains the derived values,
+/// and the crate `train` compares them.
 const DERIVED: [&str; 4] = ["vocab_size", "max_length", "stride", "min_lr"];
 
-/// Finds the named run, or the newest, and its newest checkpoint or the named one; its folder is
-/// locked if this process `saves`. `words` are the arguments after the run's own.
+/// Finds the run to resume: the run or checkpoint that `named` refers to, or the newest run.
+/// Returns its options, to which `words` may add others, and its newest or the named checkpoint. If
+/// this process `saves`, the folder of the run is locked.
 pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -> Result<Source> {
     let path = match named {
         Some(path) => path,
@@ -61,7 +64,8 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
             ),
         }
     }
-    // Before anything is written there; and a run of another version is reported as such.
+    // This is checked before anything is written to the folder. It also reports a run of another
+    // version of this program.
     match latest_checkpoint(path) {
         Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
         found => found?,
@@ -98,7 +102,8 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     })
 }
 
-/// Checks that standard input has the run's data, without waiting for a terminal.
+/// Checks that standard input contains data for the run. A terminal is rejected, so that the
+/// program doesn't wait for input.
 fn require_input(run: &Path) -> Result<()> {
     let mut input = stdin().lock();
     if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {
@@ -110,7 +115,7 @@ fn require_input(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder of the run that a path is, or of the run whose checkpoint it is.
+/// Returns the folder of a run. `path` is this folder or a checkpoint in it.
 fn run_of(path: &Path) -> Result<PathBuf> {
     if is_file(path.join(OPTIONS))? {
         return Ok(path.to_owned());
@@ -126,7 +131,8 @@ fn run_of(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Checks that no option would make it a different run from the options `before`.
+/// Checks that the options `now` don't differ from the saved options `before`, except for options
+/// that may change.
 fn refuse_changes(run: &Path, before: &TrainOptions, now: &TrainOptions) -> Result<()> {
     let (mut kept, now) = (before.table()?, now.table()?);
     if before.init_from.is_none() {

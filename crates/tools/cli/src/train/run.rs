@@ -1,4 +1,5 @@
-//! The run itself: events to the screen and the log, and a good end.
+//! Trains a model. The events of the trainer are shown on the screen and written to the log, and
+//! the results are summed up at the end.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -29,28 +30,30 @@ use crate::terminal::output::note_missing_support;
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{self, LOG, OPTIONS, OPTIONS_BEGIN, finished};
 
-/// The answer to Ctrl-C.
+/// Message after the first signal that asks the run to end.
 const STOPPING: &str =
     "\nstopping after this step and saving; press Ctrl-C again to stop without saving\n";
 
-/// The listener of a run, which may stop it.
+/// Handles the events of a run, and can stop it.
 struct RunListener<'s> {
     setup: &'s Setup,
     folder: &'s RunFolder,
     progress: Progress,
     log: Log,
-    /// The first failure to write the log or a sample, which ends the run.
+    /// First error in writing the log or generating a sample. It ends the run.
     error: Option<anyhow::Error>,
     interrupt: Interrupt,
-    /// The last one.
+    /// Last evaluation.
     evaluation: Option<Evaluation>,
-    /// Steps before the last sample.
+    /// Number of steps before the last sample.
     sampled: u64,
-    /// The problems that have been shown, because each save reports them again.
+    /// Problems that have already been shown. They are remembered because each save reports them
+    /// again.
     noted: BTreeSet<String>,
 }
 
-/// Trains to the end, or until the user stops it; the first rank shows, logs and saves.
+/// Trains until the last step, or until the user stops the run. Only the first rank shows, logs and
+/// saves.
 pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
     let (setup, mut trainer) = (&started.setup, started.trainer);
     let began = Instant::now();
@@ -117,7 +120,7 @@ pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
     Ok(())
 }
 
-/// A new run's folder.
+/// Creates and locks the folder of a new run.
 fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     let path = match out_dir {
         Some(path) => path.to_owned(),
@@ -125,12 +128,13 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     };
     refuse_full(&path)?;
     let folder = RunFolder::open(&path)?;
-    refuse_full(&path)?; // another run may have ended meanwhile
+    // This is checked again because another run may have ended there before the folder was locked.
+    refuse_full(&path)?;
     Ok(folder)
 }
 
-/// Checks that a folder is empty, or belongs to a run that ended before its first save, whose files
-/// are rewritten.
+/// Checks that a folder is empty, or contains only files of a run that has never saved. These files
+/// are overwritten.
 fn refuse_full(folder: &Path) -> Result<()> {
     let mut inside = finished(folder)?;
     let is_empty = finished(&folder.join(CHECKPOINTS))?.is_empty();
@@ -152,14 +156,15 @@ fn refuse_full(folder: &Path) -> Result<()> {
     )
 }
 
-/// Writes a run's options into its folder.
+/// Writes the options of a run to its folder.
 fn keep_options(path: &Path, setup: &Setup) -> Result<()> {
     let text = format!("{OPTIONS_BEGIN}\n{}", toml::to_string(&setup.options)?);
     write_atomically(path.join(OPTIONS), |file| file.write_all(text.as_bytes()))?;
     Ok(())
 }
 
-/// Breaks if the user wants to stop.
+/// Returns the value that stops the trainer if `stop` is true, or otherwise the value that
+/// continues it.
 fn break_if(stop: bool) -> ControlFlow<()> {
     match stop {
         true => ControlFlow::Break(()),
@@ -168,13 +173,13 @@ fn break_if(stop: bool) -> ControlFlow<()> {
 }
 
 impl RunListener<'_> {
-    /// Adds a line to the log, if the folder is still this run's.
+    /// Adds a line to the log. Returns an error if the folder no longer belongs to this run.
     fn log(&mut self, line: &Line) -> Result<()> {
         self.folder.check()?;
         self.log.write(line)
     }
 
-    /// Shows and logs what happened.
+    /// Shows an event and writes it to the log.
     fn on(&mut self, event: Event<'_>) -> ControlFlow<()> {
         let done = match event {
             Event::Step(report) => {
@@ -217,7 +222,8 @@ impl RunListener<'_> {
         self.log(&Line::Eval(evaluation))
     }
 
-    /// Shows a sample, unless none is wanted or the user wants to stop.
+    /// Generates, shows and logs a sample. Does nothing if samples are turned off or the user wants
+    /// to stop.
     fn sample(&mut self, steps_done: u64, model: &GptModel) -> Result<()> {
         let Some(ids) = self.continuation(model)? else {
             return Ok(());
@@ -228,14 +234,15 @@ impl RunListener<'_> {
         let (begin, rest) = ids.split_at(self.setup.begin.len());
         let [begin, mut rest] = [begin, rest].map(|ids| vocabulary.text_of(ids));
         if vocabulary.tokenizer().is_err() {
-            rest.insert(0, ' '); // between ids
+            // Without a tokenizer, the texts consist of IDs, which are separated by spaces.
+            rest.insert(0, ' ');
         }
         self.progress.line(&sample(&begin, &rest));
         self.log(&Line::Sample { steps_done, text })
     }
 
-    /// The last evaluation and the last sample, unless they were due or the user wants to stop;
-    /// neither changes the run.
+    /// Evaluates the model and generates a sample after the last step, unless this has already been
+    /// done or the user wants to stop. This doesn't change the state of the run.
     fn finish(&mut self, trainer: &Trainer) -> Result<()> {
         let steps_done = trainer.steps_done();
         let last = trainer.last_evaluation().map(|last| last.steps_done);
@@ -250,8 +257,8 @@ impl RunListener<'_> {
         }
     }
 
-    /// The prompt and its most likely continuation; none if the user wants to stop before it is
-    /// whole.
+    /// Returns the token IDs of a sample: the prompt and its most probable continuation. Returns
+    /// `None` if samples are turned off or the user wants to stop.
     fn continuation(&self, model: &GptModel) -> Result<Option<Vec<u32>>> {
         let begin = &self.setup.begin;
         let tokens = self.setup.options.sample_tokens.0;

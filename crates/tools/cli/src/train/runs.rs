@@ -1,5 +1,6 @@
-//! The folder `runs/`: a numbered folder for each run, the files in it, the newest run, and the
-//! model that a run is: its newest checkpoint.
+//! The folder `runs/`, which contains a numbered folder for each run. This module creates these
+//! folders, finds the newest run, and finds the model in the folder of a run, which is its newest
+//! checkpoint.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,20 +23,21 @@ use crate::terminal::shell::{program, shell_quoted};
 use crate::train::log;
 pub(crate) use crate::train::log::LOG;
 
-/// The folder of runs, under the current one.
+/// Name of the folder with all runs, in the current folder.
 pub(crate) const RUNS: &str = "runs";
 
-/// The names in a run's folder besides its checkpoints and its log: its options and its curve.
+/// Names of files in the folder of a run: its options and its loss curve.
 pub(crate) const OPTIONS: &str = "options.toml";
 pub(crate) const SVG: &str = "loss.svg";
 
-/// The most bytes of a file of options.
+/// Maximum length in bytes of a file of options.
 pub(crate) const MAX_OPTIONS_BYTES: u64 = 1 << 20;
 
-/// A path that a run can keep: absolute, so that it can be resumed from another folder, and text.
+/// Returns the absolute form of a path, which a run can save. A relative path would be wrong if the
+/// run is resumed from another folder.
 ///
 /// # Errors
-/// If the path is not UTF-8, which a file of options can't hold.
+/// Returns an error if the path isn't UTF-8, because TOML files can't contain such paths.
 pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
     let name = path.display();
     let absolute = std::path::absolute(path).with_context(|| name.to_string())?;
@@ -45,12 +47,12 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
     Ok(absolute)
 }
 
-/// The first line of a run's options.
+/// First line of the file with a run's options.
 pub(crate) const OPTIONS_BEGIN: &str =
     "# The options of this run; `gpt train --config` takes them.";
 
-/// True for a run that ended before its first save: it has our options file, and no files of a
-/// save.
+/// Returns true if a folder belongs to a run that has never saved: it contains a file of options
+/// written by this program, and no file that is written when or after a run saves.
 pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     let has = |name: &str| fs::symlink_metadata(run.join(name)).is_ok();
     let options = read_small_file(run.join(OPTIONS), MAX_OPTIONS_BYTES).unwrap_or_default();
@@ -58,7 +60,8 @@ pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     Ok(is_run && finished(&run.join(CHECKPOINTS))?.is_empty() && !log::has_saved(run)?)
 }
 
-/// The error of a run without a checkpoint, with the command that helps.
+/// Returns the error for a run without checkpoints. If the run has never saved, the error contains
+/// the command that starts it again.
 pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     let name = run.display();
     Ok(match never_saved(run)? {
@@ -74,10 +77,10 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     })
 }
 
-/// Names with more digits aren't numbers of runs.
+/// Maximum number of digits in the number of a run. A longer name isn't considered a number.
 const MAX_DIGITS: usize = 9;
 
-/// Makes the next free folder: `runs/0001`, `runs/0002`, ...
+/// Creates the folder of a new run: `runs/0001`, `runs/0002` and so on.
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
@@ -102,11 +105,11 @@ pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The run that was saved last.
+/// Returns the run that was saved last.
 ///
 /// # Errors
-/// If there is none, with the command that makes one; if its checkpoints can't be read: no older
-/// run takes its place.
+/// Returns an error if there is no run, or if the checkpoints of the newest run can't be read. An
+/// older run is never used instead of it.
 pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
     let names = names(runs)?.into_iter();
     let mut saved: Vec<_> = names
@@ -128,7 +131,7 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
                 }
                 return Ok(run.path.clone());
             }
-            Err(TrainError::NoCheckpoint { .. }) => {} // it has never saved
+            Err(TrainError::NoCheckpoint { .. }) => {} // This run has no complete checkpoint.
             Err(error) => {
                 return Err(error).with_context(|| {
                     format!("can't use the newest run, {path} (to use another run, give its path)")
@@ -146,16 +149,17 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
 /// A run that has saved.
 struct SavedRun {
     path: PathBuf,
-    /// The time of its last save.
+    /// Time of its last save.
     time: SystemTime,
     id: Option<String>,
-    /// Whether it has the name under which it was opened last, and whether this is a number.
+    /// Whether the folder has the same name as when the run was last opened. The next field tells
+    /// whether the name is a number.
     has_its_name: bool,
     is_numbered: bool,
 }
 
 impl SavedRun {
-    /// Returns `None` for a folder without checkpoints.
+    /// Returns the run in a folder, or `None` if the folder contains no checkpoints.
     fn of(path: PathBuf) -> Option<Self> {
         let time = last_saved(&path)?;
         let (id, has_its_name) = run_id(&path).unzip();
@@ -169,7 +173,8 @@ impl SavedRun {
         })
     }
 
-    /// True if both are the same run, and the other one is the original.
+    /// Returns true if both folders contain the same run, and `other` is more likely to be the
+    /// original.
     fn is_copy_of(&self, other: &Self) -> bool {
         let rank = |run: &Self| (run.has_its_name, run.is_numbered, run.time);
         self.id.is_some()
@@ -178,7 +183,8 @@ impl SavedRun {
     }
 }
 
-/// The time of a run's last save; of a run whose checkpoints can't be listed, of its last change.
+/// Returns the time of a run's last save. If its checkpoints can't be listed, returns the time when
+/// its folder was last changed.
 fn last_saved(run: &Path) -> Option<SystemTime> {
     let checkpoints = run.join(CHECKPOINTS);
     let changed = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
@@ -193,10 +199,11 @@ fn last_saved(run: &Path) -> Option<SystemTime> {
         .map(|time| time.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
-/// The folder with the weights: `path` itself, or a run's newest checkpoint.
+/// Returns the folder that contains the weights: `path` itself, or the newest checkpoint if `path`
+/// is a run.
 ///
 /// # Errors
-/// If a run has never saved, or none of its checkpoints is whole; if the folder contains runs.
+/// Returns an error if the run has no complete checkpoint, or if `path` contains runs.
 pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     require_folder(path, "a model")?;
     if is_file(path.join(CONFIG))? {
@@ -216,13 +223,14 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
                 "{name}: this folder contains runs; choose one of them, for example the newest, {}",
                 run.display()
             ),
-            Err(_) => Ok(path.to_owned()), // loading it reports what is missing
+            // The error is reported when the model is loaded, with the name of the missing file.
+            Err(_) => Ok(path.to_owned()),
         },
         Err(error) => Err(error.into()),
     }
 }
 
-/// Checks that there is a folder, and not something else.
+/// Checks that `path` is a folder. `what` says whose folder is expected.
 pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {
@@ -238,7 +246,8 @@ pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     }
 }
 
-/// Notes the checkpoints of a run that are ignored, once, however often the run is looked at.
+/// Prints a note about checkpoints of a run that are ignored. The note is printed only once, even
+/// if this function is called several times.
 pub(crate) fn note_ignored(run: &Path) -> Result<()> {
     static ONCE: Once = Once::new();
     let notes = ignored_checkpoints(run)?;
@@ -248,20 +257,21 @@ pub(crate) fn note_ignored(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the tokenizer in a folder, if that is a run's checkpoint, is unchanged.
+/// Checks that the tokenizer in a checkpoint of a run is unchanged. Other folders are accepted.
 pub(crate) fn check(folder: &Path) -> Result<()> {
     Ok(check_tokenizer(folder)?)
 }
 
-/// The names in a folder, without system files and what a killed process left unfinished; none if
-/// the folder is missing.
+/// Returns the names in a folder, except for system files and for unfinished files that a killed
+/// process has left. The result is empty if the folder doesn't exist.
 pub(crate) fn finished(folder: &Path) -> Result<Vec<OsString>> {
     let mut names = names(folder)?;
     names.retain(|name| unfinished_of(name).is_none());
     Ok(names)
 }
 
-/// The names in a folder, without system files; none if the folder is missing.
+/// Returns the names in a folder, except for system files. The result is empty if the folder
+/// doesn't exist.
 pub(crate) fn names(folder: &Path) -> Result<Vec<OsString>> {
     let mut names = match names_in(folder) {
         Err(error) if [NotFound, NotADirectory].contains(&error.source.kind()) => Vec::new(),

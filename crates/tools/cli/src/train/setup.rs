@@ -1,5 +1,6 @@
-//! A run before its first step: missing options are derived from other options and the data, and
-//! everything is ready except the weights.
+//! Prepares a run: reads the data, derives the values of missing options from the data and from
+//! other options, and checks that everything fits together and in memory. Only the weights are
+//! still missing afterwards.
 
 use std::path::Path;
 
@@ -18,22 +19,23 @@ use crate::terminal::memory::check_model;
 use crate::terminal::numbers::Count;
 use crate::terminal::shell::quoted;
 
-/// The beginning of samples of the story that comes with the program.
+/// Beginning of the samples if the data is the default story.
 const STORY_PROMPT: &str = "Marta looked at the river";
-/// The longest window in tokens for fine-tuning.
+/// Maximum length in tokens of the windows that are chosen for fine-tuning.
 const FINE_TUNING_WINDOW: usize = 256;
 
-/// The base model of a run.
+/// The model whose weights a run begins with: the model to fine-tune, or the checkpoint of a
+/// resumed run.
 pub(crate) struct BaseModel {
     pub(crate) config: GptConfig,
     pub(crate) vocabulary: Vocabulary,
-    /// The settings of a run that is resumed: its learning rates and the ends of its epochs stay,
-    /// however long the run becomes.
+    /// Settings of a resumed run, or `None` for a new run. The learning-rate schedule and the
+    /// boundaries of the epochs stay the same when a resumed run becomes longer.
     pub(crate) resumed: Option<TrainConfig>,
 }
 
 impl BaseModel {
-    /// A model whose tokenizer is in a folder.
+    /// Returns a base model whose tokenizer is in `folder`.
     pub(crate) fn of(config: GptConfig, folder: &Path) -> Result<Self> {
         Ok(Self {
             config,
@@ -43,20 +45,22 @@ impl BaseModel {
     }
 }
 
-/// A run before its first step, but for its weights.
+/// A run that is prepared, except for its weights.
 pub(crate) struct Setup {
-    /// The same ones, with the same data, make the same run.
+    /// Options of the run. The same options and the same data lead to the same run.
     pub(crate) options: TrainOptions,
     pub(crate) model: GptConfig,
     pub(crate) vocabulary: Vocabulary,
     pub(crate) training: TrainConfig,
-    /// The data, as people call it, and its parts; without validation all of it is trained on.
+    /// Name of the data in messages. The next fields are its parts. If there is no validation part,
+    /// all data is used for training.
     pub(crate) data: String,
     pub(crate) train: DataLoader,
     pub(crate) validation: Option<DataLoader>,
-    /// The ids at the beginning of samples; without ids there are no samples.
+    /// Token IDs that samples begin with. If there are none, no samples are generated.
     pub(crate) begin: Vec<u32>,
-    /// The arguments of `gpt generate` for this beginning, if it can be quoted for a shell.
+    /// Arguments with which `gpt generate` continues the same beginning, or `None` if it can't be
+    /// quoted for the shell.
     pub(crate) prompt: Option<String>,
 }
 
@@ -66,7 +70,7 @@ impl Setup {
         self.training.accumulation.saturating_mul(windows as u64)
     }
 
-    /// The memory that the run takes.
+    /// Returns the memory that the run needs.
     fn memory(&self) -> Result<Memory> {
         let windows = self.train.dataset();
         let (batch, length) = (self.train.batch_size(), windows.max_length());
@@ -75,17 +79,17 @@ impl Setup {
             let gradients = [size_of::<f32>(), self.model.size()?.total()];
             need = need.with("gradients of the next batch", &gradients)?;
         }
-        // Of an epoch, and a copy that is shuffled.
+        // The indices of the windows of an epoch are stored twice: in order and shuffled.
         let order = [2 * size_of::<usize>(), windows.len()];
         Ok(need.with("order of the windows", &order)?)
     }
 }
 
-/// Reads the data and derives the missing options; `base` is the base model.
+/// Reads the data and derives the values of missing options. `base` is the base model.
 ///
 /// # Errors
-/// If the model can't be or doesn't fit the memory, or the data can't be read or doesn't fit the
-/// model.
+/// Returns an error if the model is invalid or needs too much memory, or if the data can't be read
+/// or doesn't match the model.
 pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<Setup> {
     let own = base.as_ref().map(|base| base.config);
     let mut model = options.model(own.as_ref())?;
@@ -136,7 +140,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         },
         schedule: Some(match resumed.and_then(|config| config.schedule) {
             Some(schedule) => Schedule {
-                min_lr: min_lr.unwrap_or(schedule.min_lr), // refused later if it differs
+                // If this value differs from the checkpoint's, resuming fails later with an error.
+                min_lr: min_lr.unwrap_or(schedule.min_lr),
                 ..schedule
             },
             None if min_lr.is_some_and(|least| least > learning_rate) => {
@@ -181,7 +186,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     Ok(setup)
 }
 
-/// The windows of the options, or windows that suit the model and its data.
+/// Returns the configuration of the windows and batches. Without options for the windows, their
+/// length and stride are chosen to suit the model and the data.
 fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLoaderConfig {
     let longest = match options.init_from {
         Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
@@ -203,21 +209,24 @@ fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLo
     }
 }
 
-/// The ids at the beginning of samples, and the arguments of `gpt generate` for them: the requested
-/// prompt, or the beginning of the data.
+/// Returns the token IDs that samples begin with, and the arguments with which `gpt generate`
+/// continues them. The samples begin with the prompt that the user has chosen, or with the
+/// beginning of the data.
 fn prompt(
     options: &TrainOptions,
     vocabulary: &Vocabulary,
     data: &Corpus,
     context_length: usize,
 ) -> Result<(Vec<u32>, Option<String>)> {
-    // The command shown at the end fits the context.
+    // The beginning of the data is cut to half of the context, so that there is room for new
+    // tokens.
     let most = (context_length / 2).max(1);
     let Ok(tokenizer) = vocabulary.tokenizer() else {
         let mut ids = beginning(data, None)?;
         ids.truncate(most);
         let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-        let ids_of_prompt = quoted(&words.join(",")); // PowerShell reads bare commas as a list
+        // The list is quoted because PowerShell would split it at the commas.
+        let ids_of_prompt = quoted(&words.join(","));
         return Ok((ids, ids_of_prompt.map(|ids| format!("--tokens {ids}"))));
     };
     let before = tokenizer.ids_before();
@@ -247,8 +256,8 @@ fn prompt(
     Ok((ids, prompt))
 }
 
-/// The first tokens of the data, to the end of a line or of a word after some bytes; the first few
-/// without a tokenizer.
+/// Returns the first tokens of the data. With a tokenizer, they end at the end of a line, or at the
+/// end of a word after at least 20 bytes. Without one, the result has four tokens.
 fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>> {
     const BYTES: usize = 20;
     const MAX_BYTES: usize = 40;
@@ -267,7 +276,7 @@ fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>>
         if text.is_empty() && (is_special || piece.trim_ascii().is_empty()) {
             continue;
         }
-        // Neither a word nor a character is cut.
+        // The result doesn't end in the middle of a word or character, unless a word is very long.
         let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
         let is_whole = str::from_utf8(&text).is_ok();
         let is_long = text.len() >= BYTES && ends_word || text.len() >= MAX_BYTES;

@@ -1,4 +1,5 @@
-//! A run before its first step: a model that is new, comes from a folder, or from the run itself.
+//! Creates the trainer of a run. Its model is new, is loaded from a folder for fine-tuning, or
+//! comes from the checkpoint of a resumed run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,26 +17,28 @@ use super::setup::{BaseModel, Setup};
 use crate::model;
 use crate::model::ids::shown;
 
-/// What a run starts from.
+/// The starting point of a run.
 pub(crate) struct Source {
     pub(crate) options: TrainOptions,
-    /// The base model.
+    /// Base model, or `None` if the model is new.
     pub(crate) base: Option<BaseModel>,
     pub(crate) weights: InitialWeights,
-    /// The folder of a run that is resumed, on the rank that saves.
+    /// Folder of a resumed run. It is `None` for a new run, and on ranks that don't save.
     pub(crate) folder: Option<RunFolder>,
-    /// The data that a resumed run began with; none for the story.
+    /// Path of the data with which a resumed run was started. It is `None` for a new run or for the
+    /// default story.
     pub(crate) began_with: Option<PathBuf>,
 }
 
-/// The initial weights of a run.
+/// The weights with which a run begins.
 pub(crate) enum InitialWeights {
     New,
     Of(Box<ModelFolder>),
     Checkpoint(PathBuf),
 }
 
-/// A new run with these arguments, which state these options.
+/// Returns the starting point of a new run. `words` are all arguments, and `stated` are the options
+/// that they set.
 pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source> {
     let (mut base, mut weights, mut path) = (None, InitialWeights::New, None);
     if let Some(folder) = &stated.init_from {
@@ -73,7 +76,7 @@ pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source
     })
 }
 
-/// A run before its first step, or at its checkpoint.
+/// Creates the trainer of a new run, or loads the trainer of a resumed run from its checkpoint.
 pub(crate) fn trainer(
     setup: &Setup,
     weights: InitialWeights,
@@ -98,8 +101,9 @@ pub(crate) fn trainer(
         InitialWeights::Of(folder) => model::load(&folder.with_drop_rates(model.drop_rates))?,
         InitialWeights::New => {
             let mut model = GptModel::new(model, &mut rng)?;
-            // Embeddings that are also the head's weights begin with GPT-2's deviation of 0.02,
-            // because with N(0, 1) the first losses are ten times a guess's.
+            // GPT-2 initializes the embeddings with a standard deviation of 0.02. This is necessary
+            // if the token embedding is also the output layer. With a standard deviation of 1, the
+            // first losses would be ten times as high as those of random guesses.
             if model.config().tied {
                 model.tok_emb.weight *= 0.02;
                 model.pos_emb.weight *= 0.02;
@@ -110,7 +114,7 @@ pub(crate) fn trainer(
     Trainer::new(training, model, train, validation, rng).map_err(with_flags)
 }
 
-/// True for a value of the data, whose windows are settings.
+/// Returns true for a value that describes the data itself, and false for a setting of the windows.
 fn is_of_data(name: &str) -> bool {
     name.contains("_data") && (name.ends_with(".tokens") || name.ends_with(".sha256"))
 }

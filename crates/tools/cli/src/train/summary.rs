@@ -1,4 +1,4 @@
-//! The lines before a run's first step and after its last.
+//! The lines that are printed before the first step and after the last step of a run.
 
 use std::io::{IsTerminal, stdout};
 use std::ops::Range;
@@ -17,7 +17,8 @@ use crate::terminal::numbers::{count, short};
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{LOG, SVG};
 
-/// Returns model, data, steps, settings and folder, a line each, and notes on surprises.
+/// Returns lines that describe the model, the data, the steps, the settings and the folder,
+/// followed by notes about settings with unexpected consequences.
 pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String {
     let (options, model, training) = (&setup.options, &setup.model, &setup.training);
     let tokens = |part: &DataLoader| part.dataset().corpus().len();
@@ -108,14 +109,15 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
     lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// The columns of the terminal; none where standard output is something else.
+/// Returns the width of the terminal in columns, or `None` if standard output isn't a terminal.
 fn width() -> Option<usize> {
     let size = Term::stdout().size_checked();
     size.filter(|_| stdout().is_terminal())
         .map(|(_, columns)| columns.into())
 }
 
-/// A line broken between words, with its other lines under its second column.
+/// Wraps a line between words. The following lines are indented, so that they are below the text
+/// after the label.
 fn wrapped(line: &str, columns: Option<usize>) -> String {
     const INDENT: usize = 10;
     let columns = columns.unwrap_or(usize::MAX).max(2 * INDENT);
@@ -133,8 +135,9 @@ fn wrapped(line: &str, columns: Option<usize>) -> String {
     text
 }
 
-/// Sums up a finished run: its steps, its best checkpoint if that isn't the last, its folder, the
-/// line of Python that loads its last checkpoint, and the command that writes with it.
+/// Returns a summary of a finished run. It contains the number of steps, the best checkpoint if the
+/// last one is worse, the folder, the Python code that loads the last checkpoint, and the command
+/// that generates text with it.
 pub(crate) fn sum_up(
     setup: &Setup,
     folder: &RunFolder,
@@ -162,7 +165,7 @@ pub(crate) fn sum_up(
         _ => String::new(),
     };
     let model = latest_checkpoint(path)?;
-    // JSON's escapes are Python's, too.
+    // A JSON string is also a valid Python string.
     let model = serde_json::to_string(&model.to_string_lossy())?;
     let folder = path.display();
     let write = match &setup.prompt {
@@ -179,7 +182,8 @@ pub(crate) fn sum_up(
     ))
 }
 
-/// A sample on one line: the prompt in brackets, its continuation, and each line end as a mark.
+/// Returns a sample in one line. The prompt is in brackets, and each line end is replaced by a
+/// visible character.
 pub(crate) fn sample(prompt: &str, continuation: &str) -> String {
     let one_line = |text: &str| text.replace('\n', "\u{23ce}");
     format!("sample: [{}]{}", one_line(prompt), one_line(continuation))

@@ -1,4 +1,4 @@
-//! `--tokenizer`: which tokenizer a new model gets.
+//! Chooses the tokenizer of a new model, according to `--tokenizer`.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -13,12 +13,15 @@ use super::options::TrainOptions;
 use crate::model::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
 use crate::train::runs::model_folder;
 
-/// The vocabulary of a new model: the tokenizer that was chosen, or the one beside the data's ids,
-/// or the preset's. `text` returns the data as one text, unless it is ids.
+/// Returns the vocabulary of a new model. The tokenizer is the one that `--tokenizer` requests.
+/// Without this option, it is the tokenizer in the folder of the token IDs or, for a text, the
+/// tokenizer of the preset. `text` returns all data as one text, or `None` if the data consists of
+/// token IDs.
 ///
 /// # Errors
-/// If the data is ids, or has too few pairs, and a tokenizer is trained on it; if a folder has no
-/// supported tokenizer.
+/// Returns an error if a tokenizer must be trained but the data consists of token IDs or is too
+/// short, if a folder contains no supported tokenizer, or if `--vocab-size` is less than the number
+/// of tokens.
 pub(crate) fn vocabulary<'t>(
     options: &TrainOptions,
     is_ids: bool,
@@ -43,7 +46,8 @@ pub(crate) fn vocabulary<'t>(
     let tokenizer = match choice {
         Gpt2 => ModelTokenizer::gpt2(),
         Chars => ModelTokenizer::train_chars(&text()?)?,
-        // The preset's number suits its story, and shorter data has fewer pairs.
+        // The preset's vocabulary size suits the default story. A shorter text may not have enough
+        // pairs for it.
         Bpe(most) if options.tokenizer.is_none() => {
             ModelTokenizer::train_bpe_at_most(&text()?, most)?
         }
@@ -59,7 +63,7 @@ pub(crate) fn vocabulary<'t>(
     Ok(Vocabulary::new(tokenizer))
 }
 
-/// The tokenizer of a folder: a model's, or a run's.
+/// Reads the tokenizer in the folder of a model, of a run, or of a tokenizer alone.
 fn read(path: &Path) -> Result<ModelTokenizer> {
     let name = path.display();
     if !path.exists() {
@@ -67,7 +71,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
             "--tokenizer {name}: no such folder; expected gpt2, chars, bpe:N, or a folder with a tokenizer"
         );
     }
-    // Of a run it is the one in the newest checkpoint.
+    // The tokenizer of a run is in the newest checkpoint.
     let folder = match path.is_dir() {
         true => &model_folder(path)?,
         false => folder_of(path),
