@@ -1,7 +1,7 @@
-"""Compares the command `gpt` with transformers, on folders that either of them wrote.
+"""Compares the command `gpt` with transformers, on model folders that one of the two programs has written.
 
-Run by hand, with torch and transformers: python check_with_transformers.py PATH/OF/gpt
-Nothing is downloaded: every model is a small one with random weights and a tokenizer trained on the story that comes with `gpt`.
+This script isn't run automatically. It needs torch and transformers: python check_with_transformers.py PATH/OF/gpt
+It downloads nothing. The models are small and have random weights, and their tokenizers are trained on the short story that is part of `gpt`.
 """
 
 import json
@@ -39,7 +39,7 @@ def write_folder(
     folder, *, size=512, kind=GPT2LMHeadModel, shard=None, dtype=torch.float32, added=(), eos="<|end|>",
     several=False, **config,
 ):
-    """A folder as transformers writes it, with its own byte pairs and its own end of a text."""
+    """Writes a model folder with transformers. The tokenizer is trained, and has its own end-of-text token."""
     trained = ByteLevelBPETokenizer()
     trained.train([str(STORY)], vocab_size=size - 1 - len(added), special_tokens=[eos], show_progress=False)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token=eos, bos_token=eos)
@@ -60,9 +60,10 @@ def write_folder(
 
 
 def compare(folder, reference=None, texts=TEXTS):
-    """Ids, logits and greedy text of both programs; returns the worst difference of a logit, by the largest.
+    """Compares the token IDs, logits and greedy texts of both programs.
 
-    transformers reads `reference` where it takes random weights in place of the folder's.
+    Returns the largest difference of a logit, relative to the largest logit.
+    If transformers would use random weights instead of those in the folder, it reads `reference` instead.
     """
     tokenizer = AutoTokenizer.from_pretrained(reference or folder)
     model = AutoModelForCausalLM.from_pretrained(reference or folder, dtype=torch.float32).eval()
@@ -89,7 +90,7 @@ def compare(folder, reference=None, texts=TEXTS):
         assert [id for id in greedy if id not in ends] == [id for id in report["tokens"] if id not in ends], (
             folder, greedy, report["tokens"])
         kept = [id for id in greedy if id not in ends]
-        # Ids that no token has are U+FFFD in one program and nothing in the other.
+        # If an ID has no token, one program shows U+FFFD and the other shows nothing.
         if all(id < len(tokenizer) for id in kept):
             decoded = tokenizer.decode(kept, clean_up_tokenization_spaces=False)
             assert decoded == report["text"], (folder, decoded, report["text"])
@@ -98,7 +99,7 @@ def compare(folder, reference=None, texts=TEXTS):
 
 
 def from_transformers(scratch):
-    """Ten folders that transformers wrote."""
+    """Checks ten folders that transformers has written."""
     cases = {
         "own tokenizer": {},
         "vocabulary of 1200": {"size": 1200},
@@ -118,7 +119,7 @@ def from_transformers(scratch):
 
 
 def edit_json(path, **changes):
-    """Sets keys of a JSON file; None takes one out."""
+    """Sets keys in a JSON file. The value None removes a key."""
     values = json.loads(path.read_text()) if path.exists() else {}
     values = {key: value for key, value in {**values, **changes}.items() if value is not None}
     path.write_text(json.dumps(values))
@@ -219,7 +220,8 @@ def not_a_number(folder):
     edit_tensors(folder, edit)
 
 
-# How a folder is written, how it is changed then, and a part of the refusal where it is refused.
+# The options with which a folder is written, a function that changes it afterwards, and a part of the error message if the
+# folder must be rejected.
 FORMS = {
     "gelu_fast": ({"activation_function": "gelu_fast"}, None, None),
     "gelu_python": ({"activation_function": "gelu_python"}, None, None),
@@ -279,7 +281,7 @@ FORMS = {
 
 
 def in_forms_of_others(scratch):
-    """Folders as people have them: what transformers computes, or a refusal that says why."""
+    """Checks forms of folders that other people use: `gpt` gives the same results as transformers, or explains why it can't."""
     wrong = []
     for name, (written, change, refused) in FORMS.items():
         folder = scratch / "form"
@@ -306,7 +308,7 @@ def in_forms_of_others(scratch):
 
 
 def in_the_books_layout(scratch):
-    """The book's layout, which transformers doesn't read, tied by either tensor or with a head of its own."""
+    """Checks the book's layout, which transformers can't read, with and without a separate output layer."""
     written = scratch / "written"
     write_folder(written)
     ids = "5,17,42,8,99"
@@ -327,7 +329,7 @@ def in_the_books_layout(scratch):
 
 
 def to_transformers(scratch):
-    """What `gpt train` and `gpt convert` write: every checkpoint, tied or not, with biases or without."""
+    """Checks that transformers can load all checkpoints of `gpt train` and the output of `gpt convert`."""
     for tokenizer, options in {
         "bpe:400": [], "chars": ["--tied"], "gpt2": ["--qkv-bias"], "bpe:300": ["--tied", "--qkv-bias"],
     }.items():
@@ -341,7 +343,7 @@ def to_transformers(scratch):
         for folder in (*checkpoints, pathlib.Path(f"{run}-converted")):
             _, info = GPT2LMHeadModel.from_pretrained(folder, output_loading_info=True)
             assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
-            # Characters that the story lacks are told apart by no vocabulary of characters.
+            # A vocabulary of characters can't encode characters that the story doesn't contain.
             texts = TEXTS[:1] if tokenizer == "chars" else TEXTS
             loaded = AutoTokenizer.from_pretrained(folder)
             for text in texts:

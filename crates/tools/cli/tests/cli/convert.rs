@@ -1,5 +1,5 @@
-//! `gpt convert` fills a new or empty folder, or writes a new GGUF file, and changes nothing else.
-//! tests/torture checks that a failure leaves a whole model or none.
+//! `gpt convert` fills a new or empty folder, or writes a new GGUF file. It changes nothing else.
+//! The tests in `tests/torture` check that a failure leaves either a complete model or none.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! `gpt generate`: standard output and standard error, stop strings, turns, samples, JSON.
+//! `gpt generate`: what it prints to standard output and standard error, prompts, stop strings,
+//! interactive sessions, samples, and settings in the model's folder.
 
 use std::io::{Read, Seek};
 use std::process::Stdio;
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{TOKENS, folder, holds, trained};
 
-/// The new ids.
+/// Returns the IDs of the new tokens.
 fn drawn(args: &str) -> Value {
     trained().json(&format!("generate {args}"))["tokens"].clone()
 }
@@ -121,7 +122,7 @@ fn an_interactive_session_continues_one_text_turn_by_turn() {
     let ran = trained().gpt_reading("generate -i --temp 0 -n 3", "Once\n\n upon\n");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("decode").count(), 3, "{}", ran.stderr);
-    // The second turn continues the first one.
+    // The second turn continues the text of the first one.
     let at_once = trained().ok("generate Once --temp 0 -n 6").stdout;
     let turns = format!("Once{}", ran.stdout.replace('\n', ""));
     let at_once = at_once.replace('\n', "");
@@ -159,7 +160,7 @@ fn samples_are_separated_and_the_first_is_the_only_one_of_its_seed() {
     holds(&seeds, &["seeds ", " to "]);
 }
 
-/// The lines of `--json`.
+/// Returns the lines that are printed with `--json`.
 fn lines(args: &str) -> Vec<String> {
     let printed = trained().ok(&format!("generate {args} --json")).stdout;
     printed.lines().map(str::to_owned).collect()
@@ -169,8 +170,8 @@ const DTYPES: [&str; 5] = ["float32", "float16", "bfloat16", "int8", "int4"];
 
 #[test]
 fn a_sample_depends_only_on_the_seed_and_its_index() {
-    // The folder's temperature, stop strings that end the texts at different times, and texts
-    // beyond the context.
+    // These options use the temperature from the model's folder, stop strings that end the samples
+    // at different times, and texts that are longer than the context.
     for (dtype, options) in DTYPES.into_iter().flat_map(|dtype| {
         [
             "-n 9",
@@ -189,7 +190,7 @@ fn a_sample_depends_only_on_the_seed_and_its_index() {
             assert_eq!(alone, [sample.as_str()], "{args}: sample {i}");
         }
     }
-    // More samples than are computed together.
+    // This is more than the number of samples that are computed at the same time.
     let many = lines("Once --dtype int8 -n 3 --seed 5 --num-samples 70");
     assert_eq!(lines("Once --dtype int8 -n 3 --seed 74"), many[69..]);
     assert_eq!(many.len(), 70);
@@ -303,9 +304,9 @@ fn a_folder_s_generation_settings_are_the_defaults() {
     }
 }
 
-/// The mode of a generation_config.json, according to transformers 5.24.0
-/// (`GenerationConfig.from_pretrained(folder).get_generation_mode()`): greedy or not. Without
-/// `do_sample`, transformers is greedy, but this program draws.
+/// Contents of `generation_config.json`, and whether version 5.24.0 of transformers is greedy with
+/// them (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). Without `do_sample`,
+/// transformers is greedy but this program isn't.
 const MODES: [(&str, bool); 6] = [
     (
         r#"{"do_sample": false, "temperature": 0.6, "top_p": 0.9}"#,
@@ -318,9 +319,10 @@ const MODES: [(&str, bool); 6] = [
     (r#"{"do_sample": true, "top_k": 50}"#, false),
 ];
 
-/// The number of new tokens after a prompt of 3, according to `_prepare_generated_length` and
-/// `_validate_generated_length` of transformers 5.24.0's generation/utils.py; none if it rejects
-/// the prompt.
+/// Contents of `generation_config.json`, and the number of new tokens after a prompt of three
+/// tokens according to version 5.24.0 of transformers (`_prepare_generated_length` and
+/// `_validate_generated_length` in `generation/utils.py`). It is `None` if transformers rejects the
+/// prompt.
 const LENGTHS: [(&str, Option<usize>); 4] = [
     (r#"{"max_new_tokens": 7}"#, Some(7)),
     (r#"{"max_length": 10}"#, Some(7)),
@@ -345,12 +347,12 @@ fn generation_settings_mean_what_they_mean_in_transformers_and_options_win() {
         let report = folder.json(&format!("{generate} -n 5"));
         assert_eq!(report["seed"].is_null(), is_greedy, "{json}");
         assert_eq!(report["tokens"] == greedy, is_greedy, "{json}");
-        // An option that asks for a draw wins.
+        // If an option asks for random choices, it takes precedence.
         for option in ["--temp 1", "--temp 1 --top-k 9", "--temp 1 --min-p 0.01"] {
             let report = folder.json(&format!("{generate} -n 5 {option}"));
             assert!(report["seed"].is_u64(), "{json} {option}");
         }
-        // llama.cpp is greedy at temperature 0.
+        // At temperature 0, llama.cpp is greedy.
         let gguf = folder.join("model.gguf");
         folder.ok("convert model model.gguf");
         let (bytes, key) = (std::fs::read(&gguf).unwrap(), b"general.sampling.temp");
@@ -388,7 +390,7 @@ fn settings_that_are_not_supported_are_named_unless_they_change_nothing() {
         assert_eq!(note(&generated), note(&converted));
         note(&generated)
     };
-    // The values that transformers 5.24.0 has by default (`_get_default_generation_params`).
+    // These are the defaults of version 5.24.0 of transformers (`_get_default_generation_params`).
     let defaults = r#"{"num_beams": 1, "num_beam_groups": 1, "num_return_sequences": 1,
         "typical_p": 1.0, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
         "encoder_repetition_penalty": 1.0, "min_length": 0, "bad_words_ids": null,

@@ -1,4 +1,4 @@
-//! The help texts, and that they mention the common search words.
+//! The help, and messages about mistakes on the command line.
 
 use crate::support::{folder, holds};
 

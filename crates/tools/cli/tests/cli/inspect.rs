@@ -1,4 +1,4 @@
-//! `gpt inspect` on a tiny model: in the terminal, as JSON, and as a page in a real browser.
+//! `gpt inspect` on a tiny model: the table, the JSON output, and the page in a real browser.
 
 use std::fs;
 

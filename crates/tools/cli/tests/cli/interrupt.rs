@@ -1,7 +1,7 @@
-//! Ctrl-C once saves and shows the command to resume; twice stops immediately. And limits set by a
-//! shell.
+//! Signals: after the first Ctrl-C, a run saves and shows the command that resumes it; after the
+//! second, it ends immediately. Other tests cover limits that a shell sets.
 //!
-//! The crate `train` tests that an interrupted run, even within a sample, resumes to the same bits.
+//! The crate `train` tests that an interrupted run leads to the same bits when it is resumed.
 
 #![cfg(unix)]
 
@@ -17,9 +17,9 @@ use signal_hook::flag::register_conditional_default;
 
 use crate::support::{Folder, TINY, folder, holds, trained};
 
-/// Programs started from here on receive signals, although these tests may run where signals are
-/// ignored (`nohup`, a shell's background jobs): a program does not inherit signals that its parent
-/// handles.
+/// Makes sure that programs started after this call receive signals, even if signals were ignored
+/// when the tests were started (with `nohup`, or as a background job of a shell). A program
+/// inherits ignored signals from its parent, but not handled ones.
 fn hear_signals() {
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU] {
         let always = Arc::new(AtomicBool::new(true));
@@ -27,7 +27,7 @@ fn hear_signals() {
     }
 }
 
-/// Starts a long run and waits for a line that begins like this.
+/// Starts a command and reads its output until a line has this beginning.
 fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
     hear_signals();
     let mut child = folder.command(args).spawn().expect("gpt runs");
@@ -80,7 +80,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     send("-INT", &child);
     let mut line = String::new();
-    // It may have saved and ended before its report.
+    // If standard error ends, the run had already saved and ended.
     while !line.contains("stopping after this step") {
         line.clear();
         if stderr.read_line(&mut line).unwrap() == 0 {
@@ -89,7 +89,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     }
     send("-INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // On a busy machine the first Ctrl-C may have had the time to save.
+    // On a busy machine, the run may have had time to save after the first Ctrl-C.
     let after = folder.checkpoint("run");
     let [before, after] = [before, after].map(|path| path.display().to_string());
     let is_whole = after.starts_with(&before) || after.ends_with("step-00000002");
@@ -100,7 +100,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
 #[test]
 fn signals_of_batch_systems_save_too_and_a_warning_may_come_twice() {
     let folder = folder();
-    // Nothing is due before the signal.
+    // No checkpoint is due before the signal.
     let flags = format!("{TINY} --eval-interval 1000000 --max-steps 1000000");
     for (name, signal, times) in [
         ("TERM", SIGTERM, 1),
@@ -113,7 +113,7 @@ fn signals_of_batch_systems_save_too_and_a_warning_may_come_twice() {
         for _ in 0..times {
             send(&format!("-{name}"), &child);
         }
-        lines.lines().for_each(drop); // it may wait for its reader
+        lines.lines().for_each(drop); // The process may be waiting for its output to be read.
         assert_eq!(child.wait().unwrap().code(), Some(128 + signal), "{name}");
         assert_eq!(folder.checkpoints(name).len(), 1, "{name}");
     }
@@ -138,7 +138,7 @@ fn a_signal_other_than_ctrl_c_ends_a_session() {
     }
 }
 
-/// Runs a line of the shell's, in which `gpt` is the program.
+/// Runs a line in the shell. In this line, `gpt` stands for the tested program.
 fn shell(folder: &Folder, line: &str) -> Child {
     hear_signals();
     let line = line.replace("gpt", env!("CARGO_BIN_EXE_gpt"));
@@ -165,10 +165,10 @@ fn a_signal_that_is_ignored_at_the_start_stays_ignored() {
     next_step();
     send("-HUP", &child);
     for _ in 0..9 {
-        next_step(); // it continues
+        next_step(); // The run continues.
     }
     send("-TERM", &child);
-    lines.for_each(drop); // it may wait for its reader
+    lines.for_each(drop); // The process may be waiting for its output to be read.
     assert_eq!(child.wait().unwrap().code(), Some(143));
 }
 

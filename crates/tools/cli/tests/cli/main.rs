@@ -1,4 +1,4 @@
-//! The command `gpt` as users run it: its output, its files, its failures.
+//! Tests of the command `gpt` from the user's point of view: its output, its files, and its errors.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 

@@ -1,8 +1,8 @@
-//! `mpirun -n N gpt train`: the bits of one process of a build without MPI, and an end for all when
-//! one rank fails.
+//! `mpirun -n N gpt train` leads to the same bits as a single process without MPI, and an error of
+//! one rank ends all ranks.
 //!
-//! `.ci/run` runs it where MPI is installed, and sets `GPT_WITHOUT_MPI` to the path of the other
-//! build.
+//! The script `.ci/run` runs these tests if MPI is installed. It sets `GPT_WITHOUT_MPI` to the path
+//! of a build without MPI.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::support::{Folder, TINY, folder, holds};
 
 const GPT: &str = env!("CARGO_BIN_EXE_gpt");
 
-/// Six batches a step.
+/// Returns a training command with six batches per step.
 fn train(options: &str) -> String {
     format!("train {TINY} --gradient-accumulation-steps 6 {options}")
 }
 
-/// `mpirun`, with ranks on this machine alone.
+/// Returns an `mpirun` command whose ranks all run on this machine.
 fn mpirun(folder: &Folder) -> Command {
     let mut command = Command::new("mpirun");
     command
@@ -29,18 +29,20 @@ fn mpirun(folder: &Folder) -> Command {
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("RAYON_NUM_THREADS", "1")
-        // Nothing but this machine; and after Ctrl-C, time to save: all of it is always waited for.
+        // These variables restrict communication to this machine. The last one gives the ranks four
+        // seconds after Ctrl-C to save; `mpirun` always waits for the whole time.
         .env("OMPI_MCA_btl", "self,vader")
         .env("OMPI_MCA_oob_tcp_if_include", "lo")
         .env("OMPI_MCA_odls_base_sigkill_timeout", "4")
-        // More ranks than cores, which MPICH allows by default.
+        // There may be more ranks than cores. MPICH allows this by default.
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
 }
 
-/// Several ranks of `gpt`, by their number and arguments.
+/// Returns a command that starts `gpt` on several ranks. Each pair contains a number of ranks and
+/// their arguments.
 fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     let mut command = mpirun(folder);
     for (i, (ranks, args)) in contexts.iter().enumerate() {
@@ -53,7 +55,8 @@ fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     command
 }
 
-/// Rank 0's lines, and standard error; all ranks must succeed.
+/// Runs a command, in which all ranks must succeed. Returns the standard output, to which only rank
+/// 0 writes, and the standard error.
 fn ok(mut command: Command) -> (String, String) {
     let output = command.output().expect("it runs");
     let (lines, errors) = texts(&output);
@@ -66,8 +69,8 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// One process, without a launcher, of the build without MPI; the one with it is the same program
-/// where nobody made the other.
+/// Runs the build without MPI as a single process, without a launcher. If there is no such build,
+/// runs the build with MPI.
 fn alone(folder: &Folder, args: &str) {
     let plain = std::env::var_os("GPT_WITHOUT_MPI");
     let mut command = Command::new(plain.as_deref().unwrap_or(OsStr::new(GPT)));
@@ -76,8 +79,8 @@ fn alone(folder: &Folder, args: &str) {
     ok(command);
 }
 
-/// The manifest of a run's checkpoint, with the hashes of weights, moments and state, but without
-/// the run's id, which no other run has.
+/// Returns the manifest of a run's newest checkpoint. It contains the hashes of the weights, the
+/// moments and the state. The ID of the run is removed, because it differs between runs.
 fn saved(folder: &Folder, run: &str) -> Value {
     let manifest = fs::read(folder.checkpoint(run).join("manifest.json")).expect("a manifest");
     let mut manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
@@ -132,7 +135,7 @@ fn each_rank_is_introduced_once_and_rank_0_alone_tells_the_run() {
     }
 }
 
-/// A run with a checkpoint after each step, once it has one.
+/// Starts a run that saves after each step, and waits for its first checkpoint.
 fn begin(folder: &Folder, many: usize, args: &str) -> Child {
     let mut child = ranks(folder, &[(many, args)]).spawn().expect("mpirun runs");
     let is_saved = |name: &String| name.starts_with("step-");
@@ -145,7 +148,7 @@ fn begin(folder: &Folder, many: usize, args: &str) -> Child {
     child
 }
 
-/// The steps of the run's newest checkpoint.
+/// Returns the number of steps in the newest checkpoint of the run.
 fn steps_done(folder: &Folder) -> u64 {
     let newest = folder.checkpoints("run").pop().expect("a checkpoint");
     newest["step-".len()..][..8].parse().expect("a number")
@@ -160,7 +163,8 @@ fn signal(kind: &str, process: u32) {
 #[test]
 fn an_interrupted_mpirun_saves_once() {
     let folder = folder();
-    // Steps that take long and print little: from Ctrl-C to SIGTERM, 4 s, `mpirun` reads no output.
+    // The steps are slow and print little, because `mpirun` doesn't read any output in the four
+    // seconds between Ctrl-C and SIGTERM.
     let run = train(
         "--max-steps 1000000 --save-interval 1 --eval-interval 1000 \
          --gradient-accumulation-steps 300 -o run",

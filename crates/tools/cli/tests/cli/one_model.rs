@@ -1,11 +1,11 @@
-//! A run is one model, its last checkpoint; the newest run is the newest, or an error; and each
-//! command that the program prints works as printed.
+//! The model of a run is its last checkpoint, and the newest run is never replaced by an older one.
+//! Each command that the program prints works when it is pasted.
 
 use std::fs;
 
 use crate::support::{Folder, Ran, TINY, folder, holds};
 
-/// The words of the command after a text in some output, without `gpt`.
+/// Returns the words of the command that follows the text `before` in the output, without `gpt`.
 fn printed(output: &str, before: &str) -> Vec<String> {
     let line = output.lines().find_map(|line| line.split_once(before));
     let (_, command) = line.unwrap_or_else(|| panic!("no {before:?} in {output}"));
@@ -14,7 +14,7 @@ fn printed(output: &str, before: &str) -> Vec<String> {
     words[1..].to_vec()
 }
 
-/// Runs a command that was printed, with more options; it must succeed.
+/// Runs a printed command with additional arguments. It must succeed.
 fn run_printed(folder: &Folder, words: &[String], more: &[&str]) -> Ran {
     let more = more.iter().map(ToString::to_string);
     let words: Vec<String> = words.iter().cloned().chain(more).collect();
@@ -74,7 +74,7 @@ fn each_printed_command_works_as_printed() {
         --context-length 8 --batch-size 2 --threads 1 --eval-iters 1";
     let ran = folder.ok(&format!("{flags} --max-steps 2 -o run"));
     run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
-    // A prompt that the context has no room for, and one that looks like an option.
+    // The first prompt is longer than the context, and the second one looks like an option.
     for (i, prompt) in ["emma olivia ava", "-e"].into_iter().enumerate() {
         let run = format!("prompt{i}");
         let mut words = vec!["--prompt".to_owned() + "=" + prompt, "-o".to_owned(), run];
@@ -87,7 +87,7 @@ fn each_printed_command_works_as_printed() {
         let ran = run_printed(&folder, &words, &[]);
         run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
     }
-    // More epochs, and then steps.
+    // The number of epochs is increased, and then the number of steps.
     folder.ok("train --resume run --epochs 1");
     let done = folder.ok("train --resume run");
     let mut words = printed(&done.stdout, "to train it to step N: ");
@@ -103,7 +103,7 @@ fn each_printed_command_works_as_printed() {
     let done = folder.ok("train --resume epochs");
     let words = printed(&done.stdout, "to train it to step N: ");
     run_printed(&folder, &words[..words.len() - 1], &["500"]);
-    // Ids that were written are trained on.
+    // The written token IDs can be used as training data.
     let ran = folder.ok("tokenize -m run -f names.txt -o ids.npy");
     let small = [
         "--n-layers",
@@ -127,7 +127,7 @@ fn each_printed_command_works_as_printed() {
 fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 -o run"));
-    // As a kill before the first save leaves it.
+    // These are the files that a run leaves if it is killed before its first save.
     fs::remove_dir_all(folder.join("run/checkpoints")).unwrap();
     fs::remove_file(folder.join("run/loss.svg")).unwrap();
     let log = fs::read_to_string(folder.join("run/log.jsonl")).unwrap();
@@ -199,8 +199,8 @@ fn a_run_is_resumed_from_inside_its_folder() {
     }
 }
 
-/// The files of the newest checkpoint may be edited where they contain no part of the model, and
-/// others may be added; none is lost when the checkpoint is old.
+/// In the newest checkpoint, users may edit the files that aren't part of the model, and add other
+/// files. None of these files is deleted when the checkpoint becomes old.
 #[test]
 fn a_checkpoint_with_a_users_file_stays_and_is_named() {
     let folder = folder();
@@ -230,7 +230,7 @@ fn a_checkpoint_with_a_users_file_stays_and_is_named() {
         (at(2, "README.md"), "a good model"),
         (at(4, "generation_config.json"), settings),
         (at(4, "chat_template.jinja"), "{{ messages }}"),
-        // The settings for texts go on with the run.
+        // Later checkpoints of the run contain the edited settings and templates.
         (at(8, "generation_config.json"), settings),
         (at(8, "chat_template.jinja"), "{{ messages }}"),
     ] {

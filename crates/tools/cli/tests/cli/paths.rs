@@ -1,4 +1,5 @@
-//! `~` at the beginning of a path is the home folder in every option, also where a shell leaves it.
+//! In every option, `~` at the beginning of a path stands for the home folder, even if the shell
+//! doesn't replace it.
 
 #![cfg(unix)]
 

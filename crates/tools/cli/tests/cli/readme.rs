@@ -1,10 +1,10 @@
-//! The README's session matches the program's output.
+//! The session in the README shows the real output of the program.
 
 use crate::support::{Ran, folder};
 
 const README: &str = include_str!("../../README.md");
 
-/// Whether the output matches `shown`, in which `...` matches any text.
+/// Returns true if `shown` matches the output. In `shown`, `...` stands for any text.
 fn matches(shown: &str, printed: &str) -> bool {
     let mut rest = printed;
     for (i, part) in shown.split("...").enumerate() {

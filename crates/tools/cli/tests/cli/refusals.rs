@@ -1,13 +1,14 @@
-//! Wrong requests: each gives one line that names the mistake, and an exit code other than 0.
+//! Commands that can't be executed. Each of them prints one line that describes the mistake, and
+//! returns an exit code other than 0.
 //!
-//! One case for each kind of error; the crates' tests cover the rejected values.
+//! There is one case for each kind of error. Other tests cover all invalid values.
 
 use std::fs;
 
 use crate::support::{Folder, TINY, folder, holds, trained};
 
-/// Tries a table of commands, a line each: the exit code, the command, and behind `->` what its
-/// refusal names, with `;` between.
+/// Runs the commands in a table. Each line contains the exit code, the command and, after `->`, the
+/// parts of the error message, separated by `;`.
 #[track_caller]
 fn all_refused(folder: &Folder, table: &str) {
     for line in table.lines().filter(|line| !line.is_empty()) {
@@ -93,7 +94,7 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 1 eval -f missing.txt -> missing.txt
 2 eval -> FILE
 ";
-    // More ids than are read.
+    // The file has more IDs than can be read.
     let long = fs::File::create(trained().join("long.bin")).unwrap();
     long.set_len(3_000_000_000).unwrap();
     all_refused(trained(), &table.replace("LONG", &["5"; 17].join(",")));
@@ -121,7 +122,7 @@ fn models_that_are_none_are_refused() {
 #[test]
 fn hints_say_cargo_gpt_only_if_cargo_run_started_the_program() {
     let folder = folder();
-    // `cargo watch` has CARGO in its environment.
+    // `cargo watch` sets only the variable `CARGO`.
     for (variables, program) in [
         (&[("CARGO", "cargo")][..], "`gpt train`"),
         (
@@ -135,7 +136,8 @@ fn hints_say_cargo_gpt_only_if_cargo_run_started_the_program() {
     }
 }
 
-/// A launcher has started several processes, or may have.
+/// The environment variables say that a launcher has started, or may have started, several
+/// processes.
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_process_of_a_job_does_not_train_alone() {

@@ -1,4 +1,4 @@
-//! Runs the binary in a temporary folder, and makes models that train in no time.
+//! Runs the program in a temporary folder, and creates tiny models in a short time.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,15 +11,16 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Flags of a model of some hundred parameters on `data.bin`, 61 tokens in its vocabulary.
+/// Options that train a model of a few hundred parameters on `data.bin`. The vocabulary has 61
+/// tokens.
 pub(crate) const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --learning-rate 0.01 --warmup-steps 2 \
     --eval-interval 5 --eval-iters 2";
 
-/// A temporary folder, in which `gpt` runs without an input.
+/// A temporary folder in which `gpt` runs. Standard input is empty.
 pub(crate) struct Folder(TempDir);
 
-/// A folder with `data.bin`, 400 ids below 61.
+/// Creates a folder that contains `data.bin`, with 400 token IDs below 61.
 pub(crate) fn folder() -> Folder {
     let folder = Folder(tempfile::tempdir().expect("a temporary folder"));
     let ids = (0..400u32).map(|i| (i * i / 7 + 3 * i) % 61);
@@ -28,11 +29,11 @@ pub(crate) fn folder() -> Folder {
     folder
 }
 
-/// Tokens of the model in [`trained`].
+/// Number of tokens in the vocabulary of the model in [`trained`].
 pub(crate) const TOKENS: usize = 400;
 
-/// A model of [`TOKENS`] byte pairs in `runs/0001`, made once for all tests; nothing may write
-/// there.
+/// Returns a folder with a model in `runs/0001`, whose BPE vocabulary has [`TOKENS`] tokens. All
+/// tests share this folder, so none of them may write to it.
 pub(crate) fn trained() -> &'static Folder {
     static FOLDER: OnceLock<Folder> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -54,7 +55,7 @@ impl Deref for Folder {
 }
 
 impl Folder {
-    /// `gpt` with arguments that stand apart by blanks.
+    /// Returns the command `gpt` with arguments that are separated by spaces.
     pub(crate) fn command(&self, args: &str) -> Command {
         self.command_with(args.split_whitespace())
     }
@@ -67,7 +68,8 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
-            .env_remove("CARGO_PKG_NAME") // hints name the program by the command that runs it
+            // If Cargo had started `gpt`, its hints would say `cargo gpt`.
+            .env_remove("CARGO_PKG_NAME")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -87,7 +89,7 @@ impl Folder {
             .spawn()
             .expect("gpt runs");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // A process that has ended before reading reports its error.
+        // If the process ends before it has read the text, its own error is more informative.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("gpt ends").into()
@@ -102,19 +104,19 @@ impl Folder {
         ran
     }
 
-    /// Runs `gpt` with `--json`, which must succeed.
+    /// Runs `gpt` with `--json`, which must succeed. Returns the JSON object that it prints.
     #[track_caller]
     pub(crate) fn json(&self, args: &str) -> Value {
         self.ok(&format!("{args} --json")).json()
     }
 
-    /// Runs `gpt`, which must fail in one line that holds all of `parts`.
+    /// Runs `gpt`, which must fail with a single line that contains all `parts`.
     #[track_caller]
     pub(crate) fn refused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 1, parts);
     }
 
-    /// As [`refused`](Self::refused), where the command line is at fault.
+    /// Runs `gpt`, which must reject its command line with a single line that contains all `parts`.
     #[track_caller]
     pub(crate) fn misused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 2, parts);
@@ -125,7 +127,7 @@ impl Folder {
         std::fs::write(self.join(name), bytes).expect("a file");
     }
 
-    /// The names of a run's checkpoints, the newest last.
+    /// Returns the names of a run's checkpoints. The newest one is the last.
     pub(crate) fn checkpoints(&self, run: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.join(run).join("checkpoints")).expect("a run");
         let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
@@ -134,13 +136,13 @@ impl Folder {
         names
     }
 
-    /// A run's model folder: the newest checkpoint.
+    /// Returns the path of a run's newest checkpoint, which is a model folder.
     pub(crate) fn checkpoint(&self, run: &str) -> PathBuf {
         let newest = self.checkpoints(run).pop().expect("a checkpoint");
         self.join(run).join("checkpoints").join(newest)
     }
 
-    /// The files of a folder, byte for byte.
+    /// Returns the names and contents of the files in a folder.
     pub(crate) fn files(&self, name: &str) -> BTreeMap<String, Vec<u8>> {
         let entries = std::fs::read_dir(self.join(name)).expect("a folder");
         let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -153,14 +155,14 @@ impl Folder {
             .collect()
     }
 
-    /// A run's newest weights and moments, byte for byte.
+    /// Returns the files with the newest weights and optimizer moments of a run.
     pub(crate) fn tensors(&self, run: &str) -> [Vec<u8>; 2] {
         let checkpoint = self.checkpoint(run);
         ["model.safetensors", "optimizer.safetensors"]
             .map(|file| std::fs::read(checkpoint.join(file)).expect("a file of the checkpoint"))
     }
 
-    /// Every line of a run's log.
+    /// Returns the lines of a run's log.
     pub(crate) fn log(&self, run: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.join(run).join("log.jsonl")).expect("a log");
         text.lines()
@@ -168,7 +170,7 @@ impl Folder {
             .collect()
     }
 
-    /// The losses that a run has logged: (step, loss), in order.
+    /// Returns the losses in a run's log, as pairs of the index of the step and the loss.
     pub(crate) fn logged_losses(&self, run: &str) -> Vec<(u64, f64)> {
         let log = self.log(run).into_iter();
         log.filter(|line| line["event"] == "step")
@@ -180,7 +182,7 @@ impl Folder {
     }
 }
 
-/// That a text has all of these parts.
+/// Asserts that a text contains all `parts`.
 #[track_caller]
 pub(crate) fn holds(text: &str, parts: &[&str]) {
     for part in parts {
@@ -188,7 +190,7 @@ pub(crate) fn holds(text: &str, parts: &[&str]) {
     }
 }
 
-/// The result of a run of `gpt`.
+/// The exit code and the output of `gpt`.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -206,7 +208,7 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Standard output as JSON.
+    /// Returns the JSON object on standard output.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).expect("one JSON object")
     }

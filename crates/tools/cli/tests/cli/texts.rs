@@ -1,5 +1,5 @@
-//! Texts on their way to ids, and the settings of a model's folder that go with them. Expected
-//! values are transformers' 5.24, gguf-py's 0.19, or counted.
+//! How texts become token IDs, and how settings in a model's folder are copied. The expected values
+//! come from version 5.24 of transformers and version 0.19 of gguf-py, or were counted by hand.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --b
 fn one_end_stands_between_two_texts_whichever_of_them_has_it() {
     let folder = folder();
     let mark = "<|endoftext|>";
-    // 3 ids per text, and the tokens in between.
+    // Each text has three tokens, and the other tokens are between the texts.
     for (case, first, second, tokens) in [
         ("none", "abc".to_owned(), "cba".to_owned(), 7),
         ("before", "abc".to_owned(), format!("{mark}cba"), 7),
@@ -142,7 +142,8 @@ fn templates_and_generation_settings_go_wherever_the_model_goes() {
         "{{ messages }}",
         "general.sampling.temp",
         "general.sampling.top_k",
-        // The tokenizer's, though generation_config.json names no end.
+        // The tokenizer provides this token, because `generation_config.json` doesn't name an
+        // end-of-text token.
         "tokenizer.ggml.eos_token_id",
     ] {
         assert!(has(key), "{key}");
@@ -169,7 +170,7 @@ fn a_tokenizer_file_alone_is_taken_as_it_is() {
         String::from_utf8(ended.stdout).unwrap()
     };
     assert_eq!(ids("alone", "bell"), ids("run", " bell"));
-    // transformers makes GPT-2's class of it where config.json names that type.
+    // If `config.json` names this model type, transformers uses the class of GPT-2's tokenizer.
     folder.write("alone/config.json", r#"{"model_type": "gpt2"}"#);
     assert_eq!(ids("alone", "bell"), ids("run", "bell"));
 }

@@ -1,4 +1,4 @@
-//! `gpt tokenize`, `info` and `eval` on tiny models.
+//! `gpt tokenize`, `gpt info`, `gpt eval` and `gpt completions`.
 
 use std::fs;
 
@@ -30,7 +30,7 @@ fn tokenize_shows_ids_and_pieces_and_writes_token_files() {
     ] {
         assert_eq!(folder.ok(&format!("tokenize {args}")).stdout, printed);
     }
-    // Standard input and pipes are files.
+    // Standard input and pipes can be used as files.
     for stdin in ["", " -", " -f -", " -f /dev/stdin"] {
         for (text, count) in [("Hello, world", "3\n"), ("", "0\n")] {
             let args = format!("tokenize --count{stdin}");

@@ -1,4 +1,5 @@
-//! Models with their own tokenizers: trained, kept, read again, and never taken for another's.
+//! Models with tokenizers of their own: the tokenizer is trained, saved and read again, and the
+//! tokenizer of another model is never used instead.
 
 use std::fs;
 
@@ -6,7 +7,7 @@ use crate::support::{Folder, TINY, folder, holds};
 
 const TEXT: &str = "One day the boat was gone. The next day it was back, and nobody knew why. ";
 
-/// `train` on `text.txt`.
+/// A command that trains on `text.txt`.
 const SMALL: &str = "train --data text.txt --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 8 --batch-size 2 \
     --threads 1 --eval-iters 1";
 
@@ -40,7 +41,7 @@ fn a_tokenizer_of_the_data_is_in_the_run_and_in_every_model_that_comes_of_it() {
             let inspected = |model: &str| folder.json(&format!("inspect the -m {model}"));
             assert_eq!(inspected(&model), inspected(run), "{model}");
         }
-        // A model with this tokenizer is fine-tuned with it, on another text.
+        // A model is fine-tuned with its own tokenizer.
         folder.ok(&format!(
             "{SMALL} --init-from {run}-hf --max-steps 1 --out-dir {run}-on"
         ));
@@ -85,7 +86,7 @@ fn ids_of_an_unknown_vocabulary_stay_ids() {
     );
 }
 
-/// The tokenizer of a model becomes another model's: a model of 270 tokens has one of 280.
+/// The tokenizer files of a model with 270 tokens are replaced by those of a model with 280 tokens.
 #[test]
 fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
     let folder = folder_with_text();
@@ -126,7 +127,7 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
         }
     }
     assert_eq!(ids(&folder, "-m tokenizer boat"), expected);
-    // The output includes the command that trains on it.
+    // The output contains the command that trains on the token IDs.
     let told = folder
         .ok("tokenize -m tokenizer -f text.txt -o ids.bin")
         .stderr;
@@ -181,7 +182,8 @@ fn a_models_own_tokens_end_its_texts() {
     }
 }
 
-/// llama.cpp has added tokens, but not their settings (checked with xllamacpp 2026.10).
+/// llama.cpp supports added tokens but ignores these settings of theirs, as was checked with
+/// xllamacpp 2026.10.
 #[test]
 fn tokens_that_llama_cpp_finds_elsewhere_are_named() {
     let folder = folder_with_text();

@@ -1,5 +1,5 @@
-//! Several at once: conversions into one folder, trainings in one, readers and copies beside a run
-//! that saves at each step.
+//! Several processes at the same time: conversions into the same folder, training runs in the same
+//! folder, and commands that read or copy a run while it saves after each step.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,8 @@ use crate::sandbox::{
     report, start, train, words,
 };
 
-/// How often, in the short form and in all.
+/// Returns the number of rounds, of which there are `all` in the long form of the tests and `short`
+/// in the short form.
 fn rounds(short: usize, all: usize) -> usize {
     (all / every(all / short)).max(1)
 }
@@ -25,7 +26,7 @@ fn of_conversions_into_one_folder_one_succeeds_and_the_others_are_refused() {
     for round in 0..rounds(4, 60) {
         let folder = copy_of(before.path());
         let path = folder.path();
-        // Into nothing, into an empty folder.
+        // The folder doesn't exist in even rounds, and is empty in odd ones.
         if round % 2 == 1 {
             fs::create_dir(path.join("new")).expect("a folder");
         }
@@ -121,7 +122,7 @@ fn readers_beside_a_run_that_saves_each_step_find_a_model() {
     report("readers beside a run", cases, &faults);
 }
 
-/// Whether a checkpoint has all files that its manifest names, in their lengths.
+/// Returns true if a checkpoint contains all files in its manifest with the right lengths.
 fn is_whole(checkpoint: &std::path::Path) -> bool {
     let Ok(manifest) = fs::read(checkpoint.join("manifest.json")) else {
         return false;
@@ -136,10 +137,11 @@ fn is_whole(checkpoint: &std::path::Path) -> bool {
     })
 }
 
-/// `cp -r` at many moments of a run: with a whole checkpoint in the copy it is resumed to the bits
-/// of a run that was left alone, and without one nothing of it is deleted.
+/// Copies a run with `cp -r` at many moments of the training. If the copy contains a complete
+/// checkpoint, it can be resumed, with the same bits as a run that was left alone. Otherwise,
+/// nothing in the copy is deleted.
 ///
-/// There is none if several saves fall into the time of the copy.
+/// A copy has no complete checkpoint if the run saves several times while it is being copied.
 #[test]
 fn copies_of_a_run_that_trains_are_resumed() {
     let before = folder_with_a_run();
@@ -158,7 +160,7 @@ fn copies_of_a_run_that_trains_are_resumed() {
         let copied = tempfile::tempdir().expect("a temporary folder");
         let path = copied.path();
         fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
-        // Files that disappear meanwhile are reported.
+        // `cp` reports files that are deleted while it runs.
         let mut cp = Command::new("cp");
         let cp = cp.arg("-r").arg(folder.path().join("run")).arg(path);
         let _ = cp.output().expect("cp runs");

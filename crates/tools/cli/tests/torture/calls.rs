@@ -1,7 +1,7 @@
-//! Each system call of a command that writes failing, and the process killed at each of them: what
-//! is left is whole, and the message was true.
+//! Makes each system call of a command that writes fail, or kills the process at this call.
+//! Afterwards, the files must be complete, and the error message must have been true.
 //!
-//! It needs strace, which makes calls fail; without it the test is skipped with a note.
+//! strace makes the calls fail. If it isn't installed, the tests are skipped with a note.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, copy_of, every, gpt_under, is_long, report};
 
-/// Calls that change what is on a disk, in the short form.
+/// System calls that change what is on a disk. The short form of the tests uses only these.
 const QUICK: [&str; 12] = [
     "fsync",
     "link",
@@ -26,7 +26,7 @@ const QUICK: [&str; 12] = [
     "flock",
 ];
 
-/// Calls that touch files, besides.
+/// Other system calls that access files.
 const LONG: [&str; 8] = [
     "openat",
     "write",
@@ -38,7 +38,7 @@ const LONG: [&str; 8] = [
     "ftruncate",
 ];
 
-/// Whether there is strace, and it may trace.
+/// Returns true if strace is installed and has permission to trace.
 pub(crate) fn has_strace() -> bool {
     let tried = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
@@ -50,11 +50,12 @@ pub(crate) fn has_strace() -> bool {
     works
 }
 
-/// How often each call is made.
+/// Returns how often each system call is made.
 fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
     let folder = copy_of(job.before.path());
     let trace = folder.path().join("trace");
-    // Some processors have no rename, mkdir and unlink.
+    // Some architectures lack `rename`, `mkdir` and `unlink`. The question mark tells strace to
+    // ignore unknown calls.
     let traced: Vec<String> = calls.iter().map(|call| format!("?{call}")).collect();
     let strace = format!("exec strace -f -o trace -e 'trace={}'", traced.join(","));
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
@@ -71,7 +72,7 @@ fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
                 .or_default() += 1;
         }
     }
-    // strace counts in each thread on its own.
+    // strace counts the calls of each thread separately.
     let mut most = BTreeMap::new();
     for ((name, _), n) in counts {
         let entry = most.entry(name).or_insert(0);
@@ -90,7 +91,7 @@ fn each_call_of_a_conversion_may_fail_or_be_the_last() {
     each_call_may_fail_or_be_the_last(conversions, 5);
 }
 
-/// Tries each case, in the short form every `short`th.
+/// Tests all cases or, in the short form of the tests, each `short`th case.
 fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     if !has_strace() {
         return;
@@ -131,15 +132,15 @@ fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     }
 }
 
-/// Lets one call fail, and checks the remaining files.
+/// Makes one call fail, and checks the files afterwards. Returns a description of what is wrong.
 fn inject(job: &Job, call: &str, injection: &str, when: usize) -> Option<String> {
     let folder = copy_of(job.before.path());
     let strace = format!(
         "exec strace -f -o /dev/null -e trace={call} -e inject={call}:{injection}:when={when}"
     );
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
-    // The standard library panics if a folder that it listed can't be closed; the written files
-    // must stay anyway.
+    // The standard library panics if it can't close a folder that it has listed. The files must be
+    // intact even then.
     let listing = ended.stderr.contains("unexpected error during closedir");
     if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));

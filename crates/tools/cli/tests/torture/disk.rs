@@ -1,10 +1,13 @@
-//! A power cut at every call of a command that writes: a model of a disk that loses what was not
-//! synced.
+//! Simulates a power failure at each system call of a command that writes.
 //!
-//! strace records the calls with their data, which are repeated on a model of the folder. After
-//! each of them, the possible contents of the disk are written to a folder, and must be whole:
-//! names synced by their folder and bytes synced by their file, and nothing else; or all names, as
-//! a journal keeps them, with missing bytes or zeros instead of bytes that were not synced.
+//! strace records the calls and their data, and these calls are repeated on a model of the disk.
+//! The model knows what programs see and what has been synced. After each call, the files that a
+//! power failure might leave are written to a real folder and checked. There are three
+//! possibilities for data that hasn't been synced:
+//!
+//! - Names and contents are lost.
+//! - Names are kept, as by a file system with a journal, but contents are lost.
+//! - Names are kept, and the contents are zeros.
 
 use std::collections::{BTreeMap, HashSet, hash_map::DefaultHasher};
 use std::fs;
@@ -15,7 +18,7 @@ use crate::calls::has_strace;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, contents, copy_of, every, gpt_under, report};
 
-/// The remains of unsynced data.
+/// What a power failure leaves of data that hasn't been synced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
     Nothing,
@@ -23,24 +26,24 @@ enum Left {
     NamesAndZeros,
 }
 
-/// Bytes or names, as programs see them, and as they are on the disk.
+/// A file or folder, as programs see it (`now`) and as it is on the disk (`synced`).
 #[derive(Clone)]
 enum Node {
     File { now: Vec<u8>, synced: Vec<u8> },
     Folder { now: Names, synced: Names },
 }
 
-/// The nodes in a folder.
+/// The names in a folder, with the indices of their nodes.
 type Names = BTreeMap<String, usize>;
 
-/// A folder and all below it, the first of the nodes.
+/// A folder and everything below it. The folder itself is the first node.
 struct Disk {
     root: PathBuf,
     nodes: Vec<Node>,
 }
 
 impl Disk {
-    /// A folder, all of which is synced.
+    /// Reads a folder. Everything in it counts as synced.
     fn of(root: &Path) -> Self {
         let mut disk = Self {
             root: root.canonicalize().expect("a folder"),
@@ -93,7 +96,8 @@ impl Disk {
         }
     }
 
-    /// The folder of a path below the root and the name there; none elsewhere.
+    /// Returns the node of the folder that contains a path, and the last component of the path.
+    /// Returns `None` if the path isn't below the root.
     fn place(&mut self, path: &Path) -> Option<(usize, String)> {
         let path = self.root.join(path);
         let below = path.strip_prefix(&self.root).ok()?.to_str()?.to_owned();
@@ -127,7 +131,7 @@ impl Disk {
         self.put(path, Some(self.nodes.len() - 1));
     }
 
-    /// Makes a call of a program; returns whether it was one that changes a disk.
+    /// Repeats a system call on the model. Returns true if the call changes the disk.
     fn call(&mut self, call: &Call) -> bool {
         let path = |at: usize| Path::new(call.texts.get(at).map_or("", String::as_str));
         let is = |flag: &str| call.line.contains(flag);
@@ -212,7 +216,8 @@ impl Disk {
         true
     }
 
-    /// The files that a power cut leaves, and as nothing the folders.
+    /// Returns the files and folders that a power failure leaves. The content of a folder is
+    /// `None`.
     fn left(&self, how: Left) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         let mut all = BTreeMap::new();
         let mut open = vec![(0, PathBuf::new())];
@@ -237,13 +242,14 @@ impl Disk {
     }
 }
 
-/// A successful call in strace's output, with all text in hexadecimal digits.
+/// A successful call in the output of strace. All strings in the output are hexadecimal.
 struct Call<'a> {
     name: &'a str,
     line: &'a str,
-    /// Its paths: of descriptors (in angle brackets) and in quotes, in their order.
+    /// The paths of the call, in order. They are in quotation marks or, for file descriptors, in
+    /// angle brackets.
     texts: Vec<String>,
-    /// The bytes in quotes.
+    /// The last string of the call, which is the data if the call writes.
     data: Vec<u8>,
     result: i64,
 }
@@ -276,7 +282,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The lines of a trace without the processes' numbers, calls that took long in one piece.
+/// Returns the lines of a trace without process IDs. The two lines of a call that was interrupted
+/// by other calls are joined.
 fn lines(trace: &str) -> Vec<String> {
     let mut begun: BTreeMap<&str, &str> = BTreeMap::new();
     let mut lines = Vec::new();
@@ -295,7 +302,8 @@ fn lines(trace: &str) -> Vec<String> {
     lines
 }
 
-/// Cuts the power after each call; returns the number of different disks, and their faults.
+/// Simulates a power failure after each call. Returns the number of cases and a description of each
+/// fault.
 fn cuts(job: &Job) -> (usize, Vec<String>) {
     let folder = copy_of(job.before.path());
     let mut disk = Disk::of(folder.path());
@@ -341,7 +349,7 @@ fn cuts(job: &Job) -> (usize, Vec<String>) {
             }
         }
     }
-    // The model knows all that the program did.
+    // At the end, the model must contain the same files as the real folder, with the same lengths.
     let all = disk.left(Left::NamesAndZeros).into_iter();
     let files = all.filter_map(|(path, bytes)| Some((path.to_str()?.to_owned(), bytes?.len())));
     let real = contents(folder.path()).into_iter();

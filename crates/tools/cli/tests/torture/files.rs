@@ -1,4 +1,4 @@
-//! Every file of a run, and every input of a command, replaced by wrong contents.
+//! Replaces each file of a run, and each input of a command, by something else.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -8,14 +8,14 @@ use crate::sandbox::{
     train, words,
 };
 
-/// A name, and a function that creates it over a file.
+/// A description of a replacement, and a function that creates it at the path of the file.
 type Replacement = (&'static str, fn(&Path));
 
-/// A replacement for a file.
+/// The replacements for a file.
 const REPLACEMENTS: [Replacement; 9] = [
     ("nothing", |_| {}),
     ("an empty file", |path| fs::write(path, "").expect("a file")),
-    ("half of itself", |_| {}), // see `replace`
+    ("half of itself", |_| {}), // The function `replace` handles this case and the next one.
     ("itself with other digits", |_| {}),
     ("a folder", |path| fs::create_dir(path).expect("a folder")),
     ("a pipe", pipe),
@@ -41,7 +41,7 @@ fn replace(path: &Path, (name, make): Replacement) {
         fs::write(path, &old[..old.len() / 2]).expect("a file");
     }
     if name == "itself with other digits" {
-        // A list that is ahead of its folders, other sizes of a model, other hashes.
+        // This changes version numbers, the sizes of a model, and hashes.
         let other = |byte: &u8| if *byte == b'2' { b'4' } else { *byte };
         fs::write(path, old.iter().map(other).collect::<Vec<_>>()).expect("a file");
     }
@@ -78,7 +78,7 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
         if let Some(fault) = ended.fault() {
             faults.push(format!("{case}: {fault}"));
         }
-        // The curve is drawn when all is saved.
+        // The loss curve is drawn after everything has been saved.
         if ended.is_ok() || file.starts_with("loss.") {
             continue;
         }
@@ -113,8 +113,8 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
     let cases = commands
         .iter()
         .flat_map(|(file, command)| REPLACEMENTS.map(|replacement| (*file, command, replacement)));
-    // A pipe is read as a file is, once somebody writes into it; 2.5 billion tokens of id 0 are a
-    // corpus, which takes its time.
+    // A pipe can be read like a file, but only after another process has written to it. A file of 5
+    // GB is a valid corpus of 2.5 billion tokens with ID 0, which takes too long.
     let cases = cases.filter(|(file, _, (name, _))| match *file {
         "data.bin" => !name.starts_with("5 GB"),
         _ => *name != "a pipe",

@@ -1,5 +1,5 @@
-//! Every flag in the help: extreme numbers, texts and paths with invalid UTF-8 and terminal control
-//! characters.
+//! Tries extreme values for each flag in the help: numbers at the limits of their types, and texts
+//! and paths that contain invalid UTF-8 or terminal control characters.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,7 +10,7 @@ use crate::sandbox::{
     command_line, folder_with_a_run, gpt, is_long, program, report, train, words,
 };
 
-/// Where numbers end, for some type or other.
+/// Numbers at the limits of various types.
 const EDGES: [&str; 14] = [
     "0",
     "1",
@@ -28,13 +28,13 @@ const EDGES: [&str; 14] = [
     "",
 ];
 
-/// Edges that the short form tries.
+/// Number of edges that the short form of the tests tries.
 const QUICK_EDGES: usize = 4;
 
-/// The time limit for an accepted value, whose work may take hours.
+/// Time limit for a command. A valid value may ask for hours of work.
 const RUNS_ON: Duration = Duration::from_secs(2);
 
-/// The commands, with their required arguments.
+/// Returns the commands with their required arguments, except for the tested flag.
 fn commands(flag: &str) -> [Vec<OsString>; 3] {
     let mut training = train(flag);
     if flag != "--out-dir" {
@@ -54,7 +54,7 @@ fn commands(flag: &str) -> [Vec<OsString>; 3] {
     [training, generate, eval]
 }
 
-/// The flags of a command that take a value of one of these kinds, by its help.
+/// Returns the flags of a command whose values are of one of these kinds, according to its help.
 fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
     let help = Command::new(program())
         .args([command, "--help"])
@@ -81,7 +81,7 @@ fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
     flags
 }
 
-/// All flags of these kinds with all these values.
+/// Tries all flags of these kinds with all values.
 fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
     let (mut cases, mut faults) = (0, Vec::new());
     let good = folder_with_a_run();
@@ -94,7 +94,7 @@ fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
                 word.push(value);
                 arguments.push(word);
                 let ended = gpt(good.path(), &arguments, RUNS_ON);
-                // A value that is taken may ask for much.
+                // If the value is valid, the command may run for a long time.
                 let runs_on = ended.status.is_none();
                 if let (Some(fault), false) = (ended.fault(), runs_on) {
                     faults.push(format!("{}: {fault}", command_line(&arguments)));

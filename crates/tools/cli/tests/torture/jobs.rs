@@ -1,5 +1,5 @@
-//! The files of `gpt` that must never be lost: the checkpoints of a run, and conversions; and the
-//! checks of their remains after a failure, a kill or a power cut.
+//! Commands that write files which must never be lost: checkpoints and converted models. For each
+//! command, a function checks the files after an error, a kill or a power failure.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,14 +9,14 @@ use tempfile::TempDir;
 
 use crate::sandbox::{PATIENCE, contents, copy_of, folder_with_a_run, gpt, train, words};
 
-/// The faults of a folder after a command that, by its exit code, succeeded or failed, with its
-/// message.
+/// A function that checks a folder after a command. It gets the folder, whether the exit code was
+/// 0, and the error message. It returns a description of what is wrong.
 type Fault = Box<dyn Fn(&Path, bool, &str) -> Option<String>>;
 
-/// A command that writes.
+/// A command that writes files.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
-    /// The initial files.
+    /// Files before the command.
     pub(crate) before: TempDir,
     pub(crate) command: Vec<OsString>,
     pub(crate) fault: Fault,
@@ -31,7 +31,7 @@ fn run(folder: &Path, command: &[OsString]) {
     assert!(ended.is_ok(), "{}", ended.stderr);
 }
 
-/// The newest checkpoint of a run, by the number of its save.
+/// Returns the newest checkpoint of a run, according to the number of the save in the manifest.
 fn newest(run: &Path) -> Option<PathBuf> {
     let checkpoints = fs::read_dir(run.join("checkpoints")).ok()?;
     let numbered = checkpoints.filter_map(|entry| {
@@ -45,12 +45,13 @@ fn newest(run: &Path) -> Option<PathBuf> {
     Some(numbered.max()?.1)
 }
 
-/// The weights of the newest checkpoint of a run.
+/// Returns the weights in the newest checkpoint of a run.
 pub(crate) fn weights(run: &Path) -> Option<Vec<u8>> {
     fs::read(newest(run)?.join("model.safetensors")).ok()
 }
 
-/// A run of two steps is resumed for two more, which leave one checkpoint and the best.
+/// Resumes a run of two steps for two more steps. This leaves one checkpoint, and also the best one
+/// if that is another.
 fn saves() -> Job {
     let before = folder_with_a_run();
     let after = |steps| {
@@ -85,7 +86,7 @@ fn saves() -> Job {
     }
 }
 
-/// A first run, in a new folder.
+/// Starts a new run in a new folder.
 fn first_saves() -> Job {
     let before = tempfile::tempdir().expect("a temporary folder");
     let whole = folder_with_a_run();
@@ -104,7 +105,7 @@ fn first_saves() -> Job {
         if is_done && weights(&run) != expected {
             return Some("not the newest".to_owned());
         }
-        // A run that was never saved is restarted, or rejected.
+        // A run that has never saved is either started again or rejected.
         let after = match has_saved {
             true => gpt(folder, &words("train --resume run --max-steps 2"), PATIENCE),
             false => gpt(folder, &again, PATIENCE),
@@ -122,7 +123,7 @@ fn first_saves() -> Job {
     }
 }
 
-/// The run `run`, and the models `one` and `two` of other weights.
+/// Creates a folder with the run `run` and the models `one` and `two`, whose weights differ.
 pub(crate) fn folder_with_two_models() -> TempDir {
     let folder = folder_with_a_run();
     let path = folder.path();
@@ -134,7 +135,7 @@ pub(crate) fn folder_with_two_models() -> TempDir {
     folder
 }
 
-/// A conversion of the model `two` to `to`, where there is nothing.
+/// Converts the model `two` to the path `to`, where nothing exists.
 fn conversion(name: &'static str, command: &str) -> Job {
     let before = folder_with_two_models();
     let command = words(command);
@@ -159,7 +160,7 @@ fn conversion(name: &'static str, command: &str) -> Job {
     }
 }
 
-/// Runs that save.
+/// Returns the commands that save checkpoints.
 pub(crate) fn trainings() -> Vec<Job> {
     vec![saves(), first_saves()]
 }

@@ -1,8 +1,8 @@
-//! Little memory, by a limit of the process: what does not fit is refused with the numbers, and
-//! nothing is killed or aborts.
+//! Limits the memory of the process. If a command needs more, it must end with an error that
+//! contains the numbers. It must not abort or be killed.
 //!
-//! That a control group's limit is read, `memory.rs` tests; that a text of any shape takes linear
-//! time, the crates `tokenizer` and `model-tokenizer`.
+//! `memory.rs` tests that the limits of control groups are read. The crates `tokenizer` and
+//! `model-tokenizer` test that the time for a text is linear in its length.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 
 use crate::sandbox::{PATIENCE, every, folder_with_a_run, gpt, gpt_under, report, words};
 
-/// Numbers in the large tables of [`enlarge`]: 128 MB.
+/// Number of tokens in the model `wide`. Its embedding takes 128 MB.
 const VOCABULARY: u64 = 4_000_000;
 
-/// Gives a model of 8 features so many tokens and positions, all of whose numbers are 0, in a file
-/// that takes no room.
+/// Changes the number of tokens and positions of a model with eight features. All weights become 0,
+/// in a sparse file that takes no space on the disk.
 fn enlarge(model: &Path, tokens: u64, positions: u64) {
     let config = model.join("config.json");
     let mut settings: Value =
@@ -58,8 +58,8 @@ fn enlarge(model: &Path, tokens: u64, positions: u64) {
     sized.expect("a sparse file");
 }
 
-/// A folder with a model of a large vocabulary, `wide`, one of a long context, `long`, and 6,000
-/// ids.
+/// Creates a folder with the model `wide`, which has a large vocabulary, the model `long`, which
+/// has a long context, and a file of 6,000 token IDs.
 fn large_models() -> TempDir {
     let folder = folder_with_a_run();
     let path = folder.path();
@@ -72,7 +72,7 @@ fn large_models() -> TempDir {
     folder
 }
 
-/// Commands that want more than a small limit has.
+/// Returns commands that need more memory than a small limit allows.
 fn large() -> Vec<String> {
     let precisions = ["f32", "f16", "bf16", "int8", "int4"];
     let generate = precisions.map(|precision| {

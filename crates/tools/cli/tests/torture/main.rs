@@ -1,13 +1,14 @@
-//! Attacks on a run or a model, systematically: replaced files, extreme flags, each system call
-//! failing, power cuts, several processes at once.
+//! Systematic attacks on runs and models: replaced files, extreme values of flags, failing system
+//! calls, power failures, and several processes at the same time.
 //!
-//! `cargo test` runs a part of the cases; with `TORTURE=1` all of them, with the figures of
-//! docs/reliability.md.
-//! A case is a fault if the program panics, hangs, aborts, takes memory that nothing justifies,
-//! fails in more than one line, or damages what it should not touch.
+//! `cargo test` runs a selection of the cases. If the environment variable `TORTURE` is 1, all
+//! cases are run, and the numbers for `docs/reliability.md` are printed.
+//!
+//! A case counts as a fault if the program panics, hangs, aborts, uses too much memory, prints more
+//! than one line for an error, or damages files that it shouldn't change.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
-#![cfg(target_os = "linux")] // for ulimit, mkfifo and strace
+#![cfg(target_os = "linux")] // The tests need `ulimit`, `mkfifo` and strace.
 
 mod at_once;
 mod calls;

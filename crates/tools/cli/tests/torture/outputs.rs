@@ -1,6 +1,7 @@
-//! Existing files at a command's output: devices, links and foreign files stay unchanged.
+//! Things that already exist at the path of a command's output: devices, links and files stay
+//! unchanged.
 //!
-//! That a pipe is written through, the crate `atomic-file` tests.
+//! The crate `atomic-file` tests that output can be written to a pipe.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,10 +12,10 @@ use crate::sandbox::{
     PATIENCE, command_line, contents, copy_of, folder_with_a_run, gpt, report, train, words,
 };
 
-/// A name, and a function that creates it at the output's path.
-type There = (&'static str, fn(&Path));
+/// A description, and a function that creates something at the path of the output.
+type Existing = (&'static str, fn(&Path));
 
-const THERE: [There; 6] = [
+const EXISTING: [Existing; 6] = [
     ("nothing", |_| {}),
     ("a file", |path| fs::write(path, "mine").expect("a file")),
     ("a folder", |path| {
@@ -33,7 +34,7 @@ const THERE: [There; 6] = [
     }),
 ];
 
-/// The type and contents of a path without following links; for a link, its target.
+/// Returns the type of a path without following links, and the target if the path is a link.
 fn kind(path: &Path) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?.file_type();
     let link = fs::read_link(path).ok();
@@ -54,7 +55,7 @@ fn what_is_there_where_a_command_writes_stays_what_it_is() {
     ];
     let (mut cases, mut faults) = (0, Vec::new());
     for command in &commands {
-        for (name, make) in THERE {
+        for (name, make) in EXISTING {
             cases += 1;
             let folder = copy_of(good.path());
             let out = folder.path().join("out");

@@ -1,6 +1,7 @@
-// Makes calls fail as on a file system that lacks them: POOR=flock=38,fsync=22,link=1 are the error
-// numbers of flock, of fsync of a folder, and of hard links. With "inode" in POOR, each call of
-// statx gives another inode number.
+// A preloaded library that makes system calls fail as on a file system that lacks them. The
+// environment variable POOR contains the calls and their error numbers. For example,
+// POOR=flock=38,fsync=22,link=1 affects flock, fsync of folders, and hard links. If POOR contains
+// "inode", each call of statx returns another inode number.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

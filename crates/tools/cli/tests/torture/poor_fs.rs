@@ -1,5 +1,6 @@
-//! File systems that lack hard links, a rename that never replaces a file, locks, fsync of folders,
-//! or inode numbers that stay: every command that writes works there as well, with the same result.
+//! File systems that lack a feature: hard links, a rename that never replaces a file, locks, fsync
+//! of folders, or inode numbers that stay the same. All commands that write must work there, with
+//! the same result.
 
 use std::fs;
 use std::process::Command;
@@ -10,8 +11,8 @@ use crate::sandbox::{
     train, words,
 };
 
-/// Calls that fail by a preloaded library (`poor_fs.c`), whether renameat2 fails, too, and parts of
-/// the note.
+/// Calls that the preloaded library `poor_fs.c` makes fail, whether renameat2 fails as well, and
+/// words that a note must contain.
 const KINDS: [(&str, bool, &[&str]); 11] = [
     ("link=1", false, &[]),
     ("link=1", true, &["hard links"]),
@@ -82,7 +83,7 @@ fn commands_that_write_work_on_poor_file_systems() {
             [] => told.is_empty(),
             notes => told.len() == 1 && notes.iter().all(|note| told[0].contains(note)),
         };
-        // A run's id, log and options contain random numbers, times and paths.
+        // These files of a run contain random numbers, times or paths.
         let compared = |folder: &std::path::Path| {
             let mut files = contents(folder);
             files.retain(|name, _| {
@@ -103,7 +104,7 @@ fn commands_that_write_work_on_poor_file_systems() {
         } else if compared(rich.path()) != compared(poor.path()) {
             faults.push(format!("{case}: other files"));
         }
-        // An output that exists is refused there as well.
+        // On such a file system, too, an existing output must not be replaced.
         if let Some(output) = ["file.gguf", "ids.bin", "page.html"]
             .iter()
             .find(|output| command.iter().any(|word| word == *output))

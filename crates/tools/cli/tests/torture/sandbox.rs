@@ -1,4 +1,4 @@
-//! Runs `gpt` within limits of time and memory, and judges how it ended.
+//! Runs `gpt` with limits on time and memory, and judges how it has ended.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,47 +11,48 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// A longer run is a hang: a process waits forever.
+/// Time after which a process counts as hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// How often it is looked whether a process has ended.
-const LOOK: Duration = Duration::from_millis(2);
+/// Time between two checks whether a process has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// More seconds of computing than this are too many for the long form, which runs where somebody
-/// looks; the short one runs on any machine, and only finds what doesn't end.
-pub(crate) const COMPUTING: u32 = 5;
-const COMPUTING_ANYWHERE: u32 = 20 * COMPUTING;
+/// Limit on the CPU time in seconds. The long form of the tests uses the first limit. The short
+/// form also runs on slow machines, so its limit is higher and detects only processes that never
+/// end.
+pub(crate) const CPU_SECONDS: u32 = 5;
+const CPU_SECONDS_SHORT_FORM: u32 = 20 * CPU_SECONDS;
 
-/// The signal of a process that computes for longer.
+/// Number of the signal that ends a process at the limit on CPU time.
 const SIGXCPU: i32 = 24;
 
-/// KiB of writable memory: the 40 MiB without which a model of some hundred parameters is not
-/// trained, and 64 MiB.
+/// Limit on writable memory in KiB. Training a model of a few hundred parameters needs 40 MiB, and
+/// the limit is 64 MiB higher.
 ///
-/// Address space isn't a measure: each new thread of glibc's malloc reserves 64 MiB of it for a
-/// moment, and an allocation of a few bytes in another thread fails meanwhile.
+/// The address space isn't limited, because glibc's `malloc` reserves 64 MiB of it for a moment for
+/// each new thread. In this moment, an allocation of a few bytes in another thread would fail.
 pub(crate) const MEMORY: u32 = 104 << 10;
 
-/// A model of some hundred parameters on `data.bin`, as flags with a value each.
+/// Options that train a model of a few hundred parameters on `data.bin`. Each option has a value.
 const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --warmup-steps 1 --eval-iters 1 \
     --eval-interval 1 --max-steps 2";
 
-/// Every which case is tried: with `TORTURE=1` each, with `TORTURE=9` every ninth, without it what
-/// is `short`.
+/// Returns the distance between two cases that are tried. With `TORTURE=1` it is 1, with
+/// `TORTURE=9` it is 9, and without this variable it is `short`.
 pub(crate) fn every(short: usize) -> usize {
     let asked = std::env::var("TORTURE").ok();
     asked.map_or(short, |text| text.parse().expect("a number in TORTURE"))
 }
 
-/// Whether more is asked for than the short form.
+/// Returns true for the long form of the tests.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TORTURE").is_some()
 }
 
-/// How a process ended.
+/// The result of a process.
 pub(crate) struct Ended {
-    /// None if it was ended because it took too long.
+    /// Exit status, or `None` if the process was killed because it took too long.
     pub(crate) status: Option<ExitStatus>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -62,15 +63,16 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Whether an allocation failed. This ends the program, which is acceptable for needs that
-    /// can't be computed in advance: for a tokenizer's work on a text.
+    /// Returns true if an allocation failed, which aborts the program. This is acceptable if the
+    /// memory can't be estimated in advance, as for a tokenizer.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         const SIGABRT: i32 = 6;
         let signal = self.status.and_then(|status| status.signal());
         signal == Some(SIGABRT) && self.stderr.contains("memory allocation of")
     }
 
-    /// The fault in the way it ended; an error in one line is fine.
+    /// Returns a description of what is wrong with the result. An error in a single line isn't a
+    /// fault.
     pub(crate) fn fault(&self) -> Option<String> {
         let Some(status) = self.status else {
             return Some("it hangs".to_owned());
@@ -89,7 +91,7 @@ impl Ended {
             .lines()
             .filter(|line| !line.is_empty())
             .collect();
-        // The last line is the failure; earlier lines are notes.
+        // The last line is the error, and the lines before it are notes.
         let (last, before) = lines.split_last().unwrap_or((&"", &[]));
         let is_told = last.starts_with("error: ") && !before.iter().any(|l| l.starts_with("error"));
         match status.code() {
@@ -103,27 +105,28 @@ impl Ended {
     }
 }
 
-/// A shell's commands before `gpt`, for [`gpt_under`]: set the limits.
+/// Returns shell commands that set the limits. [`gpt_under`] runs `gpt` after them.
 pub(crate) fn limits() -> String {
     let seconds = if is_long() {
-        COMPUTING
+        CPU_SECONDS
     } else {
-        COMPUTING_ANYWHERE
+        CPU_SECONDS_SHORT_FORM
     };
     format!("ulimit -d {MEMORY}; ulimit -S -t {seconds}; exec")
 }
 
-/// The program: `GPT` in the environment names another than the one that cargo has built.
+/// Returns the path of the program. The environment variable `GPT` overrides the program that Cargo
+/// has built.
 pub(crate) fn program() -> OsString {
     std::env::var_os("GPT").unwrap_or_else(|| env!("CARGO_BIN_EXE_gpt").into())
 }
 
-/// Runs `gpt` in a folder, without an input.
+/// Runs `gpt` in a folder, with the limits and without input.
 pub(crate) fn gpt(folder: &Path, arguments: &[OsString], patience: Duration) -> Ended {
     gpt_under(&limits(), folder, arguments, patience)
 }
 
-/// Runs `gpt` behind a line of the shell: `exec`, or a program that runs another.
+/// Runs `gpt` after a beginning of a shell command: `exec`, or a program that runs another program.
 pub(crate) fn gpt_under(
     shell: &str,
     folder: &Path,
@@ -133,13 +136,13 @@ pub(crate) fn gpt_under(
     start(shell, folder, arguments).end(patience)
 }
 
-/// A process that runs.
+/// A running process.
 pub(crate) struct Running {
     child: Child,
     files: [File; 2],
 }
 
-/// Starts what [`gpt_under`] runs.
+/// Starts `gpt` as in [`gpt_under`], but doesn't wait for it.
 pub(crate) fn start(shell: &str, folder: &Path, arguments: &[OsString]) -> Running {
     let files = [(); 2].map(|()| tempfile::tempfile().expect("a temporary file"));
     let [out, err] = files
@@ -150,7 +153,7 @@ pub(crate) fn start(shell: &str, folder: &Path, arguments: &[OsString]) -> Runni
         .arg(program())
         .args(arguments)
         .current_dir(folder)
-        // The stacks of 64 threads would take more memory than the limit.
+        // The stacks of 64 threads would need more memory than the limit allows.
         .env("RAYON_NUM_THREADS", "2")
         .stdin(Stdio::null())
         .stdout(out)
@@ -170,21 +173,22 @@ impl Running {
         self.child.wait().expect("it is ours");
     }
 
-    /// Waits for its end, and kills it if that doesn't come.
+    /// Waits until the process ends. Kills it if this takes too long.
     ///
-    /// Counts looks instead of time, so that a pause of all processes isn't a hang.
+    /// The checks are counted instead of the time, so that a pause of all processes doesn't count
+    /// as hanging.
     pub(crate) fn end(mut self, patience: Duration) -> Ended {
-        let mut looks = patience.div_duration_f64(LOOK) as u64;
+        let mut polls = patience.div_duration_f64(POLL_INTERVAL) as u64;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("it is ours") {
                 break Some(status);
             }
-            if looks == 0 {
+            if polls == 0 {
                 self.kill();
                 break None;
             }
-            looks -= 1;
-            sleep(LOOK);
+            polls -= 1;
+            sleep(POLL_INTERVAL);
         };
         let [stdout, stderr] = self.files.map(|mut file| {
             let mut text = Vec::new();
@@ -200,12 +204,12 @@ impl Running {
     }
 }
 
-/// Words as arguments.
+/// Splits a text into arguments at whitespace.
 pub(crate) fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()
 }
 
-/// `train` with the flags of [`TINY`], but for `without`.
+/// Returns a training command with the options of [`TINY`], except for the option `without`.
 pub(crate) fn train(without: &str) -> Vec<OsString> {
     let mut arguments = words("train");
     let flags = words(TINY);
@@ -214,7 +218,8 @@ pub(crate) fn train(without: &str) -> Vec<OsString> {
     arguments
 }
 
-/// A folder with `data.bin`, 400 ids below 61, `data.txt`, `options.toml`, and a finished run.
+/// Creates a folder with `data.bin` (400 token IDs below 61), `data.txt`, a file of options
+/// `c.toml`, and a finished run.
 pub(crate) fn folder_with_a_run() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
@@ -234,13 +239,13 @@ pub(crate) fn folder_with_a_run() -> TempDir {
     folder
 }
 
-/// Makes a named pipe.
+/// Creates a named pipe.
 pub(crate) fn pipe(path: &Path) {
     let made = Command::new("mkfifo").arg(path).status();
     assert!(made.expect("mkfifo runs").success());
 }
 
-/// A copy of a folder and all that is in it, which vanishes.
+/// Copies a folder with its contents to a temporary folder.
 pub(crate) fn copy_of(folder: &Path) -> TempDir {
     let copied = tempfile::tempdir().expect("a temporary folder");
     copy(folder, copied.path());
@@ -259,7 +264,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The paths of all files below a folder, from there.
+/// Returns the paths of all files below a folder, relative to the folder.
 pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -277,7 +282,8 @@ pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     files
 }
 
-/// All regular files below a folder, byte for byte; none if it isn't there.
+/// Returns the names and contents of all regular files below a folder. The result is empty if the
+/// folder doesn't exist.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = match folder.exists() {
         true => files_below(folder),
@@ -291,13 +297,13 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     names.into_iter().filter_map(read).collect()
 }
 
-/// Arguments as one would type them.
+/// Returns a command as a user would type it.
 pub(crate) fn command_line(arguments: &[OsString]) -> String {
     let shown = arguments.iter().map(|word| OsStr::to_string_lossy(word));
     format!("gpt {}", shown.collect::<Vec<_>>().join(" "))
 }
 
-/// Fails with all faults; prints the figures.
+/// Prints the numbers of cases and faults, and panics if there are faults.
 #[track_caller]
 pub(crate) fn report(what: &str, cases: usize, faults: &[String]) {
     println!("{what}: {cases} cases, {} faults", faults.len());
