@@ -87,7 +87,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let ids = found.vocabulary.corpus(&input)?;
     if ids.len() < 2 {
         bail!(
-            "at least 2 tokens are needed, one to predict from and one to predict, but the number of tokens is {}",
+            "at least 2 tokens are needed, one to predict from and one to predict, but the input has only {}",
             ids.len()
         );
     }

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let (config, folder) = read(asked, |folder| {
         match ModelFolder::open(folder) {
             Ok(model) => Ok(*model.config()),
-            // A folder that contains a configuration but no weights is sufficient here.
+            // A folder with a configuration but without weights is sufficient for `gpt info`.
             Err(CheckpointError::Folder { .. }) => Ok(load_config(folder)?),
             Err(error) => Err(error.into()),
         }

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         return Ok(print(ids.join(",") + "\n")?);
     }
     if let (Some(path), false) = (&args.output, args.json) {
-        // These notes go to standard error because the token IDs may have been written to
+        // The notes go to standard error because the token IDs may have been written to
         // `/dev/stdout`.
         note(&format!("wrote {} tokens to {}", ids.len(), path.display()));
         if let Some(model) = &args.model {

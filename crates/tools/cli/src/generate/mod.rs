@@ -44,7 +44,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let longest = prompts.iter().map(Vec::len).max();
     let memory = args.memory(&found, &settings, prompts.len(), longest.unwrap_or(0))?;
     let weights = found.weights(output.dtype, &memory)?;
-    // This reports an invalid context size before anything is printed.
+    // An invalid context size is reported here, before anything is printed.
     Decoder::with_config(&weights, args.decoder())?;
     if !output.json {
         found.note();

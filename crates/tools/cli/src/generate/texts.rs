@@ -126,7 +126,7 @@ impl<'m> Texts<'m> {
             shown: None,
             finish: None,
         });
-        self.show()?; // This prints the first prompt before anything is computed.
+        self.show()?; // The first prompt is printed here, before anything is computed.
         let ids = self.vocabulary.begin(prompt)?;
         if sample == 0 {
             self.timings.prompt_tokens += ids.len();

@@ -86,7 +86,7 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     let path = shown(path);
     let check = |bytes: u64| match bytes > limit {
         true => bail!(
-            "{}: more than {limit} bytes, which is the limit",
+            "{}: the text is longer than the limit of {limit} bytes",
             path.display()
         ),
         // A token takes about four bytes of text and four bytes for its ID, and the IDs are copied

@@ -1,8 +1,8 @@
 //! The files in a model's folder that belong to its texts but not to its tokenizer: generation
 //! settings and chat templates.
 //!
-//! They are read once, together with the tokenizer, and copied wherever the model is written: to a
-//! converted folder, to the checkpoints of a run, and as metadata to a GGUF file.
+//! The files are read once, together with the tokenizer, and copied wherever the model is written:
+//! to a converted folder, to the checkpoints of a run, and as metadata to a GGUF file.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};

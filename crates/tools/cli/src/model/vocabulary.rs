@@ -342,7 +342,7 @@ mod tests {
             (vocabulary.special.bos, &vocabulary.special.eos[..]),
             (Some(7), &[7][..])
         );
-        vocabulary.save(folder.path()).unwrap(); // This model has no tokenizer to save.
+        vocabulary.save(folder.path()).unwrap(); // A model without a tokenizer can be saved.
     }
 
     #[test]

@@ -22,7 +22,7 @@ const LAUNCHERS: [Launcher; 12] = [
         "MVP_COMM_WORLD_RANK",
         &["MVP_COMM_WORLD_SIZE"],
     ),
-    // These variables are set by MPICH, Intel MPI and Microsoft MPI.
+    // MPICH, Intel MPI and Microsoft MPI set the variables `PMI_RANK` and `PMI_SIZE`.
     ("mpiexec", "PMI_RANK", &["PMI_SIZE"]),
     ("Platform MPI's mpirun", "MPI_RANKID", &["MPI_NRANKS"]),
     ("jsrun", "JSM_NAMESPACE_RANK", &["JSM_NAMESPACE_SIZE"]),

@@ -35,8 +35,8 @@ impl std::fmt::Debug for MpiGroup {
 
 /// Initializes MPI. From then on, a panic of this rank ends all ranks.
 pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
-    // This level allows calls from any thread. It is needed because a panic on a thread of rayon
-    // ends the ranks from there, while the main thread waits.
+    // The thread level `Serialized` allows calls of MPI from any thread. It is needed because a
+    // panic on a thread of rayon ends all ranks from there, while the main thread waits.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
         bail!("MPI is already initialized, and it can't be initialized twice");
     };

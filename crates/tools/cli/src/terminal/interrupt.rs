@@ -34,7 +34,7 @@ const WARNINGS: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 #[cfg(not(unix))]
 const WARNINGS: [i32; 0] = [];
 
-/// Number that is added to the number of a signal to obtain the exit code, as in shells.
+/// Number that is added to the number of a signal to get the exit code, as in shells.
 const BY_SIGNAL: i32 = 128;
 
 /// Tells whether a signal has asked the program to end, and which one.

@@ -248,7 +248,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 0, [step(0, 0.5)]);
         let path = folder.path().join(LOG);
-        append(&path).unwrap().set_len(MAX_BYTES + 1).unwrap(); // This adds zeros.
+        // The log becomes too long because zeros are added.
+        append(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
         write(folder.path(), 7, [step(7, 0.125), saved(8)]);
         assert!(std::fs::metadata(&path).unwrap().len() > MAX_BYTES + 100);
         assert_eq!(read(folder.path()).unwrap(), None);

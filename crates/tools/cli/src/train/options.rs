@@ -107,7 +107,7 @@ pub(crate) struct TrainOptions {
     pub(crate) seed: i64,
     /// The folder of the run [default: a new folder in runs/]
     #[arg(short = 'o', long, value_name = "DIR")]
-    #[serde(skip_serializing)] // This path isn't saved because users may move the folder.
+    #[serde(skip_serializing)] // The path isn't saved because users may move the folder.
     pub(crate) out_dir: Option<PathBuf>,
 
     /// The fraction of the data to train on; the rest is used for validation

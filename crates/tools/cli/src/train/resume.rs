@@ -64,8 +64,8 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
             ),
         }
     }
-    // This is checked before anything is written to the folder. It also reports a run of another
-    // version of this program.
+    // The checkpoints are read before anything is written to the folder, so that a run of another
+    // version of this program is reported and stays unchanged.
     match latest_checkpoint(path) {
         Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
         found => found?,
@@ -77,7 +77,7 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     match options.data.as_deref() {
         Some(data) if is_stdin(data) => require_input(run)?,
         Some(data) if !data.exists() => bail!(
-            "{}: this training data of the run was not found; if it has moved, use --data PATH",
+            "{}: the run's training data was not found here; if it has moved, use --data PATH",
             data.display()
         ),
         _ => {}

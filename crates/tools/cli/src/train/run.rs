@@ -128,7 +128,7 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     };
     refuse_full(&path)?;
     let folder = RunFolder::open(&path)?;
-    // This is checked again because another run may have ended there before the folder was locked.
+    // The folder is checked again because another run may have ended there before it was locked.
     refuse_full(&path)?;
     Ok(folder)
 }

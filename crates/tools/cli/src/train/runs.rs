@@ -131,7 +131,8 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
                 }
                 return Ok(run.path.clone());
             }
-            Err(TrainError::NoCheckpoint { .. }) => {} // This run has no complete checkpoint.
+            // A run without a complete checkpoint is skipped.
+            Err(TrainError::NoCheckpoint { .. }) => {}
             Err(error) => {
                 return Err(error).with_context(|| {
                     format!("can't use the newest run, {path} (to use another run, give its path)")

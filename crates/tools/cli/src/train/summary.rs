@@ -83,7 +83,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
     }
     if window < model.context_length {
         lines.push(format!(
-            "note      the windows have {window} tokens, so only these positions of the context of {} are trained",
+            "note      the windows have {window} tokens, so later positions in the context of {} tokens aren't trained",
             model.context_length
         ));
     }

@@ -170,8 +170,8 @@ const DTYPES: [&str; 5] = ["float32", "float16", "bfloat16", "int8", "int4"];
 
 #[test]
 fn a_sample_depends_only_on_the_seed_and_its_index() {
-    // These options use the temperature from the model's folder, stop strings that end the samples
-    // at different times, and texts that are longer than the context.
+    // The options use the temperature from the model's folder, stop strings that end the samples at
+    // different times, and texts that are longer than the context.
     for (dtype, options) in DTYPES.into_iter().flat_map(|dtype| {
         [
             "-n 9",
@@ -190,7 +190,7 @@ fn a_sample_depends_only_on_the_seed_and_its_index() {
             assert_eq!(alone, [sample.as_str()], "{args}: sample {i}");
         }
     }
-    // This is more than the number of samples that are computed at the same time.
+    // At most 64 samples are computed at the same time, so 70 samples need several rounds.
     let many = lines("Once --dtype int8 -n 3 --seed 5 --num-samples 70");
     assert_eq!(lines("Once --dtype int8 -n 3 --seed 74"), many[69..]);
     assert_eq!(many.len(), 70);
@@ -390,7 +390,8 @@ fn settings_that_are_not_supported_are_named_unless_they_change_nothing() {
         assert_eq!(note(&generated), note(&converted));
         note(&generated)
     };
-    // These are the defaults of version 5.24.0 of transformers (`_get_default_generation_params`).
+    // The default values come from version 5.24.0 of transformers
+    // (`_get_default_generation_params`).
     let defaults = r#"{"num_beams": 1, "num_beam_groups": 1, "num_return_sequences": 1,
         "typical_p": 1.0, "no_repeat_ngram_size": 0, "encoder_no_repeat_ngram_size": 0,
         "encoder_repetition_penalty": 1.0, "min_length": 0, "bad_words_ids": null,

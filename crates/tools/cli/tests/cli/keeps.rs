@@ -74,7 +74,7 @@ fn what_was_asked_for_and_not_written_is_a_failure() {
         assert_eq!(ended.status.code(), Some(1), "gpt {args}: {stderr}");
         holds(&stderr, &["error: "]);
     }
-    // The run isn't damaged.
+    // The run was not damaged by the failed output.
     folder.ok("train --resume run --max-steps 3");
     folder.refused(
         "inspect -m run --tokens 1 --html run/options.toml",

@@ -29,8 +29,8 @@ fn mpirun(folder: &Folder) -> Command {
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("RAYON_NUM_THREADS", "1")
-        // These variables restrict communication to this machine. The last one gives the ranks four
-        // seconds after Ctrl-C to save; `mpirun` always waits for the whole time.
+        // The first two variables restrict communication to this machine. The third one gives the
+        // ranks four seconds after Ctrl-C to save, and `mpirun` always waits for the whole time.
         .env("OMPI_MCA_btl", "self,vader")
         .env("OMPI_MCA_oob_tcp_if_include", "lo")
         .env("OMPI_MCA_odls_base_sigkill_timeout", "4")

@@ -127,7 +127,7 @@ fn each_printed_command_works_as_printed() {
 fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 -o run"));
-    // These are the files that a run leaves if it is killed before its first save.
+    // The folder now contains the files that a run leaves if it is killed before its first save.
     fs::remove_dir_all(folder.join("run/checkpoints")).unwrap();
     fs::remove_file(folder.join("run/loss.svg")).unwrap();
     let log = fs::read_to_string(folder.join("run/log.jsonl")).unwrap();

@@ -41,7 +41,7 @@ fn replace(path: &Path, (name, make): Replacement) {
         fs::write(path, &old[..old.len() / 2]).expect("a file");
     }
     if name == "itself with other digits" {
-        // This changes version numbers, the sizes of a model, and hashes.
+        // Replacing the digit changes version numbers, the sizes of a model, and hashes.
         let other = |byte: &u8| if *byte == b'2' { b'4' } else { *byte };
         fs::write(path, old.iter().map(other).collect::<Vec<_>>()).expect("a file");
     }

@@ -83,7 +83,7 @@ fn commands_that_write_work_on_poor_file_systems() {
             [] => told.is_empty(),
             notes => told.len() == 1 && notes.iter().all(|note| told[0].contains(note)),
         };
-        // These files of a run contain random numbers, times or paths.
+        // Some files of a run contain random numbers, times or paths, so they aren't compared.
         let compared = |folder: &std::path::Path| {
             let mut files = contents(folder);
             files.retain(|name, _| {
