@@ -137,7 +137,7 @@ const MAX_NEW_TOKENS: usize = 100;
 
 /// Maximum number of texts that are generated at the same time. A higher number would take more
 /// memory and would hardly be faster.
-pub(crate) const TOGETHER: usize = 64;
+pub(crate) const MAX_PARALLEL_TEXTS: usize = 64;
 
 fn new_seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -310,7 +310,7 @@ impl GenerateArgs {
         let texts = prompts.max(1).saturating_mul(self.length.num_samples.0);
         Ok(found
             .config()
-            .decoding_memory(texts.min(TOGETHER), tokens)?)
+            .decoding_memory(texts.min(MAX_PARALLEL_TEXTS), tokens)?)
     }
 
     /// Returns the token IDs of a prompt.

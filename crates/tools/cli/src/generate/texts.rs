@@ -16,7 +16,7 @@ use generate::{
 };
 use torch_rng::TorchRng;
 
-use super::options::{GenerateArgs, Settings, TOGETHER};
+use super::options::{GenerateArgs, MAX_PARALLEL_TEXTS, Settings};
 use super::pieces::Pieces;
 use super::session::{Continued, finish};
 use super::{note_speed, shown};
@@ -24,7 +24,7 @@ use crate::model::vocabulary::Vocabulary;
 use crate::terminal::output::{print, print_json, print_text};
 
 /// Line between two texts, as in nanoGPT.
-const BETWEEN: &str = "---------------\n";
+const SEPARATOR: &str = "---------------\n";
 
 /// All texts of a command.
 pub(crate) struct Texts<'m> {
@@ -98,7 +98,7 @@ impl<'m> Texts<'m> {
         let all = self.prompts.len() * self.args.length.num_samples.0;
         while self.printed < all {
             let mut joined = self.printed + self.texts.len();
-            while joined < all && self.streams.len() < TOGETHER {
+            while joined < all && self.streams.len() < MAX_PARALLEL_TEXTS {
                 self.join(joined)?;
                 joined += 1;
             }
@@ -210,7 +210,7 @@ impl<'m> Texts<'m> {
             if !output.json {
                 if text.shown.is_none() {
                     if self.printed > 0 {
-                        print(BETWEEN)?;
+                        print(SEPARATOR)?;
                     }
                     if !output.no_display_prompt {
                         print_text(&shown(text.prompt, self.vocabulary))?;

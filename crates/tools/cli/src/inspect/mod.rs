@@ -41,7 +41,7 @@ pub(crate) struct InspectArgs {
 }
 
 /// Number of candidates that the page shows for the prediction after each block.
-const TOP_OF_BLOCK: usize = 3;
+const CANDIDATES_PER_BLOCK: usize = 3;
 
 /// The object that `--json` prints. Each number has enough digits to be read back as the same
 /// `f32`.
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let Some(path) = &args.html else {
         return Ok(print(expected(&inspection))?);
     };
-    let blocks = inspection.blocks(0, TOP_OF_BLOCK)?;
+    let blocks = inspection.blocks(0, CANDIDATES_PER_BLOCK)?;
     let data = live::tokens(&model, &inspection, &scales);
     let name = found.folder.display().to_string();
     write_output(path, |out| page::write(out, &name, data, blocks))?;

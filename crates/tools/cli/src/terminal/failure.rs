@@ -31,7 +31,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// Options of similar programs, and hints for people who try them here.
-const OTHERS: [(&str, &str); 8] = [
+const FOREIGN_OPTIONS: [(&str, &str); 8] = [
     ("--max-tokens", "use --max-new-tokens"),
     ("--max-length", "use --max-new-tokens"),
     (
@@ -57,7 +57,7 @@ const OTHERS: [(&str, &str); 8] = [
 /// Returns a hint for an unknown option or an unexpected argument.
 fn hint(error: &clap::Error) -> Option<String> {
     if let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg)
-        && let Some((_, ours)) = OTHERS.iter().find(|(other, _)| other == option)
+        && let Some((_, ours)) = FOREIGN_OPTIONS.iter().find(|(other, _)| other == option)
     {
         return Some((*ours).to_owned());
     }

@@ -35,7 +35,7 @@ const WARNINGS: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 const WARNINGS: [i32; 0] = [];
 
 /// Number that is added to the number of a signal to get the exit code, as in shells.
-const BY_SIGNAL: i32 = 128;
+const SIGNAL_EXIT_CODE: i32 = 128;
 
 /// Tells whether a signal has asked the program to end, and which one.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,11 @@ impl Interrupt {
                 // The order of registration matters: the handler that ends the program must see the
                 // flag that an earlier signal has set, and not the flag of the same signal.
                 let ends = &self.ends_at_once;
-                flag::register_conditional_shutdown(signal, BY_SIGNAL + signal, Arc::clone(ends))?;
+                flag::register_conditional_shutdown(
+                    signal,
+                    SIGNAL_EXIT_CODE + signal,
+                    Arc::clone(ends),
+                )?;
                 flag::register(signal, Arc::clone(ends))?;
             }
             flag::register(signal, Arc::clone(&self.asked))?;
@@ -133,7 +137,7 @@ impl Interrupt {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.signal.load(Ordering::SeqCst) {
             0 => ExitCode::SUCCESS,
-            signal => ExitCode::from(BY_SIGNAL as u8 + signal as u8),
+            signal => ExitCode::from(SIGNAL_EXIT_CODE as u8 + signal as u8),
         }
     }
 }

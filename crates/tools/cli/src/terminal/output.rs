@@ -87,7 +87,7 @@ impl Formatter for ExactNumbers {
 }
 
 /// First error of standard output, except if the reader has closed it.
-static LOST: OnceLock<String> = OnceLock::new();
+static OUTPUT_ERROR: OnceLock<String> = OnceLock::new();
 
 fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -95,7 +95,7 @@ fn write(text: &str) -> io::Result<()> {
     if let Err(error) = &written
         && error.kind() != ErrorKind::BrokenPipe
     {
-        LOST.get_or_init(|| error.to_string());
+        OUTPUT_ERROR.get_or_init(|| error.to_string());
     }
     written
 }
@@ -105,7 +105,7 @@ fn write(text: &str) -> io::Result<()> {
 /// # Errors
 /// Returns an error if a write has failed, unless the reader had closed standard output.
 pub(crate) fn check_written() -> Result<()> {
-    match LOST.get() {
+    match OUTPUT_ERROR.get() {
         Some(error) => bail!("can't write to standard output: {error}"),
         None => Ok(()),
     }

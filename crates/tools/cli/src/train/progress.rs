@@ -14,7 +14,7 @@ use train::{Evaluation, StepReport};
 use crate::terminal::output::{note, print};
 
 /// Number of steps from one line to the next, if steps are shown as lines.
-const EVERY: u64 = 10;
+const STEPS_PER_LINE: u64 = 10;
 
 /// The display of a run's progress. The bar disappears when this value is dropped.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Progress {
         self.bar.set_position(done);
         self.bar
             .set_message(format!("loss {loss:.3}  {speed:.0} tokens/s"));
-        if self.step_lines && (done.is_multiple_of(EVERY) || done == 1 || done == total) {
+        if self.step_lines && (done.is_multiple_of(STEPS_PER_LINE) || done == 1 || done == total) {
             let rate = report.learning_rate;
             self.line(&format!(
                 "step {done}/{total}: loss {loss:.4}, lr {rate:.2e}, {speed:.0} tokens/s"

@@ -24,7 +24,7 @@ use crate::train::runs::{self, OPTIONS};
 /// Options that may change when a run is resumed: the length of the run, the number of threads,
 /// samples, checkpoints, and the path of the data. The data itself must stay the same, which is
 /// checked with a fingerprint.
-const FREE: [&str; 9] = [
+const CHANGEABLE: [&str; 9] = [
     "max_steps",
     "epochs",
     "data",
@@ -143,7 +143,7 @@ fn refuse_changes(run: &Path, before: &TrainOptions, now: &TrainOptions) -> Resu
     for (name, value) in &now {
         let kept = kept.get(name);
         let is_derived = kept.is_none() && DERIVED.contains(&name.as_str());
-        if FREE.contains(&name.as_str()) || is_derived || kept == Some(value) {
+        if CHANGEABLE.contains(&name.as_str()) || is_derived || kept == Some(value) {
             continue;
         }
         bail!(
