@@ -106,8 +106,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     }
     let name = path.display();
     let text = text_of(bytes, path)?;
-    // Searching for a single character first is several times faster, and most texts don't contain
-    // it.
+    // Searching for the single character CR first is several times faster than searching for CR LF,
+    // and most texts contain neither.
     if text.contains('\r') && text.contains("\r\n") {
         let fix = match cfg!(windows) {
             true => "an editor can save the file with LF",

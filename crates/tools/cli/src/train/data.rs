@@ -29,9 +29,9 @@ use crate::terminal::shell::{program, shell_quoted};
 /// The default training text, "The Answering Bell", which was written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 
-/// Minimum length in tokens of the windows that are chosen if the data is shorter than the model's
-/// context.
-const SHORTEST_WINDOW: usize = 64;
+/// Number of tokens of which the length of the windows is a multiple if the data is shorter than
+/// the model's context.
+const WINDOW_UNIT: usize = 64;
 
 /// The data of a run.
 pub(crate) enum Content {
@@ -127,12 +127,13 @@ impl Tokens {
             .with_context(|| self.name.clone())
     }
 
-    /// Returns the length of the windows. It is the context length unless the training part is
-    /// shorter.
+    /// Returns the length of the windows in tokens. It is the context length, unless the training
+    /// part is shorter. In this case, it is the largest multiple of [`WINDOW_UNIT`] that fits, if
+    /// this is at least two units.
     pub(crate) fn window(&self, context_length: usize) -> usize {
         let longest = self.train.len().saturating_sub(1);
-        match longest < context_length && longest >= 2 * SHORTEST_WINDOW {
-            true => longest / SHORTEST_WINDOW * SHORTEST_WINDOW,
+        match longest < context_length && longest >= 2 * WINDOW_UNIT {
+            true => longest / WINDOW_UNIT * WINDOW_UNIT,
             false => context_length,
         }
     }
@@ -213,8 +214,8 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
                 ids.splice(0..0, tokenizer.ids_before().iter().copied());
             }
             if let (true, false, Some(end)) = (begins, part.is_empty(), end) {
-                // Exactly one end-of-text token is between two texts, even if one or both of them
-                // already contain it there.
+                // There must be exactly one end-of-text token between two texts. One or both of
+                // them may already contain it.
                 match (part.last() == Some(end), ids.first() == Some(end)) {
                     (true, true) => drop(ids.remove(0)),
                     (false, false) => part.push(*end),

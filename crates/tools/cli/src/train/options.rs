@@ -139,7 +139,7 @@ pub(crate) struct TrainOptions {
     pub(crate) vocab_size: Option<Count>,
     /// The dropout rate [default: the preset's]
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
-    // The rate is `None` if the base model has different rates in different places.
+    // The dropout rate is `None` if the base model has several dropout rates.
     drop_rate: Option<Below1>,
     /// Add a bias to queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]

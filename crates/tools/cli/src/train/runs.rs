@@ -51,8 +51,8 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
 pub(crate) const OPTIONS_BEGIN: &str =
     "# The options of this run; `gpt train --config` takes them.";
 
-/// Returns true if a folder belongs to a run that has never saved: it contains a file of options
-/// written by this program, and no file that is written when or after a run saves.
+/// Returns true if a folder belongs to a run that has never saved. Such a folder contains a file of
+/// options that this program has written, but no files of a save.
 pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     let has = |name: &str| fs::symlink_metadata(run.join(name)).is_ok();
     let options = read_small_file(run.join(OPTIONS), MAX_OPTIONS_BYTES).unwrap_or_default();

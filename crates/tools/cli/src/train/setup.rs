@@ -256,8 +256,9 @@ fn prompt(
     Ok((ids, prompt))
 }
 
-/// Returns the first tokens of the data. With a tokenizer, they end at the end of a line, or at the
-/// end of a word after at least 20 bytes. Without one, the result has four tokens.
+/// Returns the first tokens of the data, without leading special tokens and whitespace. They end at
+/// the end of a line, at the end of a word after at least 20 bytes, or after about 40 bytes.
+/// Without a tokenizer, the result consists of the first four tokens.
 fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>> {
     const BYTES: usize = 20;
     const MAX_BYTES: usize = 40;
@@ -276,7 +277,8 @@ fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>>
         if text.is_empty() && (is_special || piece.trim_ascii().is_empty()) {
             continue;
         }
-        // The result doesn't end in the middle of a word or character, unless a word is very long.
+        // The result doesn't end in the middle of a character and, unless a word is very long, not
+        // in the middle of a word.
         let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
         let is_whole = str::from_utf8(&text).is_ok();
         let is_long = text.len() >= BYTES && ends_word || text.len() >= MAX_BYTES;

@@ -182,8 +182,8 @@ fn a_models_own_tokens_end_its_texts() {
     }
 }
 
-/// llama.cpp supports added tokens but ignores these settings of theirs, as was checked with
-/// xllamacpp 2026.10.
+/// llama.cpp supports added tokens but ignores their settings, such as `lstrip`. This was checked
+/// with xllamacpp 2026.10.
 #[test]
 fn tokens_that_llama_cpp_finds_elsewhere_are_named() {
     let folder = folder_with_text();

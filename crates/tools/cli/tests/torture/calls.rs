@@ -91,7 +91,7 @@ fn each_call_of_a_conversion_may_fail_or_be_the_last() {
     each_call_may_fail_or_be_the_last(conversions, 5);
 }
 
-/// Tests all cases or, in the short form of the tests, each `short`th case.
+/// Tests all cases or, in the short form of the tests, one of every `short` cases.
 fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     if !has_strace() {
         return;
