@@ -162,13 +162,13 @@ fn to_gguf(args: &ConvertArgs, found: &FoundModel, dtype: Dtype) -> Result<()> {
 fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: bool) -> Result<()> {
     let parameters = count(model.num_parameters() as f64);
     let with = if has_tokenizer {
-        "with its"
+        "with its tokenizer"
     } else {
-        "without a"
+        "without a tokenizer"
     };
     let to = args.to.display();
     Ok(print(format!(
-        "wrote {parameters} parameters to {to}: {layout}, {with} tokenizer\n"
+        "wrote {parameters} parameters to {to}: {layout}, {with}\n"
     ))?)
 }
 
