@@ -149,8 +149,7 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     match read_small_file(&path, MAX_BYTES) {
         Err(error) if error.source.kind() == ErrorKind::FileTooLarge => {
             note(&format!(
-                "{error}: {}; new lines are added, but the old ones are no longer read",
-                error.source
+                "{error}; new lines are added, but the old ones are no longer read"
             ));
             Ok(None)
         }
