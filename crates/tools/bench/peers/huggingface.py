@@ -7,7 +7,7 @@ import contextlib
 import math
 import sys
 
-from protocol import CONTEXT, EMB, HEADS, LAYERS, PROMPT, VOCAB, serve, sizes, threads, training_step
+from protocol import CONTEXT, EMB, HEADS, LAYERS, PROMPT, VOCAB, serve, sizes, texts_and_lengths, threads, training_step
 
 import torch
 import transformers
@@ -80,8 +80,8 @@ def prepare(work):
         ids = torch.arange(math.prod(sizes(work))).view(*sizes(work)) * 7 % VOCAB
         return in_autocast(lambda: model(ids, logits_to_keep=1).logits)
     if kind == "decode":
-        prompt, new_tokens = (int(n) for n in work.split()[1].split("+"))
-        ids = (torch.arange(prompt) * 7 % VOCAB)[None]
+        texts, prompt, new_tokens = texts_and_lengths(work)
+        ids = torch.arange(texts * prompt).view(texts, prompt) * 7 % VOCAB
         settings = dict(
             attention_mask=torch.ones_like(ids),
             min_new_tokens=new_tokens,

@@ -6,8 +6,9 @@ Through `llama-cpp-python`, which is built for the processor and is given ids by
 
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
-from protocol import CONTEXT, EMB, HEADS, LAYERS, PROMPT, VOCAB, serve, sizes, threads
+from protocol import CONTEXT, EMB, HEADS, LAYERS, PROMPT, VOCAB, serve, sizes, texts_and_lengths, threads
 
 import gguf
 import numpy as np
@@ -20,6 +21,7 @@ except ImportError:
     llama_cpp = None
 
 FORMAT = sys.argv[1] if len(sys.argv) > 1 else "f32"
+SLOT = 256  # the context of each text, if there are several
 ROOM = 2 * CONTEXT  # the server refuses a prompt that fills the context
 TYPE = {
     "f32": gguf.GGMLQuantizationType.F32,
@@ -78,30 +80,43 @@ def write_model(path):
 class Functions:
     """A model that the C functions of `llama_cpp` read."""
 
-    def __init__(self, path):
+    def __init__(self, path, slots=1):
         settings = llama_cpp.llama_model_default_params()
         settings.n_gpu_layers = 0
         self.model = llama_cpp.llama_model_load_from_file(path.encode(), settings)
         settings = llama_cpp.llama_context_default_params()
-        settings.n_ctx = settings.n_batch = settings.n_ubatch = CONTEXT
+        settings.n_ctx = settings.n_batch = settings.n_ubatch = CONTEXT if slots == 1 else slots * SLOT
+        settings.n_seq_max = slots
         settings.n_threads = settings.n_threads_batch = threads()
         self.context = llama_cpp.llama_init_from_model(self.model, settings)
         if not self.context:
             raise RuntimeError("llama.cpp does not load the model")
 
-    def take_in(self, ids):
-        """The most likely id after these, which follow those of earlier calls."""
-        tokens = (llama_cpp.llama_token * len(ids))(*ids)
-        if llama_cpp.llama_decode(self.context, llama_cpp.llama_batch_get_one(tokens, len(ids))):
+    def take_in(self, texts, past):
+        """The most likely id after the new ids of each text, which follow `past` earlier ids."""
+        total = sum(len(ids) for ids in texts)
+        batch = llama_cpp.llama_batch_init(total, 0, 1)
+        last, row = [], 0
+        for slot, ids in enumerate(texts):
+            for i, id in enumerate(ids):
+                batch.token[row], batch.pos[row] = id, past + i
+                batch.n_seq_id[row], batch.seq_id[row][0] = 1, slot
+                batch.logits[row] = i == len(ids) - 1
+                row += 1
+            last.append(row - 1)
+        batch.n_tokens = total
+        failed = llama_cpp.llama_decode(self.context, batch)
+        llama_cpp.llama_batch_free(batch)
+        if failed:
             raise RuntimeError("llama_decode failed")
-        logits = llama_cpp.llama_get_logits_ith(self.context, -1)
-        return int(np.ctypeslib.as_array(logits, (VOCAB,)).argmax())
+        logits = (llama_cpp.llama_get_logits_ith(self.context, row) for row in last)
+        return [[int(np.ctypeslib.as_array(of, (VOCAB,)).argmax())] for of in logits]
 
-    def write(self, ids, new_tokens):
+    def write(self, texts, new_tokens):
         llama_cpp.llama_memory_clear(llama_cpp.llama_get_memory(self.context), True)
-        following = self.take_in(ids)
-        for _ in range(new_tokens - 1):
-            following = self.take_in([following])
+        past, following = len(texts[0]), self.take_in(texts, 0)
+        for i in range(new_tokens - 1):
+            following = self.take_in(following, past + i)
 
     def close(self):
         llama_cpp.llama_free(self.context)
@@ -111,16 +126,20 @@ class Functions:
 class Server:
     """A model that the server of `xllamacpp` reads."""
 
-    def __init__(self, path):
+    def __init__(self, path, slots=1):
         settings = xllamacpp.CommonParams()
         settings.model.path = path
-        settings.n_ctx = ROOM
+        settings.n_ctx = ROOM if slots == 1 else slots * SLOT
         settings.n_batch = settings.n_ubatch = CONTEXT
         settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads()
-        settings.n_parallel, settings.warmup, settings.fit_params = 1, False, False
+        settings.n_parallel, settings.warmup, settings.fit_params = slots, False, False
         self.server = xllamacpp.Server(settings)
+        self.clients = ThreadPoolExecutor(slots)
 
-    def write(self, ids, new_tokens):
+    def write(self, texts, new_tokens):
+        list(self.clients.map(lambda ids: self.write_one(ids, new_tokens), texts))
+
+    def write_one(self, ids, new_tokens):
         request = dict(prompt=ids, n_predict=new_tokens, temperature=0, cache_prompt=False, ignore_eos=True)
         answer = self.server.handle_completions(request)
         if answer.get("usage", {}).get("completion_tokens") != new_tokens:
@@ -134,16 +153,17 @@ def prepare(work):
     kind = work.split()[0]
     if kind == "prefill":
         ids = [7 * i % VOCAB for i in range(sizes(work)[1])]
-        return lambda: model.write(ids, 1)
+        return lambda: model.write([ids], 1)
     if kind == "decode":
-        prompt_length, new_tokens = (int(n) for n in work.split()[1].split("+"))
-        ids = [7 * i % VOCAB for i in range(prompt_length)]
-        return lambda: model.write(ids, new_tokens)
+        texts, prompt, new_tokens = texts_and_lengths(work)
+        texts = [[7 * (i * prompt + j) % VOCAB for j in range(prompt)] for i in range(texts)]
+        of_texts = model if len(texts) == 1 else Model(file.name, len(texts))
+        return lambda: of_texts.write(texts, new_tokens)
     if kind == "load":
 
         def first_token():
             model = Model(file.name)
-            model.write(PROMPT, 1)
+            model.write([PROMPT], 1)
             model.close()
 
         return first_token

@@ -84,6 +84,13 @@ def sizes(work):
     return int(batch), int(tokens)
 
 
+def texts_and_lengths(work):
+    """`decode 16+128 8` -> (8, 16, 128): texts, tokens of each prompt, new tokens; without the last word one text."""
+    words = work.split()
+    prompt, _, new_tokens = words[1].partition("+")
+    return int(words[2]) if len(words) > 2 else 1, int(prompt), int(new_tokens)
+
+
 def shape(work):
     """`train 12x64 65,64,128,4,4` -> (65, 64, 128, 4, 4): vocabulary, context, features, heads, layers; GPT-2 124M's without the third word."""
     words = work.split()

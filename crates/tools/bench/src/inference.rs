@@ -4,7 +4,8 @@
 use std::hint::black_box;
 
 use generate::{
-    AsWeights, Decoder, DecoderWeights, GenerateOptions, Sampling, TokenStream, step_bytes,
+    AsWeights, Decoder, DecoderState, DecoderWeights, GenerateOptions, Sampling, TokenStream,
+    TokenStreams, step_bytes,
 };
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array2, Axis, s};
@@ -25,6 +26,9 @@ const PASSES: [(&str, usize, usize); 3] = [
 
 /// The lengths of the prompt and of the continuation.
 const DECODED: (usize, usize) = (16, 128);
+
+/// Numbers of texts that are decoded together.
+const TEXTS: [usize; 5] = [2, 4, 8, 16, 64];
 
 /// A shape of the model, by its head, and the peers that have it.
 type Head = (&'static str, GptConfig, &'static [Kind]);
@@ -52,14 +56,23 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
             return decode_int8(config);
         }
         let commands = PASSES.iter().map(|pass| pass.0);
-        let mut commands = commands.chain([&*decode, "prefill 1x1024, decoder"]);
-        if commands.any(|command| bench.wants(&format!("{command}, {head}"))) {
+        let commands = commands.chain([&*decode, "prefill 1x1024, decoder"]);
+        let mut works: Vec<String> = commands.map(|it| format!("{it}, {head}")).collect();
+        if config.tied {
+            works.extend(TEXTS.map(|texts| format!("{decode}, {texts} texts")));
+        }
+        if bench.wants_any(&works) {
             let mut model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
             for pass in PASSES {
                 forward(bench, of, &mut model, pass);
             }
             prompts(bench, of, &model)?;
             decoding(bench, of, &model, &decode)?;
+            if config.tied {
+                for texts in TEXTS {
+                    decoding_together(bench, peers, &model, &decode, texts)?;
+                }
+            }
         }
         let ours = Ours {
             work: format!("build 124M from a seed, {head}"),
@@ -156,6 +169,39 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
     Ok(())
 }
 
+/// The rows of decoding several texts together, one per number format: tokens of all texts.
+fn decoding_together(
+    bench: &mut Bench,
+    peers: &[Kind],
+    model: &GptModel,
+    command: &str,
+    texts: usize,
+) -> anyhow::Result<()> {
+    let work = format!("{command}, {texts} texts");
+    if !bench.wants(&work) {
+        return Ok(());
+    }
+    let (prompt, new_tokens) = DECODED;
+    let prompts = ids(texts, prompt);
+    let mut formats = Vec::new();
+    for &dtype in Dtype::ALL {
+        formats.push((dtype, DecoderWeights::new(model, dtype)?));
+    }
+    let ours = formats.iter().map(|(dtype, weights)| Ours {
+        work: work.clone(),
+        precision: dtype.short_name(),
+        // Each step reads every weight once for all texts.
+        floor: Some(Floor::Reading(
+            (step_bytes(*dtype, &model.config()) * new_tokens) as f64,
+        )),
+        step: Box::new(|| decode_together(weights, &prompts, new_tokens)),
+        peers,
+    });
+    let amount = ((texts * new_tokens) as f64, "tokens/s");
+    bench.turns(&format!("{command} {texts}"), amount, ours.collect());
+    Ok(())
+}
+
 /// Decodes in int8 as from a model's files, of which a few rows are held in f32 at a time.
 fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     let weights = DecoderWeights::read(&model, Dtype::Int8, |_, _, rows| {
@@ -170,17 +216,36 @@ fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
 
 /// The likeliest tokens after a prompt, as `gpt generate` makes them.
 fn decode(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32], max_new_tokens: usize) {
-    let options = GenerateOptions {
-        sampling: Sampling::GREEDY,
-        max_new_tokens,
-        stop_ids: Vec::new(),
-    };
+    let options = greedy(max_new_tokens);
     let mut rng = TorchRng::manual_seed(123);
     let started = decoder.start(prompt);
     started.expect("the prompt suits the model");
     let stream = TokenStream::new(decoder, options, &mut rng).expect("the options are in range");
     let tokens: Result<Vec<u32>, _> = stream.collect();
     black_box(tokens.expect("the logits are finite"));
+}
+
+/// The most probable tokens after each prompt (texts, tokens), computed together as by
+/// `gpt generate --num-samples`.
+fn decode_together(weights: &DecoderWeights, prompts: &Array2<u32>, max_new_tokens: usize) {
+    let mut streams = TokenStreams::new(weights);
+    for prompt in prompts.rows() {
+        let (state, options) = (DecoderState::default(), greedy(max_new_tokens));
+        let rng = TorchRng::manual_seed(123);
+        let added = streams.add(state, &prompt.to_vec(), options, rng);
+        added.expect("the prompt and the options suit the model");
+    }
+    while !streams.is_empty() {
+        black_box(streams.step());
+    }
+}
+
+fn greedy(max_new_tokens: usize) -> GenerateOptions {
+    GenerateOptions {
+        sampling: Sampling::GREEDY,
+        max_new_tokens,
+        stop_ids: Vec::new(),
+    }
 }
 
 /// The work of `gpt generate` before it writes, from a folder on disk to the first token: of GPT-2

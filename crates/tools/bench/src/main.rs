@@ -5,6 +5,7 @@
 //! affects all alike. There are no stored figures of other machines; a peer that isn't installed is
 //! listed as absent.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
@@ -73,6 +74,7 @@ fn main() -> anyhow::Result<()> {
     let mut bench = Bench {
         peers: Peers::new(python, threads),
         filter: options.filter.clone().unwrap_or_default(),
+        names: RefCell::default(),
         repeat: options.repeat.max(1),
         alone: options.peak,
         rows: Vec::new(),
@@ -86,6 +88,7 @@ fn main() -> anyhow::Result<()> {
     }
     memory::measure(&mut bench, threads)?;
     scaling::measure(&bench)?;
+    bench.check_filter()?;
     let report = Report {
         machine: Machine { cpu, threads },
         peers: bench.peers.versions,

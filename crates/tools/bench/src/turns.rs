@@ -1,5 +1,6 @@
 //! Ours and the peers taking turns at one work, and the medians of their times.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::thread::sleep;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub(crate) struct Bench {
     pub(crate) peers: Peers,
     /// Only work whose name contains it is done.
     pub(crate) filter: String,
+    /// Names of all works that the filter was asked about so far.
+    pub(crate) names: RefCell<Vec<String>>,
     pub(crate) repeat: usize,
     /// True if ours is all that is done, for the memory that it takes.
     pub(crate) alone: bool,
@@ -49,7 +52,27 @@ impl Ours<'_> {
 impl Bench {
     /// True if the filter selects a work with this name.
     pub(crate) fn wants(&self, work: &str) -> bool {
+        let mut names = self.names.borrow_mut();
+        if !names.iter().any(|name| name == work) {
+            names.push(work.to_owned());
+        }
         work.contains(&self.filter)
+    }
+
+    /// Returns true if the filter selects at least one of these works.
+    pub(crate) fn wants_any(&self, works: &[String]) -> bool {
+        works.iter().fold(false, |any, work| self.wants(work) | any)
+    }
+
+    /// Returns an error with the names of all works if the filter has selected none of them.
+    pub(crate) fn check_filter(&self) -> anyhow::Result<()> {
+        let (filter, names) = (&self.filter, self.names.borrow());
+        anyhow::ensure!(
+            names.iter().any(|name| name.contains(filter)),
+            "no row's name contains {filter:?}; use a part of one of these names:\n  {}",
+            names.join("\n  ")
+        );
+        Ok(())
     }
 
     /// Prints a row and keeps it.
