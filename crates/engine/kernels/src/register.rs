@@ -7,6 +7,7 @@
 mod x86;
 
 use crate::elementwise::math;
+use crate::weight::Weight;
 
 /// A vector register with [`LANES`](Self::LANES) lanes of 32 bits, which usually contain `f32`
 /// values.
@@ -67,6 +68,12 @@ pub(crate) trait Square: Register {
     /// Each of the `LANES` rows must have `LANES` readable values, and the CPU must have the
     /// instruction set of the register.
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns;
+
+    /// Writes the values of as many weights as the register has lanes.
+    ///
+    /// # Safety
+    /// The weights can be read, and their values written.
+    unsafe fn widen<W: Weight>(from: *const W, to: *mut f32);
 }
 
 impl Square for [f32; 4] {
@@ -80,6 +87,14 @@ impl Square for [f32; 4] {
             unsafe { row.add(k).read_unaligned() }
         };
         std::array::from_fn(|k| std::array::from_fn(|l| number(l, k)))
+    }
+
+    #[inline(always)]
+    unsafe fn widen<W: Weight>(from: *const W, to: *mut f32) {
+        for l in 0..Self::LANES {
+            // SAFETY: the caller's promise.
+            unsafe { *to.add(l) = (*from.add(l)).value() };
+        }
     }
 }
 

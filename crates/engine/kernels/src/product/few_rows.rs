@@ -230,9 +230,9 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
         for k in (0..x.length.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(x.length - k);
             let numbers = k * N..n.min((k + depth) * N);
-            let whole = match in_place && here == V::LANES {
+            let whole = match here == V::LANES {
                 true => numbers.len() / N / V::LANES * V::LANES,
-                false => 0,
+                false => 0, // fewer outputs than lanes
             };
             // SAFETY: The caller guarantees the conditions of this function. Squares are read only
             // within the rows of weights or within the panel.
@@ -242,14 +242,27 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 let from = w.as_ptr().cast::<u8>().offset(first as isize * distance);
                 let from = from.add(numbers.start * size_of::<W>());
                 for at in (0..whole).step_by(V::LANES) {
-                    let from = from.add(at * size_of::<f32>());
+                    let from = from.add(at * N * size_of::<W>());
                     for l in 0..V::LANES as isize {
                         // The prefetched values are in the same columns of the next outputs'
                         // weights.
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
                     }
-                    multiply_square::<V, M>((from.cast(), distance), at_x(at), V::LANES, &mut sums);
+                    let mut values = [MaybeUninit::<f32>::uninit(); 16 * 16];
+                    let rows = match in_place {
+                        true => (from.cast(), distance),
+                        false => {
+                            let rows = values.chunks_mut(V::LANES).take(V::LANES);
+                            for (l, row) in rows.enumerate() {
+                                let from = from.offset(l as isize * distance);
+                                V::widen::<W>(from.cast(), row.as_mut_ptr().cast());
+                            }
+                            let distance = V::LANES * size_of::<f32>();
+                            (values.as_ptr().cast(), distance as isize)
+                        }
+                    };
+                    multiply_square::<V, M>(rows, at_x(at), V::LANES, &mut sums);
                 }
                 if whole < depth {
                     let numbers = numbers.start + whole * N..numbers.end;

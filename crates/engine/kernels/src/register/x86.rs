@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::{Register, Square};
 use crate::elementwise::transpose::{four_columns_of_8, four_columns_of_16};
+use crate::weight::Weight;
 
 /// Implements [`Register`] with the intrinsics of an instruction set. The trailing functions
 /// replace default methods of the trait.
@@ -90,6 +91,14 @@ macro_rules! square {
                             $four_columns(|r| from.wrapping_byte_offset(r as isize * distance));
                     }
                     columns
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn widen<W: Weight>(from: *const W, to: *mut f32) {
+                for l in (0..Self::LANES).step_by(8) {
+                    // SAFETY: the caller's promise.
+                    unsafe { _mm256_storeu_ps(to.add(l), W::load8(from.add(l))) };
                 }
             }
         }
