@@ -22,7 +22,8 @@ use fuzz::{apply_patch, take_block};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use train::runs::{read_settings, sha256};
+use train::read_settings;
+use train::runs::sha256;
 use train::{RunFolder, Trainer, latest_checkpoint};
 
 const STEP: &str = "checkpoints/step-00000001";

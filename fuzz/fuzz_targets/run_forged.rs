@@ -16,7 +16,8 @@ use std::sync::LazyLock;
 use fuzz::run::{Files, MODEL, config, train_and_read_files, loader, accepted, write};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
-use train::runs::{read_settings, steps_of};
+use train::read_settings;
+use train::runs::steps_of;
 use train::{RunFolder, TrainConfig, Trainer, latest_checkpoint};
 
 /// Names of the folders of the checkpoints.

@@ -2,12 +2,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Shutdown, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
 use checkpoint::{Dtype, SpecialTokens, load_model, save_hugging_face};
+use generate::{Decoder, DecoderWeights, GenerateOptions, TokenStream};
 use gpt::{GptConfig, GptModel};
+use tokenizer::Gpt2Tokenizer;
 use torch_rng::TorchRng;
 
 const TEXT: &str = "The bell rang, and the ferry came. The ferry went, and the bell was still. ";
@@ -17,6 +21,44 @@ fn numbers(text: &str, word: &str) -> Vec<f64> {
     let behind = text.lines().filter_map(|line| line.split_once(word));
     let number = |rest: &str| rest.split([',', ' ']).next()?.parse().ok();
     behind.filter_map(|(_, rest)| number(rest)).collect()
+}
+
+/// Three clients of the example `server` send a line at the same time, after a fourth client, which
+/// disconnects. Each of the three gets the text that its seed gives it alone.
+fn continue_lines(server: &mut Child, model: &GptModel) {
+    let mut line = String::new();
+    let output = server.stdout.take().expect("it is piped");
+    BufReader::new(output).read_line(&mut line).expect("a line");
+    let address = line.trim().rsplit(' ').next().expect(&line).to_owned();
+    let connect = |_| TcpStream::connect(&address).expect("the server accepts a connection");
+    let [mut gone, clients @ ..] = [0, 1, 2, 3].map(connect);
+    writeln!(gone, "The bell").expect("the server reads");
+    drop(gone);
+    let prompts = ["The bell", "The ferry came, and", "The"];
+    for (mut client, prompt) in clients.iter().zip(prompts) {
+        writeln!(client, "{prompt}").expect("the server reads");
+        client.shutdown(Shutdown::Write).expect("it is open");
+    }
+    let texts = clients.map(|client| io::read_to_string(client).expect("text"));
+    server.kill().expect("it is running");
+    server.wait().expect("it has ended");
+
+    let tokenizer = Gpt2Tokenizer::new();
+    let weights = DecoderWeights::new(model, generate::Dtype::Int8).expect("weights");
+    for ((seed, prompt), text) in (1..).zip(prompts).zip(texts) {
+        let mut decoder = Decoder::new(&weights);
+        decoder
+            .start(&tokenizer.encode_ordinary(prompt))
+            .expect("a prompt");
+        let mut rng = TorchRng::manual_seed(seed);
+        let options = GenerateOptions {
+            stop_ids: vec![198, 628, 50256],
+            ..GenerateOptions::default()
+        };
+        let ids = TokenStream::new(&mut decoder, options, &mut rng).expect("options");
+        let ids: Vec<u32> = ids.map(|id| id.expect("a token")).collect();
+        assert_eq!(text, tokenizer.decode_lossy(&ids).expect("its ids") + "\n");
+    }
 }
 
 #[test]
@@ -129,6 +171,13 @@ fn each_example_does_what_it_says() {
         losses.iter().all(|loss| (loss - losses[0]).abs() < 0.1),
         "{output}"
     );
+
+    ran.borrow_mut().insert("server.rs".to_owned());
+    let server = Command::new(target.join("debug/examples/server"))
+        .args([model, "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn();
+    continue_lines(&mut server.expect("it was built"), &small);
 
     let output = run("write_tokenizer", &["bpe:270", vocabulary, text]);
     assert!(output.starts_with("270 tokens"), "{output}");

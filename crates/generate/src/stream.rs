@@ -55,6 +55,7 @@ pub enum FinishReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
+#[non_exhaustive]
 pub struct Timings {
     /// Tokens taken in before the first was chosen.
     pub prompt_tokens: usize,

@@ -34,7 +34,7 @@ fn peak_of_decoding(folder: &ModelFolder, precision: Dtype) -> usize {
         let read = |name: &str, rows, out: &mut [f32]| -> Result<(), Box<dyn std::error::Error>> {
             Ok(folder.read_rows(name, rows, out)?)
         };
-        first_logits(DecoderWeights::read(folder.config(), precision, read).unwrap());
+        first_logits(DecoderWeights::read(&folder.config(), precision, read).unwrap());
     }
     ALLOCATOR.peak_usage().saturating_sub(before)
 }

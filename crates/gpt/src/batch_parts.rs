@@ -13,7 +13,7 @@
 
 use ndarray::{ArrayRef2, Axis};
 use rayon::prelude::*;
-use tensor_ops::engine::{awake, for_each, move_into_sum};
+use tensor_ops::engine::{awake, for_each, move_into_sum, row_major_mut};
 use tensor_ops::{Parameters, counted_targets};
 use torch_rng::TorchRng;
 
@@ -165,14 +165,13 @@ pub fn move_gradients(from: &mut [GptModel], sum: &mut GptModel) {
         from.into_iter()
     });
     let mut from: Vec<_> = from.collect();
-    let tasks = sums.into_iter().map(|(_, sum)| {
+    let tasks = sums.into_iter().map(|(name, sum)| {
         let from = from.iter_mut().flat_map(Iterator::next);
-        (sum, from.map(|(_, from)| from).collect::<Vec<_>>())
+        let from = from.map(|(_, from)| row_major_mut(&name, from));
+        (row_major_mut(&name, sum), from.collect::<Vec<_>>())
     });
-    for_each(tasks.collect(), |(mut sum, from)| {
-        for mut from in from {
-            let [sum, from] = [&mut sum, &mut from]
-                .map(|view| view.as_slice_mut().expect("gradients must be row-major"));
+    for_each(tasks.collect(), |(sum, from)| {
+        for from in from {
             move_into_sum(sum, from);
         }
     });

@@ -25,16 +25,23 @@ pub use {attention, ndarray, tensor_ops, torch_rng};
 
 pub use activation::Activation;
 pub use bad_lm::{BadLm, BadLmConfig};
-pub use batch_parts::{BatchParts, move_gradients};
+pub use batch_parts::BatchParts;
 pub use config::{DropRates, GptConfig};
 pub use dummy::{DummyGptModel, DummyLayerNorm, DummyTransformerBlock};
 pub use error::GptError;
 pub use feed_forward::FeedForwardCache;
 pub use ids::check_vocabulary;
-pub use model::{BlockTrace, LOGIT_ROWS};
+pub use model::BlockTrace;
 pub use model_train::{GptCache, HiddenCache};
 pub use plain::{FeedForward, GptModel, TransformerBlock, gelu, layer_norm};
 pub use shortcut::{ExampleDeepNeuralNetwork, ShortcutCache};
 pub use size::{Memory, ModelSize};
 pub use tensor_ops::{Dtype, LayerNorm, Parameters, UnsupportedDtype};
 pub use transformer_block::TransformerBlockCache;
+
+/// Parts of the training step that the crate `train` needs. They may change in any version.
+#[doc(hidden)]
+pub mod engine {
+    pub use crate::batch_parts::move_gradients;
+    pub use crate::model::LOGIT_ROWS;
+}

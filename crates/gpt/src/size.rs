@@ -7,7 +7,8 @@
 
 use tensor_ops::engine::packed_bytes;
 
-use crate::{BatchParts, GptConfig, GptError, LOGIT_ROWS};
+use crate::model::LOGIT_ROWS;
+use crate::{BatchParts, GptConfig, GptError};
 
 /// Size of an `f32` in bytes.
 const F32: usize = 4;
@@ -28,6 +29,7 @@ const CANDIDATE_BYTES: usize = 80;
 
 /// The number of parameters in each part of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ModelSize {
     /// Number of parameters of the token embedding, which is vocab_size * emb_dim.
     pub tok_emb: usize,

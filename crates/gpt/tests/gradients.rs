@@ -90,7 +90,8 @@ fn every_gradient_equals_pytorchs() {
     }
 }
 
-/// The batch has more rows of logits than are in memory at the same time ([`gpt::LOGIT_ROWS`]).
+/// The batch has more rows of logits than are in memory at the same time
+/// ([`gpt::engine::LOGIT_ROWS`]).
 #[test]
 fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_the_other() {
     for (tied, drop_rate) in [(false, 0.0), (true, 0.2)] {

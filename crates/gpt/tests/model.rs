@@ -2,9 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use gpt::engine::{LOGIT_ROWS, move_gradients};
 use gpt::{
     BadLm, BadLmConfig, BatchParts, DropRates, DummyGptModel, ExampleDeepNeuralNetwork,
-    FeedForward, GptConfig, GptError, GptModel, LOGIT_ROWS, TransformerBlock, move_gradients,
+    FeedForward, GptConfig, GptError, GptModel, TransformerBlock,
 };
 use ndarray::{Array2, Array3, array};
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 //! memory that is reused, a thread pool that doesn't sleep during a pass, the softmax of causal
 //! attention, the loops of the optimizer, and matrix transposition.
 //!
-//! You don't need this module to write your own layers.
+//! You don't need this module to write your own layers. Its items may change in any version.
 
 pub use kernels::gemm::packed_bytes;
 pub use kernels::{
@@ -11,6 +11,7 @@ pub use kernels::{
 };
 
 pub use crate::matmul::matmul_into_serial;
+pub use crate::parameters::{row_major, row_major_mut};
 pub use crate::pooled::Pooled;
 pub use crate::rows::empty;
 pub use crate::softmax::{causal_softmax_from_log_sums, causal_softmax_rows, softmax_backward_row};

@@ -16,6 +16,7 @@ mod softmax;
 
 mod parameters;
 
+#[doc(hidden)]
 pub mod engine;
 mod pooled;
 mod rows;

@@ -256,6 +256,28 @@ macro_rules! pointer_to_parameters {
 pointer_to_parameters!(&mut P);
 pointer_to_parameters!(Box<P>);
 
+/// Returns the numbers of a weight in row-major order.
+///
+/// # Panics
+/// If the weight isn't in row-major order. The message contains `name`.
+pub fn row_major<'a>(name: &str, weight: ArrayViewD<'a, f32>) -> &'a [f32] {
+    weight.to_slice().unwrap_or_else(|| not_row_major(name))
+}
+
+/// Returns the numbers of a weight in row-major order, so that they can be changed.
+///
+/// # Panics
+/// If the weight isn't in row-major order. The message contains `name`.
+pub fn row_major_mut<'a>(name: &str, weight: ArrayViewMutD<'a, f32>) -> &'a mut [f32] {
+    weight.into_slice().unwrap_or_else(|| not_row_major(name))
+}
+
+fn not_row_major(name: &str) -> ! {
+    panic!(
+        "the numbers of {name} are not in row-major order; store as_standard_layout().into_owned() of the array in this field"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use torch_rng::TorchRng;

@@ -51,7 +51,7 @@ pub(crate) fn read(
     let state: TrainState = read_json(&folder.join(STATE))?;
     state.settings.refuse_others(folder, settings)?;
     let source = ModelFolder::open(folder)?;
-    if *source.config() != settings.model {
+    if source.config() != settings.model {
         let problem = "this file and state.json describe different models; restore both files";
         return Err(TrainError::damaged(folder.join(CONFIG), problem));
     }

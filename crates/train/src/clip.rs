@@ -6,7 +6,7 @@
 //! result has the same bits for any number of threads.
 
 use tensor_ops::Parameters;
-use tensor_ops::engine::sum_of_squares;
+use tensor_ops::engine::{row_major, sum_of_squares};
 
 /// Returns the Euclidean norm of all gradients taken together.
 ///
@@ -16,8 +16,8 @@ use tensor_ops::engine::sum_of_squares;
 #[must_use]
 pub fn grad_norm(grads: &(impl Parameters + ?Sized)) -> f64 {
     let mut total = 0.0;
-    grads.visit("", &mut |_, view| {
-        total += sum_of_squares(view.as_slice().expect("weights must be row-major"));
+    grads.visit("", &mut |name, view| {
+        total += sum_of_squares(row_major(&name, view));
     });
     total.sqrt()
 }

@@ -47,7 +47,7 @@ impl Trainer {
     ) -> Result<Option<Evaluation>, TrainError> {
         let n = self.config().eval_batches;
         let mut loss = |which, loader| self.loss(which, loader, n, ranks, rng, stop);
-        let Some(train_loss) = loss("training", &self.train_loader)? else {
+        let Some(train_loss) = loss("training", self.state.batches.loader())? else {
             return Ok(None);
         };
         let val_loss = match &self.val_loader {
@@ -76,7 +76,7 @@ impl Trainer {
     pub(crate) fn check_loss(&self, num_batches: usize) -> Result<Option<f64>, TrainError> {
         let (which, loader, n) = match &self.val_loader {
             Some(loader) => ("validation", loader, num_batches),
-            None => ("training", &self.train_loader, 1),
+            None => ("training", self.state.batches.loader(), 1),
         };
         let (rng, never) = (&mut TorchRng::manual_seed(0), &mut || false);
         let loss = self.loss(which, loader, n, &*self.ranks, rng, never)?;
@@ -104,7 +104,7 @@ impl Trainer {
             }
             let batch = epoch.try_next()?.expect("an epoch has this many batches");
             losses.push(match rank == ranks.rank() {
-                true => f64::from(calc_loss_batch(&batch, &self.model)?),
+                true => f64::from(calc_loss_batch(&batch, self.model())?),
                 false => 0.0,
             });
             tokens.push(counted_targets(&batch.target_ids) as f64);

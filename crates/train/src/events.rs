@@ -61,7 +61,7 @@ pub enum Outcome {
 
 /// The numbers of one optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StepReport {
     /// Index of the step. The first step has index 0.
     pub step: u64,
@@ -83,7 +83,7 @@ pub struct StepReport {
 /// The losses of a [`Trainer`](crate::Trainer) are means over tokens. Those of
 /// [`train_model_simple`](crate::train_model_simple) are means over batches, as in the book.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Evaluation {
     /// Number of optimizer steps so far.
     pub steps_done: u64,

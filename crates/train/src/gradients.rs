@@ -5,7 +5,8 @@
 //! clipped and passed to the optimizer.
 
 use dataloader::Batch;
-use gpt::{BatchParts, GptError, GptModel, move_gradients};
+use gpt::engine::move_gradients;
+use gpt::{BatchParts, GptError, GptModel};
 use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 

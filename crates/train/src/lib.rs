@@ -25,6 +25,7 @@ pub mod presets;
 mod ranks;
 mod run_checkpoints;
 mod run_folder;
+#[doc(hidden)]
 pub mod runs;
 mod schedule;
 mod shards;
@@ -40,6 +41,7 @@ pub use {dataloader, gpt, torch_rng};
 pub use tensor_ops::{Dtype, Parameters, Selection};
 
 pub use adamw::{AdamW, AdamWConfig};
+pub use checkpoint::{check_tokenizer, read_settings};
 pub use clip::{clip_grad_norm, grad_norm};
 pub use config::TrainConfig;
 pub use error::TrainError;
@@ -51,4 +53,5 @@ pub use run_checkpoints::{best_checkpoint, latest_checkpoint};
 pub use run_folder::RunFolder;
 pub use schedule::Schedule;
 pub use simple::{SimpleTraining, TrainingHistory, evaluate_model, train_model_simple};
+pub use state::Settings;
 pub use trainer::Trainer;

@@ -26,8 +26,9 @@ const KEY: &str = "loop_state";
 /// masks. No value can be forgotten, because the loop takes its random number generator, its data,
 /// its model and its optimizers from this struct.
 ///
-/// [`Trainer`](crate::Trainer) doesn't use this type, because it also has to save settings and
-/// evaluations, and manages several checkpoints.
+/// [`Trainer`](crate::Trainer) keeps its model, optimizer, random number generator and data in a
+/// `LoopState`, too, but it saves them in another format: as model folders that other programs can
+/// load.
 ///
 /// ```
 /// use train::dataloader::{Batches, Corpus, DataLoader, DataLoaderConfig};

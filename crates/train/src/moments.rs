@@ -4,6 +4,7 @@
 use checkpoint::LazyTensor;
 use ndarray::{ArrayD, IxDyn};
 use tensor_ops::Parameters;
+use tensor_ops::engine::row_major;
 
 use crate::shards::{gather, own_part, part_length, piece_length};
 use crate::{AdamW, Ranks};
@@ -25,7 +26,7 @@ pub(crate) fn moments<'a>(
     for (moment, mut own) in [("m.", &optimizer.m[..]), ("v.", &optimizer.v[..])] {
         model.visit(moment, &mut |name, weight| {
             let shape = weight.raw_dim();
-            let numbers = weight.to_slice().expect("weights must be row-major");
+            let numbers = row_major(&name, weight.clone());
             let pieces = numbers.chunks(piece_length(ranks));
             let (here, rest) = own.split_at(pieces.map(|piece| own_part(ranks, piece).len()).sum());
             own = rest;

@@ -57,9 +57,8 @@ impl Preset {
     /// preset.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        PRESETS
-            .into_iter()
-            .find(|preset| preset.names.contains(&name))
+        let mut presets = PRESETS.iter().copied();
+        presets.find(|preset| preset.names.contains(&name))
     }
 
     /// Returns the name under which the preset is displayed.
@@ -148,7 +147,7 @@ pub const WORDS: Preset = Preset {
 };
 
 /// All presets. The first one is the default.
-pub const PRESETS: [Preset; 8] = [
+pub const PRESETS: &[Preset] = &[
     STORY,
     WORDS,
     CHARACTERS,

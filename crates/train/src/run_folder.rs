@@ -249,9 +249,10 @@ mod tests {
     use atomic_file::{FileError, names_in};
 
     use super::*;
+    use crate::check_tokenizer;
     use crate::identity::{LOCK, RUN_FILE};
     use crate::manifest::MANIFEST_FILE;
-    use crate::runs::{check_tokenizer, ignored_checkpoints};
+    use crate::runs::ignored_checkpoints;
     use crate::{best_checkpoint, latest_checkpoint};
 
     /// Writes the files that every checkpoint must have. Their contents aren't valid.

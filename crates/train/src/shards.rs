@@ -24,14 +24,16 @@
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use tensor_ops::Parameters;
-use tensor_ops::engine::{OPTIMIZER_BLOCK, move_into_sum, sums_of_squares};
+use tensor_ops::engine::{
+    OPTIMIZER_BLOCK, move_into_sum, row_major, row_major_mut, sums_of_squares,
+};
 
 use crate::Ranks;
 
 /// Returns the elements of all weights, with one slice per weight.
 pub(crate) fn slices<P: Parameters + ?Sized>(parameters: &mut P) -> Vec<&mut [f32]> {
     let views = parameters.named_parameters_mut().into_iter();
-    let slices = views.map(|(_, view)| view.into_slice().expect("weights must be row-major"));
+    let slices = views.map(|(name, view)| row_major_mut(&name, view));
     slices.collect()
 }
 
@@ -99,8 +101,8 @@ pub(crate) fn add_round(
 /// [`grad_norm`](crate::grad_norm).
 pub(crate) fn norm_of_parts(ranks: &dyn Ranks, own: &[&mut [f32]], model: &impl Parameters) -> f64 {
     let (mut own, mut total) = (own.iter(), 0.0);
-    model.visit("", &mut |_, weight| {
-        let weight = weight.to_slice().expect("weights must be row-major");
+    model.visit("", &mut |name, weight| {
+        let weight = row_major(&name, weight);
         let mut of_blocks = Vec::new();
         for (piece, own) in weight.chunks(piece_length(ranks)).zip(&mut own) {
             let mut squares = vec![0.0; piece.len().div_ceil(OPTIMIZER_BLOCK)];

@@ -1,5 +1,4 @@
-//! The values of a run that aren't tensors. A [`Trainer`](crate::Trainer) stores them in memory,
-//! and a checkpoint stores them in state.json.
+//! The values of a run that aren't tensors, which a checkpoint stores in state.json.
 //!
 //! The state is small, no matter how long the run is and how much data it has. In particular, it
 //! doesn't contain the order of the windows in the current epoch. Instead, it contains the random
@@ -9,7 +8,7 @@
 use std::iter::once;
 use std::path::Path;
 
-use dataloader::DataLoader;
+use dataloader::{DataLoader, EpochPosition};
 use gpt::{GptConfig, GptError};
 use serde::{Deserialize, Serialize};
 use torch_rng::TorchRng;
@@ -44,30 +43,40 @@ pub struct Settings {
     pub(crate) validation_data: Option<Fingerprint>,
 }
 
-/// The current epoch and the position in it.
+/// An [`EpochPosition`] in the format of state.json.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EpochState {
-    /// Index of the epoch. The first epoch has index 0.
-    pub(crate) number: u64,
-    /// Random number generator before the order of the epoch was drawn.
+    number: u64,
     #[serde(with = "hexadecimal")]
-    pub(crate) drawn_from: TorchRng,
-    /// Index of the next batch in the epoch.
-    pub(crate) position: usize,
+    drawn_from: TorchRng,
+    position: usize,
+}
+
+impl From<EpochPosition> for EpochState {
+    fn from(position: EpochPosition) -> Self {
+        Self {
+            number: position.number,
+            drawn_from: position.drawn_from,
+            position: position.position,
+        }
+    }
+}
+
+impl From<EpochState> for EpochPosition {
+    fn from(state: EpochState) -> Self {
+        Self {
+            number: state.number,
+            drawn_from: state.drawn_from,
+            position: state.position,
+        }
+    }
 }
 
 impl TrainState {
     /// Returns the number of optimizer steps so far.
     pub(crate) fn steps_done(&self) -> u64 {
         self.last_step.map_or(0, |last| last.step.saturating_add(1))
-    }
-
-    /// Returns the evaluation after the last step, or `None` if the model hasn't been evaluated
-    /// since then.
-    pub(crate) fn evaluation_now(&self) -> Option<&Evaluation> {
-        let last = self.last_evaluation.as_ref();
-        last.filter(|last| last.steps_done == self.steps_done())
     }
 }
 

@@ -12,10 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytemuck::cast_slice;
-use dataloader::{Batch, DataLoader, Epoch};
+use dataloader::{Batch, Batches, DataLoader};
 use gpt::{GptConfig, GptModel};
 use sha2::{Digest, Sha256};
 use tensor_ops::Parameters;
+use tensor_ops::engine::row_major;
 use torch_rng::TorchRng;
 
 use crate::checkpoint;
@@ -26,9 +27,10 @@ use crate::hex::hex;
 use crate::moments::{exchange_moments, moments};
 use crate::ranks::{OneProcess, agree, any, of_all_batches};
 use crate::shards::{gather_weights, norm_of_parts, own_parts, slices};
-use crate::state::{EpochState, Settings, TrainState};
+use crate::state::{Settings, TrainState};
 use crate::{
-    AdamW, Evaluation, Event, Outcome, Ranks, RunFolder, StepReport, TrainConfig, TrainError,
+    AdamW, Evaluation, Event, LoopState, Outcome, Ranks, RunFolder, StepReport, TrainConfig,
+    TrainError,
 };
 
 /// A training run, which consists of a model, its optimizer, the data and a random number
@@ -68,15 +70,13 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub struct Trainer {
-    state: TrainState,
-    pub(crate) model: GptModel,
-    optimizer: AdamW,
+    settings: Settings,
+    pub(crate) state: LoopState<GptModel, Batches>,
+    last_step: Option<StepReport>,
+    last_evaluation: Option<Evaluation>,
     gradients: StepGradients,
     pub(crate) ranks: Arc<dyn Ranks>,
-    pub(crate) train_loader: DataLoader,
     pub(crate) val_loader: Option<DataLoader>,
-    /// Remaining batches of the current epoch, which is described by `state.epoch`.
-    epoch: Option<Epoch>,
 }
 
 /// The work that is due after a step.
@@ -107,20 +107,19 @@ impl Trainer {
         let settings = Settings::new(config, model.config(), &train_loader, val_loader.as_ref())?;
         model.set_dtype(config.dtype)?;
         Ok(Self {
-            state: TrainState {
-                settings,
-                rng,
-                epoch: None,
-                last_step: None,
-                last_evaluation: None,
-            },
-            optimizer: AdamW::new(config.optimizer, &model)?,
+            settings,
             gradients: StepGradients::new(&model)?,
-            model,
+            state: LoopState {
+                step: 0,
+                rng,
+                batches: Batches::new(train_loader),
+                optimizers: vec![AdamW::new(config.optimizer, &model)?],
+                model,
+            },
+            last_step: None,
+            last_evaluation: None,
             ranks: Arc::new(OneProcess),
-            train_loader,
             val_loader,
-            epoch: None,
         })
     }
 
@@ -145,22 +144,23 @@ impl Trainer {
         val_loader: Option<DataLoader>,
     ) -> Result<Self, TrainError> {
         let settings = Settings::new(config, model, &train_loader, val_loader.as_ref())?;
-        let (mut model, optimizer, state) = checkpoint::read(checkpoint.as_ref(), &settings)?;
+        let (mut model, optimizer, saved) = checkpoint::read(checkpoint.as_ref(), &settings)?;
         model.set_dtype(config.dtype)?;
-        let mut epoch = None;
-        if let Some(begun) = &state.epoch {
-            let epoch = epoch.insert(train_loader.epoch(&mut begun.drawn_from.clone()));
-            epoch.seek(begun.position)?;
-        }
+        let step = saved.steps_done();
         Ok(Self {
-            state: TrainState { settings, ..state },
-            optimizer,
+            settings,
             gradients: StepGradients::new(&model)?,
-            model,
+            state: LoopState {
+                step,
+                rng: saved.rng,
+                batches: Batches::resume(train_loader, saved.epoch.map(Into::into))?,
+                optimizers: vec![optimizer],
+                model,
+            },
+            last_step: saved.last_step,
+            last_evaluation: saved.last_evaluation,
             ranks: Arc::new(OneProcess),
-            train_loader,
             val_loader,
-            epoch,
         })
     }
 
@@ -182,7 +182,7 @@ impl Trainer {
     /// Panics if the run is already shared.
     pub fn share(mut self, ranks: Arc<dyn Ranks>) -> Result<Self, TrainError> {
         assert!(self.ranks.size() == 1, "the run is already shared");
-        let mut fields = fields(&self.state);
+        let mut fields = fields(&self.saved_state());
         // The data is compared first, because runs with different data usually also have different
         // weights and random states.
         for part in ["training", "validation"] {
@@ -196,12 +196,12 @@ impl Trainer {
         }
         fields.sort_by_key(|(name, _)| !name.starts_with("the "));
         for (name, parameters) in [
-            ("the weights", self.model.named_parameters()),
-            ("the moments", self.optimizer.named_parameters()),
+            ("the weights", self.state.model.named_parameters()),
+            ("the moments", self.optimizer().named_parameters()),
         ] {
             let mut hasher = Sha256::new();
-            for (_, view) in parameters {
-                let numbers = view.as_slice().expect("weights must be row-major");
+            for (name, view) in parameters {
+                let numbers = row_major(&name, view);
                 hasher.update(cast_slice::<f32, u8>(numbers));
             }
             fields.push((name.to_owned(), hex(&hasher.finalize())));
@@ -215,25 +215,29 @@ impl Trainer {
         }
         if size > 1 {
             self.gradients.share(&*ranks);
-            self.optimizer.keep_own_parts(&*ranks);
+            self.optimizer_mut().keep_own_parts(&*ranks);
         }
         self.ranks = ranks;
         Ok(self)
     }
 
     pub(crate) fn config(&self) -> &TrainConfig {
-        &self.state.settings.config
+        &self.settings.config
     }
 
     /// Returns the current model.
     pub fn model(&self) -> &GptModel {
-        &self.model
+        &self.state.model
     }
 
     /// Returns the current optimizer. If the run is shared, it contains only the moments that this
     /// process owns, without the names of the weights.
     pub fn optimizer(&self) -> &AdamW {
-        &self.optimizer
+        &self.state.optimizers[0]
+    }
+
+    fn optimizer_mut(&mut self) -> &mut AdamW {
+        &mut self.state.optimizers[0]
     }
 
     /// Returns the current random number generator.
@@ -243,7 +247,7 @@ impl Trainer {
 
     /// Returns the number of optimizer steps so far.
     pub fn steps_done(&self) -> u64 {
-        self.state.steps_done()
+        self.state.step
     }
 
     /// Returns the first batch of the next step, and the generator that will draw the batch's
@@ -253,22 +257,18 @@ impl Trainer {
     /// If the batch can't be read.
     pub fn next_step(&self) -> Result<(Batch, TorchRng), TrainError> {
         let mut rng = self.state.rng.clone();
-        let mut epoch = match &self.epoch {
-            Some(epoch) if epoch.len() > 0 => epoch.clone(),
-            _ => self.train_loader.epoch(&mut rng),
-        };
-        let batch = epoch.try_next()?.expect("an epoch has a batch");
+        let batch = self.state.batches.clone().next_batch(&mut rng)?;
         Ok((batch, rng))
     }
 
     /// Returns the report of the last step, which may have been taken before the run was resumed.
     pub fn last_step(&self) -> Option<&StepReport> {
-        self.state.last_step.as_ref()
+        self.last_step.as_ref()
     }
 
     /// Returns the last evaluation, which may have been made before the run was resumed.
     pub fn last_evaluation(&self) -> Option<&Evaluation> {
-        self.state.last_evaluation.as_ref()
+        self.last_evaluation.as_ref()
     }
 
     /// Trains until `max_steps` steps have been taken or the closure breaks. If there is a
@@ -309,7 +309,7 @@ impl Trainer {
                 self.evaluate_as_due(notify)?;
             }
             if due.sample {
-                let (steps_done, model) = (self.steps_done(), &self.model);
+                let (steps_done, model) = (self.steps_done(), self.model());
                 notify(Event::SampleDue { steps_done, model });
             }
             let validated = due.save || self.is_best_of(folder);
@@ -327,7 +327,7 @@ impl Trainer {
         let (steps, config) = (self.steps_done(), self.config());
         let is_turn = |every: Option<u64>| steps > 0 && every.is_some_and(|n| steps % n == 0);
         Due {
-            evaluation: is_turn(config.eval_every) && self.state.evaluation_now().is_none(),
+            evaluation: is_turn(config.eval_every) && self.evaluation_now().is_none(),
             sample: is_turn(config.sample_every),
             save: is_turn(config.save_every) || steps >= config.max_steps,
         }
@@ -340,20 +340,25 @@ impl Trainer {
     fn step(&mut self) -> Result<StepReport, TrainError> {
         let (ranks, config) = (Arc::clone(&self.ranks), *self.config());
         let (step, learning_rate) = (self.steps_done(), self.learning_rate());
-        let batches = match config.whole_epochs {
-            true => config.accumulation.min(self.left_in_epoch()),
+        let num_batches = match config.whole_epochs {
+            true => (self.state.batches.left_in_epoch() as u64).min(config.accumulation),
             false => config.accumulation,
         };
         let (mut losses, mut tokens) = (Vec::new(), 0);
-        for i in 0..batches {
-            let batch = self.next_batch()?;
+        for i in 0..num_batches {
+            let LoopState {
+                rng,
+                batches,
+                model,
+                ..
+            } = &mut self.state;
+            let batch = batches.next_batch(rng)?;
             tokens += batch.input_ids.len() as u64;
             let rank = (i % ranks.size() as u64) as usize;
             let in_sum = i == 0 && ranks.size() == 1;
-            let (model, rng) = (&self.model, &mut self.state.rng);
             losses.push(match rank == ranks.rank() {
                 true => {
-                    let weight = 1.0 / batches as f32;
+                    let weight = 1.0 / num_batches as f32;
                     let gradients = &mut self.gradients;
                     f64::from(gradients.compute(model, &batch, weight, in_sum, rng)?)
                 }
@@ -362,9 +367,9 @@ impl Trainer {
                     0.0
                 }
             });
-            let ends_round = rank + 1 == ranks.size() || i + 1 == batches;
+            let ends_round = rank + 1 == ranks.size() || i + 1 == num_batches;
             if ends_round && !in_sum {
-                self.gradients.add_round(&self.model, &*ranks, rank + 1);
+                self.gradients.add_round(model, &*ranks, rank + 1);
             }
         }
 
@@ -379,28 +384,40 @@ impl Trainer {
                 },
             });
         }
-        let grad_norm = norm_of_parts(&*ranks, &self.gradients.own_sums(&*ranks), &self.model);
+        let grad_norm = norm_of_parts(
+            &*ranks,
+            &self.gradients.own_sums(&*ranks),
+            &self.state.model,
+        );
         if !grad_norm.is_finite() {
             let what = format!("norm of the gradient of step {}", step + 1);
             return Err(self.not_finite(what, grad_norm));
         }
         let max_norm = config.max_grad_norm;
         let scale = max_norm.map_or(1.0, |max_norm| clip_scale(grad_norm, max_norm));
-        self.optimizer.config.lr = learning_rate;
-        let weights = own_parts(&*ranks, slices(&mut self.model));
+        let LoopState {
+            batches,
+            model,
+            optimizers,
+            ..
+        } = &mut self.state;
+        let optimizer = &mut optimizers[0];
+        optimizer.config.lr = learning_rate;
+        let weights = own_parts(&*ranks, slices(model));
         let sums = self.gradients.own_sums(&*ranks);
-        self.optimizer.update(weights, sums, scale);
-        gather_weights(&*ranks, &mut self.model);
+        optimizer.update(weights, sums, scale);
+        gather_weights(&*ranks, model);
 
         let report = StepReport {
             step,
-            epoch: self.state.epoch.as_ref().map_or(0, |epoch| epoch.number),
-            loss: (losses.iter().sum::<f64>() / batches as f64) as f32,
+            epoch: batches.epoch_number(),
+            loss: (losses.iter().sum::<f64>() / num_batches as f64) as f32,
             learning_rate,
             grad_norm,
             tokens_seen: self.tokens_seen().saturating_add(tokens),
         };
-        self.state.last_step = Some(report);
+        self.last_step = Some(report);
+        self.state.step += 1;
         Ok(report)
     }
 
@@ -411,35 +428,22 @@ impl Trainer {
         schedule.map_or(peak_lr, |schedule| schedule.learning_rate(step, peak_lr))
     }
 
-    /// Returns the number of batches until the data is shuffled again.
-    fn left_in_epoch(&self) -> u64 {
-        match self.epoch.as_ref().map_or(0, ExactSizeIterator::len) {
-            0 => self.train_loader.len() as u64,
-            left => left as u64,
-        }
+    /// Returns the evaluation after the last step, or `None` if the model hasn't been evaluated
+    /// since then.
+    fn evaluation_now(&self) -> Option<&Evaluation> {
+        self.last_evaluation()
+            .filter(|last| last.steps_done == self.steps_done())
     }
 
-    /// Returns the next batch. If the epoch has no batches left, a new epoch begins.
-    fn next_batch(&mut self) -> Result<Batch, TrainError> {
-        self.epoch.take_if(|epoch| epoch.len() == 0);
-        let epoch = match &mut self.epoch {
-            Some(epoch) => epoch,
-            None => {
-                let last = self.state.epoch.as_ref();
-                self.state.epoch = Some(EpochState {
-                    number: last.map_or(0, |last| last.number.saturating_add(1)),
-                    drawn_from: self.state.rng.clone(),
-                    position: 0,
-                });
-                let epoch = self.train_loader.epoch(&mut self.state.rng);
-                self.epoch.insert(epoch)
-            }
-        };
-        let batch = epoch.try_next()?.expect("the epoch has another batch");
-        if let Some(state) = &mut self.state.epoch {
-            state.position = Epoch::position(epoch);
+    /// Returns the contents of state.json.
+    fn saved_state(&self) -> TrainState {
+        TrainState {
+            settings: self.settings.clone(),
+            rng: self.state.rng.clone(),
+            epoch: self.state.batches.position().map(Into::into),
+            last_step: self.last_step,
+            last_evaluation: self.last_evaluation,
         }
-        Ok(batch)
     }
 
     /// Evaluates the losses after the last step. If the closure breaks in the meantime, the result
@@ -452,7 +456,7 @@ impl Trainer {
         let stop = &mut || notify(Event::EvaluationBatch);
         if let Some(evaluation) = self.losses(&*self.ranks, &mut rng, stop)? {
             self.state.rng = rng;
-            self.state.last_evaluation = Some(evaluation);
+            self.last_evaluation = Some(evaluation);
             notify(Event::Evaluation(&evaluation));
         }
         Ok(())
@@ -461,7 +465,7 @@ impl Trainer {
     /// Returns true if the model has just been evaluated and its validation loss is lower than that
     /// of any checkpoint in the folder. All ranks return the same value.
     fn is_best_of(&self, folder: Option<&RunFolder>) -> bool {
-        let val_loss = self.state.evaluation_now().and_then(|now| now.val_loss);
+        let val_loss = self.evaluation_now().and_then(|now| now.val_loss);
         val_loss.is_some_and(|loss| {
             let is_best = folder.is_some_and(|folder| match folder.best() {
                 Ok(best) => best.is_none_or(|(_, lowest)| loss < lowest),
@@ -487,19 +491,25 @@ impl Trainer {
         let TrainConfig {
             eval_batches, keep, ..
         } = *self.config();
-        let val_loss = match (self.state.evaluation_now(), validated) {
+        let val_loss = match (self.evaluation_now(), validated) {
             (Some(now), _) => now.val_loss,
             (None, true) => self.check_loss(eval_batches)?,
             (None, false) => self.check_loss(1)?.and(None),
         };
-        let moments = moments(&*self.ranks, &self.model, &self.optimizer);
+        let moments = moments(&*self.ranks, self.model(), self.optimizer());
         let Some(folder) = folder else {
             exchange_moments(moments); // another rank writes the checkpoint
             return Ok(());
         };
         let steps_done = self.steps_done();
         let (path, not_deleted) = folder.add(steps_done, val_loss, keep, |path| {
-            checkpoint::write(path, &self.model, &folder.tokens, moments, &self.state)
+            checkpoint::write(
+                path,
+                self.model(),
+                &folder.tokens,
+                moments,
+                &self.saved_state(),
+            )
         })?;
         notify(Event::Saved {
             steps_done,

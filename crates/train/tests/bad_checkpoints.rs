@@ -248,7 +248,7 @@ fn other_settings_another_model_and_other_data_are_refused() {
 #[test]
 fn the_settings_of_a_checkpoint_can_be_read_before_its_tensors() {
     let (_folder, checkpoint) = saved();
-    let settings = train::runs::read_settings(&checkpoint).unwrap();
+    let settings = train::read_settings(&checkpoint).unwrap();
     assert_eq!(
         (settings.model, settings.config),
         (model_config(), config(9))

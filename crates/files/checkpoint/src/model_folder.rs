@@ -78,8 +78,8 @@ impl ModelFolder {
 
     /// Returns the model's configuration. Whether the model is tied, and whether query, key and
     /// value have biases, is determined from the weights.
-    pub fn config(&self) -> &GptConfig {
-        &self.config
+    pub fn config(&self) -> GptConfig {
+        self.config
     }
 
     /// Returns a line that tells the user about tensors that weren't read because the model doesn't

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tensor_ops::engine::row_major_mut;
 use tensor_ops::{Dtype, Parameters};
 
 use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor};
@@ -82,14 +83,13 @@ pub fn load_tensors_into(
         .filter(|entry| entry.name.starts_with(prefix));
     let mut entries: BTreeMap<&str, &Entry> =
         of_prefix.map(|entry| (&*entry.name, entry)).collect();
-    for (name, mut view) in parameters.named_parameters_mut() {
+    for (name, view) in parameters.named_parameters_mut() {
         let name = format!("{prefix}{name}");
         let Some(entry) = entries.remove(&*name) else {
             return Err(in_tensor(&file.path, &name, MISSING));
         };
         file.check(entry, view.shape())?;
-        let numbers = view.as_slice_mut().expect("parameters are row-major");
-        file.read(entry, 0, numbers)?;
+        file.read(entry, 0, row_major_mut(&name, view))?;
     }
     match entries.values().next() {
         Some(entry) => Err(file.problem(entry, UNEXPECTED)),

@@ -4,6 +4,7 @@
 //! Invalid names and numbers that aren't finite after rounding lead to an error. In this case, the
 //! old file isn't changed.
 
+use std::fmt;
 use std::io::Write;
 use std::path::Path;
 
@@ -24,7 +25,17 @@ pub struct LazyTensor<'a> {
     /// Shape of the tensor in the file.
     pub shape: Vec<usize>,
     /// Function that returns an array of this shape.
-    pub numbers: Box<dyn Fn() -> CowArray<'a, f32, IxDyn> + 'a>,
+    pub numbers: Box<dyn Fn() -> CowArray<'a, f32, IxDyn> + Send + Sync + 'a>,
+}
+
+/// Shows the name and the shape.
+impl fmt::Debug for LazyTensor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazyTensor")
+            .field("name", &self.name)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a> From<(String, ArrayViewD<'a, f32>)> for LazyTensor<'a> {

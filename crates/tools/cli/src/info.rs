@@ -36,7 +36,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     }
     let (config, folder) = read(asked, |folder| {
         match ModelFolder::open(folder) {
-            Ok(model) => Ok(*model.config()),
+            Ok(model) => Ok(model.config()),
             // A folder with a configuration but without weights is sufficient for `gpt info`.
             Err(CheckpointError::Folder { .. }) => Ok(load_config(folder)?),
             Err(error) => Err(error.into()),

@@ -24,7 +24,7 @@ fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
 fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     let found = ModelFolder::open(folder.path()).unwrap();
     let model = found.load().unwrap();
-    assert_eq!(model.config(), *found.config());
+    assert_eq!(model.config(), found.config());
     assert_eq!(
         model.num_parameters(),
         found.config().size().unwrap().total()

@@ -63,7 +63,7 @@ pub(crate) struct FoundModel {
 
 impl FoundModel {
     /// Returns the model's configuration.
-    pub(crate) fn config(&self) -> &GptConfig {
+    pub(crate) fn config(&self) -> GptConfig {
         self.model.config()
     }
 
@@ -96,7 +96,7 @@ impl FoundModel {
     /// Loads the weights for decoding. They are rounded to `dtype` while they are read. Returns an
     /// error if the weights and the memory `beside` them don't fit in memory.
     pub(crate) fn weights(&self, dtype: Dtype, beside: &Memory) -> Result<DecoderWeights> {
-        let bytes = weight_bytes(dtype, self.config());
+        let bytes = weight_bytes(dtype, &self.config());
         let mut needed = Memory::new().with("weights", &[bytes])?;
         for &(name, bytes) in beside.parts() {
             needed = needed.with(name, &[usize::try_from(bytes).unwrap_or(usize::MAX)])?;
@@ -105,7 +105,7 @@ impl FoundModel {
         if dtype == Dtype::Float32 {
             return Ok(self.model.load()?.into());
         }
-        DecoderWeights::read(self.model.config(), dtype, |name, rows, out| {
+        DecoderWeights::read(&self.model.config(), dtype, |name, rows, out| {
             Ok(self.model.read_rows(name, rows, out)?)
         })
     }
@@ -149,5 +149,5 @@ pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
 /// Prints the notes about a model. Returns an error if `needed` is more than the free memory.
 fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<()> {
     model.note().into_iter().for_each(note);
-    check_model(model.config(), needed)
+    check_model(&model.config(), needed)
 }

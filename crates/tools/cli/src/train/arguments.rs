@@ -239,7 +239,7 @@ mod tests {
         let fine_tuning = options(&of_new_run(Some(&small), None).unwrap());
         assert_eq!(fine_tuning.model(Some(&small)).unwrap(), small);
         assert_eq!(fine_tuning.learning_rate.0, FINE_TUNING.learning_rate);
-        for preset in PRESETS {
+        for &preset in PRESETS {
             let options = options(&of_new_run(None, Some(preset)).unwrap());
             assert_eq!(options.model(None).unwrap(), preset.model);
             assert_eq!(options.batch_size.0, preset.training.batch_size);

@@ -62,7 +62,7 @@ impl fmt::Display for TokenizerChoice {
 
 /// Returns a parser for the names of presets. The help lists the first name of each preset.
 pub(crate) fn preset_parser() -> impl TypedValueParser<Value = Preset> {
-    let value = |preset: Preset| PossibleValue::new(preset.name()).aliases(&preset.names[1..]);
-    let names = PossibleValuesParser::new(PRESETS.map(value));
+    let value = |preset: &Preset| PossibleValue::new(preset.name()).aliases(&preset.names[1..]);
+    let names = PossibleValuesParser::new(PRESETS.iter().map(value));
     names.try_map(|name| Preset::named(&name.to_lowercase()).ok_or("unknown preset"))
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use atomic_file::is_file;
 use toml::Value;
-use train::runs::{CHECKPOINTS, read_settings};
+use train::read_settings;
+use train::runs::CHECKPOINTS;
 use train::{RunFolder, TrainError, latest_checkpoint};
 
 use super::arguments;

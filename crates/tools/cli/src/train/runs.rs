@@ -15,7 +15,8 @@ use atomic_file::{
     read_small_file, unfinished_of,
 };
 use checkpoint::CONFIG;
-use train::runs::{CHECKPOINTS, check_tokenizer, ignored_checkpoints, run_id};
+use train::check_tokenizer;
+use train::runs::{CHECKPOINTS, ignored_checkpoints, run_id};
 use train::{TrainError, latest_checkpoint};
 
 use crate::terminal::output::note;

@@ -50,7 +50,7 @@ pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source
         }
         let ((model, own), found) = model::read(Some(folder), |path| {
             let model = ModelFolder::open(path)?;
-            let own = BaseModel::of(*model.config(), path)?;
+            let own = BaseModel::of(model.config(), path)?;
             Ok((model, own))
         })?;
         weights = InitialWeights::Of(Box::new(model));

@@ -1,0 +1,140 @@
+//! A text server whose sessions come and go:
+//! `cargo run --release -p generate --example server MODEL [ADDRESS]`.
+//!
+//! MODEL is the folder of a model with GPT-2's vocabulary. Each connection is a session. The server
+//! appends every line that a client sends to the session's text, and continues the text to the end
+//! of the line. Try it with `nc localhost 7878` in two terminals.
+//!
+//! A single thread computes the next token of all texts together, so it reads the weights once per
+//! step, however many texts there are. Each connection has a thread of its own, which waits for the
+//! client. Between two lines, a session keeps only its text and the cache of that text.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use checkpoint::ModelFolder;
+use generate::torch_rng::TorchRng;
+use generate::{
+    DecoderState, DecoderWeights, Dtype, GenerateError, GenerateOptions, StreamEvent, TokenStreams,
+};
+use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
+
+/// Maximum number of texts that are continued at the same time. Other requests wait in the channel.
+const MAX_TEXTS: usize = 64;
+/// IDs of GPT-2's tokens for a line end, an empty line and the end of a text.
+const END_OF_LINE: [u32; 3] = [198, 628, 50256];
+
+/// What a session gets for its request: the tokens and the end of its text, or an error.
+type Reply = Result<StreamEvent, GenerateError>;
+
+/// A text to continue after appending `ids`, and the session that waits for the tokens.
+struct Request {
+    state: DecoderState,
+    ids: Vec<u32>,
+    seed: u64,
+    session: Sender<Reply>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next();
+    let folder = folder.ok_or("the folder of a model is missing: server MODEL [ADDRESS]")?;
+    let address = arguments.next();
+    let address = address.unwrap_or_else(|| "127.0.0.1:7878".into());
+    let folder = ModelFolder::open(folder)?;
+    let weights = DecoderWeights::read::<Box<dyn Error>>(
+        &folder.config(),
+        Dtype::Int8,
+        |name, rows, out| Ok(folder.read_rows(name, rows, out)?),
+    )?;
+    let listener = TcpListener::bind(address)?;
+    println!("listening on {}", listener.local_addr()?);
+
+    let (requests, received) = channel();
+    thread::spawn(move || compute(weights, &received));
+    for (seed, client) in listener.incoming().enumerate() {
+        let (client, requests) = (client?, requests.clone());
+        thread::spawn(move || {
+            if let Err(error) = serve(&client, seed as u64, &requests) {
+                eprintln!("session {seed} has ended: {error}");
+            }
+        });
+    }
+    Ok(())
+}
+
+/// Computes the tokens of all texts. Returns when no session can send requests any more.
+fn compute(weights: DecoderWeights, requests: &Receiver<Request>) {
+    let mut streams = TokenStreams::new(weights);
+    let mut sessions = BTreeMap::new();
+    loop {
+        // Texts join between two steps. If there is no text, the thread waits for a request.
+        while streams.len() < MAX_TEXTS {
+            let request = match streams.is_empty() {
+                true => requests.recv().ok(),
+                false => requests.try_recv().ok(),
+            };
+            let Some(Request {
+                state,
+                ids,
+                seed,
+                session,
+            }) = request
+            else {
+                break;
+            };
+            let options = GenerateOptions {
+                stop_ids: END_OF_LINE.to_vec(),
+                ..GenerateOptions::default()
+            };
+            match streams.add(state, &ids, options, TorchRng::manual_seed(seed)) {
+                Ok(slot) => drop(sessions.insert(slot, session)),
+                Err(error) => drop(session.send(Err(error))),
+            }
+        }
+        if streams.is_empty() {
+            return;
+        }
+        for (slot, event) in streams.step() {
+            let has_ended = matches!(event, StreamEvent::Ended(_));
+            let is_gone = sessions[&slot].send(Ok(event)).is_err();
+            if has_ended || is_gone {
+                streams.remove(slot);
+                sessions.remove(&slot);
+            }
+        }
+    }
+}
+
+/// Answers the lines of a client until it closes the connection.
+fn serve(client: &TcpStream, seed: u64, requests: &Sender<Request>) -> Result<(), Box<dyn Error>> {
+    let tokenizer = Gpt2Tokenizer::new();
+    let (mut state, mut client_output) = (DecoderState::default(), client);
+    for line in BufReader::new(client).lines() {
+        let mut text = StreamingDecoder::new(&tokenizer);
+        let (session, replies) = channel();
+        requests.send(Request {
+            state: state.clone(), // shares the cache
+            ids: tokenizer.encode_ordinary(&line?),
+            seed,
+            session,
+        })?;
+        for reply in replies {
+            match reply {
+                Ok(StreamEvent::Token(id)) => write!(client_output, "{}", text.push(id)?)?,
+                Ok(StreamEvent::Ended(ended)) => {
+                    ended.reason?;
+                    state = ended.state;
+                    break;
+                }
+                Err(error) => write!(client_output, "error: {error}")?,
+            }
+        }
+        writeln!(client_output, "{}", text.finish())?;
+    }
+    Ok(())
+}
