@@ -86,7 +86,7 @@ pub fn write(folder: &Path, files: &Files) {
 ///
 /// # Panics
 ///
-/// If the error message is longer than a line or than 4,000 bytes.
+/// Panics if the error message is longer than a line or than 4,000 bytes.
 pub fn accepted<T, E: Display>(done: Result<T, E>) -> Option<T> {
     done.inspect_err(|error| {
         let message = error.to_string();

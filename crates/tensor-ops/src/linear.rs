@@ -47,8 +47,8 @@ impl Linear {
         layer
     }
 
-    /// Creates a layer whose weights are all zero. Such a layer is used to accumulate gradients, or
-    /// to load weights into it.
+    /// Creates a layer whose weights and bias are all zero. Use it to accumulate gradients, or as a
+    /// destination for weights from a file.
     pub fn zeros(in_features: usize, out_features: usize, bias: bool) -> Self {
         Self {
             weight: zero_weights((out_features, in_features)),

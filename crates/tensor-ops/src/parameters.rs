@@ -259,7 +259,7 @@ pointer_to_parameters!(Box<P>);
 /// Returns the numbers of a weight in row-major order.
 ///
 /// # Panics
-/// If the weight isn't in row-major order. The message contains `name`.
+/// Panics if the weight isn't in row-major order. The message contains `name`.
 pub fn row_major<'a>(name: &str, weight: ArrayViewD<'a, f32>) -> &'a [f32] {
     weight.to_slice().unwrap_or_else(|| not_row_major(name))
 }
@@ -267,7 +267,7 @@ pub fn row_major<'a>(name: &str, weight: ArrayViewD<'a, f32>) -> &'a [f32] {
 /// Returns the numbers of a weight in row-major order, so that they can be changed.
 ///
 /// # Panics
-/// If the weight isn't in row-major order. The message contains `name`.
+/// Panics if the weight isn't in row-major order. The message contains `name`.
 pub fn row_major_mut<'a>(name: &str, weight: ArrayViewMutD<'a, f32>) -> &'a mut [f32] {
     weight.into_slice().unwrap_or_else(|| not_row_major(name))
 }

@@ -34,8 +34,8 @@ impl TorchRng {
     ///
     /// # Panics
     ///
-    /// If `p` isn't in [0, 1], or if this generator draws for a part of a batch and `n` isn't a
-    /// multiple of the number of sequences in that part.
+    /// Panics if `p` isn't in [0, 1], or if this generator draws for a part of a batch and `n`
+    /// isn't a multiple of the number of sequences in that part.
     pub fn keep_mask(&mut self, n: usize, p: f64) -> KeepMask {
         assert!(
             (0.0..=1.0).contains(&p),
@@ -103,8 +103,8 @@ impl TorchRng {
     ///
     /// # Panics
     ///
-    /// If this generator draws for a part of a batch and `n` isn't a multiple of the number of
-    /// sequences in that part.
+    /// Panics if this generator draws for a part of a batch and `n` isn't a multiple of the number
+    /// of sequences in that part.
     pub fn skip_mask(&mut self, n: usize, p: f64) {
         if p == 0.0 || p == 1.0 || n == 0 {
             return;
@@ -212,8 +212,8 @@ fn mkl_mask(start: Mcg31m1, n: usize, keep: f64) -> KeepMask {
     KeepMask::new(words, n)
 }
 
-/// Returns the smallest element of the MCG31m1 sequence that is dropped. Smaller elements are kept,
-/// and larger ones are dropped.
+/// Returns the threshold for outputs of the MCG31m1 generator. A number of the input is kept if its
+/// output is below the threshold, and dropped otherwise.
 fn mkl_bound(keep: f64) -> u64 {
     let (mut low, mut high) = (0, MODULUS);
     while low < high {

@@ -39,7 +39,7 @@ impl KeepMask {
     ///
     /// # Panics
     ///
-    /// If `i` isn't less than [`len`](Self::len).
+    /// Panics if `i` isn't less than [`len`](Self::len).
     pub fn get(&self, i: usize) -> bool {
         assert!(
             i < self.len,

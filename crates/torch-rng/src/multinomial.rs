@@ -34,7 +34,7 @@ impl TorchRng {
     ///
     /// # Panics
     ///
-    /// If [`try_multinomial`](Self::try_multinomial) would return an error.
+    /// Panics if [`try_multinomial`](Self::try_multinomial) would return an error.
     pub fn multinomial(&mut self, probabilities: &[f32]) -> usize {
         self.try_multinomial(probabilities)
             .unwrap_or_else(|error| panic!("multinomial: {error}"))

@@ -65,7 +65,7 @@ impl TorchRng {
     ///
     /// # Panics
     ///
-    /// If `sequences` is empty or isn't a part of `0..batch`.
+    /// Panics if `sequences` is empty or isn't a part of `0..batch`.
     #[must_use]
     pub fn for_part_of_batch(&self, sequences: Range<usize>, batch: usize) -> Self {
         assert!(

@@ -41,7 +41,7 @@ impl TorchRng {
     ///
     /// # Panics
     ///
-    /// If `low >= high`.
+    /// Panics if `low >= high`.
     pub fn randint(&mut self, low: i64, high: i64) -> i64 {
         assert!(
             low < high,

@@ -163,8 +163,9 @@ impl AdamW {
         })
     }
 
-    /// Takes one step with the learning rate `config.lr`, and sets the gradients to 0. This form
-    /// shows the formulas, and the results of [`step`](Self::step) are the same up to rounding.
+    /// Takes one step with the learning rate `config.lr` and sets the gradients to 0. This method
+    /// transcribes the formulas and is meant to be read. [`step`](Self::step) gives the same results
+    /// up to rounding, but is faster.
     ///
     /// # Panics
     ///

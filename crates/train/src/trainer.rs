@@ -254,7 +254,7 @@ impl Trainer {
     /// dropout masks. The run doesn't change.
     ///
     /// # Errors
-    /// If the batch can't be read.
+    /// Returns an error if the batch can't be read.
     pub fn next_step(&self) -> Result<(Batch, TorchRng), TrainError> {
         let mut rng = self.state.rng.clone();
         let batch = self.state.batches.clone().next_batch(&mut rng)?;

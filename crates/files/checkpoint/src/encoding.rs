@@ -61,7 +61,7 @@ fn put<T: Copy, const N: usize>(
 ///
 /// # Panics
 ///
-/// If the number of elements differs from the length of `out`.
+/// Panics if the number of elements differs from the length of `out`.
 pub(crate) fn decode(dtype: FileDtype, bytes: &[u8], out: &mut [f32]) {
     fn each<const N: usize>(bytes: &[u8], out: &mut [f32], number: impl Fn([u8; N]) -> f32) {
         let elements = bytes.as_chunks::<N>().0;

@@ -129,8 +129,8 @@ impl ModelFolder {
     ///
     /// # Panics
     ///
-    /// If there is no parameter with this name, if it doesn't have these rows, or if the length of
-    /// `out` isn't the number of elements in them.
+    /// Panics if there is no parameter with this name, if it doesn't have these rows, or if the
+    /// length of `out` isn't the number of elements in them.
     pub fn read_rows(
         &self,
         name: &str,

@@ -44,7 +44,7 @@ pub fn save_tensors<'a>(
 /// [`read_metadata`] returns.
 ///
 /// # Errors
-/// As [`save_tensors`].
+/// Returns an error under the same conditions as [`save_tensors`].
 pub fn save_tensors_with_metadata<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
@@ -58,7 +58,7 @@ pub fn save_tensors_with_metadata<'a>(
 /// has the key `format`.
 ///
 /// # Errors
-/// If the file can't be read or isn't a safetensors file.
+/// Returns an error if the file can't be read or isn't a safetensors file.
 pub fn read_metadata(path: impl AsRef<Path>) -> Result<BTreeMap<String, String>, CheckpointError> {
     Ok(TensorFile::open(path.as_ref())?.metadata)
 }

@@ -49,7 +49,7 @@ pub struct HeatMap<'a> {
 ///
 /// # Panics
 ///
-/// If the numbers of labels differ from the numbers of rows and columns.
+/// Panics if the numbers of labels differ from the numbers of rows and columns.
 pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
     let (rows, columns) = values.dim();
     assert!(
@@ -122,8 +122,8 @@ pub struct Bars<'a> {
 ///
 /// # Panics
 ///
-/// If the number of values in a group differs from the number of labels, or if there are more than
-/// five groups.
+/// Panics if the number of values in a group differs from the number of labels, or if there are
+/// more than five groups.
 pub fn bars(bars: &Bars) -> Picture {
     let counts: Vec<usize> = bars.groups.iter().map(|(_, values)| values.len()).collect();
     let labels = bars.labels.len();
@@ -145,7 +145,7 @@ pub fn bars(bars: &Bars) -> Picture {
 ///
 /// # Panics
 ///
-/// If a window or its targets extend beyond the last token.
+/// Panics if a window or its targets extend beyond the last token.
 pub fn windows(title: &str, tokens: &[&str], starts: &[usize], max_length: usize) -> Picture {
     assert!(
         starts.iter().all(|start| start + max_length < tokens.len()),

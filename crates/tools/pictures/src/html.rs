@@ -41,7 +41,7 @@ pub fn page(title: &str, style: &str, body: &str) -> String {
 ///
 /// # Panics
 ///
-/// If a placeholder is missing or isn't in this order.
+/// Panics if a placeholder is missing or isn't in this order.
 pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     let (mut filled, mut rest) = (String::new(), text);
     for (name, value) in values {

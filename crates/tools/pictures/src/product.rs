@@ -15,7 +15,7 @@ const MAX_SHOWN: usize = 8;
 ///
 /// # Panics
 ///
-/// If the number of columns of `a` isn't the number of rows of `b`.
+/// Panics if the number of columns of `a` isn't the number of rows of `b`.
 pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
     let (title, result) = (escape(title), a.dot(b));
     let numbers = |matrix: &ArrayRef2<f32>, class: &str| {

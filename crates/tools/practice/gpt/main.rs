@@ -1,4 +1,4 @@
-//! Your GPT, a program that is made of the functions that you wrote.
+//! Your GPT: a program built from the functions that you wrote.
 //!
 //! `cargo xtask practice gpt` writes the files of this folder again each time. If you want to
 //! change them, copy the folder first.

@@ -47,7 +47,7 @@ pub fn open_narrow(page: &Path) -> Option<Opened> {
 ///
 /// # Panics
 ///
-/// If the file can't be read or if the browser fails.
+/// Panics if the file can't be read or if the browser fails.
 pub fn open(page: &Path) -> Option<Opened> {
     let profile = tempfile::tempdir().expect("a temporary folder");
     // Chromium doesn't report missing files on the console, so the page does it.
@@ -90,7 +90,7 @@ pub fn open(page: &Path) -> Option<Opened> {
 ///
 /// # Panics
 ///
-/// If the file can't be read, or if nothing is reported within ten minutes.
+/// Panics if the file can't be read, or if nothing is reported within ten minutes.
 pub fn ask(page: &Path, script: &str) -> Option<String> {
     let server = TcpListener::bind("127.0.0.1:0").expect("a local port");
     let port = server.local_addr().expect("it is bound").port();

@@ -53,8 +53,8 @@ impl Tolerance {
 ///
 /// # Panics
 ///
-/// If the shapes differ or an element isn't close. The message shows the element that exceeds its
-/// tolerance the most, with its index, the two numbers and their difference.
+/// Panics if the shapes differ or an element isn't close. The message shows the element that
+/// exceeds its tolerance the most, with its index, the two numbers and their difference.
 #[track_caller]
 pub fn assert_close<A, B, D1, D2>(
     actual: &ArrayRef<A, D1>,

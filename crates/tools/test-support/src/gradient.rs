@@ -104,7 +104,7 @@ impl GradientCheck {
     ///
     /// # Panics
     ///
-    /// If `parameters` and `analytic` have different shapes.
+    /// Panics if `parameters` and `analytic` have different shapes.
     #[track_caller]
     pub fn measure<D: Dimension>(
         &self,
@@ -187,7 +187,7 @@ impl GradientCheck {
     ///
     /// # Panics
     ///
-    /// If the shapes differ, or if the error of an element is larger than the tolerance. The
+    /// Panics if the shapes differ, or if the error of an element is larger than the tolerance. The
     /// message contains the report.
     #[track_caller]
     pub fn check<D: Dimension>(

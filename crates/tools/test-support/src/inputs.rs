@@ -64,7 +64,7 @@ pub fn test_array<Sh: ShapeBuilder>(shape: Sh, scale: f32, seed: u64) -> Array<f
 ///
 /// # Panics
 ///
-/// If `margin` isn't less than `scale`.
+/// Panics if `margin` isn't less than `scale`.
 pub fn away_from_zero<Sh: ShapeBuilder>(
     shape: Sh,
     scale: f32,
@@ -89,7 +89,7 @@ pub fn projection_weights<Sh: ShapeBuilder>(shape: Sh, seed: u64) -> Array<f32, 
 ///
 /// # Panics
 ///
-/// If the shapes differ.
+/// Panics if the shapes differ.
 #[track_caller]
 pub fn project<D: Dimension>(out: &ArrayRef<f32, D>, weights: &ArrayRef<f32, D>) -> f64 {
     assert!(

@@ -50,8 +50,8 @@ thread_local! {
     pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `f` with at least `n` values of the thread's memory `key`. Their initial contents are
-/// unspecified.
+/// Calls `f` with a slice of at least `n` values from the thread-local buffer `key`. The initial
+/// values are unspecified.
 ///
 /// The memory is removed from `key` during the call, because a thread that waits in `f` may compute
 /// another product. The other product then allocates memory of its own.

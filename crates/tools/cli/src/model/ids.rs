@@ -164,8 +164,7 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     Ok((Box::new(pipe), 0))
 }
 
-/// Returns true if a path means standard input. On Unix, this includes the names of its device
-/// file.
+/// Returns true if the path stands for standard input: `-`, `/dev/stdin` or `/dev/fd/0`.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     [STDIN, "/dev/stdin", "/dev/fd/0"]
         .map(Path::new)

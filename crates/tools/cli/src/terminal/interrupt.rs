@@ -57,8 +57,8 @@ impl Interrupt {
     /// Handles requests and warnings. After the first of them, `message` is printed to standard
     /// error.
     ///
-    /// If several ranks train together, only one of them gets a message, so that it appears once.
-    /// The message of the others is empty.
+    /// If several ranks train together, pass the message on one rank and an empty string on the
+    /// others, so that it is printed only once.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
         let heard = interrupt.hear(&[&REQUESTS[..], &WARNINGS].concat())?;

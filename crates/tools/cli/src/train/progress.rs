@@ -13,7 +13,7 @@ use train::{Evaluation, StepReport};
 
 use crate::terminal::output::{note, print};
 
-/// Number of steps from one line to the next, if steps are shown as lines.
+/// Number of steps between two progress lines, if the progress is shown as lines instead of a bar.
 const STEPS_PER_LINE: u64 = 10;
 
 /// The display of a run's progress. The bar disappears when this value is dropped.

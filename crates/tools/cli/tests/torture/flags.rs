@@ -54,7 +54,8 @@ fn commands(flag: &str) -> [Vec<OsString>; 3] {
     [training, generate, eval]
 }
 
-/// Returns the flags of a command whose values are of one of these kinds, according to its help.
+/// Reads the help of `command` and returns the flags whose value name, such as `N` in `--flag <N>`,
+/// is one of `kinds`.
 fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
     let help = Command::new(program())
         .args([command, "--help"])
