@@ -67,7 +67,8 @@ impl Format {
             && words[1] > 0
         {
             let count = u64::from(words[2]);
-            return match count * width as u64 + LLM_C_HEADER == bytes {
+            let declared = count * width as u64 + LLM_C_HEADER;
+            return match declared == bytes {
                 true => Ok(Self {
                     start: LLM_C_HEADER,
                     count: count as usize,
@@ -75,7 +76,7 @@ impl Format {
                     signed: false,
                 }),
                 false => Err(wrong(format!(
-                    "llm.c's header declares {count} tokens, but the file has only {bytes} bytes"
+                    "llm.c's header declares {count} tokens, so the file should have {declared} bytes, but it has {bytes}"
                 ))),
             };
         }

@@ -15,10 +15,9 @@ const F32: usize = 4;
 
 /// Number of rows of `emb_dim` features that a transformer block stores per token for its backward
 /// pass. The rows are the inputs of both norms (2), the input of the query, key and value
-/// projections and their results (4), the context vectors (1), the input of the feed-forward
-/// network (1), and the hidden features before and after GELU, which are counted as 4 rows each
-/// (8).
-const CACHED_ROWS: usize = 16;
+/// projections and their results (4), the context vectors (1), and the input of the feed-forward
+/// network (1). The hidden features before and after GELU are counted separately.
+const CACHED_ROWS: usize = 8;
 
 /// Number of additional rows of `vocab_size` elements that sampling a token takes. The rows are
 /// copies of the logits, the probabilities, and the indices, which take twice as much memory.
@@ -181,14 +180,13 @@ impl GptConfig {
         let parts = BatchParts::max_parts(parameters);
         let rows = batch_size.saturating_mul(tokens).min(LOGIT_ROWS);
         let widest = self.vocab_size.max(self.feed_forward_dim());
+        let hidden = self.feed_forward_dim().saturating_mul(2);
+        let per_token = features.saturating_mul(CACHED_ROWS).saturating_add(hidden);
         let memory = Memory::new()
             .with("weights", &[F32, parameters])?
             .with("gradients", &[F32, parameters, parts])?
             .with("moments", &[2 * F32, parameters])?
-            .with(
-                "activations",
-                &[F32 * CACHED_ROWS, batch_size, tokens, layers, features],
-            )?
+            .with("activations", &[F32, batch_size, tokens, layers, per_token])?
             .with("logits", &[2 * F32, rows, self.vocab_size])?
             .with(
                 "packed matrices",

@@ -441,6 +441,14 @@ mod tests {
             assert_eq!(names(&target).len(), 3);
             fs::remove_file(target.join(name)).unwrap();
         }
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::unix::ffi::OsStrExt;
+            let not_utf8 = target.join(OsStr::from_bytes(b"._f\xfcr"));
+            fs::write(&not_utf8, "theirs").unwrap();
+            remove_folder(&target, ours).unwrap_err();
+            fs::remove_file(not_utf8).unwrap();
+        }
         for name in [".DS_Store", "._model"] {
             fs::write(target.join(name), "a system's").unwrap();
         }

@@ -52,8 +52,9 @@ pub fn is_system_file(name: &OsStr) -> bool {
 /// An attribute file such as `._notes.txt` may be deleted only if `ours` returns true for
 /// `notes.txt`. Other system files contain nothing of value, so they may always be deleted.
 pub(crate) fn is_system_file_of(name: &OsStr, ours: impl Fn(&OsStr) -> bool) -> bool {
-    match name.to_str().and_then(|name| name.strip_prefix(ATTRIBUTES)) {
-        Some(file) => ours(file.as_ref()),
+    match name.as_encoded_bytes().strip_prefix(ATTRIBUTES.as_bytes()) {
+        // A name that isn't UTF-8 is never the name of one of our files.
+        Some(file) => str::from_utf8(file).is_ok_and(|file| ours(file.as_ref())),
         None => is_system_file(name),
     }
 }
