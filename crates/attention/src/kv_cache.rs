@@ -351,7 +351,11 @@ impl TryFrom<Contents> for KvCache {
         let Contents { size, keys, values } = contents;
         let features = size.num_heads.checked_mul(size.head_dim);
         let features = features.filter(|&features| features > 0);
-        let features = features.ok_or_else(|| format!("{size:?} is no size of a cache"))?;
+        let features = features.ok_or_else(|| {
+            format!(
+                "a cache can't have the size {size:?}: num_heads and head_dim must be at least 1"
+            )
+        })?;
         let len = keys.len() / features;
         if keys.len() != len * features || values.len() != keys.len() || len > size.capacity {
             let (keys, values) = (keys.len(), values.len());

@@ -73,7 +73,7 @@ pub enum TrainError {
     Io(#[from] FileError),
     /// Another process is using the run's folder.
     #[error(
-        "{}: another run is using this folder; wait until it ends, or choose another folder",
+        "{}: another run is using this folder; wait for it to finish, or choose another folder",
         .path.display()
     )]
     Locked {

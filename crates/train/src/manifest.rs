@@ -124,7 +124,7 @@ impl Manifest {
         if version != VERSION {
             let problem = format!(
                 "another version of this program saved this checkpoint in format {version}, but \
-                this version reads only format {VERSION}; use the other version, or train again"
+                this version reads only format {VERSION}; use the version that saved it, or train again"
             );
             return Err(TrainError::damaged(path, problem));
         }

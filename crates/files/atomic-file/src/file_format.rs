@@ -121,17 +121,17 @@ const POINTERS: [Magic; 5] = [
 const GIT_LFS: Magic = (
     b"version https://git-lfs.github.com/spec/",
     "a Git LFS pointer instead of the file itself",
-    "git lfs pull downloads the file",
+    "run git lfs pull to download the file",
 );
 const GIT_ANNEX: Magic = (
     b"/annex/objects/",
     "a git-annex pointer instead of the file itself",
-    "git annex get downloads the file",
+    "run git annex get to download the file",
 );
 const DVC: Magic = (
     b"",
     "a DVC pointer instead of the file itself",
-    "dvc pull downloads the file",
+    "run dvc pull to download the file",
 );
 
 impl FileFormat {

@@ -64,7 +64,7 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     if let Ok(target) = fs::read_link(path) {
         let target = target.to_string_lossy();
         let advice = match target.contains("annex/objects/") {
-            true => "; git annex get downloads it",
+            true => "; run git annex get to download it",
             false => "",
         };
         return Some(format!("a link to {target}, which doesn't exist{advice}"));
@@ -74,7 +74,7 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     let pointer = path.with_file_name(&name);
     pointer.is_file().then(|| {
         let name = name.to_string_lossy();
-        format!("only DVC's pointer {name} is here; dvc pull downloads the rest")
+        format!("there is only its DVC pointer {name}; run dvc pull to download the file")
     })
 }
 
@@ -246,7 +246,7 @@ mod tests {
             fs::write(&path, pointer).unwrap();
             let error = read_small_file(&path, 2000).unwrap_err().to_string();
             assert!(
-                error.contains(name) && error.contains("downloads"),
+                error.contains(name) && error.contains("to download"),
                 "{error}"
             );
         }

@@ -222,7 +222,7 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
         }
         Err(TrainError::NoCheckpoint { .. }) => match newest(path) {
             Ok(run) => bail!(
-                "{name}: this folder contains runs; choose one of them, for example the newest, {}",
+                "{name}: this folder contains runs; choose one, such as the newest, {}",
                 run.display()
             ),
             // The error is reported when the model is loaded, with the name of the missing file.
