@@ -1,9 +1,12 @@
-//! Several texts that one model continues together ("continuous batching"): they join, advance and
-//! leave in any order, and a step reads the weights once for all of them.
+//! Batched decoding: one model continues several independent texts ("continuous batching").
 //!
-//! Every text has exactly the bits that it has alone, whichever texts share the batch, because each
-//! row of a product has the same bits for any number of rows. No text is padded: each has its own
-//! length, context and cache.
+//! A step computes the next token of every text and reads the model's weights only once, which is
+//! much faster than one step per text. Texts can join and leave the batch between any two steps.
+//! Each text has its own length, its own context size and its own KV cache, so no text is padded.
+//!
+//! The logits of a text are bit for bit the same as if the text were decoded alone, regardless of
+//! which other texts are in the batch. The reason is that each row of a matrix product has the same
+//! bits for any number of rows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,9 +17,10 @@ use crate::forward::{Hook, take_in};
 use crate::slot::Slot;
 use crate::{AsWeights, DecoderState, DecoderWeights, GenerateError};
 
-/// Texts that advance together over one model.
+/// A batch of independent texts that one model continues together.
 ///
-/// `W` is how the batch has the model, as in a [`Decoder`](crate::Decoder).
+/// The type parameter `W` determines how the batch stores the model: by reference, by value or in
+/// an [`Arc`](std::sync::Arc), as for a [`Decoder`](crate::Decoder).
 ///
 /// ```
 /// use generate::{Batch, DecoderState, greedy_id};
@@ -32,15 +36,15 @@ use crate::{AsWeights, DecoderState, DecoderWeights, GenerateError};
 /// let first = batch.add(DecoderState::default())?;
 /// batch.push(first, &[1, 2, 3])?;
 /// batch.advance();
-/// let second = batch.add(DecoderState::default())?; // joins later
+/// let second = batch.add(DecoderState::default())?; // joins after the first step
 /// batch.push(second, &[4])?;
 /// for _ in 0..3 {
 ///     for slot in batch.advance() {
-///         let next = greedy_id(&batch.get(slot).expect("it takes part").logits())?;
+///         let next = greedy_id(&batch.get(slot).expect("the text is in the batch").logits())?;
 ///         batch.push(slot, &[next])?;
 ///     }
 /// }
-/// let state = batch.remove(first).expect("it took part");
+/// let state = batch.remove(first).expect("the text is in the batch");
 /// assert_eq!((state.tokens().len(), batch.len()), (3, 1));
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
@@ -48,16 +52,20 @@ use crate::{AsWeights, DecoderState, DecoderWeights, GenerateError};
 pub struct Batch<W = DecoderWeights> {
     weights: W,
     states: BTreeMap<Slot, DecoderState>,
-    /// Number of texts that have joined so far.
+    /// Number of texts that have been added so far, which is also the number of the next slot.
     joined: u64,
 }
 
 impl<W: AsWeights> Batch<W> {
-    /// The most rows of a step beyond one for each text. A longer prompt is spread over several
-    /// steps, so that the other texts need not wait for all of it.
+    /// Largest number of additional prompt tokens that a step processes.
+    ///
+    /// A step processes one pending token of every text. The texts that have more than one pending
+    /// token, such as a new prompt, share these additional tokens. A longer prompt is therefore
+    /// spread over several steps, so that the other texts don't have to wait until the whole prompt
+    /// is processed.
     pub const PROMPT_ROWS: usize = 256;
 
-    /// Makes a batch without texts.
+    /// Creates a batch without texts.
     pub fn new(weights: W) -> Self {
         Self {
             weights,
@@ -66,12 +74,17 @@ impl<W: AsWeights> Batch<W> {
         }
     }
 
-    /// Adds a text: a new one ([`DecoderState::new`]), or one that a decoder or a batch of the same
-    /// model has begun. A clone of a state adds a fork of its text.
+    /// Adds a text and returns the slot that identifies the text in this batch.
+    ///
+    /// The state is either that of a new text ([`DecoderState::new`]), or that of a text that a
+    /// decoder or another batch of the same model has begun. To fork a text, add a clone of its
+    /// state.
     ///
     /// # Errors
-    /// If the state belongs to a model of another configuration, or its context size is 0 or larger
-    /// than the model's.
+    ///
+    /// Returns an error if the state belongs to a model with a different configuration, if its
+    /// context size is 0 or larger than the model's context length, or if the shapes of the model's
+    /// fields don't match ([`GptModel::check`](gpt::GptModel::check)).
     pub fn add(&mut self, state: DecoderState) -> Result<Slot, GenerateError> {
         self.weights.as_weights().check()?;
         let state = state.bind(&self.weights.as_weights().config())?;
@@ -81,70 +94,87 @@ impl<W: AsWeights> Batch<W> {
         Ok(slot)
     }
 
-    /// Takes a text out of the batch; `None` if it isn't in the batch any more.
+    /// Removes a text from the batch and returns its state. Returns `None` if the text isn't in the
+    /// batch.
     pub fn remove(&mut self, slot: Slot) -> Option<DecoderState> {
         self.states.remove(&slot)
     }
 
-    /// Returns a text and its logits; `None` if it isn't in the batch any more.
+    /// Returns the state of a text, which contains its tokens and its logits. Returns `None` if the
+    /// text isn't in the batch.
     pub fn get(&self, slot: Slot) -> Option<&DecoderState> {
         self.states.get(&slot)
     }
 
-    /// Returns the number of texts.
+    /// Returns the number of texts in the batch.
     pub fn len(&self) -> usize {
         self.states.len()
     }
 
-    /// True if there are no texts.
+    /// Returns true if the batch contains no texts.
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
 
-    /// Replaces a text with a prompt and computes nothing yet.
+    /// Replaces a text with a new prompt. The prompt is processed by the next calls of
+    /// [`advance`](Self::advance).
     ///
     /// # Errors
-    /// As [`Decoder::start`](crate::Decoder::start), or if the text isn't in the batch any more.
+    ///
+    /// Returns an error if the text isn't in the batch, and in the cases in which
+    /// [`Decoder::start`](crate::Decoder::start) does.
     pub fn start(&mut self, slot: Slot, prompt: &[u32]) -> Result<(), GenerateError> {
         self.state(slot)?.start(prompt)
     }
 
-    /// Appends tokens to a text and computes nothing yet.
+    /// Appends tokens to a text. The tokens are processed by the next calls of
+    /// [`advance`](Self::advance).
     ///
     /// # Errors
-    /// As [`Decoder::push`](crate::Decoder::push), or if the text isn't in the batch any more.
+    ///
+    /// Returns an error if the text isn't in the batch, and in the cases in which
+    /// [`Decoder::push`](crate::Decoder::push) does.
     pub fn push(&mut self, slot: Slot, tokens: &[u32]) -> Result<(), GenerateError> {
         self.state(slot)?.push(tokens)
     }
 
-    /// Drops the tokens of a text after the first `len`, as
-    /// [`Decoder::truncate`](crate::Decoder::truncate) does.
+    /// Removes all tokens of a text after the first `len` tokens, in the same way as
+    /// [`Decoder::truncate`](crate::Decoder::truncate).
     ///
     /// # Errors
-    /// If the text isn't in the batch any more.
+    ///
+    /// Returns an error if the text isn't in the batch.
     pub fn truncate(&mut self, slot: Slot, len: usize) -> Result<(), GenerateError> {
         self.state(slot)?.truncate(len);
         Ok(())
     }
 
-    /// Processes pending tokens of all texts in one step, and returns the texts whose logits are
-    /// new.
+    /// Performs one step, which processes pending tokens of all texts. Returns the slots of the
+    /// texts that have new logits, in the order in which the texts were added.
     ///
-    /// A text with one pending token always gets its logits. Longer prompts share
-    /// [`PROMPT_ROWS`](Self::PROMPT_ROWS), those of texts that joined earlier first, and a text
-    /// whose tokens have not all been processed is not among the returned ones.
+    /// A text with a single pending token always gets new logits. The texts with longer prompts
+    /// share [`PROMPT_ROWS`](Self::PROMPT_ROWS) additional tokens per step, and texts that were
+    /// added earlier have priority. A text gets new logits in the step that processes the last of
+    /// its pending tokens. Until then, its slot isn't in the returned list.
     ///
     /// # Panics
-    /// If a layer of the model was replaced by a layer of another shape.
+    ///
+    /// Panics if an implementation of [`AsWeights`] returns a model with other shapes than when the
+    /// texts were added.
     pub fn advance(&mut self) -> Vec<Slot> {
         self.step(None)
     }
 
-    /// [`advance`](Self::advance), where `hook` sees and may change the residual stream of each
-    /// text as in [`Decoder::advance_with`](crate::Decoder::advance_with).
+    /// Performs one step like [`advance`](Self::advance), but calls `hook` before the first block
+    /// and after each block. The hook can read and change the residual stream.
+    ///
+    /// The arguments of the hook are the slot of a text, the number of blocks that its tokens have
+    /// passed, and the residual stream of its tokens, of shape (tokens, emb_dim). See
+    /// [`Decoder::advance_with`](crate::Decoder::advance_with) for an example.
     ///
     /// # Panics
-    /// As [`advance`](Self::advance).
+    ///
+    /// Panics in the same case as [`advance`](Self::advance).
     pub fn advance_with(
         &mut self,
         mut hook: impl FnMut(Slot, usize, ArrayViewMut2<f32>) + Send,
@@ -183,7 +213,7 @@ impl<W: AsWeights> Batch<W> {
     }
 }
 
-/// Shows neither the weights nor the texts.
+/// The output contains the states of the texts, but not the weights.
 impl<W> fmt::Debug for Batch<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")

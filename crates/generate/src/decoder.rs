@@ -1,8 +1,12 @@
-//! A model that continues one text: each token goes through the blocks once, its keys and values
-//! stay in a cache, and a step reads the weights and the cache once.
+//! A decoder, which continues one text with a key-value cache.
 //!
-//! Prompts and steps are one code path: [`Decoder::advance`] computes all tokens of the text that
-//! aren't in the cache yet. [`Sampling`](crate::Sampling) chooses the tokens.
+//! Without a cache, each new token requires a pass over the whole text. The decoder keeps the keys
+//! and values of all processed tokens, so each token passes through the blocks only once, and a
+//! step reads the weights and the cache once.
+//!
+//! Prompts and single tokens are processed in the same way: [`Decoder::advance`] processes all
+//! tokens of the text that aren't in the cache yet (the *pending* tokens) and returns the logits of
+//! the next token. [`Sampling`](crate::Sampling) chooses a token from the logits.
 
 use std::fmt;
 
@@ -11,11 +15,11 @@ use ndarray::{ArrayView1, ArrayViewMut2};
 
 use crate::{AsWeights, DecoderConfig, DecoderState, DecoderWeights, GenerateError, WeightsRef};
 
-/// A model, and a text that it continues.
+/// A model together with a text that the model continues.
 ///
-/// `W` is how the decoder has the model: `Decoder::new(&model)` borrows a
-/// [`GptModel`](gpt::GptModel), and a decoder that a struct can hold has [`DecoderWeights`], which
-/// are shared, or an `Arc<GptModel>`.
+/// The type parameter `W` determines how the decoder stores the model. `Decoder::new(&model)`
+/// borrows a [`GptModel`](gpt::GptModel). A decoder that is a field of a struct can own
+/// [`DecoderWeights`], whose clones share the same memory, or an `Arc<GptModel>`.
 ///
 /// ```
 /// use generate::Decoder;
@@ -29,12 +33,12 @@ use crate::{AsWeights, DecoderConfig, DecoderState, DecoderWeights, GenerateErro
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let mut decoder = Decoder::new(&model);
 /// decoder.start(&[1, 2, 3])?;
-/// let logits = decoder.advance()?; // (vocab_size): what comes next
+/// let logits = decoder.advance()?; // the logits of the next token (vocab_size)
 /// assert_eq!(logits.len(), 50);
 /// decoder.push(&[7])?;
 /// decoder.advance()?;
 /// assert_eq!(decoder.tokens(), [1, 2, 3, 7]);
-/// assert_eq!(decoder.pending(), 0); // each token is computed once
+/// assert_eq!(decoder.pending(), 0); // all tokens are in the cache
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
 #[derive(Clone)]
@@ -44,46 +48,52 @@ pub struct Decoder<W = DecoderWeights> {
 }
 
 impl<W: AsWeights> Decoder<W> {
-    /// Makes a decoder that crops to the model's context length, as the book does.
+    /// Creates a decoder with an empty text. If the text becomes longer than the model's context
+    /// length, the model sees only the last tokens, as in the book.
     pub fn new(weights: W) -> Self {
         Self::with_config(weights, DecoderConfig::default())
             .expect("the default configuration suits every model")
     }
 
-    /// Makes a decoder with another context size or another behavior at its end.
+    /// Creates a decoder with an empty text and with the given context size and behavior at the end
+    /// of the context.
     ///
     /// # Errors
-    /// If the context size is 0 or larger than the model's.
+    ///
+    /// Returns an error if the context size is 0 or larger than the model's context length.
     pub fn with_config(weights: W, config: DecoderConfig) -> Result<Self, GenerateError> {
         Self::with_state(weights, DecoderState::new(config))
     }
 
-    /// Makes a decoder that continues from the state of an earlier decoder of the same model. It
-    /// takes a microsecond or two: no weight is copied or rounded.
+    /// Creates a decoder that continues the text of an earlier decoder of the same model. This call
+    /// takes only one or two microseconds, because no weights are copied or rounded.
     ///
     /// # Errors
-    /// [`GenerateError::OtherModel`] if the state belongs to a model of another configuration.
+    ///
+    /// Returns [`GenerateError::OtherModel`] if the state belongs to a model with a different
+    /// configuration, or [`GenerateError::ContextSize`] if the state is new and its context size is
+    /// 0 or larger than the model's context length.
     pub fn with_state(weights: W, state: DecoderState) -> Result<Self, GenerateError> {
         let state = state.bind(&weights.as_weights().config())?;
         Ok(Self { weights, state })
     }
 
-    /// Returns the text and its cache without the weights.
+    /// Returns the text and its KV cache, and drops the weights.
     pub fn into_state(self) -> DecoderState {
         self.state
     }
 
-    /// Returns the text and its cache. A clone of it is a fork of the text.
+    /// Returns the text and its KV cache. To fork the text, clone the returned state.
     pub fn state(&self) -> &DecoderState {
         &self.state
     }
 
-    /// Returns the weights and the text, each borrowed by itself.
+    /// Returns separate borrows of the weights and of the state.
     pub(crate) fn parts(&mut self) -> (WeightsRef<'_>, &mut DecoderState) {
         (self.weights.as_weights(), &mut self.state)
     }
 
-    /// Returns the model.
+    /// Returns the weights.
     pub fn weights(&self) -> &W {
         &self.weights
     }
@@ -93,49 +103,61 @@ impl<W: AsWeights> Decoder<W> {
         self.weights.as_weights().config()
     }
 
-    /// Returns the largest number of tokens that the model sees.
+    /// Returns the largest number of tokens that the model sees at a time.
     pub fn context_size(&self) -> usize {
         self.state.context_size()
     }
 
-    /// Returns all tokens, including the prompt's. There are none before the first prompt.
+    /// Returns all tokens of the text, including the prompt. The text is empty before the first
+    /// prompt.
     pub fn tokens(&self) -> &[u32] {
         self.state.tokens()
     }
 
-    /// Returns the number of tokens that the next [`advance`](Self::advance) will process.
+    /// Returns the number of pending tokens, which the next call of [`advance`](Self::advance) will
+    /// process.
     pub fn pending(&self) -> usize {
         self.state.pending()
     }
 
-    /// Returns the number of tokens that the text can still take before it fills the context.
+    /// Returns the number of tokens that can be appended before the text fills the context.
     pub fn room(&self) -> usize {
         self.state.room()
     }
 
-    /// Replaces the text with a prompt and computes nothing yet.
+    /// Replaces the text with a new prompt. The prompt is processed by the next call of
+    /// [`advance`](Self::advance).
     ///
     /// # Errors
-    /// If the prompt is empty, contains an unknown token, or, unless the decoder crops, is longer
-    /// than the context. The decoder stays unchanged then.
+    ///
+    /// Returns an error and leaves the decoder unchanged in each of these cases:
+    /// - The prompt is empty.
+    /// - A token of the prompt isn't in the model's vocabulary.
+    /// - The prompt is longer than the context, and the configuration is
+    ///   [`PastContext::Stop`](crate::PastContext::Stop).
     pub fn start(&mut self, prompt: &[u32]) -> Result<(), GenerateError> {
         self.state.start(prompt)
     }
 
-    /// Appends tokens and computes nothing yet.
+    /// Appends tokens to the text. The tokens are processed by the next call of
+    /// [`advance`](Self::advance).
     ///
     /// # Errors
-    /// If a token is unknown or, unless the decoder crops, the text would outgrow the context.
-    /// Nothing is appended then.
+    ///
+    /// Returns an error and appends nothing if a token isn't in the model's vocabulary, or if the
+    /// text would become longer than the context and the configuration is
+    /// [`PastContext::Stop`](crate::PastContext::Stop).
     pub fn push(&mut self, tokens: &[u32]) -> Result<(), GenerateError> {
         self.state.push(tokens)
     }
 
-    /// Drops the tokens after the first `len` and computes nothing yet: for an edited turn, another
-    /// text with the same beginning, or tokens that were guessed wrongly. If there are no more
-    /// tokens than that, nothing changes.
+    /// Removes all tokens after the first `len` tokens. If the text has at most `len` tokens,
+    /// nothing changes.
     ///
-    /// The tokens that are left stay in the cache, except for the last, which is pending again.
+    /// Use this method if a user edits an earlier turn, if the next text has the same beginning, or
+    /// if guessed tokens turn out to be wrong (speculative decoding). The remaining tokens stay in
+    /// the cache, except for the last, which becomes pending because its logits are needed. If the
+    /// text was longer than the context, all remaining tokens in the window become pending.
     ///
     /// ```
     /// use generate::Decoder;
@@ -159,23 +181,27 @@ impl<W: AsWeights> Decoder<W> {
         self.state.truncate(len);
     }
 
-    /// Processes the pending tokens and returns the logits (vocab_size) of the last position. If no
-    /// tokens are pending, the logits are unchanged.
+    /// Processes the pending tokens and returns the logits of the next token, of shape
+    /// (vocab_size). If there are no pending tokens, the logits of the previous call are returned.
     ///
     /// # Errors
-    /// If the text is empty, or a public field of the model doesn't fit the others
+    ///
+    /// Returns an error if the text is empty, or if the shapes of the model's fields don't match
     /// ([`GptModel::check`](gpt::GptModel::check)).
     pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
         self.state.advance(self.weights.as_weights(), None)?;
         Ok(self.logits())
     }
 
-    /// [`advance`](Self::advance), where `hook` sees and may change the residual stream of the
-    /// pending tokens, for steering or ablation.
+    /// Processes the pending tokens like [`advance`](Self::advance), but calls `hook` before the
+    /// first block and after each block. The hook can read and change the residual stream, for
+    /// example for activation steering or ablation.
     ///
-    /// It gets the number of blocks that the tokens have passed, from 0 (their embeddings) to all
-    /// of them (before the last norm), and the rows (tokens, emb_dim). Later tokens attend to the
-    /// changed rows. If the window has moved, it consists of all tokens of the window.
+    /// The arguments of the hook are the number of blocks that the tokens have passed, and the
+    /// residual stream of the tokens, of shape (tokens, emb_dim). The number of blocks is 0 for the
+    /// embeddings and `n_layers` for the input of the final layer normalization. Later tokens
+    /// attend to the keys and values computed from the changed rows. If the text is longer than the
+    /// context, the rows are those of all tokens in the window.
     ///
     /// ```
     /// use generate::Decoder;
@@ -192,7 +218,7 @@ impl<W: AsWeights> Decoder<W> {
     /// let steered = decoder.advance_with(|blocks, mut residual| {
     ///     assert_eq!(residual.dim(), (3, 8));
     ///     if blocks == 1 {
-    ///         residual.column_mut(5).fill(4.0); // after the first of two blocks
+    ///         residual.column_mut(5).fill(4.0); // change the output of the first block
     ///     }
     /// })?;
     /// let steered = steered.to_owned();
@@ -202,7 +228,8 @@ impl<W: AsWeights> Decoder<W> {
     /// ```
     ///
     /// # Errors
-    /// As [`advance`](Self::advance).
+    ///
+    /// Returns the same errors as [`advance`](Self::advance).
     pub fn advance_with(
         &mut self,
         mut hook: impl FnMut(usize, ArrayViewMut2<f32>) + Send,
@@ -213,14 +240,14 @@ impl<W: AsWeights> Decoder<W> {
         Ok(self.logits())
     }
 
-    /// Returns the logits (vocab_size) of the last position, as of the last
-    /// [`advance`](Self::advance).
+    /// Returns the logits of the next token, of shape (vocab_size), from the last call of
+    /// [`advance`](Self::advance). Before the first call, all logits are 0.
     pub fn logits(&self) -> ArrayView1<'_, f32> {
         self.state.logits()
     }
 }
 
-/// Shows neither the weights nor the cache nor the text.
+/// The output contains neither the weights, nor the cache, nor the tokens of the text.
 impl<W: AsWeights> fmt::Debug for Decoder<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decoder")

@@ -1,27 +1,29 @@
-//! The settings of a decoder.
+//! The configuration of a decoder.
 
-/// The behaviour when a sequence outgrows the context.
+/// The behavior of a decoder when its text becomes longer than the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum PastContext {
-    /// The model sees the last `context_size` tokens, as in the book: every token's position
-    /// shifts, so nothing in the cache is right any more and the whole window is computed again for
-    /// each further token.
+    /// The model sees the last `context_size` tokens, as in the book. Each further token shifts the
+    /// positions of all tokens in this window, so the cached keys and values are no longer valid.
+    /// The decoder therefore computes the whole window again for each token.
     #[default]
     Crop,
-    /// It is an error, [`GenerateError::PastContext`](crate::GenerateError::PastContext).
+    /// The decoder returns the error
+    /// [`GenerateError::PastContext`](crate::GenerateError::PastContext).
     Stop,
 }
 
-/// The settings of a [`Decoder`](crate::Decoder).
+/// Configuration of a [`Decoder`](crate::Decoder) or a [`DecoderState`](crate::DecoderState).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DecoderConfig {
-    /// The most tokens the model may see; `None` is the model's context length.
+    /// Largest number of tokens that the model sees at a time, or `None` for the model's context
+    /// length.
     pub context_size: Option<usize>,
-    /// The behaviour beyond the context.
+    /// Behavior of the decoder when the text becomes longer than the context.
     pub past_context: PastContext,
 }

@@ -20,7 +20,8 @@ mod streams;
 mod weight_bytes;
 mod weights;
 
-// Crates whose types appear in this crate's public API: dependents need no matching versions.
+// The public API of this crate contains types of these crates. They are reexported so that a
+// dependent crate uses the same versions.
 pub use {gpt, ndarray, torch_rng};
 
 pub use batch::Batch;

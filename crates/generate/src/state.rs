@@ -1,5 +1,5 @@
-//! A text that is being decoded, without the model: its tokens, the cache of their keys and values,
-//! and the logits of the next token.
+//! The state of a text that is being decoded: its tokens, their KV cache, and the logits of the
+//! next token. The state doesn't contain the model.
 
 use std::fmt;
 
@@ -10,12 +10,15 @@ use ndarray::{Array1, ArrayView1};
 use crate::forward::{Hook, Sequence, take_in};
 use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 
-/// The tokens of a text, the cache of their keys and values, and the logits of the next token: all
-/// that a program keeps of a text between two requests.
+/// The tokens of a text, their key-value cache, and the logits of the next token.
 ///
-/// A [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) continues from it and computes
-/// nothing twice. A clone is a fork of the text, which shares the memory of the cached tokens:
-/// texts with the same beginning need its computation only once.
+/// A server needs to keep only this state between two requests of a session. A
+/// [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) continues a text from its state without
+/// computing any token again.
+///
+/// A clone of a state is a fork of the text. Both share the memory of the cached tokens, so the
+/// common beginning of several texts, such as a system prompt, has to be computed and stored only
+/// once.
 ///
 /// ```
 /// use generate::{Decoder, DecoderState, DecoderWeights, GenerateError};
@@ -57,21 +60,22 @@ use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 #[cfg_attr(feature = "serde", serde(try_from = "written::State"))]
 pub struct DecoderState {
     config: DecoderConfig,
-    /// The configuration of the model that the cache belongs to; `None` before the first model.
+    /// Configuration of the model to which the cache belongs. The value is `None` until the state
+    /// is used with a model for the first time.
     model: Option<GptConfig>,
-    /// One cache per block.
+    /// Caches of the blocks, one per block.
     caches: Vec<KvCache>,
-    /// All tokens, including those before the window.
+    /// All tokens of the text, including those before the window.
     tokens: Vec<u32>,
-    /// Index of the token at which the window in the cache begins.
+    /// Index of the first token of the window for which the cache was computed.
     start: usize,
-    /// (vocab_size)
+    /// Logits of the next token, of shape (vocab_size).
     #[cfg_attr(feature = "serde", serde(serialize_with = "written::numbers"))]
     logits: Array1<f32>,
 }
 
 impl DecoderState {
-    /// Makes the state of an empty text.
+    /// Creates the state of an empty text.
     pub fn new(config: DecoderConfig) -> Self {
         Self {
             config,
@@ -79,48 +83,53 @@ impl DecoderState {
         }
     }
 
-    /// Returns all tokens so far.
+    /// Returns all tokens of the text.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// Returns the logits (vocab_size) of the last position, as of the last step. They are empty if
-    /// no decoder has had this state, and zeros before the first step.
+    /// Returns the logits of the next token, of shape (vocab_size), from the last step. The array
+    /// is empty if the state hasn't been used with a model, and contains zeros before the first
+    /// step.
     pub fn logits(&self) -> ArrayView1<'_, f32> {
         self.logits.view()
     }
 
-    /// Returns the number of tokens that haven't been processed yet.
+    /// Returns the number of pending tokens, which haven't been processed yet.
     pub fn pending(&self) -> usize {
         let start = self.window_start();
         let cached = match start == self.start {
             true => self.cached(),
-            false => 0, // the window moves, and all of it is computed again
+            false => 0, // The window has moved, so all of its tokens must be computed again.
         };
         self.tokens.len() - start - cached
     }
 
-    /// Returns the number of tokens that the text can still take before it fills the context.
+    /// Returns the number of tokens that can be appended before the text fills the context.
     pub fn room(&self) -> usize {
         self.context_size().saturating_sub(self.tokens.len())
     }
 
-    /// Returns the largest number of tokens that the model sees.
+    /// Returns the largest number of tokens that the model sees at a time. If the state hasn't been
+    /// used with a model and its configuration contains no context size, the result is
+    /// `usize::MAX`.
     pub fn context_size(&self) -> usize {
         let of_model = self.model.map_or(usize::MAX, |model| model.context_length);
         self.config.context_size.unwrap_or(of_model)
     }
 
-    /// True if the text fills the context and the decoder stops there.
+    /// Returns true if the text fills the context and the configuration is [`PastContext::Stop`].
     pub(crate) fn is_full(&self) -> bool {
         self.config.past_context == PastContext::Stop && self.room() == 0
     }
 
-    /// Prepares the state for a model, or checks that it belongs to this model.
+    /// Prepares a new state for a model. For a state that has already been used, only checks that
+    /// it belongs to a model with the same configuration.
     ///
     /// # Errors
-    /// If the cache belongs to a model of another configuration, or the context size is 0 or larger
-    /// than the model's.
+    ///
+    /// Returns an error if the state belongs to a model with a different configuration, or if the
+    /// context size is 0 or larger than the model's context length.
     pub(crate) fn bind(mut self, model: &GptConfig) -> Result<Self, GenerateError> {
         match self.model {
             Some(of) if of == *model => return Ok(self),
@@ -144,10 +153,11 @@ impl DecoderState {
         Ok(self)
     }
 
-    /// Replaces the text with a prompt and computes nothing.
+    /// Replaces the text with a new prompt, without processing the prompt.
     ///
     /// # Errors
-    /// As [`Decoder::start`](crate::Decoder::start).
+    ///
+    /// Returns the same errors as [`Decoder::start`](crate::Decoder::start).
     pub(crate) fn start(&mut self, prompt: &[u32]) -> Result<(), GenerateError> {
         if prompt.is_empty() {
             return Err(GenerateError::EmptyPrompt);
@@ -158,21 +168,23 @@ impl DecoderState {
         Ok(())
     }
 
-    /// Appends tokens and computes nothing.
+    /// Appends tokens to the text, without processing them.
     ///
     /// # Errors
-    /// As [`Decoder::push`](crate::Decoder::push).
+    ///
+    /// Returns the same errors as [`Decoder::push`](crate::Decoder::push).
     pub(crate) fn push(&mut self, tokens: &[u32]) -> Result<(), GenerateError> {
         self.check(self.tokens.len(), tokens)?;
         self.tokens.extend_from_slice(tokens);
         Ok(())
     }
 
-    /// Drops the tokens after the first `len`.
+    /// Removes all tokens after the first `len` tokens.
     pub(crate) fn truncate(&mut self, len: usize) {
         if len < self.tokens.len() {
             self.tokens.truncate(len);
-            // The last token that is left is computed again, because its logits are gone.
+            // The last remaining token must be processed again, because its logits haven't been
+            // kept.
             let cached = len.saturating_sub(self.start + 1);
             self.caches
                 .iter_mut()
@@ -183,7 +195,8 @@ impl DecoderState {
     /// Processes the pending tokens.
     ///
     /// # Errors
-    /// If the text is empty.
+    ///
+    /// Returns an error if the text is empty, or if the shapes of the model's fields don't match.
     pub(crate) fn advance(
         &mut self,
         weights: WeightsRef<'_>,
@@ -199,7 +212,8 @@ impl DecoderState {
         Ok(())
     }
 
-    /// Takes the next pending tokens, at most so many, and the memory that their pass writes to.
+    /// Returns the next pending tokens, at most `most`, together with the caches and the logits
+    /// that the forward pass writes to. If the window has moved, the cache is emptied first.
     pub(crate) fn next(&mut self, most: usize) -> Sequence<'_> {
         let start = self.window_start();
         if start != self.start {
@@ -232,8 +246,8 @@ impl DecoderState {
         self.tokens.len().saturating_sub(self.context_size())
     }
 
-    /// Checks that the model's vocabulary contains the tokens and that the context has room for
-    /// them after `len` others.
+    /// Checks that all `tokens` are in the model's vocabulary, and that they fit in the context
+    /// after `len` other tokens.
     fn check(&self, len: usize, tokens: &[u32]) -> Result<(), GenerateError> {
         let vocab_size = self.logits.len();
         check_vocabulary(vocab_size, 0, len, tokens.iter().copied())?;
@@ -248,7 +262,7 @@ impl DecoderState {
     }
 }
 
-/// Shows neither the cache nor the text.
+/// The output contains neither the cache nor the tokens of the text.
 impl fmt::Debug for DecoderState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecoderState")
@@ -258,7 +272,7 @@ impl fmt::Debug for DecoderState {
     }
 }
 
-/// A state as it is read, before it is checked.
+/// The serialized form of a state, which is checked during deserialization.
 #[cfg(feature = "serde")]
 mod written {
     use serde::Serializer;
@@ -292,7 +306,8 @@ mod written {
                 };
             };
             model.validate()?;
-            // Before the model's sizes are believed.
+            // These lengths are compared first, because the sizes of the allocations below depend
+            // on the configuration, which may be damaged as well.
             if state.caches.len() != model.n_layers || state.logits.len() != model.vocab_size {
                 return damaged;
             }

@@ -1,9 +1,9 @@
-//! New tokens one at a time, until a stop condition.
+//! Token generation for one text, one token at a time, until a stop condition is met.
 //!
-//! A stream continues what its decoder holds, so a conversation is: push a turn, stream an answer,
-//! push the next turn.
-//! See `tokenizer::StreamingDecoder` for the text of tokens, and
-//! [`StopStrings`](crate::StopStrings) for texts that end it.
+//! A stream continues the text of its decoder. To hold a conversation, push the user's turn to the
+//! decoder, generate the answer with a stream, push the next turn, and so on. Use
+//! `tokenizer::StreamingDecoder` to convert the tokens to text, and
+//! [`StopStrings`](crate::StopStrings) to stop at a string rather than at a token.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,21 @@ use torch_rng::TorchRng;
 use crate::sampling::{RandomSampler, Sampler};
 use crate::{AsWeights, Decoder, DecoderState, GenerateError, Sampling, WeightsRef};
 
-/// When and how tokens are generated.
+/// Settings that determine how tokens are chosen and when the generation stops.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct GenerateOptions {
-    /// The settings by which each token is chosen.
+    /// Settings with which each token is chosen.
     pub sampling: Sampling,
-    /// The most tokens to generate.
+    /// Largest number of tokens to generate.
     pub max_new_tokens: usize,
-    /// Tokens that end the text, such as `<|endoftext|>`; they are not part of it.
+    /// IDs of tokens that end the text, such as `<|endoftext|>`. When the model chooses such a
+    /// token, the token isn't appended to the text.
     pub stop_ids: Vec<u32>,
 }
 
-/// The default sampling, 50 tokens, and no token that ends a text.
+/// Greedy decoding of at most 50 tokens, without any token that ends the text.
 impl Default for GenerateOptions {
     fn default() -> Self {
         Self {
@@ -37,43 +38,47 @@ impl Default for GenerateOptions {
     }
 }
 
-/// Why a text ended.
+/// The reason why the generation of tokens has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FinishReason {
-    /// This token came.
+    /// The model chose this token, which is one of [`GenerateOptions::stop_ids`].
     StopToken(u32),
-    /// The text has the requested number of tokens.
+    /// The requested number of tokens, [`GenerateOptions::max_new_tokens`], has been generated.
     MaxNewTokens,
-    /// The context is full, and the decoder stops there.
+    /// The text fills the context, and the decoder's configuration is
+    /// [`PastContext::Stop`](crate::PastContext::Stop).
     ContextFull,
 }
 
-/// The times that the two phases took.
+/// The numbers of tokens and the times of the two phases of generation: processing the prompt, and
+/// decoding (one token per step).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct Timings {
-    /// Tokens taken in before the first was chosen.
+    /// Number of tokens that were processed before the first token was chosen.
     pub prompt_tokens: usize,
-    /// The time that took.
+    /// Time for processing these prompt tokens.
     pub prompt_time: Duration,
-    /// Tokens after that, each through the model once.
+    /// Number of tokens that were chosen after the first one. Each required a pass through the
+    /// model with a single token.
     pub decoded_tokens: usize,
-    /// The time they took, choosing included.
+    /// Time for the passes through the model and the choices of these decoded tokens.
     pub decode_time: Duration,
 }
 
 impl Timings {
-    /// Prompt tokens a second; 0 before there is anything to measure.
+    /// Returns the number of prompt tokens processed per second, or 0 if no time has been measured
+    /// yet.
     pub fn prompt_tokens_per_second(&self) -> f64 {
         rate(self.prompt_tokens, self.prompt_time)
     }
 
-    /// Decoded tokens a second; 0 before there is anything to measure.
+    /// Returns the number of decoded tokens per second, or 0 if no time has been measured yet.
     pub fn decoded_tokens_per_second(&self) -> f64 {
         rate(self.decoded_tokens, self.decode_time)
     }
@@ -88,11 +93,14 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 
 /// An iterator over the new tokens of a decoder's text.
 ///
-/// `for token in &mut stream` leaves the stream to the program, which can ask it afterwards why the
-/// text ended and how long it took.
+/// Iterate with `for token in &mut stream` if you need the stream afterwards, for example to ask
+/// why the text has ended and how long the generation took.
 ///
-/// A decoder that stops at the end of its context gives one token more than that holds; there are
-/// none where all of a full context has been taken in.
+/// If the decoder stops at the end of the context
+/// ([`PastContext::Stop`](crate::PastContext::Stop)), the stream returns one more token than the
+/// context can hold. The last token is computed from a full context, so there is no space to append
+/// it to the text. If the context is already full and all of its tokens have been processed, the
+/// stream returns no tokens.
 ///
 /// ```
 /// use generate::{Decoder, FinishReason, GenerateOptions, TokenStream};
@@ -123,10 +131,12 @@ pub struct TokenStream<'s, F = RandomSampler<&'s mut TorchRng>> {
 }
 
 impl<'s> TokenStream<'s> {
-    /// Continues the decoder's text.
+    /// Creates a stream that continues the decoder's text. The tokens are chosen with the sampling
+    /// settings of `options` and the random numbers of `rng`.
     ///
     /// # Errors
-    /// If a setting is out of range.
+    ///
+    /// Returns an error if a sampling setting is out of range.
     pub fn new<W: AsWeights>(
         decoder: &'s mut Decoder<W>,
         options: GenerateOptions,
@@ -139,8 +149,9 @@ impl<'s> TokenStream<'s> {
 }
 
 impl<'s, F> TokenStream<'s, F> {
-    /// Continues the decoder's text with tokens that `sampler` chooses from the text and the logits
-    /// (vocab_size). The sampling settings of `options` are not used.
+    /// Creates a stream that continues the decoder's text with tokens that `sampler` chooses. The
+    /// arguments of `sampler` are all tokens of the text and the logits of the next token, of shape
+    /// (vocab_size). The sampling settings of `options` are ignored.
     ///
     /// ```
     /// use generate::{Decoder, GenerateError, GenerateOptions, TokenStream, greedy_id};
@@ -154,7 +165,7 @@ impl<'s, F> TokenStream<'s, F> {
     /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     /// let mut decoder = Decoder::new(&model);
     /// decoder.start(&[1, 2, 3])?;
-    /// // Never the same token twice in a row.
+    /// // This sampler never chooses the same token twice in a row.
     /// let options = GenerateOptions::default();
     /// let stream = TokenStream::with_sampler(&mut decoder, options, |text, logits| {
     ///     let mut logits = logits.to_owned();
@@ -185,23 +196,25 @@ impl<'s, F> TokenStream<'s, F> {
         }
     }
 
-    /// Returns why the tokens ended; `None` until they have.
+    /// Returns the reason why the generation has ended, or `None` if it hasn't ended yet or has
+    /// ended with an error.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         self.continuation.finish
     }
 
-    /// Returns the times so far.
+    /// Returns the times that have been measured so far.
     pub fn timings(&self) -> Timings {
         self.continuation.timings
     }
 
-    /// Returns the text so far, and the logits (vocab_size) that the last token was chosen from.
+    /// Returns the state of the text. Its logits, of shape (vocab_size), are those from which the
+    /// last token was chosen.
     pub fn state(&self) -> &DecoderState {
         self.state
     }
 
-    /// Returns an iterator over the tokens that gives a copy of the logits (vocab_size) with each
-    /// of them.
+    /// Returns an iterator over the new tokens, each with a copy of the logits from which it was
+    /// chosen, of shape (vocab_size).
     pub fn with_logits(
         &mut self,
     ) -> impl Iterator<Item = Result<(u32, Array1<f32>), F::Error>> + use<'_, 's, F>
@@ -235,7 +248,7 @@ impl<F: Sampler> Iterator for TokenStream<'_, F> {
     }
 }
 
-/// Shows neither the model nor the text.
+/// The output contains neither the model nor the tokens of the text.
 impl<F> std::fmt::Debug for TokenStream<'_, F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TokenStream")
@@ -246,14 +259,17 @@ impl<F> std::fmt::Debug for TokenStream<'_, F> {
     }
 }
 
-/// How a text is continued, and how far it has come. `F` chooses the tokens.
+/// The stop conditions, the sampler and the progress of a text that is being continued.
+///
+/// This type contains what [`TokenStream`] and [`TokenStreams`](crate::TokenStreams) have in
+/// common. The type parameter `F` is the sampler.
 pub(crate) struct Continuation<F> {
     sampler: F,
     max_new_tokens: usize,
     stop_ids: Vec<u32>,
     pub(crate) finish: Option<FinishReason>,
     failed: bool,
-    /// Number of tokens chosen so far.
+    /// Number of tokens that have been chosen so far.
     steps: usize,
     pub(crate) timings: Timings,
 }
@@ -272,7 +288,7 @@ impl<F> Continuation<F> {
         }
     }
 
-    /// Returns why the text has ended, if it has.
+    /// Returns the reason why the text has ended, or `None` if it hasn't ended.
     pub(crate) fn over(&mut self) -> Option<FinishReason> {
         if self.steps == self.max_new_tokens {
             self.finish = self.finish.or(Some(FinishReason::MaxNewTokens));
@@ -280,7 +296,8 @@ impl<F> Continuation<F> {
         self.finish
     }
 
-    /// Counts pending tokens that were processed, and their time.
+    /// Records the number of tokens that a pass through the model has processed, and the time it
+    /// took. The tokens are prompt tokens if no token has been chosen before.
     pub(crate) fn processed(&mut self, tokens: usize, time: Duration) {
         if self.steps == 0 {
             self.timings.prompt_tokens += tokens;
@@ -290,18 +307,18 @@ impl<F> Continuation<F> {
         }
     }
 
-    /// Counts the time of choosing a token, except for the first.
+    /// Records the time that the choice of a token took. The choice of the first token isn't
+    /// counted.
     pub(crate) fn chose(&mut self, time: Duration) {
         if self.steps > 1 {
             self.timings.decode_time += time;
         }
     }
 
-    /// Chooses the next token and pushes it to the text. Returns `None` for a token that ends the
-    /// text.
+    /// Chooses the next token and appends it to the text. Returns `None` if the chosen token ends
+    /// the text.
     ///
-    /// A token for which the context has no room left is still a result, but the text doesn't get
-    /// it.
+    /// If the context is full, the token is returned but not appended.
     pub(crate) fn choose(&mut self, state: &mut DecoderState) -> Result<Option<u32>, F::Error>
     where
         F: Sampler,

@@ -1,5 +1,5 @@
-//! New tokens of several texts that one model continues together, each until its own stop
-//! condition.
+//! Token generation for several texts that share a model, where each text has its own sampler and
+//! its own stop conditions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +16,12 @@ use crate::{
     RandomSampler, Sampler, Timings,
 };
 
-/// [`TokenStream`](crate::TokenStream)s of several texts over one model: each text has its own
-/// sampler, seed and stop conditions, may join or leave between two steps, and gets exactly the
-/// tokens that it would get alone.
+/// Generates tokens for several texts that one model continues together.
+///
+/// Each text behaves like a [`TokenStream`](crate::TokenStream): it has its own sampler, seed and
+/// stop conditions, and gets exactly the tokens that it would get alone. Texts can be added and
+/// removed between two steps. All texts share the steps of a [`Batch`], so the weights are read
+/// only once per step.
 ///
 /// ```
 /// use generate::{DecoderState, GenerateOptions, StreamEvent, TokenStreams};
@@ -45,7 +48,7 @@ use crate::{
 ///         }
 ///     }
 /// }
-/// assert_eq!(lengths, [4, 5]); // the second text ends first
+/// assert_eq!(lengths, [4, 5]); // the second text reaches its limit first
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
 pub struct TokenStreams<'s, W = DecoderWeights, E = GenerateError> {
@@ -55,36 +58,38 @@ pub struct TokenStreams<'s, W = DecoderWeights, E = GenerateError> {
 
 type BoxedSampler<'s, E> = Box<dyn FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E> + Send + 's>;
 
-/// What a step has brought for a text.
+/// An event that a [step](TokenStreams::step) reports for a text.
 #[derive(Debug)]
 pub enum StreamEvent<E = GenerateError> {
-    /// The next token.
+    /// The model has generated this token.
     Token(u32),
-    /// The text has ended, and has left the streams.
+    /// The text has ended and has been removed from the [`TokenStreams`].
     Ended(Box<EndedStream<E>>),
 }
 
-/// A text that has ended.
+/// The result of a text that has ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedStream<E = GenerateError> {
-    /// Why it has ended, or the error of its sampler or its logits.
+    /// The reason why the text has ended, or the error of its sampler.
     pub reason: Result<FinishReason, E>,
-    /// The times of its tokens. They contain the times of the texts that it shared steps with.
+    /// Processing times of the text. Each time includes the computation for the other texts that
+    /// took part in the same steps.
     pub timings: Timings,
-    /// The text and its cache, from which it can be continued.
+    /// The text and its KV cache, with which the text can be continued later.
     pub state: DecoderState,
 }
 
 impl<W: AsWeights> TokenStreams<'_, W> {
-    /// Makes streams over a model, without a text.
+    /// Creates a [`TokenStreams`] without texts, whose samplers return a [`GenerateError`] if they
+    /// fail.
     pub fn new(weights: W) -> Self {
         Self::with_error_type(weights)
     }
 }
 
 impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
-    /// Makes streams for samplers that have errors of their own type.
+    /// Creates a [`TokenStreams`] without texts, whose samplers can return errors of any type `E`.
     pub fn with_error_type(weights: W) -> Self {
         Self {
             batch: Batch::new(weights),
@@ -92,12 +97,20 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         }
     }
 
-    /// Adds a text, with `tokens` after those that its state has, and continues it as
-    /// [`TokenStream::new`](crate::TokenStream::new) does.
+    /// Adds a text that consists of the tokens in `state`, if any, followed by `tokens`. The new
+    /// tokens are chosen with the sampling settings of `options` and the random numbers of `rng`,
+    /// as in [`TokenStream::new`](crate::TokenStream::new).
     ///
     /// # Errors
-    /// If a setting is out of range, the text is empty, the model lacks a token, the context has no
-    /// room, or the state belongs to a model of another configuration.
+    ///
+    /// Returns an error and adds nothing in each of these cases:
+    /// - A sampling setting is out of range.
+    /// - The text is empty, or it contains a token that isn't in the model's vocabulary.
+    /// - The text is longer than the context, and the state's configuration is
+    ///   [`PastContext::Stop`](crate::PastContext::Stop).
+    /// - The context size of the state is 0 or larger than the model's context length.
+    /// - The state belongs to a model with a different configuration.
+    /// - The shapes of the model's fields don't match ([`GptModel::check`](gpt::GptModel::check)).
     pub fn add(
         &mut self,
         state: DecoderState,
@@ -113,11 +126,14 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         })
     }
 
-    /// Adds a text whose tokens `sampler` chooses from the text and the logits (vocab_size). The
-    /// sampling settings of `options` are not used.
+    /// Adds a text as [`add`](Self::add) does, but lets `sampler` choose the tokens. The arguments
+    /// of `sampler` are all tokens of the text and the logits of the next token, of shape
+    /// (vocab_size). The sampling settings of `options` are ignored.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    ///
+    /// Returns the same errors as [`add`](Self::add), except for sampling settings that are out of
+    /// range.
     pub fn add_with_sampler(
         &mut self,
         state: DecoderState,
@@ -140,14 +156,15 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         Ok(slot)
     }
 
-    /// Takes a text out before its end; `None` if it has ended already.
+    /// Removes a text before its end and returns its state. Returns `None` if the text has already
+    /// ended or has been removed.
     pub fn remove(&mut self, slot: Slot) -> Option<DecoderState> {
         self.continuations.remove(&slot);
         self.batch.remove(slot)
     }
 
-    /// Returns a text, and the logits (vocab_size) that its last token was chosen from; `None` if
-    /// it has ended.
+    /// Returns the state of a text. Its logits, of shape (vocab_size), are those from which the
+    /// last token was chosen. Returns `None` if the text has already ended or has been removed.
     pub fn get(&self, slot: Slot) -> Option<&DecoderState> {
         self.batch.get(slot)
     }
@@ -157,15 +174,18 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         self.batch.len()
     }
 
-    /// True if all texts have ended.
+    /// Returns true if all texts have ended or been removed.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// Computes the next token of each text, and returns what that has brought, in the order in
-    /// which the texts joined.
+    /// Performs one step, which generates at most one token for each text, and returns the events
+    /// of the step. A text that gets its last token reports two events, first
+    /// [`StreamEvent::Token`] and then [`StreamEvent::Ended`].
     ///
-    /// A text whose prompt is long may bring nothing for some steps (see [`Batch::advance`]).
+    /// Texts that had reached their end before the step come first. The events of the other texts
+    /// are in the order in which the texts were added. A text with a long prompt needs several
+    /// steps until its first token (see [`Batch::advance`]) and reports no events until then.
     pub fn step(&mut self) -> Vec<(Slot, StreamEvent<E>)> {
         let over = self.continuations.iter_mut();
         let over = over.filter_map(|(&slot, of)| Some((slot, of.over()?)));
@@ -190,7 +210,8 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         events
     }
 
-    /// Computes a step, and chooses the tokens of the texts whose logits are new.
+    /// Performs one step of the batch and chooses a token for each text that has new logits. The
+    /// result contains `None` instead of a token if the chosen token ends the text.
     fn choose(&mut self) -> Vec<(Slot, Result<Option<u32>, E>)> {
         let pending: Vec<_> = self
             .batch
@@ -223,7 +244,7 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         tokens.collect()
     }
 
-    /// Takes out a text that has ended.
+    /// Removes a text and returns the event that reports its end.
     fn end(&mut self, slot: Slot, reason: Result<FinishReason, E>) -> StreamEvent<E> {
         let continuation = self.continuations.remove(&slot);
         StreamEvent::Ended(Box::new(EndedStream {
@@ -234,7 +255,7 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
     }
 }
 
-/// Shows neither the model nor the texts.
+/// The output contains the batch, but not the samplers.
 impl<W, E> fmt::Debug for TokenStreams<'_, W, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenStreams")
