@@ -1,7 +1,11 @@
-//! A custom sampler: `cargo run --release -p generate --example custom_sampler`.
+//! An example of a custom rule for choosing tokens.
 //!
-//! The decoder returns the scores of the next token, and the program chooses. This one takes the
-//! most probable token that isn't among the last three.
+//! ```sh
+//! cargo run --release -p generate --example custom_sampler
+//! ```
+//!
+//! The decoder computes the logits of the next token, and this program chooses the token with the
+//! largest logit that isn't among the last three tokens.
 
 use std::error::Error;
 
@@ -18,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         n_layers: 2,
         ..GptConfig::GPT2_124M
     };
-    // Or checkpoint::load_model.
+    // This model has random weights. To load a trained model, use checkpoint::load_model.
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut ids = tokenizer.encode("Every effort moves you")?;

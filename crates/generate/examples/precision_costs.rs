@@ -1,8 +1,15 @@
-//! The loss of a model on a text when it decodes in fewer bits:
-//! `cargo run --release -p generate --example precision_costs MODEL TEXT`.
+//! Measures how much the loss of a model increases when its weights are rounded to fewer bits.
 //!
-//! The text is cut into windows of the context length. Each token is predicted by a decoding step
-//! after the true tokens before it, so the kernels are the ones used in generation.
+//! ```sh
+//! cargo run --release -p generate --example precision_costs MODEL TEXT
+//! ```
+//!
+//! `MODEL` is the folder of a model, and `TEXT` is a text file. The program prints the loss in each
+//! number format, and how often the most probable token is the same as in f32.
+//!
+//! The text is split into windows of the model's context length. In each window, every token is
+//! predicted from the true tokens before it in a decoding step of its own, so the measurement uses
+//! the same kernels as text generation.
 
 use std::error::Error;
 

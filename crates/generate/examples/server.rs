@@ -1,13 +1,19 @@
-//! A text server whose sessions come and go:
-//! `cargo run --release -p generate --example server MODEL [ADDRESS]`.
+//! A text server that continues the texts of several clients at the same time.
 //!
-//! MODEL is the folder of a model with GPT-2's vocabulary. Each connection is a session. The server
-//! appends every line that a client sends to the session's text, and continues the text to the end
-//! of the line. Try it with `nc localhost 7878` in two terminals.
+//! ```sh
+//! cargo run --release -p generate --example server MODEL [ADDRESS]
+//! ```
 //!
-//! A single thread computes the next token of all texts together, so it reads the weights once per
-//! step, however many texts there are. Each connection has a thread of its own, which waits for the
-//! client. Between two lines, a session keeps only its text and the cache of that text.
+//! `MODEL` is the folder of a model that uses GPT-2's vocabulary. To try the server, run
+//! `nc localhost 7878` in two terminals.
+//!
+//! Each connection is a session. The server appends every line that a client sends to the text of
+//! the session, and then continues the text to the end of the line.
+//!
+//! A single thread computes the next token of all texts together, so the weights are read only once
+//! per step, regardless of the number of texts. Each connection also has a thread of its own, which
+//! waits for the client. Between two lines, a session stores only its text and the KV cache of the
+//! text.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -23,15 +29,18 @@ use generate::{
 };
 use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
 
-/// Maximum number of texts that are continued at the same time. Other requests wait in the channel.
+/// Maximum number of texts that are continued at the same time. Further requests wait in the
+/// channel.
 const MAX_TEXTS: usize = 64;
-/// IDs of GPT-2's tokens for a line end, an empty line and the end of a text.
+/// IDs of the tokens that end a line in GPT-2's vocabulary: a line end, an empty line, and the end
+/// of the text.
 const END_OF_LINE: [u32; 3] = [198, 628, 50256];
 
-/// What a session gets for its request: the tokens and the end of its text, or an error.
+/// The reply that a session receives: an event with a token or with the end of its text, or the
+/// error because of which the text couldn't be added.
 type Reply = Result<StreamEvent, GenerateError>;
 
-/// A text to continue after appending `ids`, and the session that waits for the tokens.
+/// A request to append `ids` to a text and to continue the text. The events are sent to `session`.
 struct Request {
     state: DecoderState,
     ids: Vec<u32>,
@@ -67,12 +76,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Computes the tokens of all texts. Returns when no session can send requests any more.
+/// Computes the tokens of all texts. Returns when all senders of requests are gone.
 fn compute(weights: DecoderWeights, requests: &Receiver<Request>) {
     let mut streams = TokenStreams::new(weights);
     let mut sessions = BTreeMap::new();
     loop {
-        // Texts join between two steps. If there is no text, the thread waits for a request.
+        // New texts are added between two steps. If there are no texts, the thread waits for a
+        // request.
         while streams.len() < MAX_TEXTS {
             let request = match streams.is_empty() {
                 true => requests.recv().ok(),
@@ -110,7 +120,7 @@ fn compute(weights: DecoderWeights, requests: &Receiver<Request>) {
     }
 }
 
-/// Answers the lines of a client until it closes the connection.
+/// Answers the lines of a client until the client closes the connection.
 fn serve(client: &TcpStream, seed: u64, requests: &Sender<Request>) -> Result<(), Box<dyn Error>> {
     let tokenizer = Gpt2Tokenizer::new();
     let (mut state, mut client_output) = (DecoderState::default(), client);
@@ -118,7 +128,7 @@ fn serve(client: &TcpStream, seed: u64, requests: &Sender<Request>) -> Result<()
         let mut text = StreamingDecoder::new(&tokenizer);
         let (session, replies) = channel();
         requests.send(Request {
-            state: state.clone(), // shares the cache
+            state: state.clone(), // the clone shares the cache
             ids: tokenizer.encode_ordinary(&line?),
             seed,
             session,

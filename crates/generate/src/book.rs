@@ -1,7 +1,7 @@
-//! The book's own loops: `generate_text_simple` (listing 4.8) and `generate` (listing 5.4).
+//! The functions `generate_text_simple` (listing 4.8) and `generate` (listing 5.4) of the book.
 //!
-//! Each new token is computed from the whole window again, as in the book: simple, and the
-//! reference that the cached [`Decoder`](crate::Decoder) is tested against.
+//! As in the book, each new token requires a pass over the whole window. These functions are simple
+//! but slow. The tests compare the [`Decoder`](crate::Decoder), which has a cache, with them.
 
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array1, Array2, ArrayRef2, Axis, concatenate, s};
@@ -11,24 +11,28 @@ use torch_rng::TorchRng;
 use crate::filters::{greedy_id, softmax_with_temperature, top_k_filter};
 use crate::{GenerateError, Sampling};
 
-/// The settings of the book's `generate`.
+/// Settings of [`generate`], which are the arguments of the book's function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct BookSampling {
-    /// Tokens to append.
+    /// Largest number of tokens to append.
     pub max_new_tokens: usize,
-    /// The model sees the last `context_size` tokens.
+    /// Number of tokens at the end of the text that the model sees.
     pub context_size: usize,
-    /// Logits are divided by it before the draw; 0 takes the largest logit and draws nothing.
+    /// Divisor of the logits, a finite number of at least 0. The value 0 chooses the token with the
+    /// largest logit, without drawing random numbers.
     pub temperature: f32,
-    /// Draw among the `top_k` largest logits only; `None` and 0 are among all.
+    /// Number of largest logits among which the token is drawn. The values `None` and 0 keep all
+    /// tokens.
     pub top_k: Option<usize>,
-    /// Stop when this token comes; it is not appended.
+    /// ID of the token that ends the text, such as `<|endoftext|>`. In a batch with a single row,
+    /// this token isn't appended.
     pub eos_id: Option<u32>,
 }
 
-/// The book's defaults: greedy, to the end; 50 tokens, with the context of the 124M model.
+/// The defaults are greedy decoding of 50 tokens without a token that ends the text, and the
+/// context length of the GPT-2 model with 124 million parameters.
 impl Default for BookSampling {
     fn default() -> Self {
         Self {
@@ -41,10 +45,12 @@ impl Default for BookSampling {
     }
 }
 
-/// Listing 4.8: appends to each row of `idx` (batch, num_tokens) the most probable next token,
-/// `max_new_tokens` times.
+/// Appends the most probable next token to each row of `idx`, of shape (batch, num_tokens), and
+/// repeats this `max_new_tokens` times (listing 4.8). Returns an array of shape (batch, num_tokens
+/// + max_new_tokens).
 ///
-/// [`Decoder`](crate::Decoder) gives the same tokens faster: it computes each of them once.
+/// A [`Decoder`](crate::Decoder) generates the same tokens faster, because each token passes
+/// through the model only once.
 ///
 /// ```
 /// use gpt::{GptConfig, GptModel};
@@ -62,8 +68,11 @@ impl Default for BookSampling {
 /// ```
 ///
 /// # Errors
-/// If the prompt is empty or missing, the model doesn't know a token, the context size is 0 or the
-/// sequence will exceed the model's context length, or a logit is not a number.
+///
+/// Returns an error in each of these cases:
+/// - `idx` contains no tokens, or a token that isn't in the model's vocabulary.
+/// - The context size is 0, or the model would get more tokens than its context length.
+/// - A logit is NaN or plus infinity.
 pub fn generate_text_simple(
     model: &GptModel,
     mut idx: Array2<u32>,
@@ -72,11 +81,11 @@ pub fn generate_text_simple(
 ) -> Result<Array2<u32>, GenerateError> {
     check_prompt(model, &idx, max_new_tokens, context_size)?;
     for _ in 0..max_new_tokens {
-        // The model sees the last `context_size` tokens at most.
+        // The model sees at most the last `context_size` tokens.
         let first = idx.ncols().saturating_sub(context_size);
         let idx_cond = idx.slice(s![.., first..]);
         let logits = model.forward(&idx_cond)?; // (batch, num_tokens, vocab_size)
-        let logits = logits.slice(s![.., -1, ..]); // the last position: (batch, vocab_size)
+        let logits = logits.slice(s![.., -1, ..]); // last position: (batch, vocab_size)
         let probas = softmax(&logits, Axis(1)); // (batch, vocab_size)
         let idx_next = argmax(&probas)?; // (batch, 1)
         idx = concatenate![Axis(1), idx, idx_next]; // (batch, num_tokens + 1)
@@ -84,16 +93,19 @@ pub fn generate_text_simple(
     Ok(idx)
 }
 
-/// `torch.argmax(x, dim=-1, keepdim=True)`: (batch, vocab_size) -> (batch, 1)
+/// Returns the index of the largest value of each row, like `torch.argmax(x, dim=-1,
+/// keepdim=True)`. The shape of `x` is (batch, vocab_size), and the shape of the result is (batch,
+/// 1).
 fn argmax(x: &ArrayRef2<f32>) -> Result<Array2<u32>, GenerateError> {
     let ids: Result<Array1<u32>, _> = x.rows().into_iter().map(|row| greedy_id(&row)).collect();
     Ok(ids?.insert_axis(Axis(1)))
 }
 
-/// Listing 5.4: appends to each row of `idx` (batch, num_tokens) up to `max_new_tokens` tokens,
-/// drawn or greedy.
+/// Appends up to `max_new_tokens` tokens to each row of `idx`, of shape (batch, num_tokens)
+/// (listing 5.4). The tokens are drawn at random or, if the temperature is 0, chosen greedily.
 ///
-/// In a batch, a row that has ended is filled up with `eos_id` until all rows have.
+/// In a batch with several rows, a row in which `eos_id` was chosen is filled with `eos_id` until
+/// this token has been chosen in all rows.
 ///
 /// ```
 /// use generate::{BookSampling, generate};
@@ -115,7 +127,9 @@ fn argmax(x: &ArrayRef2<f32>) -> Result<Array2<u32>, GenerateError> {
 /// ```
 ///
 /// # Errors
-/// As [`generate_text_simple`], or if the temperature is negative or not finite.
+///
+/// Returns the same errors as [`generate_text_simple`], and an error if the temperature is negative
+/// or not finite, or if no token can be drawn from the probabilities.
 pub fn generate(
     model: &GptModel,
     mut idx: Array2<u32>,
@@ -138,7 +152,7 @@ pub fn generate(
         let logits = model.logits(&hidden.slice(s![.., -1.., ..])); // (batch, 1, vocab_size)
         let logits = logits.index_axis(Axis(1), 0); // (batch, vocab_size)
         let mut next = Vec::with_capacity(idx.nrows());
-        let mut probabilities = Vec::new(); // (batch, vocab_size)
+        let mut probabilities = Vec::new(); // (batch, vocab_size), row after row
         for logits in logits.rows() {
             let logits = match sampling.top_k {
                 Some(top_k) => top_k_filter(&logits, top_k),
@@ -171,7 +185,12 @@ pub fn generate(
     Ok(idx)
 }
 
-/// Checks what can be checked of a prompt before the first token is computed.
+/// Checks the prompt and the context size before the first token is computed.
+///
+/// # Errors
+///
+/// Returns an error if the prompt is empty, if the context size is 0, or if the model would get
+/// more tokens than its context length.
 fn check_prompt(
     model: &GptModel,
     idx: &Array2<u32>,

@@ -1,4 +1,4 @@
-//! The errors of prompts, of settings, and of a model whose logits are not numbers.
+//! The error type of this crate.
 
 use gpt::GptError;
 use thiserror::Error;
@@ -6,72 +6,79 @@ use torch_rng::ProbabilityError;
 
 use crate::slot::Slot;
 
-/// A prompt, a setting or a model from which no text can be generated.
+/// An error that occurs while a text is generated, for example because the prompt is empty or a
+/// setting is out of range.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// The text is empty, so there is no position to predict from.
+    /// The text is empty, so there is no token after which a next token can be predicted.
     #[error("the prompt is empty, but at least one token is needed")]
     EmptyPrompt,
-    /// The window that the model may see is empty or larger than its position embeddings.
+    /// The context size is 0 or larger than the model's context length.
     #[error(
         "context_size must be from 1 to the model's context length {context_length}, but is {context_size}"
     )]
     ContextSize {
-        /// The requested size.
+        /// Requested context size.
         context_size: usize,
-        /// The most the model can take.
+        /// Context length of the model.
         context_length: usize,
     },
-    /// A text longer than the context, in a decoder with
+    /// The text is longer than the context, and the decoder's configuration is
     /// [`PastContext::Stop`](crate::PastContext::Stop).
-    #[error("the text has {num_tokens} tokens, but the context has room for {context_size}")]
+    #[error("the text has {num_tokens} tokens, but the context has room for only {context_size}")]
     PastContext {
-        /// Tokens it has.
+        /// Number of tokens of the text.
         num_tokens: usize,
-        /// The most there may be.
+        /// Largest number of tokens that fit in the context.
         context_size: usize,
     },
-    /// A decoder's state with another model than the one that it was made with.
-    #[error("this decoder state was made with a model of another configuration")]
+    /// A decoder's state was created with a model whose configuration differs from that of the
+    /// current model.
+    #[error("this decoder state belongs to a model with a different configuration")]
     OtherModel,
-    /// A text that isn't in the batch any more.
-    #[error("{0:?} is no text of this batch: it has left, or belongs to another batch")]
+    /// The batch contains no text with this slot.
+    #[error(
+        "this batch has no text at {0:?}, because the text was removed or the slot belongs to another batch"
+    )]
     UnknownSlot(Slot),
-    /// A decoder state that was read, but whose parts don't fit together.
-    #[error("this decoder state is damaged: its cache doesn't fit its text or its model")]
+    /// A deserialized decoder state is damaged, because its parts don't match.
+    #[error("this decoder state is damaged, because its cache doesn't match its text or its model")]
     DamagedState,
-    /// A stop string that every text holds.
-    #[error("a stop string is empty")]
+    /// A stop string is empty. Every text contains the empty string, so the generation would stop
+    /// at once.
+    #[error("a stop string is empty, but it must contain at least one character")]
     EmptyStopString,
-    /// A number of a sampler's settings outside its range.
+    /// A sampling setting is out of range.
     #[error("{name} must be {expected}, but is {value}")]
     Setting {
-        /// The setting.
+        /// Name of the setting.
         name: &'static str,
-        /// Its range.
+        /// Description of the values that are allowed.
         expected: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: f32,
     },
-    /// The model's output for one token is not a number, or infinite.
-    #[error("the logit of token {id} is {value}: the model's weights or activations overflowed")]
+    /// The logit of a token is NaN or plus infinity.
+    #[error(
+        "the logit of token {id} is {value}, because the model's weights or activations overflowed"
+    )]
     Logit {
-        /// The token.
+        /// ID of the token.
         id: usize,
-        /// NaN or infinity.
+        /// The logit, which is NaN or plus infinity.
         value: f32,
     },
-    /// Every token is impossible.
-    #[error("all {vocab_size} logits are minus infinity: no token can be chosen")]
+    /// All logits are minus infinity, so no token can be chosen.
+    #[error("no token can be chosen, because all {vocab_size} logits are minus infinity")]
     NoCandidate {
-        /// Tokens there are.
+        /// Number of logits.
         vocab_size: usize,
     },
-    /// The draw refused its probabilities.
+    /// No token can be drawn from the probabilities.
     #[error(transparent)]
     Probabilities(#[from] ProbabilityError),
-    /// The model refused the ids.
+    /// The model returned an error, for example because a token isn't in its vocabulary.
     #[error(transparent)]
     Gpt(#[from] GptError),
 }

@@ -1,9 +1,12 @@
-//! The steps from logits to a drawn token: temperature, top-k, top-p, the largest logit (book
-//! section 5.3).
+//! Filters that turn logits into probabilities (section 5.3 of the book): temperature scaling,
+//! top-k, top-p, min-p and the repetition penalty, and the greedy choice of the largest logit.
 //!
-//! Each works on the logits of one position, `(vocab_size)`, and rules tokens out by minus
-//! infinity, whose probability is 0.
-//! They take logits as they come: [`check_logits`] is for the door. None of them draws.
+//! Each filter works on the logits of one position, an array of shape (vocab_size). To exclude a
+//! token, a filter sets its logit to minus infinity, so the probability of the token becomes 0. The
+//! filters don't draw random numbers.
+//!
+//! [`softmax_with_temperature`] and [`greedy_id`] check the logits. The other filters don't, so
+//! their callers call [`check_logits`] first.
 
 use kernels::reduce::max;
 use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
@@ -11,7 +14,8 @@ use tensor_ops::softmax;
 
 use crate::GenerateError;
 
-/// The book's `softmax_with_temperature`: `softmax(logits / temperature)`.
+/// Returns the probabilities `softmax(logits / temperature)`, like the book's function
+/// `softmax_with_temperature`. Both arrays have the shape (vocab_size).
 ///
 /// ```
 /// use ndarray::array;
@@ -21,8 +25,9 @@ use crate::GenerateError;
 /// ```
 ///
 /// # Errors
-/// If the temperature is not a finite number above 0, a logit is NaN or plus infinity, or all are
-/// minus infinity.
+///
+/// Returns an error if the temperature isn't a finite number above 0, if a logit is NaN or plus
+/// infinity, or if all logits are minus infinity.
 pub fn softmax_with_temperature(
     logits: &ArrayRef1<f32>,
     temperature: f32,
@@ -42,8 +47,9 @@ pub fn softmax_with_temperature(
 
 /// Keeps the `top_k` largest logits and sets the others to minus infinity.
 ///
-/// As `torch.where(logits < torch.topk(logits, top_k)[0][-1], -inf, logits)`, the book's and
-/// transformers' filter: tokens that tie with the last one kept are kept too.
+/// The result is the same as in the book and in the transformers library, which compute
+/// `torch.where(logits < torch.topk(logits, top_k)[0][-1], -inf, logits)`. If several tokens tie
+/// with the smallest logit that is kept, all of them are kept.
 ///
 /// ```
 /// use ndarray::array;
@@ -52,7 +58,7 @@ pub fn softmax_with_temperature(
 /// assert_eq!(kept, array![nothing, nothing, 6.8, 6.3]);
 /// ```
 ///
-/// 0 keeps all, as more than there are does.
+/// If `top_k` is 0 or larger than the number of logits, all logits are kept.
 #[must_use]
 pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Array1<f32> {
     let mut kept = logits.to_vec();
@@ -60,17 +66,21 @@ pub fn top_k_filter(logits: &ArrayRef1<f32>, top_k: usize) -> Array1<f32> {
     kept.into()
 }
 
-/// The id of the largest logit, the first of equals: `torch.argmax`.
+/// Returns the ID of the token with the largest logit, like `torch.argmax`. If several logits are
+/// equally large, the lowest ID is returned.
 ///
 /// # Errors
-/// If a logit is NaN or plus infinity, all are minus infinity, or there are none.
+///
+/// Returns an error if a logit is NaN or plus infinity, if all logits are minus infinity, or if
+/// there are no logits.
 pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
     let largest = largest(logits)?;
     let id = logits.iter().position(|&value| value == largest);
     Ok(id.expect("the largest is one of them") as u32)
 }
 
-/// The ids of the `top` largest, the largest first, and of equal ones the lower id.
+/// Returns the IDs of the `top` largest scores in descending order of score. Equal scores are in
+/// ascending order of ID.
 pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..scores.len() as u32).collect();
     let larger = |a: &u32, b: &u32| {
@@ -85,17 +95,19 @@ pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
     order
 }
 
-/// Checks that a token can be chosen: each logit is a number or minus infinity, and one is a
-/// number.
+/// Checks that a token can be chosen: no logit is NaN or plus infinity, and at least one logit is
+/// finite.
 ///
 /// # Errors
-/// Names the first logit that is NaN or plus infinity, or reports that all are minus infinity.
+///
+/// Returns an error that contains the first logit that is NaN or plus infinity, or an error that
+/// says that all logits are minus infinity.
 pub(crate) fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
     largest(logits).map(drop)
 }
 
-/// `logits / temperature`. Where that overflows, the logits are first shifted to a maximum of 0,
-/// which no softmax notices.
+/// Divides the logits by the temperature. If this division would overflow, the largest logit is
+/// first subtracted from all logits, which doesn't change their softmax.
 pub(crate) fn divide_by_temperature(logits: &mut [f32], temperature: f32) {
     let max = max(logits);
     let overflows = !(max / temperature).is_finite();
@@ -119,15 +131,18 @@ pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
     }
 }
 
-/// Keeps the most probable tokens until their probabilities sum to `top_p`: a token goes if those
-/// before it, from the most probable down, already do.
+/// Keeps the smallest set of most probable tokens whose probabilities sum to at least `top_p`, and
+/// sets the logits of the other tokens to minus infinity.
 ///
-/// Among equals the later id comes first, as in transformers, which sorts upwards and cuts from
-/// below.
+/// If two tokens are equally probable, the one with the higher ID comes first. The order is that of
+/// the transformers library, which sorts the probabilities in ascending order and removes tokens
+/// from the start.
 pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     let p = softmax(&ArrayView1::from(&*logits), Axis(0));
-    // All tokens not above p_i sum to at most n p_i: if that is below 1 - top_p, token i goes,
-    // unsorted.
+    // Most tokens can be excluded without sorting. The tokens that are at most as probable as token
+    // i have a total probability of at most n * p_i. If that is less than 1 - top_p, the more
+    // probable tokens already reach top_p, so token i is excluded. The factor 0.999 is a margin for
+    // rounding errors.
     let (top_p, n) = (f64::from(top_p), p.len() as f64);
     let can_stay = |p: f32| f64::from(p) * n >= (1.0 - top_p) * 0.999;
     let mut order: Vec<usize> = (0..p.len()).filter(|&i| can_stay(p[i])).collect();
@@ -145,7 +160,8 @@ pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     }
 }
 
-/// Keeps the tokens whose probability is at least `min_p` times the highest.
+/// Keeps the tokens whose probability is at least `min_p` times the highest probability, and sets
+/// the logits of the other tokens to minus infinity.
 pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
     let p = softmax(&ArrayView1::from(&*logits), Axis(0));
     let least = min_p * p.fold(0.0f32, |most, &p| most.max(p));
@@ -156,8 +172,8 @@ pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
     }
 }
 
-/// Makes tokens less likely that a text has already: each once, however often it occurs. A finite
-/// logit stays finite.
+/// Makes the tokens that already occur in the text less likely. A token is penalized once, however
+/// often it occurs. Finite logits stay finite, because they are clamped to the range of f32.
 pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
     let mut seen = vec![false; logits.len()];
     for &id in tokens {
@@ -178,10 +194,14 @@ pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
     }
 }
 
-/// The largest logit, of those that [`check_logits`] takes.
+/// Returns the largest logit.
+///
+/// # Errors
+///
+/// Returns the errors that [`check_logits`] documents.
 fn largest(logits: &ArrayRef1<f32>) -> Result<f32, GenerateError> {
     let largest = match logits.as_slice() {
-        Some(logits) => max(logits), // NaN if one is
+        Some(logits) => max(logits), // NaN if one of the logits is NaN
         None => max(&logits.to_vec()),
     };
     if largest.is_finite() {

@@ -1,8 +1,9 @@
-//! The forward pass over the new tokens of several texts, each against its own cache.
+//! The forward pass over the new tokens of several texts, each with its own KV cache.
 //!
-//! It does the operations of `GptModel::forward` in the same order. The rows of all texts stand one
-//! below the other, so that a product reads the weights once for all of them; only attention treats
-//! each text separately.
+//! The operations and their order are the same as in `GptModel::forward`. The rows of all texts are
+//! stacked in a single matrix, so that each matrix product reads the weights only once. For
+//! example, a text with three new tokens and a text with one new token form a matrix with four
+//! rows. Attention is the only operation that treats each text separately.
 
 use attention::KvCache;
 use ndarray::{Array1, ArrayViewMut2, Axis, Ix2, s};
@@ -11,31 +12,37 @@ use tensor_ops::engine::{Pooled, awake, empty, for_each};
 use crate::layers::BlockRef;
 use crate::weights::WeightsRef;
 
-/// New tokens of a text. Windows and the range of token IDs are the caller's concern.
+/// The new tokens of a text, and the memory that the forward pass reads and writes for the text.
+///
+/// The caller makes sure that the tokens are in the model's vocabulary and fit in the context.
 pub(crate) struct Sequence<'s> {
     pub(crate) tokens: &'s [u32],
-    /// Position of the first new token: the number of tokens in the caches.
+    /// Position of the first new token, which is the number of tokens in the caches.
     pub(crate) past: usize,
-    /// One cache per block.
+    /// Caches of the blocks, one per block.
     pub(crate) caches: &'s mut [KvCache],
-    /// Receives the logits (vocab_size) of the last token; `None` if nobody needs them.
+    /// Array of shape (vocab_size) that receives the logits of the last new token, or `None` if the
+    /// logits aren't needed.
     pub(crate) logits: Option<&'s mut Array1<f32>>,
 }
 
-/// (rows, features)
+/// A matrix of shape (rows, features), with one row per new token of all texts.
 type Rows = Pooled<Ix2>;
 
-/// Sees and may change the residual stream between blocks: it gets the index of a sequence, the
-/// number of blocks passed, and the rows (new tokens, emb_dim).
+/// A function that can read and change the residual stream between blocks. Its arguments are the
+/// index of a sequence, the number of blocks that its tokens have passed, and the residual stream
+/// of its new tokens, of shape (new tokens, emb_dim).
 pub(crate) type Hook<'h> = dyn FnMut(usize, usize, ArrayViewMut2<f32>) + Send + 'h;
 
-/// Runs the new tokens of all sequences, none of which is empty, through the model.
+/// Runs the new tokens of all sequences through the model, which appends their keys and values to
+/// the caches and writes the requested logits. Each sequence must have at least one new token.
 pub(crate) fn take_in(
     weights: WeightsRef<'_>,
     sequences: &mut [Sequence<'_>],
     mut hook: Option<&mut Hook<'_>>,
 ) {
-    // Inside the pool from here on: entering it once is much cheaper than once per matrix.
+    // The whole forward pass runs inside the thread pool, because entering the pool once is much
+    // cheaper than entering it for each matrix product.
     awake(|| {
         let config = weights.config();
         let mut x = embed(weights, sequences, config.emb_dim);
@@ -44,11 +51,12 @@ pub(crate) fn take_in(
             let block = weights.block(i);
             let mut context = attend(&block, i, sequences, &x);
             if i + 1 == config.n_layers && hook.is_none() {
-                // After the last attention, only the rows that give logits are needed.
+                // After the last attention layer, only the rows from which logits are computed are
+                // needed.
                 context = last_rows(sequences, &context);
                 x = last_rows(sequences, &x);
                 if x.is_empty() {
-                    return; // only parts of prompts
+                    return; // No sequence needs logits, because all of them are incomplete prompts.
                 }
             }
             finish(&block, config.feed_forward_dim(), &mut x, &context);
@@ -61,7 +69,7 @@ pub(crate) fn take_in(
     });
 }
 
-/// Shows each sequence's rows to the hook, if there is one.
+/// Calls the hook, if there is one, with the rows of each sequence.
 fn show(hook: &mut Option<&mut Hook<'_>>, blocks: usize, sequences: &[Sequence<'_>], x: &mut Rows) {
     let Some(hook) = hook else { return };
     let mut rest = x.view_mut();
@@ -72,12 +80,13 @@ fn show(hook: &mut Option<&mut Hook<'_>>, blocks: usize, sequences: &[Sequence<'
     }
 }
 
-/// Memory for rows that are written before they are read.
+/// Returns a matrix of shape (rows, features) with arbitrary values. The caller must write each
+/// value before reading it.
 fn rows(rows: usize, features: usize) -> Rows {
     empty((rows, features)).into()
 }
 
-/// (rows, emb_dim)
+/// Returns the sums of the token embeddings and the position embeddings, of shape (rows, emb_dim).
 fn embed(weights: WeightsRef<'_>, sequences: &[Sequence<'_>], emb_dim: usize) -> Rows {
     let mut x = rows(sequences.iter().map(|of| of.tokens.len()).sum(), emb_dim);
     let mut rows = x.rows_mut().into_iter();
@@ -89,7 +98,8 @@ fn embed(weights: WeightsRef<'_>, sequences: &[Sequence<'_>], emb_dim: usize) ->
     x
 }
 
-/// The first half of a block without its last projection: `att(norm1(x))` (rows, emb_dim).
+/// Computes the first half of a block, except for its output projection: the context vectors
+/// `att(norm1(x))`, of shape (rows, emb_dim). Appends the keys and values to the caches.
 fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Rows) -> Rows {
     let (n, emb_dim) = x.dim();
     let normed = Pooled::from(block.norm1.forward(&**x));
@@ -110,7 +120,7 @@ fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Ro
     context
 }
 
-/// The last row of each sequence that gives logits.
+/// Returns the last row of each sequence that needs logits.
 fn last_rows(sequences: &[Sequence<'_>], all: &Rows) -> Rows {
     let mut end = 0;
     let ends = sequences.iter().map(|sequence| {
@@ -126,7 +136,7 @@ fn last_rows(sequences: &[Sequence<'_>], all: &Rows) -> Rows {
     chosen
 }
 
-/// The second half of a block: `x += out_proj(context)`, then `x += ff(norm2(x))`.
+/// Computes the second half of a block: `x += out_proj(context)`, and then `x += ff(norm2(x))`.
 fn finish(block: &BlockRef<'_>, hidden_dim: usize, x: &mut Rows, context: &Rows) {
     let (n, emb_dim) = x.dim();
     let mut branch = rows(n, emb_dim);
@@ -141,7 +151,8 @@ fn finish(block: &BlockRef<'_>, hidden_dim: usize, x: &mut Rows, context: &Rows)
     **x += &*branch;
 }
 
-/// Writes the logits of the rows `x` (rows, emb_dim), one for each sequence that wants them.
+/// Computes the logits of the rows `x`, of shape (rows, emb_dim), and writes them to the sequences
+/// that need them. There is one row for each of these sequences.
 fn logits(weights: WeightsRef<'_>, sequences: &mut [Sequence<'_>], x: &Rows, vocab_size: usize) {
     let wanted = sequences.iter_mut().filter_map(|of| of.logits.as_mut());
     let mut wanted: Vec<ArrayViewMut2<f32>> = wanted

@@ -1,8 +1,10 @@
-//! A model at work on a text: each token's loss and likeliest successors, and, block by block, the
-//! attention of its heads and the prediction there.
+//! Inspection of a model's computation on a text: the loss of each token, the most likely next
+//! tokens, and for each block the attention weights and the predictions at this block (the "logit
+//! lens").
 //!
-//! Blocks are inspected one after the other, and logits are computed a few rows at a time, so
-//! memory contains the weights of one block.
+//! To save memory, the blocks are inspected one after the other, and the logits of only a few
+//! positions are computed at a time. At any time, memory contains the attention weights of a single
+//! block.
 
 use std::fmt;
 
@@ -13,7 +15,7 @@ use tensor_ops::cross_entropy_rows;
 use crate::GenerateError;
 use crate::filters::{likeliest, softmax_with_temperature};
 
-/// A model at work on a text.
+/// The results of a model's computation on a text.
 ///
 /// ```
 /// use generate::Inspection;
@@ -36,64 +38,73 @@ use crate::filters::{likeliest, softmax_with_temperature};
 pub struct Inspection<'m> {
     model: &'m GptModel,
     text_of: &'m (dyn Fn(u32) -> String + Sync),
-    /// (1, num_tokens)
+    /// IDs of the text's tokens, of shape (1, num_tokens).
     ids: Array2<u32>,
-    /// The text's.
+    /// Tokens of the text, with the model's predictions after each of them.
     pub tokens: Vec<Token>,
 }
 
-/// A token, and the model's predictions after it.
+/// A token of the text, and the model's predictions of the token after it.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Token {
-    /// Its number in the vocabulary.
+    /// ID of the token in the vocabulary.
     pub id: u32,
-    /// Its text.
+    /// Text of the token.
     pub text: String,
-    /// The cross-entropy of its prediction; none of the first.
+    /// Cross-entropy loss of the model's prediction of this token, in nats, or `None` for the first
+    /// token of the text.
     pub loss: Option<f32>,
-    /// The likeliest next tokens, the likeliest first.
+    /// Most likely next tokens, in descending order of probability.
     pub next: Vec<Candidate>,
 }
 
-/// A token that may come next.
+/// A possible next token.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Candidate {
-    /// Its number in the vocabulary.
+    /// ID of the token in the vocabulary.
     pub id: u32,
-    /// Its text.
+    /// Text of the token.
     pub text: String,
-    /// The model's.
+    /// Probability that the model assigns to this token.
     pub probability: f32,
-    /// Its logarithm, plus a number that all candidates share.
+    /// Logit of the token, which is the logarithm of its probability plus a number that is the same
+    /// for all candidates.
     pub logit: f32,
 }
 
-/// A block's attention and prediction.
+/// The attention weights, the output and the predictions of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockView {
-    /// (num_heads, num_tokens, num_tokens): a row sums to 1.
+    /// Attention weights of each head, of shape (num_heads, num_tokens, num_tokens). Each row sums
+    /// to 1.
     pub attention: Array3<f32>,
-    /// (num_tokens, emb_dim): the residual stream after this block, before any norm.
+    /// Residual stream after this block, of shape (num_tokens, emb_dim), before any layer
+    /// normalization.
     pub residual: Array2<f32>,
-    /// The likeliest next tokens if the model ended here (the "logit lens"), after each token that
-    /// was asked for.
+    /// Most likely next tokens according to the logit lens, as if this block were the last one.
+    /// There is one list for each token from the position that was passed to
+    /// [`Inspection::blocks`].
     pub predictions: Vec<Vec<Candidate>>,
 }
 
 impl<'m> Inspection<'m> {
-    /// Rows of logits that are made at once.
+    /// Number of positions whose logits are computed at a time.
     pub const ROWS: usize = 64;
-    /// The usual number of candidates.
+    /// Number of candidates that most callers request.
     pub const TOP: usize = 10;
 
-    /// Looks at a text, with the `top` likeliest tokens after each of its tokens; `text_of` gives
-    /// the text of an id, and `each` gets the logits (vocab_size) after each token, which are not
-    /// kept.
+    /// Runs the model on a text and collects the `top` most likely next tokens after each token.
+    /// `text_of` returns the text of a token ID.
+    ///
+    /// `each` is called once for each token, in order, with the logits of the next token, of shape
+    /// (vocab_size). The logits aren't stored.
     ///
     /// # Errors
-    /// If the text is empty, a token is unknown, or the text exceeds the context.
+    ///
+    /// Returns an error if the text is empty, if it is longer than the model's context, if a token
+    /// isn't in the model's vocabulary, or if a logit is NaN or plus infinity.
     pub fn of(
         model: &'m GptModel,
         text_of: &'m (dyn Fn(u32) -> String + Sync),
@@ -130,11 +141,14 @@ impl<'m> Inspection<'m> {
         Ok(inspection)
     }
 
-    /// One block after the other; of each the `top` likeliest next tokens after those from `from`
-    /// on, none if the text ends before.
+    /// Returns an iterator over the blocks, which computes one block at a time. The predictions of
+    /// each block contain the `top` most likely next tokens after each token from index `from` to
+    /// the end of the text. If `from` is past the end, the predictions are empty.
     ///
     /// # Errors
-    /// If a block's output is not a number.
+    ///
+    /// Returns an error if the model rejects the text. An item of the iterator is an error if a
+    /// logit of the block's predictions is NaN or plus infinity.
     pub fn blocks(
         &self,
         from: usize,
@@ -158,7 +172,8 @@ impl<'m> Inspection<'m> {
         }))
     }
 
-    /// (last - first, vocab_size)
+    /// Computes the logits at the positions from `first` up to but not including `last`, of shape
+    /// (last - first, vocab_size).
     fn logits(&self, hidden: &Array3<f32>, first: usize, last: usize) -> Array2<f32> {
         let rows = hidden.slice_axis(Axis(1), (first..last).into());
         self.model.logits(&rows).remove_axis(Axis(0))
@@ -181,7 +196,7 @@ impl<'m> Inspection<'m> {
     }
 }
 
-/// Shows neither the model nor the text.
+/// The output contains neither the model nor the tokens.
 impl fmt::Debug for Inspection<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inspection")
@@ -209,7 +224,8 @@ mod tests {
             ..gpt::GptConfig::GPT2_124M
         };
         let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap();
-        // More than the rows of logits that are made at once.
+        // The text has more tokens than [`Inspection::ROWS`], so its logits are computed in two
+        // parts.
         let ids: Vec<u32> = (0..Inspection::ROWS as u32 + 9)
             .map(|i| i * i % 30)
             .collect();

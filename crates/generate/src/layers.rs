@@ -1,4 +1,5 @@
-//! The layers of a model as a forward pass reads them, whatever the number format and the owner.
+//! The layers of a model in the form that the forward pass uses. The layers are borrowed, so the
+//! forward pass doesn't depend on their number format or on their owner.
 
 use std::ops::Range;
 
@@ -9,10 +10,11 @@ use tensor_ops::{LayerNorm, Linear, matmul_into};
 
 use crate::Dtype;
 
-/// The layers of one transformer block.
+/// The layers of a transformer block.
 pub(crate) struct BlockRef<'w> {
     pub(crate) norm1: &'w LayerNorm,
-    /// The projections to queries, keys and values: three layers, or one that computes all.
+    /// Projections to the queries, keys and values: either three layers, or a single layer that
+    /// computes all three.
     pub(crate) qkv: Vec<Projection<'w>>,
     pub(crate) out_proj: Projection<'w>,
     pub(crate) norm2: &'w LayerNorm,
@@ -25,17 +27,19 @@ pub(crate) struct BlockRef<'w> {
 #[derive(Clone, Copy)]
 pub(crate) struct Projection<'w> {
     pub(crate) weight: Matrix<'w>,
-    /// (outputs)
+    /// Bias of shape (outputs).
     pub(crate) bias: Option<&'w Array1<f32>>,
 }
 
 impl Projection<'_> {
-    /// Writes `x W^T + b` (rows, outputs) of `x` (rows, inputs) to `out`.
+    /// Computes `x W^T + b` and writes the result to `out`. The shape of `x` is (rows, inputs), and
+    /// the shape of `out` is (rows, outputs).
     pub(crate) fn forward(self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         match (self.weight, self.bias) {
             (Matrix::F32(weight), None) => matmul_into(x, &weight.t(), 0.0, out),
             (Matrix::F32(weight), Some(bias)) => {
-                // In the order of `Linear`, so that the bits are equal.
+                // The bias is added in the same order as in `Linear`, so that the results are bit
+                // for bit the same.
                 out.assign(bias);
                 matmul_into(x, &weight.t(), 1.0, out);
             }
@@ -58,14 +62,14 @@ impl<'w> From<&'w Linear> for Projection<'w> {
     }
 }
 
-/// A matrix (outputs, inputs).
+/// A weight matrix of shape (outputs, inputs).
 #[derive(Clone, Copy)]
 pub(crate) enum Matrix<'w> {
     F32(&'w Array2<f32>),
     Packed(&'w Packed),
 }
 
-/// A matrix (outputs, inputs) in one of the smaller formats.
+/// A weight matrix of shape (outputs, inputs) in one of the formats with fewer than 32 bits.
 pub(crate) enum Packed {
     F16(F16Matrix),
     Bf16(Bf16Matrix),
@@ -74,10 +78,11 @@ pub(crate) enum Packed {
 }
 
 impl Packed {
-    /// Rounds the rows that `read` writes, some at a time.
+    /// Rounds the rows that `read` writes, a few rows at a time.
     ///
     /// # Panics
-    /// If the dtype is f32.
+    ///
+    /// Panics if the dtype is [`Dtype::Float32`].
     pub(crate) fn read<E>(
         (outputs, inputs): (usize, usize),
         dtype: Dtype,
@@ -99,7 +104,7 @@ impl Packed {
         })
     }
 
-    /// Writes the values of a row (inputs).
+    /// Writes the values of a row, of shape (inputs), to `out`.
     pub(crate) fn read_row(&self, row: usize, out: &mut [f32]) {
         match self {
             Self::F16(matrix) => matrix.read_row(row, out),
@@ -109,7 +114,8 @@ impl Packed {
         }
     }
 
-    /// Writes `x W^T` (rows, outputs) of `x` (rows, inputs) to `out`.
+    /// Computes `x W^T` and writes the result to `out`. The shape of `x` is (rows, inputs), and the
+    /// shape of `out` is (rows, outputs).
     pub(crate) fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         match self {
             Self::F16(matrix) => matrix.matmul_rows(x, out),

@@ -1,7 +1,8 @@
-//! Rounded copies of a model's matrices in 16, 8 or 4 bits.
+//! Copies of a model's matrices that are rounded to formats with 16, 8 or 4 bits.
 //!
-//! The weights are rounded some rows at a time, so that only those rows are in memory in f32.
-//! Position embeddings, norms and biases are f32 in every format, as are activations and caches.
+//! The weights are rounded a few rows at a time, so only these rows are in memory in f32. The
+//! position embeddings, the layer normalizations and the biases stay in f32 in every format. The
+//! activations and the KV caches are in f32 as well.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -15,10 +16,10 @@ use crate::Dtype;
 use crate::layers::{BlockRef, Matrix, Packed, Projection};
 use crate::weight_bytes::of_embeddings;
 
-/// A linear layer.
+/// A linear layer with a rounded weight matrix.
 struct PackedLinear {
     weight: Packed,
-    /// (outputs)
+    /// Bias of shape (outputs), in f32.
     bias: Option<Array1<f32>>,
 }
 
@@ -31,10 +32,11 @@ impl PackedLinear {
     }
 }
 
-/// The layers of one transformer block.
+/// The layers of a transformer block with rounded weight matrices.
 pub(crate) struct PackedBlock {
     norm1: LayerNorm,
-    /// Computes queries, keys and values, side by side.
+    /// Combined projection to the queries, keys and values. Each output row contains all three, in
+    /// this order.
     qkv: PackedLinear,
     out_proj: PackedLinear,
     norm2: LayerNorm,
@@ -62,16 +64,16 @@ pub(crate) struct PackedWeights {
     pub(crate) config: GptConfig,
     pub(crate) dtype: Dtype,
     pub(crate) tok_emb: Packed,
-    /// (context_length, emb_dim)
+    /// Position embeddings, of shape (context_length, emb_dim).
     pub(crate) pos_emb: Array2<f32>,
     pub(crate) blocks: Vec<PackedBlock>,
     pub(crate) final_norm: LayerNorm,
-    /// `None` if it is `tok_emb`.
+    /// Weights of the output head, or `None` if the head uses the matrix `tok_emb`.
     pub(crate) head: Option<Packed>,
 }
 
 impl PackedWeights {
-    /// Rounds the weights of a model whose fields have been checked.
+    /// Rounds the weights of a model. The caller has checked the shapes of the model's fields.
     pub(crate) fn new(model: &GptModel, dtype: Dtype) -> Self {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
         let Ok(weights) = Self::read(model.config(), dtype, |name, rows, out| {
@@ -82,8 +84,8 @@ impl PackedWeights {
         weights
     }
 
-    /// Rounds the weights that `read` writes: some rows of a parameter, by the names of
-    /// [`GptConfig::parameters`].
+    /// Rounds the weights that `read` writes. Each call of `read` must write some rows of the
+    /// parameter with the given name, which is one of the names of [`GptConfig::parameters`].
     pub(crate) fn read<E>(
         config: GptConfig,
         dtype: Dtype,
@@ -95,7 +97,7 @@ impl PackedWeights {
             dtype,
         };
         let vocabulary = (config.vocab_size, config.emb_dim);
-        // The largest matrices come first, while memory is nearly empty.
+        // The largest matrices come first, while most of the memory is still free.
         let of_embeddings = of_embeddings(dtype);
         let mut table = |name, dtype| {
             Packed::read(vocabulary, dtype, |rows, out| {
@@ -124,7 +126,8 @@ impl PackedWeights {
     }
 }
 
-/// Where parameters are read from.
+/// The source of the parameters: the function that reads them, and the configuration that
+/// determines their shapes.
 struct Source<'c, F> {
     read: F,
     config: &'c GptConfig,
@@ -147,7 +150,8 @@ impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F>
         })
     }
 
-    /// Reads layers that have the same input as one layer: its outputs are theirs, side by side.
+    /// Reads several layers that have the same input and combines them to one layer. Each of its
+    /// output rows is the concatenation of the outputs of these layers.
     fn linear(
         &mut self,
         layers: &[String],

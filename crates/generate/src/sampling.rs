@@ -1,8 +1,9 @@
-//! From logits to the next token: repetition penalty, temperature, top-k, top-p, min-p, then the
-//! draw, in the order of transformers' logits processors.
+//! The choice of the next token from its logits.
 //!
-//! The draw is `torch.multinomial` with PyTorch's own random numbers; at temperature 0 the largest
-//! logit is taken and nothing is drawn.
+//! The repetition penalty, temperature, top-k, top-p and min-p are applied in the same order as in
+//! the transformers library. Then a token is drawn from the resulting probabilities like in
+//! `torch.multinomial`, with the same random numbers as in PyTorch. At a temperature of 0, the
+//! token with the largest logit is chosen and no random numbers are used.
 
 use std::borrow::BorrowMut;
 
@@ -15,22 +16,22 @@ use crate::filters::{
     check_logits, divide_by_temperature, greedy_id, keep_min_p, keep_top_k, keep_top_p, penalize,
 };
 
-/// The settings of the choice of a token. The default is greedy: each setting does nothing until it
-/// is set.
+/// Settings that determine how the next token is chosen. The default is greedy decoding, where the
+/// temperature is 0 and the other settings have no effect.
 ///
 /// ```
 /// use generate::Sampling;
 /// use ndarray::array;
 /// use torch_rng::TorchRng;
 ///
-/// // Book section 5.3.1.
+/// // These are the logits of section 5.3.1 of the book.
 /// let logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
 /// let mut rng = TorchRng::manual_seed(123);
 /// assert_eq!(Sampling::GREEDY.choose(&logits, &mut rng)?, 3);
 /// let top_3 = Sampling { temperature: 1.0, top_k: Some(3), ..Sampling::GREEDY };
 /// let p = top_3.probabilities(&logits)?;
 /// for (id, printed) in [(0, 0.0615), (3, 0.5775), (7, 0.3610)] {
-///     assert!((p[id] - printed).abs() < 5e-5); // section 5.3.2
+///     assert!((p[id] - printed).abs() < 5e-5); // as in section 5.3.2
 /// }
 /// # Ok::<(), generate::GenerateError>(())
 /// ```
@@ -38,35 +39,46 @@ use crate::filters::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Sampling {
-    /// The logits are divided by it; below 1 sharper, above 1 flatter, 0 greedy.
+    /// Divisor of the logits, a finite number of at least 0. A value below 1 makes likely tokens
+    /// even more likely, and a value above 1 makes the probabilities more equal. The value 0
+    /// chooses the token with the largest logit (greedy decoding).
     ///
-    /// transformers' `TemperatureLogitsWarper`, which has no 0: there greedy is `do_sample=False`.
+    /// The transformers library implements this setting as `TemperatureLogitsWarper`, which doesn't
+    /// support the value 0. Its equivalent is `do_sample=False`.
     pub temperature: f32,
-    /// Only the `top_k` largest logits can be drawn, and those that tie with the last of them;
-    /// `None` keeps all, as 0 does, and more than there are.
+    /// Number of largest logits that are kept. Tokens that tie with the smallest of these logits
+    /// are kept as well. If the value is `None`, 0 or larger than the vocabulary, all tokens are
+    /// kept.
     ///
-    /// transformers' `TopKLogitsWarper`, and the book's filter.
+    /// The transformers library implements this filter as `TopKLogitsWarper`. The book uses it in
+    /// section 5.3.2.
     pub top_k: Option<usize>,
-    /// Only the most probable tokens can be drawn whose probabilities together first reach `top_p`,
-    /// at least one; 1 keeps all.
+    /// Total probability of the tokens that are kept, above 0 and at most 1. The filter keeps the
+    /// smallest set of most probable tokens whose probabilities sum to at least `top_p`. The value
+    /// 1 keeps all tokens.
     ///
-    /// transformers' `TopPLogitsWarper` ("nucleus sampling", Holtzman et al., 2019).
+    /// The transformers library implements this filter, which is known as nucleus sampling
+    /// (Holtzman et al., 2019), as `TopPLogitsWarper`.
     pub top_p: f32,
-    /// Only tokens can be drawn whose probability is at least `min_p` times the highest; 0 keeps
-    /// all.
+    /// Minimum probability of the tokens that are kept, relative to the highest probability, from 0
+    /// to 1. For example, 0.1 keeps the tokens that are at least a tenth as probable as the most
+    /// probable token. The value 0 keeps all tokens.
     ///
-    /// transformers' `MinPLogitsWarper`.
+    /// The transformers library implements this filter as `MinPLogitsWarper`.
     pub min_p: f32,
-    /// The logits of tokens that the text has already are divided by this if they are above 0, and
-    /// multiplied otherwise; 1 changes nothing.
+    /// Penalty for tokens that already occur in the text, a finite number above 0. The logit of
+    /// such a token is divided by the penalty if it is positive, and multiplied by the penalty if
+    /// it is negative. The value 1 has no effect.
     ///
-    /// transformers' `RepetitionPenaltyLogitsProcessor` (CTRL, Keskar et al., 2019), which looks at
-    /// the whole text, the prompt included; llama.cpp looks at the last 64 tokens.
+    /// The transformers library implements this setting as `RepetitionPenaltyLogitsProcessor` (from
+    /// CTRL, Keskar et al., 2019). Like that class, [`choose_after`](Self::choose_after) considers
+    /// the whole text, including the prompt. In contrast, llama.cpp considers only the last 64
+    /// tokens.
     pub repetition_penalty: f32,
 }
 
 impl Sampling {
-    /// The largest logit, always.
+    /// Settings for greedy decoding, which always chooses the token with the largest logit.
     pub const GREEDY: Self = Self {
         temperature: 0.0,
         top_k: None,
@@ -75,10 +87,12 @@ impl Sampling {
         repetition_penalty: 1.0,
     };
 
-    /// Checks every setting against its range.
+    /// Checks that each setting is in its range.
     ///
     /// # Errors
-    /// Names the first setting outside its range, and its value.
+    ///
+    /// Returns an error that contains the name and the value of the first setting that is out of
+    /// range.
     pub fn check(&self) -> Result<(), GenerateError> {
         for (name, expected, value, fits) in [
             (
@@ -117,10 +131,13 @@ impl Sampling {
         Ok(())
     }
 
-    /// The probability of each token to be chosen (vocab_size).
+    /// Returns the probability with which each token is chosen, an array of shape (vocab_size). The
+    /// repetition penalty is not applied.
     ///
     /// # Errors
-    /// As [`check`](Self::check), or if a logit is NaN or plus infinity, or all are minus infinity.
+    ///
+    /// Returns an error if a setting is out of range ([`check`](Self::check)), if a logit is NaN or
+    /// plus infinity, or if all logits are minus infinity.
     pub fn probabilities(&self, logits: &ArrayRef1<f32>) -> Result<Array1<f32>, GenerateError> {
         self.check()?;
         check_logits(logits)?;
@@ -143,10 +160,13 @@ impl Sampling {
         Ok(softmax(&ArrayView1::from(&logits), Axis(0)))
     }
 
-    /// Chooses the next token of a text, whose `tokens` the repetition penalty looks at.
+    /// Chooses the next token of a text and returns its ID. The repetition penalty is applied to
+    /// the IDs in `tokens`, which are all tokens of the text so far. The logits have the shape
+    /// (vocab_size).
     ///
     /// # Errors
-    /// As [`probabilities`](Self::probabilities).
+    ///
+    /// Returns the same errors as [`choose`](Self::choose).
     pub fn choose_after(
         &self,
         tokens: &[u32],
@@ -162,11 +182,16 @@ impl Sampling {
         self.choose(&logits, rng)
     }
 
-    /// Chooses the next token from its logits alone; draws once for each token of the vocabulary
-    /// unless the temperature is 0.
+    /// Chooses the next token from its logits, of shape (vocab_size), and returns its ID. The
+    /// repetition penalty is not applied.
+    ///
+    /// Unless the temperature is 0, the call uses one random number for each token of the
+    /// vocabulary.
     ///
     /// # Errors
-    /// As [`probabilities`](Self::probabilities).
+    ///
+    /// Returns the same errors as [`probabilities`](Self::probabilities), or an error if no token
+    /// can be drawn from the probabilities.
     pub fn choose(
         &self,
         logits: &ArrayRef1<f32>,
@@ -182,15 +207,18 @@ impl Sampling {
     }
 }
 
-/// Chooses the tokens of a text: a closure, or a [`RandomSampler`].
+/// Chooses the tokens of a text. Closures with suitable arguments and [`RandomSampler`] implement
+/// this trait.
 pub trait Sampler {
-    /// The error of a choice, which can also be an error of the decoder.
+    /// Type of the error that a choice returns. Errors of the decoder are converted to this type.
     type Error: From<GenerateError>;
 
-    /// Chooses the next token from all tokens so far and the logits (vocab_size).
+    /// Chooses the next token from all tokens of the text so far and from the logits of the next
+    /// token, of shape (vocab_size), and returns its ID.
     ///
     /// # Errors
-    /// If no token can be chosen. The text ends then.
+    ///
+    /// Returns an error if no token can be chosen. In this case, the generation ends.
     fn choose(&mut self, text: &[u32], logits: ArrayView1<f32>) -> Result<u32, Self::Error>;
 }
 
@@ -206,13 +234,13 @@ where
     }
 }
 
-/// Chooses tokens as its settings say, with the random numbers of a generator: a [`TorchRng`] or a
-/// `&mut TorchRng`.
+/// A [`Sampler`] that chooses tokens with the given settings and random number generator. The type
+/// `R` of the generator is [`TorchRng`] or `&mut TorchRng`.
 #[derive(Clone, Debug)]
 pub struct RandomSampler<R> {
-    /// The settings.
+    /// Settings with which the tokens are chosen.
     pub sampling: Sampling,
-    /// The generator.
+    /// Generator of the random numbers.
     pub rng: R,
 }
 
@@ -225,7 +253,7 @@ impl<R: BorrowMut<TorchRng>> Sampler for RandomSampler<R> {
     }
 }
 
-/// Greedy.
+/// Returns [`Sampling::GREEDY`].
 impl Default for Sampling {
     fn default() -> Self {
         Self::GREEDY

@@ -1,17 +1,18 @@
-//! Stop strings in a text that comes in pieces: nothing of one is ever shown, even if it spans
-//! pieces.
+//! Detection of stop strings in a text that arrives in pieces.
 //!
-//! Text that may turn out to begin a stop string is held back until it is clear.
+//! No part of a stop string is ever shown, even if the string spans several pieces. For example, if
+//! the stop string is `"\nUser:"` and a piece ends with `"\nUs"`, these characters are held back
+//! until the next piece shows whether they begin the stop string.
 
 use crate::GenerateError;
 
-/// Watches a text for strings that end it.
+/// Watches a text that arrives in pieces for strings that end it.
 ///
 /// ```
 /// use generate::StopStrings;
 /// let mut stops = StopStrings::new(["\nUser:".to_string()])?;
 /// assert_eq!(stops.push("Hello.\nUs"), "Hello.");
-/// assert_eq!(stops.push("ually"), "\nUsually"); // it was none
+/// assert_eq!(stops.push("ually"), "\nUsually"); // not a stop string
 /// assert_eq!(stops.push("\nUser: more"), "");
 /// assert!(stops.is_found());
 /// # Ok::<(), generate::GenerateError>(())
@@ -19,16 +20,18 @@ use crate::GenerateError;
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
-    /// The end of the text so far, if it may begin a stop string.
+    /// End of the text so far that isn't shown yet, because it may be the beginning of a stop
+    /// string.
     held: String,
     is_found: bool,
 }
 
 impl StopStrings {
-    /// Watches for these.
+    /// Creates a [`StopStrings`] that watches for the given strings.
     ///
     /// # Errors
-    /// If a stop string is empty, because it would stop every text at once.
+    ///
+    /// Returns an error if a stop string is empty, because it would stop every text at once.
     pub fn new(stops: impl IntoIterator<Item = String>) -> Result<Self, GenerateError> {
         let stops: Vec<String> = stops.into_iter().collect();
         if stops.iter().any(String::is_empty) {
@@ -40,8 +43,8 @@ impl StopStrings {
         })
     }
 
-    /// Takes in the next piece and returns what can be shown; nothing more once a stop string was
-    /// found.
+    /// Appends a piece to the text and returns the part of the text that can be shown now. Returns
+    /// an empty string if a stop string has been found before.
     #[must_use]
     pub fn push(&mut self, piece: &str) -> String {
         if self.is_found {
@@ -52,7 +55,8 @@ impl StopStrings {
             let start = self.held.find(stop)?;
             Some((start + stop.len(), start))
         });
-        // The first to be complete, and of those that end together, the longest.
+        // The stop string that ends first is chosen. If several stop strings end at the same
+        // position, the longest is chosen.
         let first = hits.min();
         self.is_found = first.is_some();
         let shown = first.map_or_else(|| self.held.len() - self.unclear(), |(_, start)| start);
@@ -60,19 +64,20 @@ impl StopStrings {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// The text has ended: returns what was held back.
+    /// Returns the rest of the text that was held back. Call this method when the text has ended.
     #[must_use]
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);
         if self.is_found { String::new() } else { held }
     }
 
-    /// True if the text held a stop string.
+    /// Returns true if a stop string has been found.
     pub fn is_found(&self) -> bool {
         self.is_found
     }
 
-    /// Bytes at the end of the text that begin a stop string.
+    /// Returns the number of bytes at the end of the text that may be the beginning of a stop
+    /// string.
     fn unclear(&self) -> usize {
         let longest = self.stops.iter().map(|stop| stop.len() - 1).max();
         let longest = longest.unwrap_or(0).min(self.held.len());

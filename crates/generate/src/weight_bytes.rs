@@ -1,10 +1,11 @@
-//! The memory that a decoder's weights take in each number format.
+//! The memory that the weights of a decoder take in each number format.
 
 use gpt::GptConfig;
 use kernels::{Bf16Matrix, Dtype, F16Matrix, Int4Matrix, Int8Matrix};
 
-/// Returns the bytes of a decoder's weights in a format, counted without reading any; the largest
-/// number if they can't be counted.
+/// Returns the memory in bytes that the weights of a decoder take in a number format. The result is
+/// calculated from the configuration alone. If the number of bytes exceeds the range of `usize`,
+/// the result is `usize::MAX`.
 ///
 /// ```
 /// use generate::{Dtype, weight_bytes};
@@ -21,7 +22,7 @@ pub fn weight_bytes(dtype: Dtype, config: &GptConfig) -> usize {
         true => 0,
         false => bytes_of(dtype, vocabulary),
     };
-    // Position embeddings, norms and biases are not rounded.
+    // The position embeddings, the layer normalizations and the biases stay in f32.
     let all = config.size().map(|size| size.without_out_head());
     let others = (all.unwrap_or(usize::MAX).saturating_mul(4))
         .saturating_sub(bytes_of(Dtype::Float32, vocabulary))
@@ -35,14 +36,15 @@ pub fn weight_bytes(dtype: Dtype, config: &GptConfig) -> usize {
     .fold(others, usize::saturating_add)
 }
 
-/// Returns the bytes of weights that one step reads: every weight of the blocks and of the head,
-/// once.
+/// Returns the number of bytes of weights that a decoding step reads: the matrices of all blocks
+/// and of the output head, once each. If the number exceeds the range of `usize`, the result is
+/// `usize::MAX`.
 pub fn step_bytes(dtype: Dtype, config: &GptConfig) -> usize {
     let head = bytes_of(dtype, (config.vocab_size, config.emb_dim));
     bytes_of_blocks(dtype, config).saturating_add(head)
 }
 
-/// Bytes of the matrices of all blocks.
+/// Returns the number of bytes that the matrices of all blocks take.
 fn bytes_of_blocks(dtype: Dtype, config: &GptConfig) -> usize {
     let (features, hidden) = (config.emb_dim, config.feed_forward_dim());
     [
@@ -57,7 +59,7 @@ fn bytes_of_blocks(dtype: Dtype, config: &GptConfig) -> usize {
     .saturating_mul(config.n_layers)
 }
 
-/// Bytes of a matrix (rows, columns).
+/// Returns the number of bytes that a matrix of shape (rows, columns) takes.
 fn bytes_of(dtype: Dtype, (rows, columns): (usize, usize)) -> usize {
     match dtype {
         Dtype::Float32 => rows.saturating_mul(columns).saturating_mul(4),
@@ -68,7 +70,8 @@ fn bytes_of(dtype: Dtype, (rows, columns): (usize, usize)) -> usize {
     }
 }
 
-/// Returns the format of the token embeddings. 4 bits would distinguish too few tokens.
+/// Returns the number format of the token embeddings. If the weights are in int4, the embeddings
+/// are in int8, because 4 bits aren't enough to distinguish the tokens.
 pub(crate) fn of_embeddings(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Int4 => Dtype::Int8,

@@ -1,7 +1,8 @@
-//! The weights that decoders read: a model's own f32 numbers, or copies in a smaller format.
+//! The weights that decoders read: either a [`GptModel`] in f32, or rounded copies of its matrices
+//! in a format with fewer bits.
 //!
-//! [`WeightsRef`] is a borrowed view of either form. It gives the forward pass each block's layers
-//! as references, so that a decoder can hold its model by reference, by [`Arc`], or by value.
+//! The forward pass reads the weights through [`WeightsRef`], a borrowed view of either form. A
+//! decoder can therefore store its model by reference, in an [`Arc`], or by value.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,9 +17,9 @@ use crate::{Dtype, GenerateError};
 
 /// The weights of a decoder in one number format.
 ///
-/// They are made once, and a clone shares them, so that any number of decoders and batches read the
-/// same memory. In f32 they are a [`GptModel`], which can be moved in or shared at no cost. In the
-/// other formats they are rounded copies of its matrices.
+/// Clones share the same memory, so any number of decoders and batches can use the same weights. In
+/// f32, the weights are a [`GptModel`], which is moved or shared without copying. In the other
+/// formats, the weights are rounded copies of the model's matrices.
 ///
 /// ```
 /// use generate::gpt::{GptConfig, GptModel};
@@ -31,7 +32,7 @@ use crate::{Dtype, GenerateError};
 /// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let int8 = DecoderWeights::new(&model, Dtype::Int8)?;
-/// let exact = DecoderWeights::from(model); // moves the model and copies nothing
+/// let exact = DecoderWeights::from(model); // moves the model without copying
 ///
 /// let mut decoders: Vec<Decoder> = [int8.clone(), int8, exact].map(Decoder::new).into();
 /// for decoder in &mut decoders {
@@ -51,12 +52,14 @@ enum Form {
 }
 
 impl DecoderWeights {
-    /// Copies the weights of a model, rounded to `dtype`.
+    /// Copies the weights of a model and rounds them to `dtype`.
     ///
-    /// In f32, `DecoderWeights::from` takes a [`GptModel`] or an `Arc<GptModel>` without a copy.
+    /// To use a model in f32 without copying its weights, pass the [`GptModel`] or an
+    /// `Arc<GptModel>` to `DecoderWeights::from`.
     ///
     /// # Errors
-    /// If a public field of the model doesn't fit the others ([`GptModel::check`]).
+    ///
+    /// Returns an error if the shapes of the model's fields don't match ([`GptModel::check`]).
     pub fn new(model: &GptModel, dtype: Dtype) -> Result<Self, GptError> {
         model.check()?;
         if dtype == Dtype::Float32 {
@@ -68,9 +71,10 @@ impl DecoderWeights {
 
     /// Reads the weights of a model with the configuration `config`.
     ///
-    /// `read(name, rows, out)` must write the given rows of a parameter to `out`, row after row.
-    /// The names are those of [`GptConfig::parameters`]. In formats other than f32, the weights are
-    /// rounded as they are read, a megabyte at a time.
+    /// The function calls `read(name, rows, out)`, which must write the given rows of the parameter
+    /// `name` to `out`, in row-major order. The names are those of [`GptConfig::parameters`]. In
+    /// formats other than f32, the weights are read and rounded in pieces of about one megabyte, so
+    /// the whole model is never in memory in f32.
     ///
     /// ```
     /// use generate::gpt::GptConfig;
@@ -80,7 +84,7 @@ impl DecoderWeights {
     ///     vocab_size: 50, context_length: 8, emb_dim: 8,
     ///     n_heads: 2, n_layers: 1, ..GptConfig::GPT2_124M
     /// };
-    /// // checkpoint::ModelFolder::read_rows reads them from files in the same way.
+    /// // To read the weights from files, call checkpoint::ModelFolder::read_rows here.
     /// let weights = DecoderWeights::read(&config, Dtype::Int8, |name, rows, out| {
     ///     assert!(rows.end <= 50 && out.len() % rows.len() == 0, "{name}");
     ///     out.fill(0.5);
@@ -91,7 +95,9 @@ impl DecoderWeights {
     /// ```
     ///
     /// # Errors
-    /// The first error of `read`, or an error if the configuration is not valid.
+    ///
+    /// Returns an error if the configuration isn't valid. Otherwise, returns the first error of
+    /// `read`.
     pub fn read<E: From<GenerateError>>(
         config: &GptConfig,
         dtype: Dtype,
@@ -120,21 +126,21 @@ impl DecoderWeights {
     }
 }
 
-/// Moves the model's arrays and copies nothing.
+/// Converts a model to weights in f32. The arrays of the model are moved, not copied.
 impl From<GptModel> for DecoderWeights {
     fn from(model: GptModel) -> Self {
         Arc::new(model).into()
     }
 }
 
-/// Shares the model and copies nothing.
+/// Converts a shared model to weights in f32. The model isn't copied.
 impl From<Arc<GptModel>> for DecoderWeights {
     fn from(model: Arc<GptModel>) -> Self {
         Self(Form::Model(model))
     }
 }
 
-/// Shows the format and the configuration but no weights.
+/// The output contains the number format and the configuration, but no weights.
 impl fmt::Debug for DecoderWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecoderWeights")
@@ -144,10 +150,10 @@ impl fmt::Debug for DecoderWeights {
     }
 }
 
-/// A model that a [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) can read: a [`GptModel`]
+/// A model that a [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) can use: a [`GptModel`]
 /// or [`DecoderWeights`], by value, by reference, or in an [`Arc`].
 pub trait AsWeights: Send + Sync {
-    /// Borrows the weights.
+    /// Returns a borrowed view of the weights.
     fn as_weights(&self) -> WeightsRef<'_>;
 }
 
@@ -178,7 +184,7 @@ impl<W: AsWeights + ?Sized> AsWeights for Arc<W> {
     }
 }
 
-/// A borrowed view of a model's weights, in any of the formats.
+/// A borrowed view of the weights of a model, in any number format.
 #[derive(Clone, Copy)]
 pub struct WeightsRef<'w>(FormRef<'w>);
 
@@ -197,7 +203,12 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Checks that the public fields of a model fit together; rounded copies always do.
+    /// Checks that the shapes of a [`GptModel`]'s public fields match. The shapes of rounded copies
+    /// always match.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that contains the name of the first field whose shape doesn't match.
     pub(crate) fn check(self) -> Result<(), GptError> {
         match self.0 {
             FormRef::Model(model) => model.check(),
@@ -205,7 +216,8 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Writes the sum of a token's and a position's embedding.
+    /// Writes the sum of the embedding of the token `id` and the embedding of the position to
+    /// `out`, of shape (emb_dim).
     pub(crate) fn embed(self, id: u32, position: usize, mut out: ArrayViewMut1<f32>) {
         let (table, positions) = match self.0 {
             FormRef::Model(model) => (Matrix::F32(&model.tok_emb.weight), &model.pos_emb.weight),
@@ -221,7 +233,7 @@ impl<'w> WeightsRef<'w> {
         out += &positions.row(position);
     }
 
-    /// Returns the layers of block `i`.
+    /// Returns the layers of the block with index `i`.
     pub(crate) fn block(self, i: usize) -> BlockRef<'w> {
         match self.0 {
             FormRef::Model(model) => {
@@ -242,7 +254,8 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Writes the logits (rows, vocab_size) of `x` (rows, emb_dim).
+    /// Computes the logits, of shape (rows, vocab_size), from the output of the last block, `x`, of
+    /// shape (rows, emb_dim). The final layer normalization is included.
     pub(crate) fn logits(self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         let (norm, head) = match self.0 {
             FormRef::Model(model) => (&model.final_norm, Matrix::F32(model.head_weight())),

@@ -58,15 +58,15 @@ fn logits_of_which_no_token_can_be_chosen_are_refused_greedy_or_not() {
             |logits: &Array1<f32>| sampling.choose(logits, &mut rng()).unwrap_err().to_string();
         assert_eq!(
             error(&Array1::from_elem(3, f32::NEG_INFINITY)),
-            "all 3 logits are minus infinity: no token can be chosen"
+            "no token can be chosen, because all 3 logits are minus infinity"
         );
         assert_eq!(
             error(&array![0.0, f32::NAN]),
-            "the logit of token 1 is NaN: the model's weights or activations overflowed"
+            "the logit of token 1 is NaN, because the model's weights or activations overflowed"
         );
         assert_eq!(
             error(&array![f32::INFINITY, 0.0]),
-            "the logit of token 0 is inf: the model's weights or activations overflowed"
+            "the logit of token 0 is inf, because the model's weights or activations overflowed"
         );
         assert!(matches!(
             sampling.choose(&Array1::from(vec![]), &mut rng()),
@@ -163,7 +163,10 @@ fn what_does_not_fit_the_decoder_is_refused() {
         );
     }
     let error = StopStrings::new(["a".into(), String::new()]).unwrap_err();
-    assert_eq!(error.to_string(), "a stop string is empty");
+    assert_eq!(
+        error.to_string(),
+        "a stop string is empty, but it must contain at least one character"
+    );
 }
 
 #[test]
