@@ -1,5 +1,8 @@
-//! The machine's best speed: f32 products and reading memory, measured in each turn, because
-//! clocks and memory change from minute to minute.
+//! The highest speeds that the machine can reach, for matrix products and for reading memory.
+//!
+//! A workload can't be faster than the time that its arithmetic or its memory traffic takes at this
+//! speed, which is called its *floor*. The speeds are measured in each turn, because clock
+//! frequencies and the available memory bandwidth change from minute to minute.
 
 use std::hint::black_box;
 
@@ -10,25 +13,26 @@ use crate::clock::{sustained, time};
 use crate::peer::{AUTOCAST, Kind, Peers, UNTIED};
 use crate::reading::Memory;
 
-/// The part of a work that bounds its speed.
+/// The resource that limits the speed of a workload, with the amount that an execution needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Floor {
-    /// Operations of f32 matrix products
+    /// Number of floating-point operations in matrix products in f32.
     Products(f64),
-    /// Operations of products of bf16 operands
+    /// Number of floating-point operations in matrix products with bf16 operands.
     Bf16Products(f64),
-    /// Bytes that are read from memory
+    /// Number of bytes that are read from memory.
     Reading(f64),
 }
 
 impl Floor {
-    /// Their number.
+    /// Returns the number of operations or bytes.
     pub(crate) fn amount(self) -> f64 {
         let (Self::Products(amount) | Self::Bf16Products(amount) | Self::Reading(amount)) = self;
         amount
     }
 
-    /// Their number a second that the machine does now, in each of several ways.
+    /// Measures the number of operations or bytes per second that the machine currently reaches,
+    /// with several methods. Returns one speed per method.
     pub(crate) fn speeds(self, memory: &mut Memory, peers: &mut Peers) -> Vec<f64> {
         match self {
             Self::Products(_) => products(peers, Dtype::Float32, UNTIED[0]),
@@ -38,10 +42,11 @@ impl Floor {
     }
 }
 
-/// The speed in each turn, before and after which the machine was measured, of the way that was the
-/// best one over all turns.
-/// The best way of each moment would be the best moment as well, a tenth above what the machine
-/// keeps up.
+/// Returns the speed of the machine in each turn, measured with the method that is the fastest on
+/// average over all turns. The speed of a turn is the mean of the measurements before and after it.
+///
+/// The best method isn't selected separately for each measurement. That would also select the best
+/// moments, whose speed is a tenth higher than the speed that the machine sustains.
 pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
     let of_turns = |way: usize| -> Vec<f64> {
         let mean = |[before, after]: &[Vec<f64>; 2]| (before[way] + after[way]) / 2.0;
@@ -54,7 +59,8 @@ pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
     best.unwrap_or_default()
 }
 
-/// Several sizes, ours and then PyTorch's, operations a second; 0 where PyTorch is absent.
+/// Measures the speed of matrix products of several sizes in operations per second, first in this
+/// project and then in PyTorch. The speed of PyTorch is 0 if PyTorch is absent.
 fn products(peers: &mut Peers, dtype: Dtype, kind: Kind) -> Vec<f64> {
     const SIZES: [(usize, usize, usize); 3] =
         [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)];

@@ -1,5 +1,5 @@
-//! GPT-2 124M without training: building it, reading it from disk, forward
-//! passes, decoding.
+//! Measurements with GPT-2 124M that don't involve training: building the model, loading it from
+//! disk, forward passes, and decoding.
 
 use std::hint::black_box;
 
@@ -17,23 +17,25 @@ use crate::floors::Floor;
 use crate::peer::{Kind, TIED, UNTIED};
 use crate::turns::{Bench, Ours};
 
-/// Forward passes: the work, its tokens, and the number of last ones whose logits are computed.
+/// Forward passes: the name, the number of tokens, and the number of last positions whose logits
+/// are computed.
 const PASSES: [(&str, usize, usize); 3] = [
     ("forward 1x256", 256, 256),
     ("forward 1x1024", 1024, 1024),
     ("prefill 1x1024", 1024, 1),
 ];
 
-/// The lengths of the prompt and of the continuation.
+/// Number of tokens in the prompt, and number of tokens to generate.
 const DECODED: (usize, usize) = (16, 128);
 
 /// Numbers of texts that are decoded together.
 const TEXTS: [usize; 5] = [2, 4, 8, 16, 64];
 
-/// A shape of the model, by its head, and the peers that have it.
+/// A variant of the model: whether the output head is tied to the token embeddings, the
+/// configuration, and the peers that implement this variant.
 type Head = (&'static str, GptConfig, &'static [Kind]);
 
-/// The two shapes.
+/// The two variants of the model.
 pub(crate) const HEADS: [Head; 2] = [
     ("untied", GptConfig::GPT2_124M, UNTIED),
     (
@@ -47,7 +49,7 @@ pub(crate) const HEADS: [Head; 2] = [
     ),
 ];
 
-/// All rows of inference.
+/// Measures all rows for inference.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     let decode = format!("decode {}+{}", DECODED.0, DECODED.1);
     for of in HEADS {
@@ -89,7 +91,7 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     loading(bench)
 }
 
-/// A row of [`PASSES`].
+/// Measures one of the [`PASSES`] in bf16 and in f32.
 fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize, usize)) {
     let ((head, _, peers), (command, num_tokens, positions)) = (of, pass);
     let ids = ids(1, num_tokens);
@@ -100,7 +102,7 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
         black_box(model.logits(&last));
     };
     let operations = operations(&*model, (1, num_tokens), positions);
-    // One at a time, because each has a different floor.
+    // The number formats are measured one after the other, because each has a different floor.
     for (dtype, floor) in [
         (Dtype::BFloat16, Floor::Bf16Products(operations)),
         (Dtype::Float32, Floor::Products(operations)),
@@ -117,7 +119,7 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
     }
 }
 
-/// The rows of a prompt of 1,024 tokens through a decoder, one per number format.
+/// Measures a prompt of 1,024 tokens with a decoder, in one row per number format.
 fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
     let ((head, _, peers), command) = (of, "prefill 1x1024");
     let work = format!("{command}, decoder, {head}");
@@ -142,7 +144,7 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The rows of decoding, one per number format.
+/// Measures decoding of one text, in one row per number format.
 fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> anyhow::Result<()> {
     let (head, _, peers) = of;
     let work = format!("{command}, {head}");
@@ -158,7 +160,8 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
     let ours = decoders.iter_mut().map(|(dtype, decoder)| Ours {
         work: work.clone(),
         precision: dtype.short_name(),
-        // Each token reads every weight once, the prompt's tokens together.
+        // A step for one token reads every weight once. All tokens of the prompt are processed
+        // together, in the step of the first new token.
         floor: Some(Floor::Reading(
             (step_bytes(*dtype, &model.config()) * new_tokens) as f64,
         )),
@@ -169,7 +172,8 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> any
     Ok(())
 }
 
-/// The rows of decoding several texts together, one per number format: tokens of all texts.
+/// Measures decoding of several texts together, in one row per number format. The speed is the
+/// number of tokens of all texts per second.
 fn decoding_together(
     bench: &mut Bench,
     peers: &[Kind],
@@ -202,7 +206,8 @@ fn decoding_together(
     Ok(())
 }
 
-/// Decodes in int8 as from a model's files, of which a few rows are held in f32 at a time.
+/// Decodes in int8, for the measurement of peak memory. The weights are read like those of a model
+/// on disk, where only a few rows at a time are in memory in f32.
 fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     let weights = DecoderWeights::read(&model, Dtype::Int8, |_, _, rows| {
         rows.fill(0.01);
@@ -214,7 +219,7 @@ fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The likeliest tokens after a prompt, as `gpt generate` makes them.
+/// Generates the most probable tokens after a prompt, in the same way as `gpt generate`.
 fn decode(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32], max_new_tokens: usize) {
     let options = greedy(max_new_tokens);
     let mut rng = TorchRng::manual_seed(123);
@@ -225,8 +230,8 @@ fn decode(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32], max_new_tokens:
     black_box(tokens.expect("the logits are finite"));
 }
 
-/// The most probable tokens after each prompt (texts, tokens), computed together as by
-/// `gpt generate --num-samples`.
+/// Generates the most probable tokens after each prompt, in the same way as `gpt generate
+/// --num-samples`. The prompts have the shape (texts, tokens).
 fn decode_together(weights: &DecoderWeights, prompts: &Array2<u32>, max_new_tokens: usize) {
     let mut streams = TokenStreams::new(weights);
     for prompt in prompts.rows() {
@@ -248,10 +253,11 @@ fn greedy(max_new_tokens: usize) -> GenerateOptions {
     }
 }
 
-/// The work of `gpt generate` before it writes, from a folder on disk to the first token: of GPT-2
-/// 124M with a tied head in f32, which the system has in its memory after the first time.
+/// Measures what `gpt generate` does before it prints anything: loading a model from disk and
+/// computing the first token. The model is GPT-2 124M with a tied head in f32. After the first
+/// turn, its file is in the page cache of the operating system.
 fn loading(bench: &mut Bench) -> anyhow::Result<()> {
-    /// The prompt, which is read before the first token
+    /// Token IDs of the prompt.
     const PROMPT: [u32; 4] = [15496, 11, 314, 716];
     let work = "load 124M and one token, tied".to_owned();
     if !bench.wants(&work) {
@@ -278,15 +284,16 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ids that differ and are the same in every run.
+/// Returns token IDs of shape (batch, num_tokens). The IDs vary, but they are the same in each run.
 pub(crate) fn ids(batch: usize, num_tokens: usize) -> Array2<u32> {
     Array2::from_shape_fn((batch, num_tokens), |(i, j)| {
         ((i * num_tokens + j) * 7 % 50257) as u32
     })
 }
 
-/// Operations of the matrix products of a forward pass: 2 m k n each, attention's masked half not
-/// counted.
+/// Returns the number of floating-point operations in the matrix products of a forward pass. A
+/// product of an m x k matrix and a k x n matrix counts as 2 m k n operations. The part of the
+/// attention scores that is masked isn't counted.
 pub(crate) fn operations(
     model: &GptModel,
     (batch, num_tokens): (usize, usize),

@@ -1,20 +1,22 @@
-//! The machine of a run, as named in the table and the file.
+//! The description of the machine in the output of the bench.
 
 use serde::Serialize;
 
-/// Linux's names.
+/// Instruction sets that the kernels use, with the names that Linux gives them.
 const FEATURES: [&str; 3] = ["avx2", "avx512f", "avx512_vnni"];
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
-    /// Its processor, by the system's name
+    /// Name of the processor, as reported by the operating system.
     pub(crate) cpu: String,
-    /// Threads of this project and of the peers
+    /// Number of threads used by this project and by the peers.
     pub(crate) threads: usize,
 }
 
-/// A processor's name; on x86 also family and model, because a virtual machine may reveal only the
-/// make, and the instruction sets that the kernels check.
+/// Returns the name of the processor.
+///
+/// On x86, the result also contains the processor's family and model, because a virtual machine may
+/// hide the exact name, and those instruction sets in [`FEATURES`] that the processor supports.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

@@ -1,9 +1,14 @@
-//! `cargo xtask bench`: our speed, the fastest installed peer's, the ratio, and the part of what
-//! the machine can do, in one run.
+//! The program behind `cargo xtask bench`, which compares the speed of this project with that of
+//! other implementations (the *peers*).
 //!
-//! Ours and the peers take turns, and medians are compared, so that other load on the machine
-//! affects all alike. There are no stored figures of other machines; a peer that isn't installed is
-//! listed as absent.
+//! For each workload, such as decoding 128 tokens, the table shows the speed of this project, the
+//! speed of the fastest installed peer, the ratio of the two, and the *floor fraction*: the
+//! achieved speed divided by the highest speed that the machine's arithmetic units or memory allow.
+//!
+//! This project and the peers run in turns, and the medians of their times are compared, so that
+//! any other load on the machine affects all of them equally. All results are measured in the same
+//! run, and no results from other machines are stored. A peer that isn't installed is listed as
+//! absent.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -30,38 +35,39 @@ use reading::Memory;
 use report::{Report, check, print_heading, say};
 use turns::Bench;
 
-/// Measure our speed beside PyTorch, nanoGPT, transformers and llama.cpp.
+/// Measure the speed of this project and of PyTorch, nanoGPT, transformers and llama.cpp
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 struct Options {
-    /// Only work whose name contains this, such as "decode" or "train 4x256"
+    /// Measure only workloads whose name contains this text, such as "decode" or "train 4x256"
     filter: Option<String>,
-    /// Write machine and rows to this file
+    /// Write the results to this file as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Say which targets of these rows are kept, and fail if one is missed
+    /// Compare the results with their targets, and fail if a target is missed
     #[arg(long)]
     check: bool,
-    /// Threads for ours and for the peers [default: all cores]
+    /// Number of threads for this project and for the peers [default: all cores]
     #[arg(long)]
     threads: Option<usize>,
-    /// The Python that has the peers [default: $BENCH_PYTHON, or python3]
+    /// Python interpreter in which the peers are installed [default: $BENCH_PYTHON, or python3]
     #[arg(long)]
     python: Option<PathBuf>,
-    /// Turns of each work; medians are printed
+    /// Number of turns of each workload; the medians are printed
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Do ours alone and print the bytes held at most; for the bench's own use
+    /// Run only this project's part of a workload and print the peak memory in bytes; used
+    /// internally by the memory measurements
     #[arg(long, hide = true)]
     peak: bool,
 }
 
-/// Measures, prints the table, writes the JSON file, checks the targets.
+/// Runs the measurements, prints the table, writes the JSON file and checks the targets.
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     rayon::ThreadPoolBuilder::new()
-        .num_threads(options.threads.unwrap_or(0)) // 0: as rayon decides
-        .use_current_thread() // as `gpt` does
+        .num_threads(options.threads.unwrap_or(0)) // 0 lets rayon choose the number of threads
+        .use_current_thread() // as in the program `gpt`
         .build_global()
         .context("could not start the threads to compute with")?;
     let threads = rayon::current_num_threads();

@@ -1,5 +1,5 @@
-//! The peak memory of a training step, a forward pass and decoding in int8, each in a separate
-//! process, ours and the peers'.
+//! The peak memory of this project and of the peers for a training step, a forward pass, and
+//! decoding in int8. Each measurement takes place in a process of its own.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -10,16 +10,16 @@ use crate::inference::HEADS;
 use crate::report::{Row, say};
 use crate::turns::Bench;
 
-/// Works, and the precision of those that there are in several.
+/// Workloads and the number formats in which they are measured.
 const WORKS: [(&str, &str); 3] = [
     ("train 4x256", "f32"),
     ("forward 1x1024", "f32"),
     ("decode 16+128", "int8"),
 ];
-/// Turns before the peak is read.
+/// Number of turns before the peak memory is read.
 const TURNS: usize = 3;
 
-/// The rows of memory.
+/// Measures the rows for peak memory.
 pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
     for (head, _, peers) in HEADS {
         for (work, precision) in WORKS {
@@ -59,7 +59,7 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
     Ok(())
 }
 
-/// Prints the most bytes this process has held.
+/// Prints the peak memory of this process in bytes.
 pub(crate) fn print_peak() -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,5 +1,6 @@
-//! The peers: Python programs, each in a separate process, with a line protocol (see
-//! `peers/protocol.py`).
+//! The peers: Python programs that execute the same workloads as this project. Each runs in a
+//! process of its own and communicates through a line-based protocol, which is described in
+//! `peers/protocol.py`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -8,18 +9,18 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The variables that set the number of threads of a peer and its OpenMP.
+/// Environment variables that set the number of threads of a peer and of OpenMP.
 const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
 
-/// A program that does what ours does.
+/// A peer: a program that executes the same workloads as this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// The format it computes in
+    /// Number format in which the peer computes.
     pub(crate) precision: &'static str,
-    /// Its file in `peers/`
+    /// Name of the peer's script in the folder `peers/`.
     script: &'static str,
-    /// That file's argument
+    /// Command-line argument of the script.
     argument: &'static str,
 }
 
@@ -33,11 +34,13 @@ const fn kind(name: &'static str, of: [&'static str; 3]) -> Kind {
     }
 }
 
-/// The book's architecture in torch.nn, with an untied head.
+/// PyTorch implementations of the book's model, whose output head isn't tied.
 pub(crate) const UNTIED: &[Kind] = &[kind("pytorch", ["f32", "book.py", "f32"]), AUTOCAST];
-/// The same under `torch.autocast`, which measures bf16 products, too.
+/// The book's model under `torch.autocast`. The same peer also measures the speed of bf16 matrix
+/// products.
 pub(crate) const AUTOCAST: Kind = kind("pytorch-autocast", ["bf16", "book.py", "autocast"]);
-/// GPT-2 with a tied head: GPT2LMHeadModel and llama.cpp.
+/// Implementations of GPT-2 with a tied output head: `GPT2LMHeadModel` of the transformers library,
+/// and llama.cpp.
 pub(crate) const TIED: &[Kind] = &[
     kind("transformers-f32", ["f32", "huggingface.py", "f32"]),
     kind("transformers-bf16", ["bf16", "huggingface.py", "bf16"]),
@@ -50,23 +53,24 @@ pub(crate) const TIED: &[Kind] = &[
     kind("llama-q8_0", ["int8", "llama.py", "q8_0"]),
     kind("llama-q4_0", ["int4", "llama.py", "q4_0"]),
 ];
-/// Tokenizers of GPT-2's vocabulary.
+/// Tokenizers. The first of them supports only GPT-2's vocabulary in this bench.
 pub(crate) const TOKENIZERS: &[Kind] = &[
     kind("tiktoken", ["text", "tokens.py", "tiktoken"]),
     kind("tokenizers", ["text", "tokens.py", "tokenizers"]),
 ];
-/// nanoGPT's model in nanoGPT's code, tied head, unchanged and after `torch.compile`.
+/// The model of nanoGPT with nanoGPT's own code, as it is and compiled with `torch.compile`. The
+/// output head is tied.
 pub(crate) const NANO_GPT: &[Kind] = &[
     kind("nanogpt", ["f32", "nanogpt.py", "eager"]),
     kind("nanogpt-compiled", ["f32", "nanogpt.py", "compiled"]),
 ];
 
-/// All peers of a run; each is started when it is first asked.
+/// The peers of a run. Each peer is started when it is needed for the first time.
 pub(crate) struct Peers {
     python: PathBuf,
     threads: usize,
     started: BTreeMap<Kind, Option<Peer>>,
-    /// The version of each requested peer, or the reason why it is absent.
+    /// Version of each peer that has been needed, or the reason why it is absent.
     pub(crate) versions: BTreeMap<&'static str, String>,
 }
 
@@ -80,7 +84,8 @@ impl Peers {
         }
     }
 
-    /// A peer that continues from work to work; `None` if it is absent.
+    /// Returns a running peer, which is used for all workloads. Returns `None` if the peer is
+    /// absent.
     pub(crate) fn get(&mut self, kind: Kind) -> Option<&mut Peer> {
         if !self.started.contains_key(&kind) {
             let peer = self.start(kind);
@@ -89,7 +94,8 @@ impl Peers {
         self.started.get_mut(&kind)?.as_mut()
     }
 
-    /// A new process of a peer; `None`, with the reason kept among the versions, if there is none.
+    /// Starts a new process of a peer. Returns `None` if the peer is absent. In this case, the
+    /// reason is stored in `versions`.
     pub(crate) fn start(&mut self, kind: Kind) -> Option<Peer> {
         let (peer, version) = match Peer::start(&self.python, kind, self.threads) {
             Ok((peer, version)) => (Some(peer), version),
@@ -99,29 +105,35 @@ impl Peers {
         peer
     }
 
-    /// Every started peer frees the data of its last work.
+    /// Makes every running peer free the data of its last workload.
     pub(crate) fn drop_work(&mut self) {
         for peer in self.started.values_mut().flatten() {
-            // A peer that does not answer is found absent by its next work.
+            // An error is ignored here, because the next workload will notice if the peer doesn't
+            // answer.
             peer.ask("drop").ok();
         }
     }
 }
 
-/// One running peer.
+/// A running process of a peer.
 pub(crate) struct Peer {
     process: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Peer {
-    /// The process and its version, or why there is none.
+    /// Starts a process of a peer and returns it together with the version that it reports.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if Python can't be started, or if the script can't import the peer's
+    /// libraries.
     fn start(python: &Path, kind: Kind, threads: usize) -> Result<(Self, String)> {
         let threads = threads.to_string();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
         let python_is = || python.display().to_string();
         let mut process = Command::new(python)
-            .arg("-B") // leaves no compiled files in the repository
+            .arg("-B") // prevents Python from writing compiled files to the repository
             .arg(folder.join(kind.script))
             .arg(kind.argument)
             .envs(THREADS.map(|variable| (variable, &threads)))
@@ -143,12 +155,16 @@ impl Peer {
         Ok((peer, version.to_owned()))
     }
 
-    /// Seconds of one turn of `work`, or why not.
+    /// Executes a workload once and returns the number of seconds that it took.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the peer doesn't support the workload or has ended.
     pub(crate) fn seconds(&mut self, work: &str) -> Result<f64> {
         self.number(&format!("run {work}"), "seconds ")
     }
 
-    /// The most bytes it has held.
+    /// Returns the peak memory of the peer's process in bytes.
     pub(crate) fn peak(&mut self) -> Result<f64> {
         self.number("peak", "bytes ")
     }
@@ -174,7 +190,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Which closes its input, whose end ends it.
+        // `wait` first closes the input of the process, which makes the process end.
         self.process.wait().ok();
     }
 }

@@ -1,7 +1,7 @@
-//! The speed of reading memory: the sum of its numbers' bits in wide loads, in several ways, none
-//! of which is the best on every processor.
+//! The speed of reading memory. The program sums up the bits of large arrays with several methods,
+//! because no method is the fastest on every processor.
 
-#![allow(unsafe_code)] // prefetches, and the loop compiled by `multiversion`
+#![allow(unsafe_code)] // needed for prefetching and for the functions that `multiversion` generates
 
 use std::hint::black_box;
 
@@ -10,17 +10,20 @@ use rayon::prelude::*;
 
 use crate::clock::{sustained, time};
 
-/// 528 MB on huge pages and as many on small ones, made when they are first read.
+/// The arrays to read: 528 MB on huge pages and 528 MB on small pages. They are allocated before
+/// the first measurement.
 #[derive(Default)]
 pub(crate) struct Memory {
     pieces: [Vec<Vec<f32>>; 2],
 }
 
 impl Memory {
-    /// Bytes per second of each way: each thread reads a part in order, with or without
-    /// prefetching, or four parts in parallel.
+    /// Measures the number of bytes per second for each method. The threads read different parts of
+    /// the arrays. The methods differ in the size of the pages, in how far ahead they prefetch, and
+    /// in whether a thread reads an array from start to end or four parts of it in parallel.
     pub(crate) fn read(&mut self) -> Vec<f64> {
-        /// No power of two: parts side by side would meet in the same sets of the caches.
+        /// Number of values of the arrays on each kind of pages. It is not a power of two, because
+        /// the parts that are read at the same time would then compete for the same cache sets.
         const NUMBERS: usize = 132_000_000;
         type Sum = fn(&[f32], usize) -> u32;
         const WAYS: [(Sum, usize); 5] = [
@@ -30,11 +33,12 @@ impl Memory {
             (sum_of_bits::<1>, 16384),
             (sum_of_bits::<4>, 0),
         ];
-        /// 480 kB: smaller than a huge page.
+        /// Number of values of an array on small pages. The array takes 480 kB, which is less than
+        /// a huge page.
         const SMALL: usize = 120_000;
         let threads = rayon::current_num_threads();
         if self.pieces[0].is_empty() {
-            let huge = || vec_of_ones(kernels::zeros(NUMBERS / threads)); // which asks for huge pages
+            let huge = || vec_of_ones(kernels::zeros(NUMBERS / threads)); // requests huge pages
             let small = || vec_of_ones(vec![0.0; SMALL]);
             self.pieces = [
                 (0..threads).map(|_| huge()).collect(),
@@ -61,21 +65,22 @@ impl Memory {
     }
 }
 
-/// Pages that are written are there; zeros would all be read from one.
+/// Fills an array with ones, which makes the operating system allocate its pages. Pages that have
+/// never been written all refer to the same page of zeros.
 fn vec_of_ones(mut zeros: Vec<f32>) -> Vec<f32> {
     zeros.fill(1.0);
     zeros
 }
 
-/// The sum of the bits of `numbers`, in S parts side by side; each line is prefetched `ahead` bytes
-/// early, and again at a quarter of them.
+/// Returns the sum of the bits of `numbers`, which are read as `S` parts in parallel. Each cache
+/// line is prefetched twice: `ahead` bytes in advance, and again at a quarter of this distance.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn sum_of_bits<const S: usize>(numbers: &[f32], ahead: usize) -> u32 {
     let mut lanes = [0u32; 64];
     let (chunks, rest) = numbers.as_chunks::<64>();
     let mut add = |chunk: &[f32; 64]| {
-        // Without a branch for 0: with one, compilers gather the numbers for AVX-512, at a sixth of
-        // the speed.
+        // Even if `ahead` is 0, the prefetch isn't skipped with a branch. With such a branch,
+        // compilers generate gather instructions for AVX-512, which are six times slower.
         chunk.chunks(16).for_each(|line| ask(line.as_ptr(), ahead));
         for (lane, number) in lanes.iter_mut().zip(chunk) {
             *lane = lane.wrapping_add(number.to_bits());
@@ -97,7 +102,8 @@ fn ask(at: *const f32, ahead: usize) {
     let at = at.cast::<i8>();
     let (far, near) = (at.wrapping_add(ahead), at.wrapping_add(ahead / 4));
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing and never faults, for any address.
+    // SAFETY: a prefetch instruction doesn't access memory in a visible way and never faults,
+    // whatever the address is.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T1>(far);

@@ -1,5 +1,6 @@
-//! The rows of the table, as text and as JSON, and the check of the project's speed targets: each
-//! row is ahead of its fastest peer, and some reach a fraction of the floor.
+//! The output of the bench: the table, the JSON file, and the check of this project's speed
+//! targets. In each row, this project must be at least as fast as the fastest peer. In some rows,
+//! it must also reach a given fraction of the floor.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,29 +9,29 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// A whole run.
+/// The results of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
-    /// Versions, or why a peer is absent
+    /// Version of each peer, or the reason why it is absent.
     pub(crate) peers: BTreeMap<&'static str, String>,
     pub(crate) rows: Vec<Row>,
 }
 
-/// One work of this project and of its peers.
+/// The results of one workload in one number format.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) work: String,
     pub(crate) precision: &'static str,
-    /// The unit of `ours` and of the peers' figures; more is better, but for bytes
+    /// Unit of the results. A larger value is better, unless the unit is bytes.
     pub(crate) unit: &'static str,
     pub(crate) ours: f64,
     pub(crate) peers: BTreeMap<&'static str, f64>,
-    /// The best peer; absent if there is none
+    /// Name of the best peer, or `None` if no peer has a result.
     pub(crate) fastest: Option<&'static str>,
-    /// The factor by which ours is better than that one
+    /// Factor by which this project is better than the best peer.
     pub(crate) ratio: Option<f64>,
-    /// The part of the speed that the measured floor allows; absent if no floor is known
+    /// Fraction of the highest speed that the machine allows, or `None` if no limit is known.
     pub(crate) floor_fraction: Option<f64>,
 }
 
@@ -62,7 +63,7 @@ impl Row {
         }
     }
 
-    /// One line, so that a long run shows where it is.
+    /// Prints the row as soon as it is complete, so that the progress of a long run is visible.
     pub(crate) fn print(&self) {
         let fastest = self.fastest.map_or("no peer".to_owned(), |name| {
             format!("{name} {}", self.figure(self.peers[name]))
@@ -89,7 +90,7 @@ impl Row {
     }
 }
 
-/// The names of a row's columns.
+/// Prints the names of the columns.
 pub(crate) fn print_heading() {
     line(["work", "", "ours", "", "the fastest peer", "ratio", "floor"]);
 }
@@ -102,8 +103,9 @@ fn line([work, precision, ours, unit, fastest, ratio, floor]: [&str; 7]) {
 
 const DECODE: &str = "decode 16+128, tied";
 
-/// A row's work and precision, and the part of its floor that is promised at least.
-const PARTS: &[(&str, &str, f64)] = &[
+/// Targets for the floor fraction: the name of a workload, its number format, and the smallest
+/// fraction.
+const FLOOR_TARGETS: &[(&str, &str, f64)] = &[
     (DECODE, "f32", 0.88),
     (DECODE, "bf16", 0.82),
     (DECODE, "f16", 0.82),
@@ -114,13 +116,13 @@ const PARTS: &[(&str, &str, f64)] = &[
     ("forward 1x1024, tied", "f32", 0.85),
 ];
 
-/// Prints what is promised of these rows, and returns how much of it is missed.
+/// Prints the targets of the given rows and returns how many of them are missed.
 pub(crate) fn check(rows: &[Row]) -> usize {
     say("\ntargets:");
     let mut missed = 0;
     for row in rows {
         let is_row = |part: &&(&str, &str, f64)| (part.0, part.1) == (&row.work, row.precision);
-        let part = PARTS.iter().find(is_row).map(|part| part.2);
+        let part = FLOOR_TARGETS.iter().find(is_row).map(|part| part.2);
         let of_peer = row
             .ratio
             .map(|ratio| (ratio, "times the fastest peer", 1.0));
@@ -136,8 +138,8 @@ pub(crate) fn check(rows: &[Row]) -> usize {
     missed
 }
 
-/// Prints a line; a reader that has closed the output (`| head`) doesn't end a bench, which may
-/// write a file and check targets.
+/// Prints a line. Errors are ignored, so that the bench continues if the reader closes the output
+/// (for example in `... | head`), because it may still have to write a file and check the targets.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

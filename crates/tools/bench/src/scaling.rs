@@ -1,5 +1,8 @@
-//! The scaling of training and decoding: the time of each phase with 1, 2, 4, 8 and 16 threads, as
-//! many as the machine has, and how few tasks it shares out among 16, on any machine.
+//! The scaling of training and decoding with the number of threads.
+//!
+//! The table shows the time of each phase with 1, 2, 4, 8 and 16 threads, as far as the machine has
+//! that many cores. On any machine, it also shows how many loops of the phase run in parallel on 16
+//! threads, and the smallest number of tasks among these loops.
 
 use std::hint::black_box;
 
@@ -19,13 +22,14 @@ use crate::report::say;
 use crate::training::story;
 use crate::turns::{Bench, median};
 
+/// Numbers of threads for which the time is measured.
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Threads for which tasks are counted, and tasks of each from which on they end at about the same
-/// time.
-const MAX: usize = 16;
-const ENOUGH: usize = 4;
+/// Number of threads for which the tasks are counted.
+const MAX_THREADS: usize = 16;
+/// Number of tasks per thread that a loop needs so that all threads finish at about the same time.
+const MIN_TASKS_PER_THREAD: usize = 4;
 
-/// The table, if the filter selects it.
+/// Prints the table, if the filter selects it.
 pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
     if !bench.wants("scaling") {
         return Ok(());
@@ -38,7 +42,8 @@ pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
     train(&table, model, rng)
 }
 
-/// The phases of a step of GPT-2 on 4 sequences of 256 tokens, and a whole one of a small model.
+/// Measures the phases of a training step of GPT-2 on 4 sequences of 256 tokens, and a whole
+/// training step of a small model.
 fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Result<()> {
     let config = model.config();
     let mut grads = GptModel::zeros(config)?;
@@ -93,7 +98,7 @@ fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Resu
     Ok(())
 }
 
-/// A token of GPT-2 after 144 others, in each number format.
+/// Measures the decoding of one token of GPT-2 after 144 other tokens, in each number format.
 fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     let prompt: Vec<u32> = ids(1, 144).into_iter().collect();
     for &dtype in Dtype::ALL {
@@ -107,7 +112,8 @@ fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pools of as many threads as the machine has at most, and one of [`MAX`].
+/// The table: one thread pool for each column, and a pool of [`MAX_THREADS`] threads that counts
+/// the tasks.
 struct Table {
     pools: Vec<ThreadPool>,
     most: ThreadPool,
@@ -115,7 +121,7 @@ struct Table {
 }
 
 impl Table {
-    /// Prints the heading.
+    /// Creates the thread pools and prints the heading.
     fn new(repeat: usize) -> anyhow::Result<Self> {
         let cores = std::thread::available_parallelism()?.get();
         let pool = |threads| ThreadPoolBuilder::new().num_threads(threads).build();
@@ -127,26 +133,31 @@ impl Table {
         ));
         Ok(Self {
             pools: columns.into_iter().map(pool).collect::<Result<_, _>>()?,
-            most: pool(MAX)?,
+            most: pool(MAX_THREADS)?,
             repeat,
         })
     }
 
-    /// Prints a line: the median times, and the loops shared among the most threads; a star where a
-    /// loop has fewer than four tasks per thread.
+    /// Measures a phase and prints its row, which contains the median times and the numbers of
+    /// loops and tasks. A star marks a phase in which a loop has fewer than
+    /// [`MIN_TASKS_PER_THREAD`] tasks per thread.
     fn phase(&self, name: &str, mut work: impl FnMut() + Send) {
         let mut line = format!("{name:<30}");
         for pool in &self.pools {
             let mut run = || time(|| pool.install(|| awake(&mut work)));
-            run(); // warms up
+            run(); // warm-up
             let times = (0..self.repeat).map(|_| run()).collect();
             line += &format!("{:>16.3}", 1e3 * median(times));
         }
-        loop_counts(); // counts from here on
+        loop_counts(); // resets the counters
         self.most.install(&mut work);
         let shared = loop_counts();
         let fewest = shared.fewest_tasks.unwrap_or(1);
-        let few = if fewest < ENOUGH * MAX { "*" } else { "" };
+        let few = if fewest < MIN_TASKS_PER_THREAD * MAX_THREADS {
+            "*"
+        } else {
+            ""
+        };
         say(&format!("{line}{:>14}{fewest:>13}{few}", shared.loops));
     }
 }

@@ -1,5 +1,6 @@
-//! Tokenizing: GPT-2's vocabulary on sources and documentation of this workspace and of the crates
-//! that it depends on, 60 MB if there are as many.
+//! Measurements of tokenization, with GPT-2's vocabulary and with a vocabulary trained for the
+//! purpose. The text consists of the source code and documentation of this workspace and of the
+//! crates on which it depends, up to a length of 60 MB.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,13 +13,14 @@ use model_tokenizer::ModelTokenizer;
 use crate::peer::TOKENIZERS;
 use crate::turns::{Bench, Ours};
 
-/// The length of the text, bytes.
-const LENGTH: usize = 60_000_000;
-/// The beginning of the text on which the second vocabulary is trained, bytes, and its tokens.
-const LEARNED: usize = 4_000_000;
-const OWN: usize = 10_000;
+/// Length of the text to tokenize, in bytes.
+const TEXT_BYTES: usize = 60_000_000;
+/// Length of the beginning of the text on which the second vocabulary is trained, in bytes.
+const TRAINING_BYTES: usize = 4_000_000;
+/// Number of tokens in the second vocabulary.
+const OWN_VOCABULARY_SIZE: usize = 10_000;
 
-/// The rows of tokenizing.
+/// Measures the rows for tokenization.
 pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
     let works = ["tokenize 60 MB", "tokenize 60 MB, own vocabulary"].map(String::from);
     if !bench.wants_any(&works) {
@@ -27,7 +29,8 @@ pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
     let text = text()?;
     let mut file = tempfile::NamedTempFile::new()?;
     file.write_all(text.as_bytes())?;
-    let own = ModelTokenizer::train_bpe_at_most(beginning(&text, LEARNED), OWN)?;
+    let own =
+        ModelTokenizer::train_bpe_at_most(beginning(&text, TRAINING_BYTES), OWN_VOCABULARY_SIZE)?;
     let tokenizers = [
         (ModelTokenizer::gpt2(), TOKENIZERS),
         (own, &TOKENIZERS[1..]),
@@ -51,14 +54,16 @@ pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// At most so many bytes of a text, without cutting a character.
+/// Returns at most the given number of bytes from the beginning of a text, without splitting a
+/// character.
 fn beginning(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev();
     let end = end.into_iter().find(|&at| text.is_char_boundary(at));
     &text[..end.unwrap_or(0)]
 }
 
-/// The texts of the packages that this workspace is built of, in the order of their paths.
+/// Returns the text files of this workspace and of its dependencies, joined together. The folders
+/// are visited in the reverse order of their paths.
 fn text() -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
@@ -88,10 +93,10 @@ fn text() -> Result<String> {
                 .iter()
                 .any(|extension| is(extension))
             {
-                text += &std::fs::read_to_string(&path).unwrap_or_default(); // without other encodings
+                text += &std::fs::read_to_string(&path).unwrap_or_default(); // empty unless valid UTF-8
             }
-            if text.len() >= LENGTH {
-                return Ok(beginning(&text, LENGTH).to_owned());
+            if text.len() >= TEXT_BYTES {
+                return Ok(beginning(&text, TEXT_BYTES).to_owned());
             }
         }
     }

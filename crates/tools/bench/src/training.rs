@@ -1,5 +1,6 @@
-//! Training steps: GPT-2 124M beside the book's model in PyTorch and GPT2LMHeadModel, and models
-//! that a reader trains on a laptop beside nanoGPT's own.
+//! Measurements of training: steps of GPT-2 124M, compared with the book's model in PyTorch and
+//! with `GPT2LMHeadModel`, and steps of small models that can be trained on a laptop, compared with
+//! nanoGPT.
 
 use std::hint::black_box;
 
@@ -13,14 +14,15 @@ use crate::inference::{HEADS, ids, operations};
 use crate::peer::{Kind, NANO_GPT};
 use crate::turns::{Bench, Ours};
 
-/// Batches of GPT-2, and tokens of each of its sequences.
+/// Batches for GPT-2: number of sequences, and number of tokens per sequence.
 const BATCHES: [(usize, usize); 3] = [(4, 64), (4, 256), (2, 256)];
 
-/// Small models: names, sizes (vocabulary, context, features, heads, layers), sequences a step, and
-/// dropout.
+/// Small models: the name, the sizes (vocabulary, context length, embedding dimensions, heads,
+/// layers), the number of sequences per step, and the dropout rate.
 ///
-/// nanoGPT's recipe for a CPU as its README has it, and with dropout; its configuration for
-/// characters with a quarter of the batch; and the model of plain `gpt train`.
+/// The first model is the one that nanoGPT's README recommends for a CPU, and the second adds
+/// dropout. The third is nanoGPT's configuration for characters, with a quarter of its batch size.
+/// The fourth is the model that `gpt train` trains by default.
 const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
     ("nanoGPT for a CPU", CPU, 12, 0.0),
     ("nanoGPT for a CPU, dropout 0.1", CPU, 12, 0.1),
@@ -29,10 +31,11 @@ const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
 ];
 const CPU: [usize; 5] = [65, 64, 128, 4, 4];
 
-/// Operations of a turn of a small model at least: most of a second.
-const TURN: f64 = 1.6e11;
+/// Smallest number of floating-point operations per turn of a small model. A turn takes nearly a
+/// second.
+const TURN_OPERATIONS: f64 = 1.6e11;
 
-/// The rows of training.
+/// Measures all rows for training.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for (head, config, peers) in HEADS {
         for (batch, num_tokens) in BATCHES {
@@ -61,13 +64,14 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The model of plain `gpt train`, and its sequences a step.
+/// Returns the configuration of the model that `gpt train` trains by default, and the number of
+/// sequences per step.
 pub(crate) fn story() -> (GptConfig, usize) {
     let [.., (_, sizes, batch, drop_rate)] = MODELS;
     (small(sizes, drop_rate), batch)
 }
 
-/// A model of [`MODELS`].
+/// Returns the configuration of one of the [`MODELS`].
 fn small(sizes: [usize; 5], drop_rate: f64) -> GptConfig {
     let [vocab_size, context_length, emb_dim, n_heads, n_layers] = sizes;
     GptConfig {
@@ -82,7 +86,8 @@ fn small(sizes: [usize; 5], drop_rate: f64) -> GptConfig {
     }
 }
 
-/// A row; of a small model, whose `sizes` are given, with as many steps a turn as do [`TURN`].
+/// Measures one row. `sizes` is given only for a small model. In this case, a turn consists of
+/// several steps with at least [`TURN_OPERATIONS`] operations in total.
 fn row(
     bench: &mut Bench,
     work: String,
@@ -106,15 +111,16 @@ fn row(
     let operations = 3.0 * operations(&model, (batch, num_tokens), num_tokens);
     let (mut steps, mut command) = (1, format!("train {batch}x{num_tokens}"));
     if let Some(sizes) = sizes {
-        steps = (TURN / operations).ceil() as usize;
+        steps = (TURN_OPERATIONS / operations).ceil() as usize;
         command += &format!(" {sizes} {steps} {}", config.drop_rates.emb);
     }
-    // Forward, backward and one update, like a turn of the peers.
+    // A step consists of the forward pass, the backward pass and one update of the weights, as in
+    // the peers.
     let mut step = || {
         let (model, grads) = (&mut model, &mut grads);
         let loss = parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads);
         black_box(loss.expect("ids and length suit the model"));
-        optimizer.step(model, grads); // leaves the gradients at zero
+        optimizer.step(model, grads); // also sets the gradients to zero
     };
     let operations = steps as f64 * operations;
     let floor = match dtype {

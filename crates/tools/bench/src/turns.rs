@@ -1,4 +1,5 @@
-//! Ours and the peers taking turns at one work, and the medians of their times.
+//! The measurement of a workload: this project and its peers run in turns, and the medians of their
+//! times are compared.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,34 +12,37 @@ use crate::peer::{Kind, Peers};
 use crate::reading::Memory;
 use crate::report::Row;
 
-/// OpenMP's threads keep spinning this long after their work; ours must not share the cores with
-/// them.
+/// Pause after which the threads of the previous program are idle. OpenMP's threads keep spinning
+/// for a while after they have finished their work, and they must not compete with this project for
+/// the cores.
 const SPINNING: Duration = Duration::from_millis(250);
 
-/// The state of a run.
+/// The settings and the results of a run of the bench.
 pub(crate) struct Bench {
     pub(crate) peers: Peers,
-    /// Only work whose name contains it is done.
+    /// Text that the name of a workload must contain. Other workloads are skipped.
     pub(crate) filter: String,
-    /// Names of all works that the filter was asked about so far.
+    /// Names of all workloads that have been compared with the filter so far.
     pub(crate) names: RefCell<Vec<String>>,
     pub(crate) repeat: usize,
-    /// True if ours is all that is done, for the memory that it takes.
+    /// Whether only this project runs, without the peers. This setting is used to measure the peak
+    /// memory.
     pub(crate) alone: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) memory: Memory,
 }
 
-/// One of our ways to do a work.
+/// One variant of this project's implementation of a workload, for example in one number format.
 pub(crate) struct Ours<'a> {
-    /// The row's name
+    /// Name of the workload, which is also the name of the row.
     pub(crate) work: String,
     pub(crate) precision: &'static str,
-    /// Does it once
+    /// Function that executes the workload once.
     pub(crate) step: Box<dyn FnMut() + 'a>,
-    /// `None` where none is known
+    /// Amount of arithmetic or memory traffic that limits the speed of the workload, or `None` if
+    /// no limit is known.
     pub(crate) floor: Option<Floor>,
-    /// The peers for this work; those of the same precision are compared
+    /// Peers that implement the workload. Only those with the same number format are compared.
     pub(crate) peers: &'a [Kind],
 }
 
@@ -50,7 +54,7 @@ impl Ours<'_> {
 }
 
 impl Bench {
-    /// True if the filter selects a work with this name.
+    /// Returns true if the name of the workload contains the filter.
     pub(crate) fn wants(&self, work: &str) -> bool {
         let mut names = self.names.borrow_mut();
         if !names.iter().any(|name| name == work) {
@@ -59,12 +63,12 @@ impl Bench {
         work.contains(&self.filter)
     }
 
-    /// Returns true if the filter selects at least one of these works.
+    /// Returns true if the filter selects at least one of these workloads.
     pub(crate) fn wants_any(&self, works: &[String]) -> bool {
         works.iter().fold(false, |any, work| self.wants(work) | any)
     }
 
-    /// Returns an error with the names of all works if the filter has selected none of them.
+    /// Returns an error with the names of all workloads if the filter selects none of them.
     pub(crate) fn check_filter(&self) -> anyhow::Result<()> {
         let (filter, names) = (&self.filter, self.names.borrow());
         anyhow::ensure!(
@@ -75,21 +79,25 @@ impl Bench {
         Ok(())
     }
 
-    /// Prints a row and keeps it.
+    /// Prints a row and stores it.
     pub(crate) fn add(&mut self, row: Row) {
         row.print();
         self.rows.push(row);
     }
 
-    /// The machine's speed in the limit of a work.
+    /// Measures the machine's highest speed for the given floor, once for each method, and waits
+    /// until the threads of PyTorch are idle. The result is empty if there is no floor.
     fn speeds(&mut self, floor: Option<Floor>) -> Vec<f64> {
         let speeds = floor.map(|floor| floor.speeds(&mut self.memory, &mut self.peers));
         sleep(SPINNING);
         speeds.unwrap_or_default()
     }
 
-    /// Measures `command` done by each of `ours`, which one floor bounds, and by their peers, in
-    /// turns; `amount` of `unit` an execution.
+    /// Measures a workload in turns and adds one row for each element of `ours`.
+    ///
+    /// `command` is the command that makes a peer execute the workload. An execution processes
+    /// `amount` of `unit`, for example 128 tokens. The floors of all elements of `ours` must be of
+    /// the same kind.
     pub(crate) fn turns(
         &mut self,
         command: &str,
@@ -109,8 +117,8 @@ impl Bench {
         let mut speeds = Vec::new();
         for _ in 0..self.repeat {
             let before = self.speeds(floor);
-            // Each runs once untimed, because its data was evicted from the caches during the
-            // others' turns.
+            // Each variant runs once without being timed, because the programs that ran before have
+            // evicted its data from the caches.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
                 times.push(time(&mut ours.step));
@@ -145,7 +153,7 @@ impl Bench {
     }
 }
 
-/// The middle one, or the mean of the middle two.
+/// Returns the median, which is the mean of the two middle values if the number of values is even.
 pub(crate) fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     let n = times.len();
