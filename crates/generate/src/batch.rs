@@ -213,7 +213,7 @@ impl<W: AsWeights> Batch<W> {
     }
 }
 
-/// The output contains the states of the texts, but not the weights.
+/// The debug output contains the states of the texts, but not the weights.
 impl<W> fmt::Debug for Batch<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")

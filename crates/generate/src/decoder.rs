@@ -247,7 +247,7 @@ impl<W: AsWeights> Decoder<W> {
     }
 }
 
-/// The output contains neither the weights, nor the cache, nor the tokens of the text.
+/// The debug output contains neither the weights, nor the cache, nor the tokens of the text.
 impl<W: AsWeights> fmt::Debug for Decoder<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Decoder")

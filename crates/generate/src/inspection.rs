@@ -196,7 +196,7 @@ impl<'m> Inspection<'m> {
     }
 }
 
-/// The output contains neither the model nor the tokens.
+/// The debug output contains neither the model nor the tokens.
 impl fmt::Debug for Inspection<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inspection")

@@ -262,7 +262,7 @@ impl DecoderState {
     }
 }
 
-/// The output contains neither the cache nor the tokens of the text.
+/// The debug output contains neither the cache nor the tokens of the text.
 impl fmt::Debug for DecoderState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecoderState")

@@ -64,8 +64,8 @@ pub struct Timings {
     pub prompt_tokens: usize,
     /// Time for processing these prompt tokens.
     pub prompt_time: Duration,
-    /// Number of tokens that were chosen after the first one. Each required a pass through the
-    /// model with a single token.
+    /// Number of tokens that were chosen after the first one. Each of them required a
+    /// pass through the model.
     pub decoded_tokens: usize,
     /// Time for the passes through the model and the choices of these decoded tokens.
     pub decode_time: Duration,
@@ -248,7 +248,7 @@ impl<F: Sampler> Iterator for TokenStream<'_, F> {
     }
 }
 
-/// The output contains neither the model nor the tokens of the text.
+/// The debug output contains neither the model nor the tokens of the text.
 impl<F> std::fmt::Debug for TokenStream<'_, F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TokenStream")

@@ -255,7 +255,7 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
     }
 }
 
-/// The output contains the batch, but not the samplers.
+/// The debug output contains the batch, but not the samplers.
 impl<W, E> fmt::Debug for TokenStreams<'_, W, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenStreams")

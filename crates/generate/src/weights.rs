@@ -140,7 +140,7 @@ impl From<Arc<GptModel>> for DecoderWeights {
     }
 }
 
-/// The output contains the number format and the configuration, but no weights.
+/// The debug output contains the number format and the configuration, but no weights.
 impl fmt::Debug for DecoderWeights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecoderWeights")

@@ -1,6 +1,7 @@
-//! The memory of a decoder from opening a folder to its first logits, counted by the allocator.
+//! Measures the peak memory of a decoder from the opening of a model folder to the first logits.
 //!
-//! One test, as tests run side by side and the count is the whole process's.
+//! The allocator counts the bytes of the whole process, and tests run in parallel, so this file
+//! contains only one test.
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{ModelFolder, SpecialTokens, save_book, save_hugging_face};
@@ -12,7 +13,8 @@ use torch_rng::TorchRng;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The most bytes in use until the first logits are there, beyond those in use before.
+/// Returns the peak memory in bytes until the first logits have been computed, minus the memory
+/// that was in use before.
 fn peak_of_decoding(folder: &ModelFolder, precision: Dtype) -> usize {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();

@@ -1,9 +1,9 @@
-//! Results depend on arguments and fields only: models in different number formats that share one
-//! pool of threads don't change each other's bits.
+//! Tests that models with different number formats can share a thread pool without changing each
+//! other's results.
 //!
-//! A thread that waits for a task may take up another task of the pool, so a format that was
-//! stored per thread would leak from one model's products into another's. `SHARED_POOL_TRIES` sets
-//! the number of attempts per pool and kind of task.
+//! While a thread waits for a task, it may execute another task of the pool. If the number format
+//! were stored per thread, it would leak from the products of one model into those of another. The
+//! environment variable `SHARED_POOL_TRIES` sets the number of attempts per pool and kind of task.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -40,7 +40,7 @@ fn bits<'a>(numbers: impl IntoIterator<Item = &'a f32>) -> Vec<u32> {
     numbers.into_iter().map(|x| x.to_bits()).collect()
 }
 
-/// The bits of a forward pass in training.
+/// Returns the bits of the logits of a forward pass for training.
 fn forward(model: &GptModel) -> Vec<u32> {
     let (logits, _) = model
         .forward_train(&ids(1, 60), &mut TorchRng::manual_seed(2))
@@ -48,14 +48,14 @@ fn forward(model: &GptModel) -> Vec<u32> {
     bits(&logits)
 }
 
-/// The bits of a decoder's logits after a prompt.
+/// Returns the bits of a decoder's logits after a prompt.
 fn decode(model: &GptModel) -> Vec<u32> {
     let mut decoder = Decoder::new(model.clone());
     decoder.start(&(0..60).collect::<Vec<u32>>()).unwrap();
     bits(decoder.advance().unwrap())
 }
 
-/// The bits of the loss and of a gradient of a training step.
+/// Returns the bits of the loss and of one gradient of a training step.
 fn step(model: &GptModel) -> Vec<u32> {
     let mut grads = GptModel::zeros(model.config()).unwrap();
     let mut rng = TorchRng::manual_seed(3);
@@ -66,7 +66,7 @@ fn step(model: &GptModel) -> Vec<u32> {
     all
 }
 
-/// A kind of task, by name.
+/// The name of a kind of task, and the function that executes it.
 type Task = (&'static str, fn(&GptModel) -> Vec<u32>);
 
 const TASKS: [Task; 3] = [
@@ -103,8 +103,8 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
     let asked = &model(64, Dtype::Float32);
     let expected = TASKS.map(|(_, task)| task(asked));
     let in_bf16 = TASKS.map(|(_, task)| task(&model(64, Dtype::BFloat16)));
-    // A leak would be seen: the passes in bf16 have other bits. Decoders have a format of their
-    // own.
+    // The test would detect a leak, because the results in bf16 have other bits. Decoders aren't
+    // compared here, because their number format doesn't depend on that of training.
     assert!(expected[0] != in_bf16[0] && expected[2] != in_bf16[2]);
     let (trained, ids) = (&model(256, Dtype::BFloat16), &ids(2, 256));
     for threads in [2, 3, 4, 8] {

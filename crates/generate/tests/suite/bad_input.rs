@@ -1,4 +1,5 @@
-//! Prompts, settings and logits that make no sense: each a typed error that names them.
+//! Tests that invalid prompts, settings and logits are rejected with an error that contains the
+//! invalid value.
 
 use crate::common::{scripted, take_in};
 use generate::{
@@ -13,10 +14,10 @@ fn rng() -> TorchRng {
     TorchRng::manual_seed(1)
 }
 
-/// The sampler refuses five plain logits with these settings, and names them.
+/// Checks that these settings are rejected with the given message.
 fn refused(sampling: Sampling, expected: &str) {
     let logits = array![1.0, 2.0, 3.0, 4.0, 5.0];
-    // As text, since a NaN that is named equals nothing.
+    // The errors are compared as text, because an error that contains NaN isn't equal to itself.
     let error = sampling.choose(&logits, &mut rng()).unwrap_err();
     assert_eq!(error.to_string(), expected);
     assert_eq!(sampling.check().unwrap_err().to_string(), expected);
@@ -77,7 +78,7 @@ fn logits_of_which_no_token_can_be_chosen_are_refused_greedy_or_not() {
 
 #[test]
 fn prompts_that_cannot_be_continued_are_refused_by_the_decoder_and_by_the_books_loops() {
-    let model = scripted(&[1, 2, 3]); // context 4
+    let model = scripted(&[1, 2, 3]); // The context length is 4.
     let mut decoder = Decoder::new(&model);
     assert_eq!(decoder.start(&[]), Err(GenerateError::EmptyPrompt));
     assert_eq!(decoder.advance().unwrap_err(), GenerateError::EmptyPrompt);

@@ -1,4 +1,4 @@
-//! Texts that share a batch have the bits that each has alone.
+//! Tests that texts in a batch get the same bits as if each were decoded alone.
 
 use crate::common::{models, scripted, take_in};
 use generate::{
@@ -12,16 +12,16 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use torch_rng::TorchRng;
 
-/// A text that joins streams, and perhaps leaves before its end.
+/// A text that is added to streams and may be removed before its end.
 #[derive(Clone, Debug)]
 struct Visit {
-    /// Steps between the arrival of the text before and its own
+    /// Number of steps between the previous text's arrival and the arrival of this text.
     wait: usize,
     prompt: Vec<u32>,
     config: DecoderConfig,
     options: GenerateOptions,
     seed: u64,
-    /// Tokens after which it is taken out
+    /// Number of tokens after which the text is removed.
     leaves_after: usize,
 }
 
@@ -45,7 +45,7 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
                     wait,
                     prompt,
                     config: DecoderConfig {
-                        context_size: Some(eighths), // of the model's context
+                        context_size: Some(eighths), // eighths of the context length
                         past_context,
                     },
                     options: GenerateOptions {
@@ -66,7 +66,8 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
 }
 
 impl Visit {
-    /// The visit in the terms of a model.
+    /// Adapts the visit to a model: limits the token IDs to its vocabulary and the lengths to its
+    /// context.
     fn to(mut self, model: &gpt::GptConfig) -> Self {
         let (vocab_size, context) = (model.vocab_size as u32, model.context_length);
         let eighths = self.config.context_size.unwrap();
@@ -83,7 +84,8 @@ impl Visit {
     }
 }
 
-/// A text's new tokens, the reason of its end, if it wasn't taken out, and its last logits.
+/// The new tokens of a text, the reason of its end (`None` if the text was removed), and its last
+/// logits.
 type Outcome = (Vec<u32>, Option<FinishReason>, Array1<f32>);
 
 fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
@@ -93,7 +95,8 @@ fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
     let mut stream = TokenStream::new(&mut decoder, visit.options.clone(), &mut rng).unwrap();
     let most = visit.leaves_after;
     let tokens: Vec<u32> = stream.by_ref().take(most).map(Result::unwrap).collect();
-    // One that has ended with its last token is over, not taken out.
+    // If the last token before the removal is also the last token of the text, the text has ended,
+    // so there is a reason.
     let over = tokens.len() < most || tokens.len() == visit.options.max_new_tokens;
     let reason = match stream.finish_reason() {
         None if over => stream
@@ -179,7 +182,7 @@ proptest! {
                 parts.push(part).unwrap();
                 parts.advance().unwrap();
                 rest = others;
-                // Tokens that are tried and dropped, and a fork that continues with them.
+                // Some tokens are tried and removed again, also in a fork of the text.
                 let (len, tried) = (parts.tokens().len(), vec![0; cut]);
                 let mut fork = parts.clone();
                 for decoder in [&mut parts, &mut fork] {
@@ -310,7 +313,8 @@ fn a_hook_sees_every_text_after_each_block_and_what_it_changes_counts() {
     for (slot, alone) in slots.iter().zip(&alone) {
         assert_eq!(batch.get(*slot).unwrap().logits(), alone.logits());
     }
-    // The residual stream at the end makes the logits.
+    // The logits are computed from the residual stream after the last block, so a change must be
+    // visible.
     let mut decoder = Decoder::new(&model);
     decoder.start(&[1, 2]).unwrap();
     let steered = decoder.advance_with(|blocks, mut rows| {

@@ -1,4 +1,4 @@
-//! The book's loops: batches, cropping, the end token.
+//! Tests of the book's functions: batches, cropping to the context, and the token that ends a text.
 
 use crate::common::scripted;
 use generate::{BookSampling, generate, generate_text_simple};
@@ -36,7 +36,7 @@ fn each_row_of_a_batch_is_continued_as_it_would_be_alone() {
 
 #[test]
 fn a_context_size_beyond_the_model_is_no_matter_while_the_text_is_shorter() {
-    let model = scripted(&[11, 12, 13, 14]); // context 5
+    let model = scripted(&[11, 12, 13, 14]); // The context length is 5.
     let out = generate_text_simple(&model, array![[1, 2]], 3, 1024).unwrap();
     assert_eq!(out, array![[1, 2, 12, 13, 14]]);
     assert!(generate_text_simple(&model, array![[1, 2]], 5, 1024).is_err());

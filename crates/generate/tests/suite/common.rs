@@ -1,14 +1,15 @@
-//! Models for tests: random ones of any small shape, and one with scripted output.
+//! Models for the tests: random models of any small shape, and a model with predefined output.
 
 use generate::{AsWeights, Decoder, GenerateOptions, TokenStream};
 use gpt::{Activation, DropRates, GptConfig, GptModel};
 use proptest::prelude::*;
 use torch_rng::TorchRng;
 
-/// Small models of every kind: tied or not, biased or not, one head or several, of any activation.
+/// Generates small models of all kinds: with and without a tied head, with and without biases, with
+/// one or several heads, and with each activation function.
 ///
-/// At least 8 features: with two, a norm all but divides by their difference, and rounding errors
-/// grow without bound.
+/// The models have at least 8 features. With only two features, layer normalization would almost
+/// divide by the difference of the two, so rounding errors could become arbitrarily large.
 pub(crate) fn models() -> impl Strategy<Value = GptModel> {
     (
         (1..4usize, 8..17usize, 1..4usize, 2..60usize),
@@ -43,7 +44,7 @@ pub(crate) fn models() -> impl Strategy<Value = GptModel> {
         )
 }
 
-/// A model and a prompt, which may be longer than its context.
+/// Generates a model and a prompt, which may be longer than the model's context.
 pub(crate) fn models_and_prompts() -> impl Strategy<Value = (GptModel, Vec<u32>)> {
     models().prop_flat_map(|model| {
         let vocab_size = model.config().vocab_size as u32;
@@ -53,8 +54,8 @@ pub(crate) fn models_and_prompts() -> impl Strategy<Value = (GptModel, Vec<u32>)
     })
 }
 
-/// A model with GPT-2's vocabulary whose most probable token after position `i` is `script[i]`, for
-/// any text.
+/// Returns a model with GPT-2's vocabulary whose most probable token after position `i` is
+/// `script[i]`, for any text.
 pub(crate) fn scripted(script: &[u32]) -> GptModel {
     let size = script.len() + 1;
     let config = GptConfig {
@@ -74,20 +75,20 @@ pub(crate) fn scripted(script: &[u32]) -> GptModel {
     model
 }
 
-/// True if rounding can't change which logit is the largest.
+/// Returns true if rounding errors can't change which logit is the largest.
 pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
     sorted.len() < 2 || sorted[0] - sorted[1] > 1e-3
 }
 
-/// Takes in a prompt.
+/// Starts a text with a prompt and processes the prompt.
 pub(crate) fn take_in(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32]) {
     decoder.start(prompt).unwrap();
     decoder.advance().unwrap();
 }
 
-/// The new tokens of a decoder's text.
+/// Returns the new tokens with which a decoder continues its text.
 pub(crate) fn continued(
     decoder: &mut Decoder<impl AsWeights>,
     options: GenerateOptions,

@@ -1,4 +1,4 @@
-//! A decoder with a cache predicts the same as the model without one.
+//! Tests that a decoder with a cache predicts the same tokens as the model without a cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const TOLERANCE: Tolerance = Tolerance {
     relative: 2e-5,
 };
 
-/// The logits of the last position, computed from scratch, as in the book's loop.
+/// Returns the logits of the last position, computed without a cache, as in the book's function.
 fn uncached(model: &GptModel, tokens: &[u32]) -> Array1<f32> {
     let first = tokens.len().saturating_sub(model.config().context_length);
     let idx = Array2::from_shape_vec((1, tokens.len() - first), tokens[first..].to_vec()).unwrap();
@@ -59,7 +59,8 @@ proptest! {
         for (i, &token) in completion.iter().enumerate() {
             let before = &book[..prompt.len() + i];
             if !has_clear_winner(&uncached(&model, before)) {
-                return Ok(()); // rounding may choose, and then all that follows differs
+                // Rounding errors may change this choice. All further tokens would then differ.
+                return Ok(());
             }
             prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);
         }
@@ -104,7 +105,7 @@ proptest! {
 
 #[test]
 fn a_decoder_told_to_stop_refuses_to_outgrow_its_context_and_stays_as_it_was() {
-    let model = scripted(&[1, 2, 3]); // context 4
+    let model = scripted(&[1, 2, 3]); // The context length is 4.
     let config = DecoderConfig {
         past_context: PastContext::Stop,
         ..DecoderConfig::default()
@@ -223,7 +224,7 @@ proptest! {
 
 #[test]
 fn one_decoder_alternates_between_texts_and_every_owner_of_a_model_gives_the_same_bits() {
-    /// A struct that holds a model and decoders of it.
+    /// A struct that owns a model and two decoders for it.
     struct Owner {
         model: Arc<GptModel>,
         shared: Decoder<Arc<GptModel>>,

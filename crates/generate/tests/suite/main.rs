@@ -1,6 +1,6 @@
-//! Tests through the public interface: one module a theme.
+//! Tests of the public API, with one module per topic.
 #![allow(clippy::unwrap_used)]
-#![allow(clippy::approx_constant)] // a logit of the book looks like 2 pi
+#![allow(clippy::approx_constant)] // a logit in the book is close to 2 pi
 
 mod bad_input;
 mod batch;

@@ -1,4 +1,5 @@
-//! Samplers: which tokens they keep and draw, and the cases in which two of them are equal.
+//! Tests of the samplers: which tokens they keep and draw, and settings that must give the same
+//! results.
 
 use generate::{Sampling, greedy_id, softmax_with_temperature, top_k_filter};
 use ndarray::{Array1, Axis, array};
@@ -6,11 +7,11 @@ use proptest::prelude::*;
 use tensor_ops::softmax;
 use torch_rng::{Build, TorchRng};
 
-/// Logits, all of them or none alike, some impossible.
+/// Generates logits, some of which may be equal or minus infinity.
 fn logits() -> impl Strategy<Value = Array1<f32>> {
     let one = prop_oneof![
         8 => -12.0f32..12.0,
-        2 => (-3..3i32).prop_map(|x| x as f32), // ties
+        2 => (-3..3i32).prop_map(|x| x as f32), // equal logits
         1 => Just(f32::NEG_INFINITY),
     ];
     prop::collection::vec(one, 1..60)
@@ -39,7 +40,7 @@ fn with_top_k(
     Sampling { top_k, ..sampling }
 }
 
-/// The ids that can be drawn.
+/// Returns the IDs of the tokens that can be drawn.
 fn kept(p: &Array1<f32>) -> Vec<usize> {
     (0..p.len()).filter(|&i| p[i] > 0.0).collect()
 }
@@ -114,7 +115,8 @@ proptest! {
     }
 }
 
-/// `fixtures/make_logits_processors.py` wrote the file.
+/// Compares the probabilities with those in a file that was written by
+/// `fixtures/make_logits_processors.py`.
 #[test]
 fn probabilities_are_those_of_the_logits_processors_of_transformers() {
     let file = include_str!("../fixtures/logits_processors.txt");
@@ -141,11 +143,12 @@ fn probabilities_are_those_of_the_logits_processors_of_transformers() {
     }
 }
 
-/// Values of transformers' `MinPLogitsWarper` and `RepetitionPenaltyLogitsProcessor` (5.24),
-/// computed by hand from their documentation.
+/// Compares the results with those of `MinPLogitsWarper` and `RepetitionPenaltyLogitsProcessor` of
+/// the transformers library (version 5.24), calculated by hand from the documentation of these
+/// classes.
 #[test]
 fn min_p_and_the_repetition_penalty_are_those_of_transformers() {
-    // Probabilities 0.5, 0.25, 0.125 and 0.125.
+    // The probabilities are 0.5, 0.25, 0.125 and 0.125.
     let logits = array![8.0f32.ln(), 4.0f32.ln(), 2.0f32.ln(), 2.0f32.ln()];
     for (min_p, expected) in [
         (0.0, vec![0, 1, 2, 3]),

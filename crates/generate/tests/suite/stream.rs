@@ -1,4 +1,4 @@
-//! Streams: output, end, and reason of the end.
+//! Tests of streams: their tokens, their end, and the reason of the end.
 
 use crate::common::scripted;
 use generate::{
@@ -20,7 +20,7 @@ fn greedy(max_new_tokens: usize) -> GenerateOptions {
 
 #[test]
 fn the_limit_the_full_context_and_the_stop_token_end_a_text() {
-    let model = scripted(&[11, 12, 13]); // context 4
+    let model = scripted(&[11, 12, 13]); // The context length is 4.
     let run = |past_context, max_new_tokens, stop_ids| {
         let config = DecoderConfig {
             past_context,
@@ -60,7 +60,7 @@ fn the_limit_the_full_context_and_the_stop_token_end_a_text() {
 
 #[test]
 fn nothing_follows_the_token_beyond_a_full_context() {
-    let model = scripted(&[11, 12, 13]); // context 4
+    let model = scripted(&[11, 12, 13]); // The context length is 4.
     let config = DecoderConfig {
         past_context: PastContext::Stop,
         ..DecoderConfig::default()
@@ -90,7 +90,8 @@ fn a_conversation_continues_from_the_cache() {
     let mut stream = TokenStream::new(&mut decoder, greedy(2), &mut rng).unwrap();
     let answer: Vec<u32> = stream.by_ref().collect::<Result<_, _>>().unwrap();
     assert_eq!(answer, [106, 107]);
-    // The turn, and the last token of the answer before it, which nothing had needed yet.
+    // The prompt tokens are the two tokens of the turn and the last token of the previous answer,
+    // which hadn't been processed yet.
     let timings = stream.timings();
     assert_eq!((timings.prompt_tokens, timings.decoded_tokens), (3, 1));
     assert!(timings.prompt_tokens_per_second() > 0.0 && timings.decoded_tokens_per_second() > 0.0);
@@ -150,12 +151,13 @@ proptest! {
         for &cut in &cuts {
             let piece: String = characters.by_ref().take(cut).collect();
             shown += &watch.push(&piece);
-            // Nothing that was shown is taken back, and nothing of a stop string is shown.
+            // Text that has been shown is never taken back, and no stop string is shown.
             prop_assert!(text.starts_with(&shown));
             prop_assert!(stop.iter().all(|stop| !shown.contains(stop.as_str())));
         }
         shown += &watch.finish();
-        // The first to be complete; of those that end together, the longest.
+        // The stop string that ends first is chosen, and the longest of those that end at the same
+        // position.
         let first = stop.iter().filter_map(|stop| text.find(stop.as_str()).map(|at| (at + stop.len(), at))).min();
         prop_assert_eq!(shown.as_str(), &text[..first.map_or(text.len(), |(_, start)| start)]);
         prop_assert_eq!(watch.is_found(), first.is_some());

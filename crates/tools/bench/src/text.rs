@@ -93,7 +93,8 @@ fn text() -> Result<String> {
                 .iter()
                 .any(|extension| is(extension))
             {
-                text += &std::fs::read_to_string(&path).unwrap_or_default(); // empty unless valid UTF-8
+                // Files that aren't valid UTF-8 are skipped.
+                text += &std::fs::read_to_string(&path).unwrap_or_default();
             }
             if text.len() >= TEXT_BYTES {
                 return Ok(beginning(&text, TEXT_BYTES).to_owned());
