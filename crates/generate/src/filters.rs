@@ -172,8 +172,11 @@ pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
     }
 }
 
-/// Makes the tokens that already occur in the text less likely. A token is penalized once, however
-/// often it occurs. Finite logits stay finite, because they are clamped to the range of f32.
+/// Applies the repetition penalty to the logits of the tokens that already occur in the text. A
+/// penalty above 1 makes these tokens less likely, and a penalty below 1 makes them more likely.
+///
+/// Each token is penalized once, however often it occurs. Finite logits stay finite, because they
+/// are clamped to the range of f32.
 pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
     let mut seen = vec![false; logits.len()];
     for &id in tokens {
