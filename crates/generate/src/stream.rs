@@ -64,8 +64,8 @@ pub struct Timings {
     pub prompt_tokens: usize,
     /// Time for processing these prompt tokens.
     pub prompt_time: Duration,
-    /// Number of tokens that were chosen after the first one. Each of them required a
-    /// pass through the model.
+    /// Number of tokens that were chosen after the first one. Each of them required a pass through
+    /// the model.
     pub decoded_tokens: usize,
     /// Time for the passes through the model and the choices of these decoded tokens.
     pub decode_time: Duration,

@@ -1,9 +1,9 @@
 //! The highest speeds that the machine can reach, for matrix products and for reading memory.
 //!
 //! A workload takes at least as long as its arithmetic or its memory traffic takes at the highest
-//! speed. This shortest possible time is called the *floor* of the workload. The speeds are measured
-//! in each turn, because clock frequencies and the available memory bandwidth change from minute to
-//! minute.
+//! speed. This shortest possible time is called the *floor* of the workload. The speeds are
+//! measured in each turn, because clock frequencies and the available memory bandwidth change from
+//! minute to minute.
 
 use std::hint::black_box;
 
