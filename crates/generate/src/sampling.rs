@@ -68,7 +68,7 @@ pub struct Sampling {
     pub min_p: f32,
     /// Penalty for tokens that already occur in the text, a finite number above 0. The logit of
     /// such a token is divided by the penalty if it is positive, and multiplied by the penalty if
-    /// it is negative. A value above 1 makes repetitions less likely, and the value 1 has no effect.
+    /// it is negative. A value above 1 makes repetitions less likely. The value 1 has no effect.
     ///
     /// The transformers library implements this setting as `RepetitionPenaltyLogitsProcessor` (from
     /// CTRL, Keskar et al., 2019). Like that class, [`choose_after`](Self::choose_after) considers

@@ -62,8 +62,8 @@ fn beginning(text: &str, bytes: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-/// Returns the text files of this workspace and of its dependencies, joined together. The folders
-/// are visited in the reverse order of their paths.
+/// Returns the text files of this workspace and of its dependencies, joined together. The order of
+/// the files depends only on their paths.
 fn text() -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
