@@ -100,8 +100,8 @@ pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
 ///
 /// # Errors
 ///
-/// Returns an error that contains the first logit that is NaN or plus infinity, or an error that
-/// says that all logits are minus infinity.
+/// If a logit is NaN or plus infinity, returns an error that contains the first such logit. If all
+/// logits are minus infinity, returns [`GenerateError::NoCandidate`].
 pub(crate) fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
     largest(logits).map(drop)
 }
