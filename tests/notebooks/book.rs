@@ -1,4 +1,4 @@
-//! A notebook while it runs: the result of each of its calls, by the line of the call.
+//! Runs a notebook and records the result of each of its calls under the line number of the call.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -18,79 +18,90 @@ use crate::torch_form;
 use crate::value::Shown;
 use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
-/// One notebook while it runs.
+/// A notebook that is running. Its methods are the calls that a notebook consists of. Each call is
+/// identified by its line number in the source of the notebook, so [`crate::Program::run`] can
+/// later place the results next to the code.
 #[derive(Default)]
 pub struct Notebook {
     settings: Settings,
     pub(crate) records: HashMap<u32, Record>,
-    /// In HTML
+    /// HTML of the pictures, by the line of their call.
     pub(crate) figures: HashMap<u32, String>,
     pub(crate) inputs: HashMap<u32, InputValue>,
-    /// The values that texts name.
+    /// Named values that texts refer to.
     pub(crate) values: Values,
-    /// Statements of the prose that don't hold in this run, by the line of their call.
+    /// Statements in the prose that are false in this run, by the line of the call that checks
+    /// them.
     pub(crate) untrue: HashMap<u32, String>,
-    /// The code that a call stands for, if it depends on the run.
+    /// Code to show in place of a call, by the line of the call. It contains only calls whose code
+    /// depends on the run.
     pub(crate) code: HashMap<u32, String>,
-    /// The line where a part ended before its end, and why.
+    /// Line at which each unfinished part of the notebook stopped, and the outcome of the cells
+    /// that it didn't reach.
     pub(crate) ended: Vec<(u32, Outcome)>,
-    /// The line of the last call.
+    /// Line of the most recent call.
     at: u32,
-    /// True once an input differs from the document's: later cells are compared with nothing.
+    /// True once an input or setting differs from the document's. The cells that follow aren't
+    /// compared.
     changed: bool,
-    /// True in a part that reads another text than the book's.
+    /// True in a part that reads a text other than the book's.
     on_other_text: bool,
-    /// True once a small model replaces the document's.
+    /// True once a small model has replaced the document's model.
     on_small_model: bool,
 }
 
-/// The kind of a cell's figures.
+/// Origin of the values that a cell shows, which determines whether they are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Figures that a document prints.
+    /// The document prints these values, and our crates compute them.
     Printed,
-    /// Figures that a document prints and that none of the crates computes.
+    /// The document prints these values, but none of our crates computes them.
     Shown,
-    /// Computed from an input that the document has not: compared with nothing.
+    /// The values depend on an input or setting that differs from the document's, so they aren't
+    /// compared.
     Changed,
-    /// Computed on another text than the book's: compared with nothing.
+    /// The values were computed from a text other than the book's, so they aren't compared.
     OtherText,
-    /// Computed by a small model instead of the document's: compared with nothing.
+    /// The values were computed by a small model that replaces the document's model, so they aren't
+    /// compared.
     SmallModel,
-    /// Figures that no document prints: a shape, the same result by two ways, a refusal, a bug
-    /// beside the right code.
+    /// No document prints these values here. For example, they are a shape, a result that is
+    /// computed in two ways, an error message, or the results of a bug and of the corrected code.
     #[default]
     Own,
 }
 
-/// The result of a cell.
+/// What happened to a cell in a run.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It ran.
+    /// The cell was computed.
     Ran(Record),
-    /// It was not reached, for a reason that isn't a fault.
+    /// The cell wasn't computed, for the given reason, which isn't a failure.
     Skipped(String),
-    /// It was not reached, or an input of it has a wrong value.
+    /// The cell wasn't reached because of a failure, or one of its inputs has an invalid value.
     Lost(String),
 }
 
-/// A computed cell.
+/// The result of a cell that was computed.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// The kind of its figures.
+    /// Origin of the values.
     pub kind: Kind,
-    /// The comparison.
+    /// Result of the comparison.
     pub verdict: Verdict,
-    /// The computed value as PyTorch prints it.
+    /// Computed value in the format in which PyTorch prints it.
     pub ours: String,
-    /// The document's output.
+    /// Output that the computed value was compared with, if there is one.
     pub printed: Option<String>,
-    /// The figures' source, or the reason for a tolerance larger than their digits allow.
+    /// Source of the expected values, or the reason why the tolerance is larger than the printed
+    /// digits allow.
     pub note: Option<String>,
 }
 
 impl Record {
-    /// The number of values that were compared, with what, and how near they are.
+    /// Returns a summary of the comparison: how many values were compared, what they were compared
+    /// with, and the difference that is largest in relation to its tolerance. Returns an empty
+    /// string if the kind of the values allows a comparison but nothing was compared.
     pub fn about(&self) -> String {
         let verdict = &self.verdict;
         let what = match self.kind {
@@ -98,10 +109,10 @@ impl Record {
             Kind::Shown => "compared with the document's, by ndarray alone",
             Kind::Own => "compared, not printed by the document here",
             Kind::Changed => {
-                return "compared with nothing: the document prints no such run".to_owned();
+                return "not compared: an input or setting differs from the document's".to_owned();
             }
-            Kind::OtherText => return "compared with nothing: not on the book's text".to_owned(),
-            Kind::SmallModel => return "compared with nothing: not the book's model".to_owned(),
+            Kind::OtherText => return "not compared: the text isn't the book's".to_owned(),
+            Kind::SmallModel => return "not compared: the model isn't the book's".to_owned(),
         };
         let mut about = match verdict.figures {
             0 => return String::new(),
@@ -120,37 +131,39 @@ impl Record {
     }
 }
 
-/// A value that a reader may change.
+/// A value in a notebook that readers can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputValue {
-    /// Its name in its cell.
+    /// Name of the input, which is unique within its cell.
     pub name: String,
-    /// The document's value.
+    /// The document's value, as a reader would type it.
     pub default: String,
-    /// The smallest and the largest value, as a Rust range; empty if its call was not reached.
+    /// Range of the allowed values, or of their sizes, in Rust's syntax.
     pub bounds: String,
-    /// The bounds in words: `1 to 64`, `at most 1000 characters`.
+    /// Allowed range in words, such as `1 to 64` or `at most 1000 characters`.
     pub range: String,
-    /// The reader's value.
+    /// Value that the reader typed, if it differs from the default.
     pub value: Option<String>,
-    /// Why the reader's value can't be taken: the cells were computed with the document's.
+    /// Reason why the reader's value is invalid. If there is one, the cells were computed with the
+    /// document's value.
     pub fault: Option<String>,
-    /// The line of its call.
+    /// Line of the call that reads the input.
     pub line: u32,
 }
 
-/// Figures that a document prints and that are not compared.
+/// Values that a document prints but that aren't compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The cell that prints them.
+    /// Name of the cell that prints the values.
     pub cell: String,
-    /// The number of figures.
+    /// Number of values.
     pub figures: usize,
-    /// The reason.
+    /// Reason why the values aren't compared.
     pub why: String,
 }
 
-/// A part of a notebook isn't run, for a reason that isn't a fault.
+/// The error that ends a part of a notebook when the part can't run here. It contains the reason
+/// and doesn't count as a failure.
 #[derive(Debug, Error)]
 #[error("{0}")]
 struct NotRun(&'static str);
@@ -163,8 +176,9 @@ impl Notebook {
         }
     }
 
-    /// Runs a part of the notebook; where it fails, or needs what is not at hand, its cells that
-    /// follow are lost or skipped, and the next part runs all the same.
+    /// Runs a part of the notebook. Returns `None` if the part returns an error, panics, or can't
+    /// run here. Its remaining cells are then marked as lost or skipped, and the notebook continues
+    /// after the part.
     pub fn part<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         let on_other_text = self.on_other_text;
         let ended = catch_unwind(AssertUnwindSafe(|| run(self)));
@@ -186,11 +200,12 @@ impl Notebook {
         None
     }
 
-    /// The book's text; without it the other text of the settings, on which the figures of this
-    /// part are compared with nothing, and without that the part ends here.
+    /// Returns the book's text. If it isn't available, returns the substitute text from the
+    /// settings, and the remaining cells of this part aren't compared.
     ///
     /// # Errors
-    /// Neither exists.
+    ///
+    /// Returns an error, which ends this part, if neither text is available.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         let line = self.go_to_caller();
@@ -208,28 +223,33 @@ impl Notebook {
         Ok(other)
     }
 
-    /// Ends the part in a page before a model of 124 million parameters, or a computation beyond 32
-    /// bits.
+    /// Ends the part here if the notebook runs in a web page, because what follows needs a large
+    /// model, integers of more than 32 bits, or a panic that is caught.
     ///
     /// # Errors
-    /// The part ends here.
+    ///
+    /// Returns an error, which ends this part, if the notebook runs in a web page.
     #[track_caller]
     pub fn not_in_a_page(&mut self) -> Result<()> {
         self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
     }
 
-    /// Ends the part unless the notebook is run for its training, which takes minutes.
+    /// Ends the part here if training wasn't requested, because what follows takes minutes.
     ///
     /// # Errors
-    /// The part ends here.
+    ///
+    /// Returns an error, which ends this part, if training wasn't requested.
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
     }
 
-    /// Returns true if a small model shall replace the document's, whose training takes minutes:
-    /// where the notebook is shown and not run for its training. Its cells are compared with
-    /// nothing. `default` is false, for the code of a notebook that hasn't run.
+    /// Returns true if a small model must replace the document's model, whose training takes
+    /// minutes. This is the case if the notebook is shown to a reader and training wasn't
+    /// requested. The cells that follow then aren't compared.
+    ///
+    /// Notebooks pass `false` as `default`. This is the value that the code of a notebook shows
+    /// before the notebook has run.
     #[track_caller]
     pub fn takes_small_model(&mut self, default: bool) -> bool {
         let line = self.go_to_caller();
@@ -239,10 +259,11 @@ impl Notebook {
         self.on_small_model || default
     }
 
-    /// Ends the part unless the training runs for all epochs of the document.
+    /// Ends the part here if the training stops before the document's last epoch.
     ///
     /// # Errors
-    /// The part ends here.
+    ///
+    /// Returns an error, which ends this part, if fewer epochs were requested.
     #[track_caller]
     pub fn takes_all_epochs(&mut self) -> Result<()> {
         let all = TrainingRun::EPOCHS;
@@ -256,13 +277,15 @@ impl Notebook {
         Ok(())
     }
 
-    /// The requested number of epochs, or the document's.
+    /// Returns the number of epochs that was requested, or `default` if no number was requested.
     pub fn epochs(&self, default: u64) -> u64 {
         let training = self.settings.training.as_ref();
         training.and_then(|run| run.epochs).unwrap_or(default)
     }
 
-    /// The requested PyTorch build for dropout, otherwise the document's, whose figures it prints.
+    /// Returns the PyTorch build that was requested for dropout, or `default` if none was
+    /// requested. If the build differs from `default`, the cells that follow aren't compared,
+    /// because the document's values are those of `default`.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);
@@ -270,22 +293,24 @@ impl Notebook {
         build
     }
 
-    /// Gives a value of the run a name, by which texts show it: `{name}`.
+    /// Gives a computed value a name. Texts insert the value by writing `{name}`.
     #[track_caller]
     pub fn value(&mut self, name: &str, value: impl Display) {
         let line = self.go_to_caller();
         self.values.add(name, line, value.to_string());
     }
 
-    /// Computes values and statements for texts, in code that no cell shows.
+    /// Runs code that is hidden from the reader, to compute values for the prose and check its
+    /// statements.
     #[track_caller]
     pub fn aside(&mut self, compute: impl FnOnce(&mut Self)) {
         self.go_to_caller();
         compute(self);
     }
 
-    /// Checks a statement of the prose that isn't filled in from a value. It may be wrong for other
-    /// inputs, or for a reader's own text.
+    /// Checks a statement in the prose that isn't filled in from a value. If the statement is
+    /// false, the nearest cell that ran fails. The statement isn't checked after an input was
+    /// changed or on a reader's own text, because it may not apply there.
     #[track_caller]
     pub fn holds(&mut self, statement: &str, is_true: bool) {
         let line = self.go_to_caller();
@@ -296,44 +321,47 @@ impl Notebook {
         }
     }
 
-    /// The cells that follow belong to this section, by the document's own number and title.
+    /// Begins a section with the document's number and title. It contains the cells that follow.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
         self.go_to_caller();
     }
 
-    /// The beginning of a notebook: its goal, its prerequisites, and the reading time in minutes.
+    /// Introduces a notebook with its goal, its prerequisites and the time in minutes that reading
+    /// it takes.
     #[track_caller]
     pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
         self.go_to_caller();
     }
 
-    /// A question on this section, and its answer, which is folded away.
+    /// Asks a question about the current section. The answer is hidden until the reader opens it.
     #[track_caller]
     pub fn asks(&mut self, _question: &str, _answer: &str) {
         self.go_to_caller();
     }
 
-    /// A drawing in characters, with the shapes of arrays.
+    /// Shows a text drawing, such as a diagram of array shapes.
     #[track_caller]
     pub fn sketch(&mut self, _name: &str, _text: &str) {
         self.go_to_caller();
     }
 
-    /// The item of the file `path` whose first line begins with `start` is printed here.
+    /// Shows the source code of an item. The item is the first in the file `path` that has a line
+    /// beginning with `start`.
     #[track_caller]
     pub fn listing(&mut self, _path: &str, _start: &str) {
         self.go_to_caller();
     }
 
-    /// Figures of a cell that are not compared, and why.
+    /// States that `_figures` values that a cell of the document prints aren't compared, and gives
+    /// the reason.
     #[track_caller]
     pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
         self.go_to_caller();
     }
 
-    /// A picture of the computed values, for the notebook's page; costs nothing without a page,
-    /// because `picture` contains all of its work.
+    /// Shows a picture of computed values on the notebook's page. `picture` is called only if
+    /// pictures were requested, so it should contain all of the work that the picture needs.
     #[track_caller]
     pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
         let line = self.go_to_caller();
@@ -342,8 +370,9 @@ impl Notebook {
         }
     }
 
-    /// The product of `a` (rows, inner) and `b` (inner, columns), for the notebook's page: each of
-    /// its numbers shows its row, its column and their sum.
+    /// Shows the product of `a`, of shape (rows, inner), and `b`, of shape (inner, columns), on the
+    /// notebook's page. For each element of the product, the page can show its row of `a`, its
+    /// column of `b`, and the sum of their products.
     #[track_caller]
     pub fn multiplies(&mut self, name: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
         let line = self.go_to_caller();
@@ -352,9 +381,11 @@ impl Notebook {
         }
     }
 
-    /// A value that a reader may change; `default` is the document's, and all values within
-    /// `bounds` can be computed in a moment: the bounds of a number, of a text's characters, or of
-    /// a matrix's numbers.
+    /// Returns the value of an input that readers can change. This is the reader's value if it was
+    /// given and is valid, and `default`, which is the document's value, otherwise.
+    ///
+    /// `bounds` limits the value of a number, the number of characters of a text, or the number of
+    /// elements of a matrix. The notebook must finish quickly for all values within the bounds.
     #[track_caller]
     pub fn input<T: Input>(
         &mut self,
@@ -401,7 +432,8 @@ impl Notebook {
         value
     }
 
-    /// An input whose default is a text for the book's text, or another one for any other.
+    /// Returns the value of a text input with two possible defaults: `of_book` if the notebook runs
+    /// on the book's text, and `of_other` otherwise.
     #[track_caller]
     pub fn input_of_text(
         &mut self,
@@ -416,14 +448,16 @@ impl Notebook {
         text
     }
 
-    /// The document prints this; its digits set the tolerance.
+    /// Compares a value with the output that the document prints. The tolerance follows from the
+    /// printed digits.
     #[track_caller]
     pub fn prints(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Printed, value, printed, None, None);
     }
 
-    /// The first `lines` of the document's output are this, of a run that may end before the
-    /// document's; within another tolerance if there is a reason.
+    /// Compares a value with the first `lines` lines of the document's output, for a run that may
+    /// be shorter than the document's. `within` can set a different tolerance and give the reason
+    /// for it.
     #[track_caller]
     pub fn prints_first(
         &mut self,
@@ -437,26 +471,28 @@ impl Notebook {
         self.compare(Kind::Printed, value, &first.join("\n"), within, None);
     }
 
-    /// The document prints this, but none of the crates computes it: compared, but not counted.
+    /// Compares a value that the document prints but that none of our crates computes. It isn't
+    /// included in the number of values that the crates reproduce.
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);
     }
 
-    /// Figures that the document does not print itself, and their source: compared, not counted as
-    /// printed.
+    /// Compares a value with expected values that the document doesn't print, and names their
+    /// source. They aren't included in the number of printed values.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
     }
 
-    /// A value of the reader's own, compared with nothing: `book.yours("entropy", &entropy)`.
+    /// Shows a value that the reader added, without a comparison, as in `book.yours("entropy",
+    /// &entropy)`.
     #[track_caller]
     pub fn yours(&mut self, _name: &str, value: impl Shown) {
         self.own(None, torch_form::print(&value.value()));
     }
 
-    /// The array has this shape.
+    /// Checks that an array has the expected shape.
     #[track_caller]
     pub fn shape<S: ndarray::RawData, D: ndarray::Dimension>(
         &mut self,
@@ -469,7 +505,7 @@ impl Notebook {
         self.own(fault, sizes(array.shape()));
     }
 
-    /// Both are the same, bit for bit.
+    /// Checks that two values are equal bit for bit.
     #[track_caller]
     pub fn agrees(&mut self, _cell: &str, one: impl Shown, other: impl Shown) {
         let (one, other) = (one.value(), other.value());
@@ -481,7 +517,7 @@ impl Notebook {
         self.own(fault, agree.to_string());
     }
 
-    /// It is refused, with this text in the error.
+    /// Checks that an operation failed with an error whose message contains `text`.
     #[track_caller]
     pub fn refuses<T, E: Display>(&mut self, _cell: &str, result: Result<T, E>, text: &str) {
         let error = result.err().map(|error| error.to_string());
@@ -491,8 +527,9 @@ impl Notebook {
         self.own(fault, error);
     }
 
-    /// A bug of a document: the result of its code and the right one, both computed; they must
-    /// differ.
+    /// Shows a bug in a document: the result of the document's code, and the result of the
+    /// corrected code. Both are computed, and the check fails if they are equal. `bug` and `remedy`
+    /// are the titles of the two results.
     #[track_caller]
     pub fn erratum(
         &mut self,
@@ -555,7 +592,7 @@ impl Notebook {
         assert!(before.is_none(), "the call of line {line} ran twice");
     }
 
-    /// The line of the call in the notebook.
+    /// Stores the line of the notebook's call as the current line and returns it.
     #[track_caller]
     fn go_to_caller(&mut self) -> u32 {
         self.at = Location::caller().line();
@@ -563,15 +600,15 @@ impl Notebook {
     }
 }
 
-/// The story's file in the repository.
+/// Path to the file that contains the short story, relative to the root of the repository.
 const STORY_FILE: &str = "crates/tools/cli/data/the-answering-bell.txt";
 
-/// Returns the code that reads a text.
+/// Returns the Rust code that reads the text file `path`.
 pub(crate) fn read_file(path: &str) -> String {
     format!("&std::fs::read_to_string({path:?})")
 }
 
-/// A Rust range in words.
+/// Describes a Rust range, such as `1..=64`, in words.
 fn range_of<T: Input>(bounds: &str, unit: &str) -> String {
     match bounds
         .split_once("..")

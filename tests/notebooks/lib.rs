@@ -1,9 +1,11 @@
-//! The book as programs: each notebook reads from top to bottom, computes its cells with the
-//! crates' public items, and compares them with the notebook's printed output.
+//! The notebooks of the book, translated to Rust. Each notebook is a program that can be read from
+//! top to bottom. It computes the document's cells with the public items of our crates and compares
+//! the results with the output that the document prints.
 //!
-//! `cargo test` runs every cell, `cargo xtask verify` reports them, `cargo xtask notebook` prints
-//! them like the notebook. A figure is written here once, with the document's printed digits; none
-//! comes from our output.
+//! `cargo test` runs the cells, `cargo xtask verify` reports the result of each comparison, and
+//! `cargo xtask notebook` shows the cells with their output, like a Jupyter notebook. Each expected
+//! value is written only once, next to the code that computes it, with the digits that the document
+//! prints. No expected value was copied from our own output.
 
 #![cfg_attr(
     test,
@@ -51,43 +53,45 @@ pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
 pub use value::{Element, Lines, Shown, Value};
 
-/// A document of the book, as a program.
+/// A document of the book, translated to Rust.
 pub struct Program {
-    /// Its name on the command line: `ch03`.
+    /// Name of the notebook on the command line, such as `ch03`.
     pub name: &'static str,
-    /// The document's title.
+    /// Title of the document.
     pub title: &'static str,
-    /// Its file in the repository.
+    /// Path to the notebook's source file, relative to the root of the repository.
     pub path: &'static str,
-    /// Its Rust source.
+    /// Rust source code of the notebook.
     pub source: &'static str,
     run: fn(&mut Notebook) -> Result<()>,
-    /// The occasion on which it runs.
+    /// When the notebook runs.
     pub tier: Tier,
 }
 
-/// The occasion on which a notebook runs.
+/// When a notebook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Always.
+    /// The notebook is part of every run.
     Everyday,
-    /// Always but for its training, which runs when the notebook is named and takes minutes.
+    /// The notebook trains a model, which takes minutes. The training runs only if the user names
+    /// the notebook.
     Long,
-    /// When it is named: the bugs of the documents, run beside the right code.
+    /// The notebook shows bugs in the documents next to the corrected code. It isn't part of the
+    /// chapters.
     Errata,
 }
 
-/// Settings of chapter 5's training; missing ones are the book's.
+/// Settings for the training run in chapter 5. Each setting that is `None` has the book's value.
 #[derive(Clone, Debug, Default)]
 pub struct TrainingRun {
-    /// The number of epochs, 1 to [`TrainingRun::EPOCHS`].
+    /// Number of epochs, from 1 to [`TrainingRun::EPOCHS`].
     pub epochs: Option<u64>,
-    /// The build of PyTorch whose dropout is drawn.
+    /// PyTorch build whose dropout masks the run reproduces.
     pub build: Option<torch_rng::Build>,
 }
 
 impl TrainingRun {
-    /// The book's number of epochs.
+    /// Number of epochs in the book.
     pub const EPOCHS: u64 = 10;
 }
 
@@ -122,62 +126,65 @@ programs! {
     errata "errata" Errata "Bugs of the documents"
 }
 
-/// The reason why a cell is skipped that needs the book's text.
+/// Reason for skipping a cell that needs the book's text.
 const NEEDS_TEXT: &str = "it needs the book's text";
 
-/// The option and the file that give the book's text.
+/// Option that specifies the book's text, and where to find the file.
 const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book's repository \
      (ch02/01_main-chapter-code of github.com/rasbt/LLMs-from-scratch)";
 
-/// The reason why a cell is skipped in a page that computes.
+/// Reason for skipping a cell that can't be computed in a web page.
 const NOT_IN_A_PAGE: &str =
-    "it needs a model of 124 million parameters, or more than a page's 32 bits";
+    "it needs a large model, integers of more than 32 bits, or a panic that is caught";
 
-/// The reason why a cell is skipped that trains, and where it was compared.
+/// Reason for skipping a cell that trains a model, with the command that runs it.
 const TAKES_MINUTES: &str =
     "it takes minutes (`cargo xtask verify training --book-text the-verdict.txt` compares it)";
 
-/// Settings of a run.
+/// Settings for running a notebook.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The book's text, if it is at hand.
+    /// The book's text, if the user has provided it.
     pub text: Option<&'static str>,
-    /// The text to use without the book's; its figures are compared with nothing.
+    /// Text to use if the book's text isn't available. Cells that are computed from it aren't
+    /// compared.
     pub other_text: Option<&'static str>,
-    /// Chapter 5's training, if it shall run.
+    /// Settings for the training in chapter 5. If this is `None`, the training is skipped, or a
+    /// small model replaces the document's model.
     pub training: Option<TrainingRun>,
-    /// True to draw pictures.
+    /// Whether to create pictures.
     pub draws: bool,
-    /// True to skip cells that take too much for a page: models of 124 million parameters, numbers
-    /// beyond 32 bits, panics that are caught.
+    /// Whether to skip cells that a web page can't compute. They need a large model, integers of
+    /// more than 32 bits, or a panic that is caught.
     pub small: bool,
-    /// Inputs that differ from the document's: the line of the call, and the reader's value.
+    /// Values of inputs that the reader has changed. Each entry contains the line of the call that
+    /// reads the input, and the text that the reader typed.
     pub inputs: Vec<(u32, String)>,
 }
 
 impl Program {
-    /// The parts in the source, before any of them has run.
+    /// Returns the parts of the notebook without running it.
     pub fn unrun(&self) -> Vec<Part> {
         let mut book = Notebook::default();
         book.ended.push((0, Outcome::Skipped("not run".to_owned())));
         contents::contents(self.source, book)
     }
 
-    /// Runs it from top to bottom; where a part of it fails, the cells of that part that follow are
-    /// lost.
+    /// Runs the notebook from top to bottom and returns its parts with their results. If a part
+    /// fails, its remaining cells are lost, and the notebook continues with the next part.
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
         let mut book = Notebook::new(settings.clone());
         book.part(self.run);
         contents::contents(self.source, book)
     }
 
-    /// The whole name of a cell: `ch03::3.6.2::In [36]`.
+    /// Returns the full name of a cell, such as `ch03::3.6.2::In [36]`.
     pub fn full_name(&self, cell: &Cell) -> String {
         format!("{}::{}::{}", self.name, cell.section, cell.name)
     }
 }
 
-/// The cells among a notebook's parts.
+/// Returns the cells among a notebook's parts.
 pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     parts.iter().filter_map(|part| match part {
         Part::Cell(cell) => Some(cell.as_ref()),
@@ -185,7 +192,8 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     })
 }
 
-/// Says how the book's text is given, if one of the cells needs it.
+/// Returns the option that specifies the book's text if at least one of the cells was skipped, or
+/// ran on a substitute text, because the book's text is missing. Returns `None` otherwise.
 pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
     let needs = |cell: &Cell| match &cell.outcome {
         Outcome::Skipped(why) => why == NEEDS_TEXT,
@@ -195,7 +203,7 @@ pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 
-/// The inputs of a notebook's parts, each with its cell.
+/// Returns all inputs of a notebook, each with the cell that contains it.
 pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &InputValue)> {
     cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))
 }
