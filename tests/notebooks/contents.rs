@@ -1,4 +1,5 @@
-//! The contents of a notebook, in the order of its source, each with its result.
+//! Splits the source code of a notebook into its parts, in the order in which a reader sees them,
+//! and combines each part with its result from the run.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,118 +11,129 @@ use crate::source::{Call, calls, undented, without_lints};
 
 /// A part of a notebook.
 pub enum Part {
-    /// A heading.
+    /// A heading, which begins a section.
     Section {
-        /// The book's number, `3.6.2`.
+        /// Number of the section in the book, such as `3.6.2`.
         number: String,
-        /// The document's own.
+        /// Title of the section in the document.
         title: String,
     },
-    /// The beginning of a notebook.
+    /// The introduction of a notebook.
     Intro(Intro),
-    /// Text that stands by itself: before a listing, a figure or a question.
+    /// Text that doesn't belong to the code of a cell.
     Prose {
-        /// The line of the call that it stands before.
+        /// Line of the call that follows the text.
         line: u32,
-        /// Its paragraphs.
+        /// Paragraphs of the text.
         text: String,
     },
-    /// A question on a section, and its answer.
+    /// A question about a section, with its answer.
     Question {
-        /// The line of its call.
+        /// Line of the call that asks the question.
         line: u32,
         /// The question.
         question: String,
-        /// The answer, which is folded away.
+        /// The answer, which is hidden until the reader opens it.
         answer: String,
     },
-    /// A drawing in characters, with the shapes of arrays.
+    /// A text drawing, such as a diagram of array shapes.
     Sketch {
-        /// The line of its call.
+        /// Line of the call that shows the drawing.
         line: u32,
-        /// Its title.
+        /// Title of the drawing.
         name: String,
-        /// Its lines.
+        /// Lines of the drawing.
         text: String,
     },
-    /// An item of a crate, printed in full.
+    /// The source code of an item, shown in full.
     Listing {
-        /// The path of its file in the repository.
+        /// Path to the source file, relative to the root of the repository.
         path: String,
-        /// The beginning of its first line.
+        /// Beginning of the item's first line, which identifies the item in the file.
         start: String,
     },
-    /// A figure of computed values.
+    /// A picture of computed values.
     Figure {
-        /// Its title in the notebook.
+        /// Title of the picture in the notebook.
         name: String,
-        /// The line of its call.
+        /// Line of the call that draws the picture.
         line: u32,
-        /// Its HTML, if requested.
+        /// HTML of the picture, if pictures were requested and the call was reached.
         html: Option<String>,
     },
-    /// A value that is compared or shown.
+    /// A value that is compared or shown, with the code that computes it.
     Cell(Box<Cell>),
-    /// Figures that are not compared.
+    /// Values of the document that aren't compared.
     LeftOut(LeftOut),
 }
 
-/// The beginning of a notebook: its benefit for a reader.
+/// The introduction of a notebook, which tells readers what they will learn and what they need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intro {
-    /// The goal.
+    /// Goal of the notebook.
     pub goal: String,
-    /// The prerequisites.
+    /// What readers should know beforehand.
     pub prerequisites: String,
-    /// The time that reading takes.
+    /// Time in minutes that reading the notebook takes.
     pub minutes: String,
 }
 
-/// The comment of a cell that continues the idea of the cell before.
+/// Comment that marks a cell as a continuation of the previous cell, which therefore needs no
+/// explanation of its own.
 const CONTINUES: &str = "...";
 
-/// A cell's check.
+/// A value that a notebook compares or shows, with its code, its explanation and its result. If a
+/// cell of the document shows several values, there is one `Cell` for each of them.
 pub struct Cell {
-    /// The number of its section.
+    /// Number of the section that contains the cell.
     pub section: String,
-    /// The title of its section.
+    /// Title of the section that contains the cell.
     pub title: String,
-    /// The cell, `In [36]`.
+    /// Name of the document's cell, such as `In [36]`.
     pub cell: String,
-    /// Its own name: the second check of a cell ends with ` (2)`.
+    /// Name that is unique within the section. It is the name of the document's cell, followed by `
+    /// (2)` for the second value of that cell, ` (3)` for the third, and so on.
     pub name: String,
-    /// The line of its call.
+    /// Line of the call that compares or shows the value.
     pub line: u32,
-    /// The comment at the beginning of its code: its purpose and its reason; empty if it continues
-    /// the cell before.
+    /// Explanation of what the cell computes and why, taken from the comment before its code. Empty
+    /// if there is no comment, or if the comment marks a continuation.
     pub about: String,
-    /// True if it has a comment or is marked as continuing the cell before.
+    /// Whether the cell is explained by a comment or by the text before it, or is marked as a
+    /// continuation of the previous cell.
     pub is_introduced: bool,
-    /// The code since the cell before, and the value that is shown.
+    /// Code since the previous cell, followed by the expression whose value is shown.
     pub code: String,
-    /// The values that a reader may change.
+    /// Inputs in the cell's code, which readers can change.
     pub inputs: Vec<InputValue>,
-    /// The document's output, if it prints one; also if the cell hasn't run.
+    /// Output that the document prints, if any. It is also present if the cell hasn't run.
     pub printed: Option<String>,
-    /// Its result, or the reason why it has none.
+    /// Result of the cell, or the reason why it has none.
     pub outcome: Outcome,
 }
 
 impl Cell {
-    /// True for the names that documents give it: `In [36]`, `In [36] (2)`, `3.6.2`.
+    /// Returns true if `name` is the name of the document's cell, such as `In [36]`, the cell's own
+    /// name, such as `In [36] (2)`, or the number of its section, such as `3.6.2`.
     pub fn is_called(&self, name: &str) -> bool {
         [&self.cell, &self.name, &self.section].contains(&&name.to_owned())
     }
 
-    /// The name of an input among all of the notebook, `In [24].seed`.
+    /// Returns the name of an input with its cell, such as `In [24].seed`.
     pub fn name_of(&self, input: &InputValue) -> String {
         format!("{}.{}", self.cell, input.name)
     }
 }
 
-/// The parts of the notebook with this `source`, each with the run's result for its line, or the
-/// reason why it was not reached; the code of a cell is the lines of its function since the cell
-/// before, without the other calls.
+/// Returns the parts of the notebook with the given source code. `book` contains the results of the
+/// run by line. A cell without a result has the reason why it wasn't reached.
+///
+/// The code of a cell consists of the lines of its function since the previous cell, not counting
+/// the calls that show other parts.
+///
+/// # Panics
+///
+/// Panics if a result belongs to a line that contains no call.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     let changed = std::mem::take(&mut book.code);
     let mut parts = Vec::new();
@@ -243,7 +255,8 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     parts
 }
 
-/// The calls before which a comment is a paragraph by itself, because they have no code.
+/// Calls that show a part without code. A comment before such a call becomes a paragraph of its
+/// own.
 const IS_PART: [&str; 7] = [
     "section",
     "asks",
@@ -254,7 +267,7 @@ const IS_PART: [&str; 7] = [
     "leaves_out",
 ];
 
-/// The lines since the last one that isn't indented, which begins or ends a function.
+/// Returns the code after the last line that isn't indented. Such a line begins or ends a function.
 fn inside(code: &str) -> &str {
     static OUTSIDE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
@@ -263,7 +276,8 @@ fn inside(code: &str) -> &str {
         .map_or(code, |outside| &code[outside.end()..])
 }
 
-/// Takes the comments at the end of the code, as paragraphs.
+/// Removes the comments at the end of the code and returns their text. Empty comment lines separate
+/// paragraphs.
 fn take_prose(code: &mut String) -> String {
     let lines: Vec<&str> = inside(code).split_inclusive('\n').collect();
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -276,13 +290,14 @@ fn take_prose(code: &mut String) -> String {
     prose
 }
 
-/// The texts of comment lines; an empty comment ends a paragraph.
+/// Returns the text of comment lines. Empty comment lines separate paragraphs.
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let texts = lines.map(|line| line.trim_start().trim_start_matches("//").trim());
     undented(&texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// The record of a call, otherwise the reason of the last part that ended before its line.
+/// Returns the result that was recorded for the call at `line`. If there is none, returns the
+/// reason why the last part before this line ended early.
 fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     if let Some(record) = book.records.remove(&line) {
         return Outcome::Ran(record);
@@ -293,8 +308,8 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     why.unwrap_or(Outcome::Lost("not reached".to_owned()))
 }
 
-/// The blocks of comments that a cell's code begins with, and the code with the value that ends it.
-/// The last block is the cell's own.
+/// Returns the comments before a cell's code, one string for each block, and the code followed by
+/// the expression whose value the cell shows. The last block is the explanation of the cell.
 fn about(call: &Call, code: &str) -> (Vec<String>, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {

@@ -1,19 +1,21 @@
-//! The formulas of chapters 3 to 5, each as one short function, for the notebooks' listings. They
-//! don't check their arguments as the crates' functions do; the tests compare both.
+//! The formulas of chapters 3 to 5. Each of them is a short function that a notebook shows as a
+//! listing. Unlike the functions in our crates, these functions don't check their arguments. The
+//! tests compare both.
 
 use attention::{AttentionError, CausalAttention};
 use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, concatenate};
 use tensor_ops::{Linear, gelu};
 use torch_rng::TorchRng;
 
-/// `e^score`, divided by the sum of all `e^score`.
+/// Returns the softmax of the scores: `e^score` divided by the sum of `e^score` over all scores.
 pub(crate) fn softmax(scores: &ArrayRef1<f32>) -> Array1<f32> {
     let largest = scores.fold(f32::NEG_INFINITY, |largest, &score| largest.max(score));
-    let exponentials = (scores - largest).exp(); // none is larger than 1
+    let exponentials = (scores - largest).exp(); // no exponential is larger than 1
     &exponentials / exponentials.sum()
 }
 
-/// Attention weights: softmax over each row of the scores, divided by the root of `d_k`.
+/// Returns the attention weights: the softmax of each row of the scores after division by the
+/// square root of `d_k`.
 pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32> {
     let mut weights = scores / (d_k as f32).sqrt();
     for mut row in weights.rows_mut() {
@@ -23,7 +25,7 @@ pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32>
     weights
 }
 
-/// Minus infinity for each key that comes after its query.
+/// Replaces the score of each key that comes after its query with minus infinity.
 pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     for ((query, key), score) in scores.indexed_iter_mut() {
         if key > query {
@@ -33,7 +35,7 @@ pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     scores
 }
 
-/// Each number becomes 0 with probability `p`; the others are divided by `1 - p`.
+/// Sets each number to 0 with probability `p`, and divides the remaining numbers by `1 - p`.
 pub(crate) fn dropout(mut x: Array2<f32>, p: f64, rng: &mut TorchRng) -> Array2<f32> {
     let kept = rng.keep_mask_plain(x.len(), p);
     for (number, kept) in x.iter_mut().zip(kept) {
@@ -46,7 +48,7 @@ pub(crate) fn dropout(mut x: Array2<f32>, p: f64, rng: &mut TorchRng) -> Array2<
     x
 }
 
-/// Listing 3.1, `SelfAttention_v1`.
+/// The module of listing 3.1, `SelfAttention_v1`.
 pub(crate) struct SelfAttentionV1 {
     w_query: Array2<f32>, // (d_in, d_out)
     w_key: Array2<f32>,
@@ -76,7 +78,8 @@ impl SelfAttentionV1 {
     }
 }
 
-/// The `forward` of listing 3.3, `CausalAttention`, for one text (num_tokens, d_in).
+/// Computes the `forward` method of listing 3.3, `CausalAttention`, for a single text of shape
+/// (num_tokens, d_in).
 pub(crate) fn causal_attention(
     x: &ArrayRef2<f32>,
     [w_query, w_key, w_value]: [&ArrayRef2<f32>; 3], // (d_in, d_out)
@@ -90,8 +93,8 @@ pub(crate) fn causal_attention(
     attn_weights.dot(&values) // (num_tokens, d_out)
 }
 
-/// The `forward` of listing 3.4, `MultiHeadAttentionWrapper`: each head computes its own context
-/// vectors, which are put side by side.
+/// Computes the `forward` method of listing 3.4, `MultiHeadAttentionWrapper`. Each head computes
+/// its own context vectors, which are then concatenated.
 pub(crate) fn side_by_side(
     heads: &[CausalAttention],
     x: &ArrayRef3<f32>, // (batch, num_tokens, d_in)
@@ -103,7 +106,7 @@ pub(crate) fn side_by_side(
     Ok(context_vecs) // (batch, num_tokens, heads x d_out)
 }
 
-/// The `forward` of listing 4.5, `ExampleDeepNeuralNetwork`.
+/// Computes the `forward` method of listing 4.5, `ExampleDeepNeuralNetwork`.
 pub(crate) fn deep_network(
     layers: &[Linear],
     use_shortcut: bool,
@@ -120,27 +123,29 @@ pub(crate) fn deep_network(
     x
 }
 
-/// Minus the logarithm of the probability that the logits give the right token.
+/// Returns the loss for one target: the negative logarithm of the probability that the logits give
+/// the target token.
 pub(crate) fn cross_entropy(logits: &ArrayRef1<f32>, target: usize) -> f32 {
     -softmax(logits)[target].ln()
 }
 
-/// The gradient of this loss for each logit: its probability, minus 1 for the right token.
+/// Returns the gradient of the cross-entropy loss with respect to the logits: the probability of
+/// each token, minus 1 for the target token.
 pub(crate) fn cross_entropy_backward(logits: &ArrayRef1<f32>, target: usize) -> Array1<f32> {
     let mut d_logits = softmax(logits);
     d_logits[target] -= 1.0;
     d_logits
 }
 
-/// Softmax of the logits divided by the temperature.
+/// Returns the softmax of the logits after division by the temperature.
 pub(crate) fn softmax_with_temperature(logits: &ArrayRef1<f32>, temperature: f32) -> Array1<f32> {
     softmax(&(logits / temperature))
 }
 
-/// Minus infinity for each logit that isn't among the k largest.
+/// Replaces each logit that is smaller than the `k`-th largest with minus infinity.
 pub(crate) fn top_k_filter(logits: &ArrayRef1<f32>, k: usize) -> Array1<f32> {
     let mut sorted = logits.to_vec();
-    sorted.sort_by(|one, other| other.total_cmp(one)); // the largest first
+    sorted.sort_by(|one, other| other.total_cmp(one)); // in descending order
     let smallest_kept = sorted[k - 1];
     logits.mapv(|logit| {
         if logit < smallest_kept {

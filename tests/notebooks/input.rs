@@ -1,35 +1,38 @@
-//! Values that a reader may change: numbers, texts, and matrices written as rows,
-//! `0.4 0.1; 0.5 0.8`.
+//! Types of values that readers can change in a notebook. These are numbers, texts, Boolean values,
+//! and matrices. The rows of a matrix are separated by semicolons, as in `0.4 0.1; 0.5 0.8`.
 
 use std::fmt::Display;
 
 use anyhow::{Result, anyhow, ensure};
 use ndarray::Array2;
 
-/// A value of a notebook that has a name and a default.
+/// A type of values that readers can change in a notebook.
 pub trait Input: Sized {
-    /// The type of its bounds.
+    /// Type of the bounds.
     type Size: PartialOrd + Display;
 
-    /// The unit of its size: nothing, if the size is the number itself.
+    /// Unit of the size that is compared with the bounds, such as ` characters`. Empty if the value
+    /// itself is compared with the bounds.
     const UNIT: &str;
 
-    /// The values without bounds, in words.
+    /// Description of the allowed values if there are no bounds.
     const ANY: &str = "any value";
 
-    /// The value that lies within the bounds.
+    /// Returns the number that must lie within the bounds: the value of a number, the number of
+    /// characters of a text, or the number of elements of a matrix.
     fn size(&self) -> Self::Size;
 
-    /// From what a reader writes.
+    /// Parses the text that a reader typed.
     ///
     /// # Errors
-    /// It is no such value.
+    ///
+    /// Returns an error that describes the problem if the text isn't a valid value of this type.
     fn read(text: &str) -> Result<Self>;
 
-    /// The text that a reader would write.
+    /// Returns the value in the form in which a reader would type it.
     fn written(&self) -> String;
 
-    /// The value in Rust.
+    /// Returns Rust code for the value.
     fn code(&self) -> String {
         self.written()
     }
@@ -58,7 +61,7 @@ macro_rules! number {
 
 number!(usize: "a whole number", f32: "a number", f64: "a number");
 
-/// A seed as PyTorch takes it: below 0, it counts down from 2^64.
+/// A seed in the form in which PyTorch accepts it. A negative seed `-n` stands for 2^64 - n.
 impl Input for u64 {
     type Size = Self;
     const UNIT: &str = "";
@@ -211,7 +214,7 @@ mod tests {
         ] {
             assert_eq!(Array2::read(text).unwrap_err().to_string(), fault);
         }
-        assert_eq!(u64::read("-1").unwrap(), u64::MAX); // as torch.manual_seed(-1)
+        assert_eq!(u64::read("-1").unwrap(), u64::MAX); // like torch.manual_seed(-1)
         let error = u64::read("1.5").unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -1,34 +1,42 @@
-//! A printed number, kept as its text, and how far a computed value may lie from it.
+//! A number in a printed output, and the tolerance for comparing it with a computed value.
 //!
-//! The allowance follows from the digits that were printed, never from the cell:
-//! a number with `d` decimals allows half a unit of the last one plus 1e-5 of its size,
-//! `0.5 * 10^-d + 1e-5 * max(1, |printed|)`.
-//! A scientific print follows the same rule on its mantissa; all digits of a float allow 1e-5 of
-//! it; rounding noise below 1e-6 allows 1e-6.
-//! It does not round: a value on a rounding edge would flip.
+//! The tolerance depends only on the digits that were printed, never on the cell:
+//!
+//! - A number with `d` decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`. The
+//!   first term is half a unit of the last decimal. The second one allows for floating-point
+//!   errors.
+//! - For a number in scientific notation, this rule applies to the mantissa.
+//! - A number that shows all digits of its float has a relative tolerance of 1e-5.
+//! - A nonzero number below 1e-6 is rounding noise and has the tolerance 1e-6.
+//! - An infinity must be equal.
+//!
+//! The computed value isn't rounded before the comparison. Otherwise, a tiny error could change the
+//! last digit of a value that lies halfway between two printed numbers.
 
-/// Slack for summation order and vector instructions, relative to `max(1, |printed|)`.
+/// Tolerance for errors from the order of summation and from vector instructions, relative to
+/// `max(1, |printed|)`.
 const SLACK: f64 = 1e-5;
-/// A number printed with so many significant digits shows all that its float has.
+/// Number of significant digits from which a printed number with decimals is taken to show all
+/// digits of its float.
 const FULL_PRECISION: usize = 10;
-/// A smaller printed number is the rounding error of a zero.
+/// Absolute value below which a printed number is taken to be the rounding error of a zero.
 const NOISE: f64 = 1e-6;
 
-/// One printed number.
+/// A number in a printed output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Literal {
-    /// The printed text.
+    /// Digits of the number as they were printed, without commas.
     pub(crate) text: String,
     pub(crate) value: f64,
-    /// Decimals of the mantissa.
+    /// Number of decimals of the mantissa.
     decimals: i32,
-    /// Power of ten of a scientific print.
+    /// Power of ten in scientific notation, and 0 otherwise.
     exponent: i32,
 }
 
 impl Literal {
-    /// A number as Python or PyTorch prints it: `0.2996`, `2.`, `-1.2e-03`, `-inf`, `163,009,536`;
-    /// `None` for a label.
+    /// Parses a number as Python or PyTorch prints it, such as `0.2996`, `2.`, `-1.2e-03`, `-inf`
+    /// or `163,009,536`. Returns `None` if the text is a label.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim_end_matches([',', ';']).replace(',', "");
         let value: f64 = text.parse().ok().filter(|value: &f64| !value.is_nan())?;
@@ -46,7 +54,8 @@ impl Literal {
         })
     }
 
-    /// The largest difference from the printed value that its digits allow.
+    /// Returns the largest difference between the printed and a computed value that the printed
+    /// digits allow.
     pub(crate) fn allowed(&self) -> f64 {
         let size = self.value.abs();
         let digits = self.text.chars().filter(char::is_ascii_digit);
@@ -59,7 +68,8 @@ impl Literal {
             SLACK * size
         } else {
             let unit = 10f64.powi(self.exponent);
-            // PyTorch prints `2.` only when every value is whole, so no half unit is hidden there.
+            // PyTorch prints numbers like `2.` only if all values in the tensor are whole numbers,
+            // so no decimals were rounded away.
             let half_unit = match self.decimals {
                 0 => 0.0,
                 decimals => 0.5 * 10f64.powi(-decimals),
@@ -68,7 +78,8 @@ impl Literal {
         }
     }
 
-    /// The distance of `computed` from the printed value: 0 for equal infinities, infinite for NaN.
+    /// Returns the absolute difference between `computed` and the printed value. The result is 0
+    /// for equal infinities and infinite if `computed` is NaN.
     pub(crate) fn difference(&self, computed: f64) -> f64 {
         let difference = (computed - self.value).abs();
         match computed == self.value {

@@ -1,8 +1,8 @@
-//! A printed output against a computed value: labels, brackets, rows, elided middles, lists of
-//! texts.
+//! Compares a computed value with a printed output. The output can contain labels, brackets, rows
+//! of numbers, an ellipsis in place of numbers in the middle, or lists of strings.
 //!
-//! How far a number may lie off follows from its digits ([`Literal`]); whole numbers and texts are
-//! exact.
+//! The tolerance of each number follows from its printed digits, as described in
+//! [`crate::literal`]. Whole numbers and strings must be equal.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -14,16 +14,16 @@ use crate::literal::Literal;
 use crate::torch_form;
 use crate::value::{Kind, Value};
 
-/// The verdict on one printed output.
+/// Result of comparing a computed value with a printed output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// The number of compared numbers or texts.
+    /// Number of numbers or strings that were compared.
     pub figures: usize,
-    /// The difference that comes nearest to its allowance, or exceeds it most.
+    /// Difference of the value that comes closest to its tolerance or exceeds it most.
     pub difference: f64,
-    /// The allowance of that number.
+    /// Tolerance of that value.
     pub allowed: f64,
-    /// The disagreements; empty when the cell passes.
+    /// Descriptions of the values that disagree. Empty if the comparison succeeded.
     pub faults: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Verdict {
 
     fn note(&mut self, difference: f64, allowed: f64, fault: impl FnOnce() -> String) {
         self.figures += 1;
-        // An empty text has no number.
+        // For equal strings, the ratio is 0 / 0, and `max` replaces the NaN with 0.
         let ratio = |difference: f64, allowed: f64| (difference / allowed).max(0.0);
         if self.figures == 1 || ratio(difference, allowed) > ratio(self.difference, self.allowed) {
             (self.difference, self.allowed) = (difference, allowed);
@@ -48,13 +48,16 @@ impl Verdict {
     }
 }
 
-/// Compares a computed value with the document's output; `within` replaces the rule of the digits.
+/// Compares a computed value with the output that the document prints. If `within` is given, it
+/// replaces the tolerance that follows from the printed digits.
 ///
-/// An array is printed with its brackets and with an ellipsis where PyTorch leaves numbers out, or
-/// without brackets as all its numbers.
+/// The output must contain the numbers of an array in one of two forms: with brackets and with an
+/// ellipsis where PyTorch leaves numbers out, or without brackets and with the same numbers.
 ///
 /// # Errors
-/// The output is of another kind of value or another shape.
+///
+/// Returns an error if the output has a different shape than the value, or contains nothing to
+/// compare.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
     let mut note_text = |computed: &str, printed: &str| {
@@ -85,7 +88,7 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
             return Ok(verdict);
         }
     };
-    // Text outside brackets is a label.
+    // Any text outside the brackets is a label.
     let inside = match (printed.find('['), printed.rfind(']')) {
         (Some(start), Some(end)) => &printed[start..=end],
         _ => printed,
@@ -115,17 +118,17 @@ pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Resu
     Ok(verdict)
 }
 
-/// A text between its quotes.
+/// Matches a string in single or double quotes.
 static TEXT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?s)'(\\.|[^'\\])*'|"(\\.|[^"\\])*""#).expect("a regular expression")
 });
 
-/// The form of a printed array, as [`torch_form::shown`] has it, and its numbers with their places
-/// in the text; other words are labels.
+/// Returns the form of a printed array in the notation of [`torch_form::shown`], and its numbers,
+/// each with its byte range in the text. All other words are ignored because they are labels.
 fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"[\[\]]|[^\s\[\]()'"]+"#).expect("a regular expression"));
-    // Between numbers without brackets commas are part of them: 163,009,536.
+    // Outside of brackets, commas are part of the numbers, as in 163,009,536.
     let text = match text.contains('[') {
         true => text.replace(',', " "),
         false => text.to_owned(),
@@ -146,7 +149,7 @@ fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     (form, numbers)
 }
 
-/// The numbers of an output, each with its place.
+/// Returns the numbers in an output, each with its byte range in the text.
 pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
     let (_, numbers) = read(text);
     let numbers = numbers.into_iter();
@@ -155,7 +158,8 @@ pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
         .collect()
 }
 
-/// The numbers of an output, each with the farthest that a computed one may lie from it.
+/// Returns the numbers in an output, each with the largest difference that its printed digits
+/// allow.
 pub fn allowances(text: &str) -> Vec<(f64, f64)> {
     let (_, numbers) = read(text);
     let numbers = numbers.iter();
