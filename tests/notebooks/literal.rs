@@ -3,12 +3,12 @@
 //! The tolerance depends only on the digits that were printed, never on the cell:
 //!
 //! - A number with `d` decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`. The
-//!   first term is half a unit of the last decimal. The second one allows for floating-point
-//!   errors.
+//!   first term is half a unit of the last decimal, and is left out if there are no decimals. The
+//!   second term allows for floating-point errors.
 //! - For a number in scientific notation, this rule applies to the mantissa.
 //! - A number that shows all digits of its float has a relative tolerance of 1e-5.
 //! - A nonzero number below 1e-6 is rounding noise and has the tolerance 1e-6.
-//! - An infinity must be equal.
+//! - An infinity has no tolerance.
 //!
 //! The computed value isn't rounded before the comparison. Otherwise, a tiny error could change the
 //! last digit of a value that lies halfway between two printed numbers.

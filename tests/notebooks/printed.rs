@@ -37,7 +37,7 @@ impl Verdict {
 
     fn note(&mut self, difference: f64, allowed: f64, fault: impl FnOnce() -> String) {
         self.figures += 1;
-        // For equal strings, the ratio is 0 / 0, and `max` replaces the NaN with 0.
+        // If a value must be equal and is, the ratio is 0 / 0, and `max` replaces the NaN with 0.
         let ratio = |difference: f64, allowed: f64| (difference / allowed).max(0.0);
         if self.figures == 1 || ratio(difference, allowed) > ratio(self.difference, self.allowed) {
             (self.difference, self.allowed) = (difference, allowed);
@@ -51,13 +51,13 @@ impl Verdict {
 /// Compares a computed value with the output that the document prints. If `within` is given, it
 /// replaces the tolerance that follows from the printed digits.
 ///
-/// The output must contain the numbers of an array in one of two forms: with brackets and with an
-/// ellipsis where PyTorch leaves numbers out, or without brackets and with the same numbers.
+/// The numbers of an array can be printed in two forms: with brackets, and with an ellipsis where
+/// PyTorch leaves numbers out, or as the same numbers without brackets.
 ///
 /// # Errors
 ///
-/// Returns an error if the output has a different shape than the value, or contains nothing to
-/// compare.
+/// Returns an error if the shape of the output isn't the shape of the value, or if the output
+/// contains nothing to compare.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
     let mut note_text = |computed: &str, printed: &str| {

@@ -1,19 +1,24 @@
-//! Texts with values: `{name}` in a text stands for a value of the run, so no text can disagree
-//! with the output.
+//! Inserts computed values into texts. A text contains the placeholder `{name}` where the value
+//! with this name belongs, so the text can't contradict the output.
 //!
-//! The values are those that the notebook passes to [`crate::Notebook::value`], and its inputs.
-//! `{name:.2}` has two decimals, `{name:%}` is a percentage, `{name:,}` separates thousands, and
-//! `{name:w}` is a whole number up to twelve in words.
+//! The values are the inputs of a notebook and the values that it passes to
+//! [`crate::Notebook::value`]. A placeholder can specify a format:
+//!
+//! - `{name:.2}` shows two decimals.
+//! - `{name:%}` shows a percentage.
+//! - `{name:,}` shows a whole number with commas between groups of three digits.
+//! - `{name:w}` shows a whole number from zero to twelve as a word.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// Stands for a value that wasn't computed.
+/// Text to show in place of a value that wasn't computed.
 pub(crate) const MISSING: &str = "…";
 
-/// The values of a run by name, each with the line of its call.
+/// The named values of a run. Each value has the line of the call that named it, because a name can
+/// have several values in the course of a notebook.
 #[derive(Default)]
 pub(crate) struct Values(HashMap<String, Vec<(u32, String)>>);
 
@@ -23,16 +28,17 @@ impl Values {
         values.push((line, value));
     }
 
-    /// Returns the last value before or at `line`, otherwise the next one, because a question may
-    /// come before the cell that answers it.
+    /// Returns the last value that was named at or before `line`. If there is none, returns the
+    /// first value after it, because a question can come before the cell that answers it. Returns
+    /// `None` if the name has no value.
     fn at(&self, name: &str, line: u32) -> Option<&str> {
         let values = self.0.get(name)?;
         let before = values.iter().rev().find(|(at, _)| *at <= line);
         before.or(values.first()).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the text with the values that are known at `line`. An empty value takes the space
-    /// before it away.
+    /// Replaces each placeholder in a text with the value that its name has at `line`. If the value
+    /// is empty, the space before the placeholder is removed, too.
     pub(crate) fn fill(&self, text: &str, line: u32) -> String {
         static NAME: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"(\s?)\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}").expect("a regular expression")
@@ -48,7 +54,8 @@ impl Values {
     }
 }
 
-/// Returns a value in the form that a text asks for; a value that isn't a number stays as it is.
+/// Returns a value in the format that the placeholder specifies. A value that isn't a number is
+/// returned unchanged.
 fn formatted(value: &str, form: &str) -> String {
     const WORDS: [&str; 13] = [
         "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
@@ -73,7 +80,7 @@ fn formatted(value: &str, form: &str) -> String {
     }
 }
 
-/// Returns a whole number with a comma before each three digits.
+/// Inserts commas between groups of three digits in a whole number.
 fn with_commas(digits: &str) -> String {
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {

@@ -1,15 +1,16 @@
-//! A small GPT that reads the words at the beginning of a text. It trains in about a second, so the
-//! notebooks can train it where the book's model would take minutes.
+//! A small GPT whose tokens are the words at the beginning of a text. Training it takes about a
+//! second, so the notebooks can train it where training the book's model would take minutes.
 
 use anyhow::Result;
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig};
 use tokenizer::{SimpleTokenizerV1, build_vocabulary, preprocess};
 
-/// The number of characters that the small model reads.
+/// Maximum number of characters at the beginning of a text that the small model is trained on.
 const CHARACTERS: usize = 5000;
 
-/// Returns the beginning of a text, up to the end of a word.
+/// Returns the beginning of a text, up to the last complete word within the first [`CHARACTERS`]
+/// characters. Returns the whole text if it isn't longer.
 pub(crate) fn beginning(text: &str) -> &str {
     let Some((end, _)) = text.char_indices().nth(CHARACTERS) else {
         return text;
@@ -18,8 +19,9 @@ pub(crate) fn beginning(text: &str) -> &str {
     &text[..end]
 }
 
-/// The tokenizer of section 2.3, and the loaders of the small model: the first nine tenths of the
-/// text's words, shuffled, and the last tenth, in order.
+/// Returns the tokenizer of section 2.3 for the text, and two data loaders for the small model. The
+/// first loader shuffles the windows of the first nine tenths of the tokens, for training. The
+/// second one returns the windows of the last tenth in their original order, for validation.
 pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoader; 2])> {
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocess(text)));
     let ids = Corpus::from_ids(tokenizer.encode(text)?);
@@ -43,7 +45,8 @@ pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoade
     Ok((tokenizer, loaders))
 }
 
-/// One transformer block with four heads, and no dropout.
+/// Returns the configuration of the small model, which has a single transformer block with four
+/// heads and no dropout.
 pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     GptConfig {
         vocab_size,
@@ -56,7 +59,7 @@ pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     }
 }
 
-/// The first four tokens of a text, for the model to continue.
+/// Returns the first four tokens of a text, decoded, as the start context for the model.
 pub(crate) fn first_words(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<String> {
     let ids = tokenizer.encode(text)?;
     Ok(tokenizer.decode(&ids[..ids.len().min(4)])?)

@@ -1,5 +1,9 @@
-//! A notebook's own source: its calls `book.…(…)` and the lines between them; Rust's tokens, by
-//! which arguments end and pages have colours.
+//! Reads the source code of a notebook. [`calls`] finds the calls `book.…(…)` and the code between
+//! them, and [`item`] finds the items that listings show. Both are needed because the notebook's
+//! page shows its source code.
+//!
+//! [`tokens`] splits Rust code into tokens. They show where the arguments of a call end, and pages
+//! use them for syntax highlighting.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,20 +13,23 @@ use regex::{Captures, Regex};
 
 use crate::book::read_file;
 
-/// A call of the notebook, in its source form.
+/// A call `book.…(…)` in the source code of a notebook.
 pub(crate) struct Call<'a> {
-    /// From 1.
+    /// Line number of the call, counted from 1.
     pub(crate) line: u32,
-    /// Its name.
+    /// Name of the method that is called.
     pub(crate) method: &'a str,
-    /// Their code, references without their `&`.
+    /// Source code of each argument, without a leading `&`. A constant is replaced with its string
+    /// literal.
     pub(crate) arguments: Vec<&'a str>,
-    /// Of a statement, the lines since the statement before.
+    /// Code between the previous statement and this one. Empty for an input.
     pub(crate) code: String,
 }
 
 impl Call<'_> {
-    /// The argument at `place`: a literal's text, or the code of any other expression.
+    /// Returns the argument with this index. A string literal is returned without quotes and
+    /// escapes, and any other expression as its source code. Returns `None` if there is no such
+    /// argument.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
         static ESCAPE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)\\(\n\s*|x20|.)").expect("a regular expression"));
@@ -44,9 +51,11 @@ impl Call<'_> {
     }
 }
 
-/// All inputs, and all calls that are a statement, in the order of the source.
+/// Returns all calls that are statements, and all calls that read an input, in the order of the
+/// source code.
 ///
-/// In the code, the default of an input replaces the call, or the value in `changed` for its line.
+/// In the code of a call, each input is replaced with its default. If `changed` contains code for
+/// the line of the input, that code is used instead.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
@@ -84,15 +93,17 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
     calls
 }
 
-/// The calls for texts, which leave no gap in the code.
+/// Calls that only provide values for texts. Unlike the other statements, they leave no blank line
+/// in the code.
 const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
 
-/// True for calls that give a reader's value.
+/// Returns true if the method reads an input that readers can change.
 fn is_input(method: &str) -> bool {
     ["input", "input_of_text"].contains(&method)
 }
 
-/// The arguments after a bracket, and the place where it is closed.
+/// Returns the arguments of a call whose opening parenthesis ends at byte offset `open`, and the
+/// offset after its closing parenthesis.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     let mut arguments = Vec::new();
     let (mut depth, mut first) = (0, open);
@@ -116,7 +127,7 @@ fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     (arguments, source.len())
 }
 
-/// The literal of a constant of this name.
+/// Returns the string literal of the constant `name`, if the source code defines such a constant.
 fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     let is_constant = name.bytes().all(|c| c == b'_' || c.is_ascii_uppercase());
     let definition = is_constant.then(|| format!("const {name}: &str = "))?;
@@ -125,7 +136,8 @@ fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     Some(&source[at..][literal])
 }
 
-/// The lines without attributes for lints, which explain nothing to a reader.
+/// Removes attributes that change lint levels, because they don't help a reader to understand the
+/// code.
 pub(crate) fn without_lints(code: &str) -> String {
     static LINT: LazyLock<Regex> = LazyLock::new(|| {
         let attribute = r"(?ms)^[ ]*#\[(expect|allow)\(.*?\)\]\n";
@@ -134,8 +146,8 @@ pub(crate) fn without_lints(code: &str) -> String {
     LINT.replace_all(code, "").into_owned()
 }
 
-/// The lines without what a reader of a listing doesn't need: examples, the lists of errors and
-/// panics, which end a comment, and `pub(crate)`.
+/// Removes what readers of a listing don't need: `pub(crate)`, and the examples, `# Errors` and `#
+/// Panics` sections at the end of doc comments.
 fn without_details(code: &str) -> String {
     static DETAILS: LazyLock<Regex> = LazyLock::new(|| {
         let details = r"(?m)(^ *///\n)?^ */// (```|# (Errors|Panics)).*\n(^ *///.*\n)*";
@@ -144,8 +156,8 @@ fn without_details(code: &str) -> String {
     DETAILS.replace_all(code, "").replace("pub(crate) ", "")
 }
 
-/// The lines without blank ones at the ends and without their common indentation; a blank line is
-/// one.
+/// Removes blank lines at the beginning and end of a text, the indentation that all lines have in
+/// common, and blank lines before a closing brace. Several consecutive blank lines become one.
 pub(crate) fn undented(text: &str) -> String {
     let written = text.lines().filter(|line| !line.trim().is_empty());
     let indentation = written.map(|line| line.len() - line.trim_start().len());
@@ -163,8 +175,9 @@ pub(crate) fn undented(text: &str) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// The lines of an item, from the first that begins with `start` to its closing brace, and the
-/// number of the first.
+/// Returns the line number and the code of the first item with a line that begins with `start`. The
+/// code extends to the item's closing brace and is formatted for a listing. Returns `None` if there
+/// is no such item.
 pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let line = source
         .lines()
@@ -177,7 +190,7 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     Some((line + 1, undented(&item)))
 }
 
-/// A token of Rust: the first alternative that fits.
+/// Matches one token of Rust code. The alternatives are tried in order, so the order matters.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     let tokens = r##"(?xs)
         (?<comment> //[^\n]* )
@@ -190,8 +203,8 @@ static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(tokens).expect("a regular expression")
 });
 
-/// All tokens, including blanks, with their kinds: `keyword`, `type`, `text`, `number`, `comment`
-/// or nothing.
+/// Splits Rust code into tokens, including whitespace, and returns the byte range and the kind of
+/// each. The kind is `keyword`, `type`, `text`, `number`, `comment`, or empty for all other tokens.
 pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)> {
     const KINDS: [&str; 5] = ["comment", "text", "number", "keyword", "type"];
     TOKEN.captures_iter(source).map(|token| {

@@ -1,7 +1,9 @@
-//! the-verdict.txt, the text that chapters 2 and 5 read: given by the user, checked by its hash.
+//! The text of "The Verdict", which chapters 2 and 5 read from the file the-verdict.txt. The user
+//! provides the file, and its SHA-256 hash is checked.
 //!
-//! It isn't part of this repository. Without it, the cells that need it run on [`STORY`] where a
-//! command provides that, or are skipped with a note.
+//! The text isn't part of this repository. If it is missing, the cells that need it run on
+//! [`STORY`] in commands that use this story as a substitute. Otherwise, the cells are skipped, and
+//! a note tells the user why.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,18 +13,20 @@ use sha2::{Digest, Sha256};
 
 use crate::Settings;
 
-/// "The Answering Bell", the story that comes with `gpt train`, for notebooks without the book's
-/// text.
+/// "The Answering Bell", the story that is included in `gpt train`. Notebooks can use it if the
+/// book's text is missing.
 pub const STORY: &str = include_str!("../../crates/tools/cli/data/the-answering-bell.txt");
 
-/// The hash of the book's text (20,479 bytes).
+/// SHA-256 hash of the book's text, which has 20,479 bytes.
 const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
 
-/// Returns a run's settings with the text at `path`, or otherwise at `$BOOK_TEXT`, if one of them
-/// is set. A relative path in `$BOOK_TEXT` starts at the workspace's root.
+/// Returns settings that contain the book's text from the file `path`. If `path` is `None`, the
+/// file is taken from the environment variable `BOOK_TEXT`. A relative path in `BOOK_TEXT` is
+/// relative to the root of the workspace. If neither is set, the settings contain no text.
 ///
 /// # Errors
-/// The file can't be read, or it is another text.
+///
+/// Returns an error if the file can't be read or doesn't contain the book's text.
 pub fn settings(path: Option<&Path>) -> Result<Settings> {
     let variable = std::env::var_os("BOOK_TEXT").filter(|path| !path.is_empty());
     let path = path.map(Path::to_path_buf).or(variable.map(below_root));
@@ -32,8 +36,9 @@ pub fn settings(path: Option<&Path>) -> Result<Settings> {
     })
 }
 
-/// Returns a relative path as a path below the workspace's root, because cargo runs each test in
-/// the folder of its package.
+/// Converts a path that is relative to the root of the workspace into one that works in any folder.
+/// This is necessary because cargo runs each test in the folder of its package. An absolute path is
+/// returned unchanged.
 fn below_root(path: OsString) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package
@@ -42,18 +47,19 @@ fn below_root(path: OsString) -> PathBuf {
     root.join(path)
 }
 
-/// True if a text is the book's.
+/// Returns true if `text` is the book's text, according to its hash.
 pub fn is_book(text: &str) -> bool {
     sha256(text.as_bytes()) == SHA256
 }
 
-/// The hash of bytes in hexadecimal digits.
+/// Returns the SHA-256 hash of `bytes` in hexadecimal digits.
 fn sha256(bytes: &[u8]) -> String {
     let hash = Sha256::digest(bytes);
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads and checks the text; it stays for as long as the process runs.
+/// Reads the book's text and checks its hash. The memory of the text is never freed, because the
+/// settings need a text that lives until the process ends.
 fn read(path: &Path) -> Result<&'static str> {
     let bytes =
         std::fs::read(path).with_context(|| format!("the book's text {}", path.display()))?;

@@ -1,16 +1,17 @@
-//! Values as PyTorch or Python prints them: four digits, the widths, the line breaks and the
-//! ellipses of `torch.set_printoptions()`'s defaults.
+//! Formats values as PyTorch or Python prints them. Tensors have four decimals and the widths, line
+//! breaks and ellipses of PyTorch's default print options (see `torch.set_printoptions()`).
 
 use ndarray::{ArrayD, Dimension};
 
 use crate::value::{Kind, Value};
 
-/// Larger tensors show three items at each end of an axis.
+/// Largest number of elements that a tensor can have without being abbreviated. A larger tensor
+/// shows only the first and last [`EDGE`] items of each axis.
 const THRESHOLD: usize = 1000;
 const EDGE: usize = 3;
 const LINE_WIDTH: usize = 80;
 
-/// The value as the document would print it.
+/// Returns the value as the document would print it.
 pub(crate) fn print(value: &Value) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     match value {
@@ -30,7 +31,7 @@ pub(crate) fn print(value: &Value) -> String {
     }
 }
 
-/// A text of a list.
+/// Returns a string in quotes, as Python shows it in a list.
 pub(crate) fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('\n', "\\n");
     match text.contains('\'') && !text.contains('"') {
@@ -39,14 +40,15 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// Returns what PyTorch shows of an array: its brackets with `x` for a number and `.` for an
-/// ellipsis, and the numbers with their places.
+/// Returns the form of an array as PyTorch prints it, and the printed numbers with their indices.
+/// The form contains the brackets, an `x` for each number, and a `.` for each ellipsis. For
+/// example, a 2×2 array has the form `[[xx][xx]]`.
 pub(crate) fn shown(array: &ArrayD<f64>) -> (String, Vec<(Vec<usize>, f64)>) {
     let (mut form, mut numbers) = (String::new(), Vec::new());
     for (at, &value) in array.indexed_iter() {
         let at = at.slice();
         let axes = at.iter().zip(array.shape());
-        // The number of axes that begin here, and of those that end.
+        // Count the axes that begin at this number, and the axes that end at it.
         let begins = axes.clone().rev().take_while(|(place, _)| **place == 0);
         let ends = axes.rev().take_while(|(place, size)| **place + 1 == **size);
         let (begins, ends) = (begins.count(), ends.count());
@@ -100,7 +102,7 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
     text + ")"
 }
 
-/// PyTorch's choice for a whole tensor.
+/// The number format that PyTorch chooses for all elements of a tensor.
 struct Format {
     write: fn(f64) -> String,
     width: usize,
@@ -125,7 +127,7 @@ impl Format {
         Self { write, width }
     }
 
-    /// Right-aligned.
+    /// Formats a number and aligns it to the right.
     fn number(&self, value: f64) -> String {
         let text = match value.is_infinite() {
             true => value.to_string(),
@@ -135,7 +137,7 @@ impl Format {
     }
 }
 
-/// `1.0720e+00`.
+/// Formats a number in Python's scientific notation, such as `1.0720e+00`.
 fn scientific(value: f64) -> String {
     let text = format!("{value:.4e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));

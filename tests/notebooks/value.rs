@@ -1,42 +1,45 @@
-//! Values that a cell can show: numbers with their shape, and texts.
+//! Types of values that a cell can show: numbers, arrays, strings, and lists.
 
 use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 
-/// A computed value, ready to be compared or printed.
+/// A computed value that can be compared with an output or printed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Numbers, and their original type: f32 and whole numbers below 2^53 are exact as f64.
+    /// An array of numbers, with the kind that determines how they are printed. An `f32` and a
+    /// whole number below 2^53 can be converted to `f64` without loss.
     Numbers(ArrayD<f64>, Kind),
-    /// A text.
+    /// A string.
     Text(String),
-    /// A list of texts.
+    /// A list of strings.
     Texts(Vec<String>),
-    /// Numbers that are printed in a text: `582 x forward`.
+    /// Numbers and the text that contains them, such as `582 x forward`. The numbers are compared,
+    /// and the text is shown.
     Lines(ArrayD<f64>, Kind, String),
 }
 
-/// The type of numbers before they became f64.
+/// How numbers are printed and compared, which depends on their type before the conversion to
+/// `f64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An array or a number of f32, which prints as a tensor.
+    /// An `f32` or an array of `f32`, printed as a PyTorch tensor.
     Tensor,
-    /// Python's floats.
+    /// Floating-point numbers that are printed as Python floats.
     Python,
-    /// Token ids, counts, sizes.
+    /// Whole numbers, such as token IDs, counts and sizes. They must be equal.
     Whole,
 }
 
-/// A value that a cell can show.
+/// A type of values that a cell can show.
 pub trait Shown {
-    /// Itself as a [`Value`].
+    /// Converts the value to a [`Value`].
     fn value(&self) -> Value;
 }
 
-/// A number that an array or a list may hold.
+/// A number type for arrays and lists.
 pub trait Element: Copy {
-    /// The kinds of a single number or an array, and of a list.
+    /// Kind of a single number or an array, followed by the kind of a list.
     const KINDS: [Kind; 2];
-    /// Lossless for the values that cells show.
+    /// Converts the number to `f64`. The conversion is lossless for all values that cells show.
     fn to_f64(self) -> f64;
 }
 
@@ -122,7 +125,7 @@ impl<T: Shown + ?Sized> Shown for &T {
     }
 }
 
-/// Numbers, each in a line of text.
+/// Numbers that are each shown in a line of text.
 #[derive(Clone, Debug)]
 pub struct Lines<T> {
     numbers: Vec<T>,
@@ -130,7 +133,7 @@ pub struct Lines<T> {
 }
 
 impl<T: Element> Lines<T> {
-    /// The numbers, with the line for each index.
+    /// Creates the text by calling `line` with the index and the value of each number.
     pub fn new(numbers: Vec<T>, line: impl Fn(usize, T) -> String) -> Self {
         let lines = numbers
             .iter()
