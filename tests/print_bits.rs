@@ -1,8 +1,9 @@
-//! Prints the bits of a computation at sizes that take the parallel paths:
-//! `print-bits forward|train|generate`.
+//! Prints the bits of a computation whose sizes are large enough for the parallel code: `print-bits
+//! forward|train|generate`.
 //!
-//! It is run by the tests with different numbers of threads; a line is a name and a hash of all
-//! bits.
+//! The tests run this program with different numbers of threads and compare the output. The first
+//! line contains the number of threads. Most of the following lines contain a name and a hash of
+//! the results or their bits. `generate` also prints the generated token IDs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,7 +14,8 @@ use tensor_ops::Parameters;
 use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig, clip_grad_norm};
 
-/// 124M's width and heads; fewer blocks and a smaller vocabulary, so that a test has time for it.
+/// Configuration with the embedding size and the heads of the 124M model. It has fewer blocks and a
+/// smaller vocabulary, so that the tests are fast.
 const CONFIG: GptConfig = GptConfig {
     vocab_size: 5003,
     context_length: 256,
@@ -22,7 +24,7 @@ const CONFIG: GptConfig = GptConfig {
     ..GptConfig::GPT2_124M
 };
 
-/// The vocabulary of the model that is trained, still many tasks.
+/// Vocabulary size of the model that is trained. It is large enough for many parallel tasks.
 const FEW_TOKENS: usize = 1009;
 
 fn main() {
@@ -34,7 +36,7 @@ fn main() {
             train_steps(Build::Mkl);
         }
         Some("generate") => generate(),
-        other => panic!("forward, train or generate, not {other:?}"),
+        other => panic!("unknown argument {other:?}; expected forward, train, or generate"),
     }
 }
 
@@ -95,7 +97,7 @@ fn generate() {
     println!("{out}");
 }
 
-/// Some ids of either vocabulary.
+/// Returns token IDs that are valid in both vocabularies.
 fn ids(batch: usize, num_tokens: usize, seed: usize) -> Array2<u32> {
     Array2::from_shape_fn((batch, num_tokens), |(i, j)| {
         ((i * 7919 + j * 104_729 + seed * 31) % FEW_TOKENS) as u32

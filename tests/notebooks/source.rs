@@ -1,6 +1,5 @@
-//! Reads the source code of a notebook. [`calls`] finds the calls `book.…(…)` and the code between
-//! them, and [`item`] finds the items that listings show. Both are needed because the notebook's
-//! page shows its source code.
+//! Reads the source code of a notebook, which the notebook's page shows. [`calls`] finds the calls
+//! `book.…(…)` and the code between them, and [`item`] finds the items that listings show.
 //!
 //! [`tokens`] splits Rust code into tokens. They show where the arguments of a call end, and pages
 //! use them for syntax highlighting.
@@ -54,8 +53,10 @@ impl Call<'_> {
 /// Returns all calls that are statements, and all calls that read an input, in the order of the
 /// source code.
 ///
-/// In the code of a call, each input is replaced with its default. If `changed` contains code for
-/// the line of the input, that code is used instead.
+/// A call within an expression doesn't appear in the code that readers see. It is replaced with the
+/// code that `changed` contains for its line. If there is none, an input is replaced with its
+/// default, and a call without arguments, which returns the book's text, with code that reads
+/// the-verdict.txt.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
@@ -175,9 +176,9 @@ pub(crate) fn undented(text: &str) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// Returns the line number and the code of the first item with a line that begins with `start`. The
-/// code extends to the item's closing brace and is formatted for a listing. Returns `None` if there
-/// is no such item.
+/// Finds an item by the beginning of its first line. Returns the number of the first line that
+/// begins with `start`, and the code from there to the item's closing brace, formatted for a
+/// listing. Returns `None` if no line begins with `start` or if the closing brace is missing.
 pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let line = source
         .lines()

@@ -1,5 +1,6 @@
-//! Formats values as PyTorch or Python prints them. Tensors have four decimals and the widths, line
-//! breaks and ellipses of PyTorch's default print options (see `torch.set_printoptions()`).
+//! Formats values as PyTorch or Python prints them. Tensors have the number of digits, the widths,
+//! the line breaks and the ellipses of PyTorch's default print options (see
+//! `torch.set_printoptions()`).
 
 use ndarray::{ArrayD, Dimension};
 
@@ -102,7 +103,7 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
     text + ")"
 }
 
-/// The number format that PyTorch chooses for all elements of a tensor.
+/// The number format that PyTorch chooses for a whole tensor.
 struct Format {
     write: fn(f64) -> String,
     width: usize,

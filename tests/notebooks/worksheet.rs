@@ -1,5 +1,5 @@
-//! A course's worksheet on attention: concept questions, matrix products, four exercises and a bad
-//! language model.
+//! A course's worksheet on attention, which contains concept questions, matrix products, four
+//! exercises and a bad language model.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
@@ -17,7 +17,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A worksheet of a course on attention: matrix products by hand, queries, keys and values, attention modules, batches, and a very bad language model.",
+        "This is a course's worksheet on attention. It covers matrix products by hand, queries, keys and values, attention modules, batches, and a very bad language model.",
         "section 3.4.",
         15,
     );
@@ -31,8 +31,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn products(book: &mut Notebook) -> Result<()> {
     book.section("concepts", "Concept Questions");
-    // Questions 1 and 2 ask for a dot product and for the shapes of matrix products. A product of
-    // the shapes (a, b) and (c, d) exists if b = c, and its shape is (a, d).
+    // Question 1 asks for a dot product, and question 2 asks for the shapes of matrix products. The
+    // product of two matrices of shapes (a, b) and (c, d) exists if b = c. Its shape is then (a,
+    // d).
 
     // The dot product of (1, 2, 3) and (4, 5, 6) is 1 · 4 + 2 · 5 + 3 · 6.
     let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
@@ -44,7 +45,8 @@ fn products(book: &mut Notebook) -> Result<()> {
 
 fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
-    // The next two products don't exist, because 6 isn't 3 and 8 isn't 2.
+    // The next two products don't exist because the inner sizes differ. They are 6 and 3 in the
+    // first product, and 8 and 2 in the second.
     book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
     // ...
     book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
@@ -52,7 +54,7 @@ fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
 }
 
 fn more_products(book: &mut Notebook) -> Result<()> {
-    // These two products exist.
+    // In the last two products, the inner sizes are equal again, so both products exist.
     book.shape("2d", &product([2, 8], [8, 8])?, &[2, 8]);
     // ...
     book.shape("2e", &product([4, 6], [6, 4])?, &[4, 4]);
@@ -61,7 +63,8 @@ fn more_products(book: &mut Notebook) -> Result<()> {
 
 fn attention(book: &mut Notebook) -> Result<()> {
     book.section("attention", "Attention");
-    // The first product has numbers. Of the others, only the shapes matter.
+    // The matrices of the first product contain numbers. For the other products, only the shapes
+    // matter, so their matrices contain zeros.
     let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]; // 2x3
     let b = array![[3.0], [4.0], [1.0]]; // 3x1
     let c = matmul(&a, &b); // 2x1
@@ -76,8 +79,8 @@ fn attention(book: &mut Notebook) -> Result<()> {
     let m3 = matmul(&m1, &m2.t());
     book.shape("In [8]", &m3, &[35, 35]);
 
-    // This cell sets no seed, so its numbers depend on what ran before it. The printed ones come
-    // out after In [29] and a first run of the cell itself.
+    // This cell sets no seed, so its numbers depend on the random numbers that were drawn before.
+    // The document's numbers result if In [29] runs first, and then this cell runs twice.
     let mut rng = TorchRng::manual_seed(123);
     for size in [6, 6, 6, 20] {
         rng.randn(size);
@@ -104,9 +107,10 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
         [0.9856, 0.5757, 0.2785, 0.1946, 0.5382]])",
     );
 
-    // Three random matrices give the queries, keys and values of {words:w} words. Then come the
+    // Each of the {words:w} words is a row of `x`. Multiplying `x` by three matrices of random
+    // weights gives the queries, keys and values. From these, the cell computes the attention
     // scores and the attention weights. Dividing the scores by the square root of d_out prevents
-    // softmax from giving nearly everything to one word (section 3.4.1).
+    // softmax from giving nearly all of the weight to a single word (section 3.4.1).
     let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
@@ -181,7 +185,7 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
         [0.1704, 0.1656, 0.1679, 0.1524, 0.2095, 0.1342],
         [0.1680, 0.1651, 0.1661, 0.1622, 0.1856, 0.1529],
         [0.1711, 0.1640, 0.1675, 0.1444, 0.2340, 0.1191]])",
-        "the document is cut off at the first bracket: computed in plain Python",
+        "the document's output ends at the first bracket, so these values were computed in plain Python",
     );
     book.reference(
         "In [29]",
@@ -191,10 +195,10 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
     );
 
     book.section("ex1", "Exercise 1: an attention module");
-    // Task: put the steps of In [29] into a module that gives the same context vectors.
+    // Task: write a module that performs the steps of In [29] and returns the same context vectors.
 
-    // Solution: the module draws its matrices in the same order, so with the same seed it gives the
-    // same context vectors, bit for bit.
+    // Solution: the module draws its weight matrices in the same order as In [29]. With the same
+    // seed, it therefore returns the same context vectors, bit for bit.
     let context_vector = matmul(&a, &v);
     let seed = book.input("seed", 123, ..);
     let self_attention =
@@ -215,8 +219,8 @@ tensor([[0.2845, 0.4071],
     book.section("ex2", "Exercise 2: the same with nn.Linear");
     // Task: find out which shapes `nn.Linear(10, 20)` accepts.
 
-    // Solution: it accepts every shape whose last dimension is 10. In the result this dimension is
-    // 20, and the others stay as they are.
+    // Solution: it accepts every shape whose last dimension is 10. In the result, the last
+    // dimension is 20, and the other dimensions are unchanged.
     let linear_layer = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));
     let zeros = |shape: &[usize]| ArrayD::zeros(IxDyn(shape));
     book.shape("In [33]", &linear_layer.forward(&zeros(&[10])), &[20]);
@@ -234,11 +238,12 @@ tensor([[0.2845, 0.4071],
 fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.section("ex3", "Exercise 3: a batch of 40 context windows");
     book.not_in_a_page()?;
-    // Task: let the module take a batch of 40 texts with 50 words each and 768 features per word,
-    // and smaller batches, too.
+    // Task: extend the module so that it can process a batch of 40 texts, each with 50 words and
+    // 768 features per word. It should also be able to process smaller batches.
 
-    // Solution: `forward` works on the last two dimensions. Check: the first 28 texts of the batch
-    // give the same context vectors as these 28 texts alone.
+    // Solution: `forward` works on the last two dimensions, so it accepts a batch of any size. As a
+    // check, the first 28 texts of the batch must give the same context vectors as a batch that
+    // contains only these 28 texts.
     let mut rng = TorchRng::manual_seed(123);
     let x_batch = randn(Ix3(40, 50, 768), &mut rng);
     let self_attention = SelfAttentionV2::new(768, 1024, true, &mut rng);
@@ -251,11 +256,13 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.agrees("In [49]", &first_28, &context_batch_2);
 
     book.section("ex4", "Exercise 4: from text to context vectors");
-    // Task: turn a sentence into context vectors. The steps are token ids, windows of four tokens,
-    // embeddings of tokens and positions, and attention.
+    // Task: turn a sentence into context vectors. To do so, convert it to token ids, divide the ids
+    // into windows of four tokens, compute the embeddings of the tokens and of their positions, and
+    // apply attention.
 
-    // Solution: the sentence has 13 ids. Windows that begin one token after another, each with four
-    // inputs and a target after the last one, fit 9 times.
+    // Solution: the sentence has 13 ids. A window contains four inputs, and the token after them
+    // must exist because it is the last target, so the window needs five tokens. A window begins at
+    // each token that is followed by at least four others, which gives 9 windows.
     let my_text = "I am currently taking a class about learning how to build LLMs";
     let config = DataLoaderConfig {
         batch_size: 2,
@@ -269,10 +276,10 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
         "windows",
         &loader.dataset().len(),
         "9",
-        "13 ids, 4 to a window",
+        "13 ids, with 4 inputs and a target per window",
     );
-    // Two windows make a batch, so the ninth window is left out. The result has 4 batches of 2
-    // windows with 4 words and 1,024 features per word.
+    // Each batch contains two windows, so the ninth window is left out. The result consists of 4
+    // batches of 2 windows, with 4 tokens per window and 1,024 features per token.
     let (vocab_size, context_length) = (50257, 4);
     let mut rng = TorchRng::manual_seed(123);
     let token_embs = Embedding::new(vocab_size, 768, &mut rng);
@@ -287,9 +294,9 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.shape("In [55]", &stacked(&context_embs)?, &[4, 2, 4, 1024]);
 
     book.section("bad-lm", "Building a bad minimal language model");
-    // Attention with a linear layer behind it, which gives a score for each token of the
-    // vocabulary, is already a language model. It is a bad one, because it has no mask and isn't
-    // trained. For each position of the eight windows, it predicts the next token.
+    // An attention module, followed by a linear layer that gives each token of the vocabulary a
+    // score, is already a language model. It is a bad one, because it has no causal mask and isn't
+    // trained. For each position in the eight windows, it predicts the next token.
     let sizes = BadLmConfig {
         context_length: 4,
         vocab_size,
@@ -311,27 +318,28 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.leaves_out(
         "In [61]",
         32,
-        "ids of a model that was drawn and a loader that was shuffled without a seed",
+        "the model's weights and the order of the windows are random and have no seed",
     );
     Ok(())
 }
 
-/// `a @ b` of zeros, or the words of `matmul`'s panic where the shapes don't fit.
+/// Returns the product of two matrices of zeros with these shapes. Returns an error if the product
+/// doesn't exist, in which case `matmul` panics.
 fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     let hook = take_hook();
-    set_hook(Box::new(|_| {})); // the panic is expected: keep it off the report
+    set_hook(Box::new(|_| {})); // the panic is expected, so its message is suppressed
     let product = catch_unwind(|| matmul(&Array2::zeros(a), &Array2::zeros(b)));
     set_hook(hook);
     product.map_err(|_| anyhow!("a product of {a:?} and {b:?} doesn't exist"))
 }
 
-/// `torch.randn(shape)`.
+/// Returns normal samples in the given shape, like `torch.randn(shape)`.
 fn randn<D: Dimension>(shape: D, rng: &mut TorchRng) -> Array<f32, D> {
     let numbers = rng.randn(shape.size());
     Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has places")
 }
 
-/// The batches of an epoch along a new first axis.
+/// Stacks the batches of an epoch along a new first axis.
 fn stacked<A: Clone, D: RemoveAxis>(batches: &[Array<A, D>]) -> Result<Array<A, D::Larger>>
 where
     D::Larger: RemoveAxis,

@@ -1,4 +1,4 @@
-//! Each example of the crates runs on little input, with the promised output.
+//! Runs each example of the library crates on small inputs and checks its output.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,15 +16,16 @@ use torch_rng::TorchRng;
 
 const TEXT: &str = "The bell rang, and the ferry came. The ferry went, and the bell was still. ";
 
-/// The numbers behind a word, one of each line that has it.
+/// Returns the number that follows the first occurrence of `word` in each line that contains one.
 fn numbers(text: &str, word: &str) -> Vec<f64> {
     let behind = text.lines().filter_map(|line| line.split_once(word));
     let number = |rest: &str| rest.split([',', ' ']).next()?.parse().ok();
     behind.filter_map(|(_, rest)| number(rest)).collect()
 }
 
-/// Three clients of the example `server` send a line at the same time, after a fourth client, which
-/// disconnects. Each of the three gets the text that its seed gives it alone.
+/// Connects four clients to the example `server`. The first client sends a line and disconnects.
+/// The other three send a line at the same time, and each of them must receive the text that a
+/// single generator with its seed produces.
 fn continue_lines(server: &mut Child, model: &GptModel) {
     let mut line = String::new();
     let output = server.stdout.take().expect("it is piped");
@@ -64,7 +65,7 @@ fn continue_lines(server: &mut Child, model: &GptModel) {
 #[test]
 fn each_example_does_what_it_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // They are built already if the whole workspace is tested.
+    // If the whole workspace is being tested, the examples have already been built.
     let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--workspace", "--examples", "--quiet"])
         .args(["--locked", "--offline"])
@@ -144,7 +145,7 @@ fn each_example_does_what_it_says() {
         "{output}"
     );
 
-    let resumed = run("own_loop", &[text, state]); // nothing is left to train
+    let resumed = run("own_loop", &[text, state]); // no steps are left to train
     assert_eq!(resumed.lines().last(), output.lines().last());
 
     let output = run("own_layer", &[]);
@@ -192,7 +193,9 @@ fn each_example_does_what_it_says() {
     assert!(decoded.starts_with("\"<|user|>"), "{output}");
     assert!(unknown.starts_with("error: "), "{output}");
 
-    // Those of the libraries: `pack`, of live, is a step of xtask's, over what live's tests show.
+    // The libraries in these folders must have no other examples. The example `pack` of the crate
+    // `live` isn't included, because it is a step of an xtask command, and the tests of `live`
+    // check what it does.
     let groups = ["crates", "crates/engine", "crates/files"];
     let crates = groups.map(|group| fs::read_dir(root.join(group)).expect("the crates"));
     let crates = crates.into_iter().flatten();

@@ -1,11 +1,11 @@
-//! Every cell of every notebook, and every input of every notebook at its bounds and between.
+//! Runs every cell of every notebook, and every input with values at its bounds and between them.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use ::notebooks::{InputValue, Outcome, PROGRAMS, Part, Program, Settings, cells, inputs, text};
 
-/// The names of the lost cells and of those that disagree, each with the reason.
+/// Returns the name of each cell that was lost or disagrees with its document, with the reason.
 fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
     let faults = cells(parts).filter_map(|cell| {
         let fault = match &cell.outcome {
@@ -19,8 +19,9 @@ fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
     faults.collect()
 }
 
-/// The faults but those that two inputs make together: a width that the number of heads doesn't
-/// divide is refused by both numbers.
+/// Returns the failures of a run, except for two kinds that valid inputs can cause together. In the
+/// first kind, the width of the model isn't divisible by the number of heads, which are separate
+/// inputs.
 fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
     let mut faults = faults(program, parts);
     faults.retain(|fault| {
@@ -30,7 +31,8 @@ fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
             let [width, heads] = [width, heads].map(number::<usize>);
             !width.is_multiple_of(heads)
         });
-        // A tokenizer with the words of one text refuses others.
+        // In the second kind, the tokenizer doesn't know a word because its vocabulary comes from a
+        // different text, or a text is too short for a second batch.
         !is_refused
             && !["unknown token", "has one batch only"]
                 .iter()
@@ -39,8 +41,9 @@ fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
     faults
 }
 
-/// One notebook after the other, as two large models don't fit beside each other; the training
-/// alone is skipped, and without `$BOOK_TEXT` what needs the book's text.
+/// Runs the notebooks one after the other, because two large models don't fit in memory at the same
+/// time. Only the training may be skipped and, if `BOOK_TEXT` isn't set, the cells that need the
+/// book's text.
 #[test]
 fn every_cell_computes_what_its_document_prints() {
     let settings = text::settings(None).expect("the book's text");
@@ -58,7 +61,8 @@ fn every_cell_computes_what_its_document_prints() {
     assert!(skipped.len() <= 2, "{skipped:?}");
 }
 
-/// Without the book's text a reader sees every cell on the story, but those that take minutes.
+/// If the book's text is missing, readers see every cell computed from the short story, except for
+/// the cells that take minutes.
 #[test]
 fn every_cell_runs_on_the_story() {
     for program in PROGRAMS {
@@ -82,7 +86,8 @@ fn every_cell_runs_on_the_story() {
     }
 }
 
-/// The texts of a notebook with their sections: prose, comments in code, and the words in pictures.
+/// Returns the texts that a reader sees, each with the number of its section. They are prose,
+/// questions, comments in code, and labels in pictures.
 fn texts(parts: &[Part]) -> Vec<(String, String)> {
     let mut section = String::new();
     let mut texts = Vec::new();
@@ -104,7 +109,8 @@ fn texts(parts: &[Part]) -> Vec<(String, String)> {
             Part::Figure { name, html, .. } => {
                 let shown = html.iter().flat_map(|html| html.split("</text>"));
                 let shown = shown.filter_map(|text| text.rsplit_once('>'));
-                // Labels of an axis or of a value are numbers or words of the data.
+                // The labels of axes and values are numbers or words from the data, so they are
+                // left out.
                 let shown = shown.filter(|(tag, _)| {
                     tag.rsplit('<')
                         .next()
@@ -123,7 +129,7 @@ fn texts(parts: &[Part]) -> Vec<(String, String)> {
     texts
 }
 
-/// True if a text has these words, and not only as a part of a number or of a longer word.
+/// Returns true if `text` contains `words` other than as a part of a number or of a longer word.
 fn has_words(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + words.len()..]);
@@ -131,7 +137,7 @@ fn has_words(text: &str, words: &str) -> bool {
         let is_decimal = after
             .strip_prefix('.')
             .is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()));
-        // As in `3.2`, `x^2` and `GPT-2`.
+        // This excludes parts of `3.2`, `x^2` and `GPT-2`.
         !before.ends_with(|c| continues(c) || ".^-".contains(c))
             && !before.ends_with("In [")
             && !after.starts_with(continues)
@@ -139,8 +145,9 @@ fn has_words(text: &str, words: &str) -> bool {
     })
 }
 
-/// Another value of an input, and the words in which a text could name the old one; the new value
-/// is none of `others`.
+/// Returns a new value for an input, and the words by which a text could mention the old value. A
+/// new number is never one of `others`, so it can't be mistaken for the default of a different
+/// input.
 fn another(input: &InputValue, others: &[String]) -> (String, Vec<String>) {
     let old = &input.default;
     if let Some((first, rest)) = old.split_once("; ") {
@@ -182,16 +189,18 @@ fn another(input: &InputValue, others: &[String]) -> (String, Vec<String>) {
     (new.to_string(), vec![old.clone()])
 }
 
-/// Texts of an example that has no inputs, and the number of a window in a picture.
+/// Texts that are exempt from the test because they belong to an example without inputs, or contain
+/// the number of a window in a picture.
 const FIXED: [&str; 3] = [
     "a.transpose(2, 3)",
     "give the shape (1, 2, 3, 4)",
     "1. inputs",
 ];
 
-/// No text keeps an input's old value after a change: all inputs are changed, and all texts of
-/// their sections are searched; for the rows of a matrix, all texts that follow. A task names the
-/// values of its solution, whatever a reader has changed.
+/// Changes all inputs at once, and then checks that no text mentions the old value of an input. The
+/// texts in the section of an input are searched and, for the number of rows of a matrix, also all
+/// texts that follow. A task is exempt, because it mentions the values of its solution even if a
+/// reader has changed them.
 #[test]
 fn no_text_names_the_old_value_of_a_changed_input() {
     let mut stale = Vec::new();
@@ -231,12 +240,13 @@ fn no_text_names_the_old_value_of_a_changed_input() {
     assert!(stale.is_empty(), "{}", stale.join("\n\n"));
 }
 
-/// A bound.
+/// Parses a bound or another number.
 fn number<T: FromStr>(text: &str) -> T {
     text.parse().ok().expect("a number")
 }
 
-/// Values at the bounds of an input and between them, in a reader's form; one more is beyond.
+/// Returns values of an input at its bounds and between them, as a reader would type them, and a
+/// value outside of its bounds if there is one.
 fn values(input: &InputValue) -> (Vec<String>, Option<String>) {
     let (low, high) = input.bounds.split_once("..").expect("a range");
     let high = high.trim_start_matches('=');
@@ -288,7 +298,7 @@ fn values(input: &InputValue) -> (Vec<String>, Option<String>) {
     (all.to_vec(), Some("x".repeat(high + 1)))
 }
 
-/// Runs a notebook as a page does, with pictures.
+/// Runs a notebook as an interactive page does, including its pictures.
 fn run_with(program: &Program, inputs: Vec<(u32, String)>) -> Vec<Part> {
     program.run(&Settings {
         draws: true,
@@ -324,7 +334,7 @@ fn every_input_computes_at_its_bounds_and_between_and_a_value_beyond_loses_its_o
                     .any(|it| it.line == input.line && it.fault.is_some())
             );
         }
-        // All at once, as one notebook's inputs may bear on each other.
+        // All inputs are changed at once, because the inputs of a notebook can affect each other.
         for place in 0..6 {
             let values = all.iter().map(|input| {
                 let (within, _) = values(input);

@@ -1,5 +1,6 @@
-//! Each library crate can be used alone: a package outside the workspace that depends on it by
-//! path, and on nothing else, compiles the examples of its README, which run as its doc tests.
+//! Checks that each library crate can be used alone. For each of them, a package outside the
+//! workspace depends only on this crate, by its path, and must compile the examples in the README
+//! of the crate. The doc tests of the crate run these examples.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +10,7 @@ use generate::Sampling;
 use gpt::GptConfig;
 use serde_json::{from_str, to_string};
 
-/// Their folders, below `crates`.
+/// Folders of the libraries, relative to `crates`.
 const LIBRARIES: [&str; 12] = [
     "torch-rng",
     "tokenizer",
@@ -33,7 +34,7 @@ fn a_package_outside_that_depends_on_one_library_alone_compiles_the_examples_of_
         let readme = fs::read_to_string(folder.join("README.md")).expect("each crate has a README");
         let blocks = readme.split("```rust\n").skip(1);
         let examples = blocks.filter_map(|block| block.split("\n```").next());
-        // One without `main` becomes the body of a function, as in rustdoc.
+        // As in rustdoc, an example without `main` becomes the body of a function.
         let programs = examples.map(|example| match example.contains("fn main()") {
             true => example.to_owned(),
             false => format!("fn main() {{ let _ = || {{\n{example}\n}}; }}"),
@@ -89,10 +90,12 @@ fn cargo(folder: &Path) -> Command {
     cargo
 }
 
-/// The compiler accepts these programs of a package outside that has this dependency.
+/// Checks that the compiler accepts the programs in a package outside the workspace that has only
+/// this dependency.
 fn check(dependency: &str, programs: &[String]) {
     let package = tempfile::tempdir().expect("a temporary folder");
-    // With the workspace's profile, so that crates of others are as they were checked for it.
+    // The package uses the profiles of the workspace, so that dependencies can be reused as they
+    // were compiled for it.
     let root = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace's");
     let profile = root.split("[profile.").skip(1).take(2);
     let profile: String = profile.map(|table| format!("[profile.{table}")).collect();
@@ -106,7 +109,8 @@ fn check(dependency: &str, programs: &[String]) {
     for (number, program) in programs.iter().enumerate() {
         write(&format!("src/bin/example{number}.rs"), program).expect("a temporary folder");
     }
-    // The workspace's versions, which are downloaded already.
+    // The package uses the dependency versions of the workspace, which have already been
+    // downloaded.
     fs::copy(
         workspace().join("Cargo.lock"),
         package.path().join("Cargo.lock"),

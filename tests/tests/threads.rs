@@ -1,9 +1,9 @@
-//! Same seed, same bits, for any number of threads: in child processes, because a process creates
-//! its pool only once.
+//! Checks that the same seed gives the same bits for any number of threads. Each run takes place in
+//! a separate process, because a process creates its thread pool only once.
 
 use std::process::Command;
 
-/// Runs `print-bits WHAT` with a number of threads.
+/// Runs `print-bits WHAT` with the given number of threads and returns its output.
 fn bits(what: &str, threads: usize) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_print-bits"))
         .arg(what)

@@ -1,5 +1,5 @@
-//! Tests of several crates together: every notebook, the same bits for any number of threads, each
-//! crate used alone, each example.
+//! Tests that involve several crates. They run every notebook and every example, check that results
+//! are the same for any number of threads, and use each library without the others.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
