@@ -106,8 +106,8 @@ impl Record {
         let verdict = &self.verdict;
         let what = match self.kind {
             Kind::Printed => "compared with the document's",
-            Kind::Shown => "compared with the document's, by ndarray alone",
-            Kind::Own => "compared, not printed by the document here",
+            Kind::Shown => "computed by ndarray alone and compared with the document's",
+            Kind::Own => "compared, but not printed by the document here",
             Kind::Changed => {
                 return "not compared: an input or setting differs from the document's".to_owned();
             }
@@ -121,8 +121,9 @@ impl Record {
         };
         if verdict.difference > 0.0 {
             let (difference, allowed) = (verdict.difference, verdict.allowed);
-            about +=
-                &format!("; the furthest is {difference:.1e} off, its digits allow {allowed:.1e}");
+            about += &format!(
+                "; the most significant difference is {difference:.1e}, with a tolerance of {allowed:.1e}"
+            );
         }
         if let Some(note) = &self.note {
             about += &format!("; {note}");
@@ -267,7 +268,10 @@ impl Notebook {
     #[track_caller]
     pub fn takes_all_epochs(&mut self) -> Result<()> {
         let all = TrainingRun::EPOCHS;
-        self.goes_on(self.epochs(all) == all, "it needs the whole training")
+        self.goes_on(
+            self.epochs(all) == all,
+            "it needs all epochs of the training",
+        )
     }
 
     #[track_caller]
