@@ -20,7 +20,7 @@ pub enum Part {
     },
     /// The introduction of a notebook.
     Intro(Intro),
-    /// Text that doesn't belong to the code of a cell.
+    /// Text between the cells, which doesn't explain the code of a particular cell.
     Prose {
         /// Line of the call that follows the text.
         line: u32,
@@ -91,8 +91,8 @@ pub struct Cell {
     pub title: String,
     /// Name of the document's cell, such as `In [36]`.
     pub cell: String,
-    /// Name that is unique within the section. It is the name of the document's cell, followed by `
-    /// (2)` for the second value of that cell, ` (3)` for the third, and so on.
+    /// Name that is unique within the section. The first value of a document's cell has the name of
+    /// that cell. The second value has the same name with the suffix `(2)`, and so on.
     pub name: String,
     /// Line of the call that compares or shows the value.
     pub line: u32,
@@ -125,8 +125,8 @@ impl Cell {
     }
 }
 
-/// Returns the parts of the notebook with the given source code. `book` contains the results of the
-/// run by line. A cell without a result has the reason why it wasn't reached.
+/// Combines the source code of a notebook with the results in `book` and returns the parts of the
+/// notebook. A cell without a result has the reason why it wasn't reached.
 ///
 /// The code of a cell consists of the lines of its function since the previous cell, not counting
 /// the calls that show other parts.

@@ -14,7 +14,7 @@ use crate::book::read_file;
 
 /// A call `book.…(…)` in the source code of a notebook.
 pub(crate) struct Call<'a> {
-    /// Line number of the call, counted from 1.
+    /// Line number of the call, starting from 1.
     pub(crate) line: u32,
     /// Name of the method that is called.
     pub(crate) method: &'a str,
@@ -147,8 +147,8 @@ pub(crate) fn without_lints(code: &str) -> String {
     LINT.replace_all(code, "").into_owned()
 }
 
-/// Removes what readers of a listing don't need: `pub(crate)`, and the examples, `# Errors` and `#
-/// Panics` sections at the end of doc comments.
+/// Removes what readers of a listing don't need: `pub(crate)`, the examples in doc comments, and
+/// the sections of doc comments about errors and panics.
 fn without_details(code: &str) -> String {
     static DETAILS: LazyLock<Regex> = LazyLock::new(|| {
         let details = r"(?m)(^ *///\n)?^ */// (```|# (Errors|Panics)).*\n(^ *///.*\n)*";
@@ -191,7 +191,8 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     Some((line + 1, undented(&item)))
 }
 
-/// Matches one token of Rust code. The alternatives are tried in order, so the order matters.
+/// Matches one token of Rust code. The alternatives are tried in order. For example, a keyword is
+/// recognized before a word of the same letters.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     let tokens = r##"(?xs)
         (?<comment> //[^\n]* )

@@ -24,8 +24,8 @@ fn numbers(text: &str, word: &str) -> Vec<f64> {
 }
 
 /// Connects four clients to the example `server`. The first client sends a line and disconnects.
-/// The other three send a line at the same time, and each of them must receive the text that a
-/// single generator with its seed produces.
+/// Then the other three send a line at the same time. Each of them must receive the text that its
+/// seed gives when it is the only client.
 fn continue_lines(server: &mut Child, model: &GptModel) {
     let mut line = String::new();
     let output = server.stdout.take().expect("it is piped");
@@ -193,9 +193,9 @@ fn each_example_does_what_it_says() {
     assert!(decoded.starts_with("\"<|user|>"), "{output}");
     assert!(unknown.starts_with("error: "), "{output}");
 
-    // The libraries in these folders must have no other examples. The example `pack` of the crate
-    // `live` isn't included, because it is a step of an xtask command, and the tests of `live`
-    // check what it does.
+    // Every example of a library must have run. The example `pack` of the crate `live` isn't
+    // included, because it is a step of an xtask command, and the tests of `live` check what it
+    // does.
     let groups = ["crates", "crates/engine", "crates/files"];
     let crates = groups.map(|group| fs::read_dir(root.join(group)).expect("the crates"));
     let crates = crates.into_iter().flatten();

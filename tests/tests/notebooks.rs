@@ -189,8 +189,8 @@ fn another(input: &InputValue, others: &[String]) -> (String, Vec<String>) {
     (new.to_string(), vec![old.clone()])
 }
 
-/// Texts that are exempt from the test because they belong to an example without inputs, or contain
-/// the number of a window in a picture.
+/// Texts that the test ignores. They belong to an example without inputs, or to the label of a
+/// window in a picture.
 const FIXED: [&str; 3] = [
     "a.transpose(2, 3)",
     "give the shape (1, 2, 3, 4)",
