@@ -18,9 +18,9 @@ use crate::torch_form;
 use crate::value::Shown;
 use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
-/// A notebook that is running. Its methods are the calls that a notebook consists of. Each call is
-/// identified by its line number in the source of the notebook, so [`crate::Program::run`] can
-/// later place the results next to the code.
+/// A notebook that is running. A notebook's code consists of calls to the methods of this type. The
+/// result of each call is stored under its line number in the source code, so
+/// [`crate::Program::run`] can later combine the results with the code.
 #[derive(Default)]
 pub struct Notebook {
     settings: Settings,
@@ -325,14 +325,15 @@ impl Notebook {
         }
     }
 
-    /// Begins a section with the document's number and title. It contains the cells that follow.
+    /// Begins a section with the document's number and title. The section contains the cells that
+    /// follow.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
         self.go_to_caller();
     }
 
-    /// Introduces a notebook with its goal, its prerequisites and the time in minutes that reading
-    /// it takes.
+    /// Introduces a notebook: its goal, its prerequisites, and the time in minutes that reading it
+    /// takes.
     #[track_caller]
     pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
         self.go_to_caller();
@@ -350,15 +351,15 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// Shows the source code of an item. The item is the first in the file `path` that has a line
-    /// beginning with `start`.
+    /// Shows the source code of an item: the first one in the file `_path` whose first line begins
+    /// with `_start`.
     #[track_caller]
     pub fn listing(&mut self, _path: &str, _start: &str) {
         self.go_to_caller();
     }
 
-    /// States that `_figures` values that a cell of the document prints aren't compared, and gives
-    /// the reason.
+    /// Lists values that a cell of the document prints but that aren't compared, with their number
+    /// and the reason.
     #[track_caller]
     pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
         self.go_to_caller();
@@ -377,6 +378,11 @@ impl Notebook {
     /// Shows the product of `a`, of shape (rows, inner), and `b`, of shape (inner, columns), on the
     /// notebook's page. For each element of the product, the page can show its row of `a`, its
     /// column of `b`, and the sum of their products.
+    ///
+    /// # Panics
+    ///
+    /// Panics if pictures were requested and the number of columns of `a` isn't the number of rows
+    /// of `b`.
     #[track_caller]
     pub fn multiplies(&mut self, name: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
         let line = self.go_to_caller();
@@ -475,22 +481,22 @@ impl Notebook {
         self.compare(Kind::Printed, value, &first.join("\n"), within, None);
     }
 
-    /// Compares a value that the document prints but that none of our crates computes. It isn't
-    /// included in the number of values that the crates reproduce.
+    /// Compares a value that the document prints but that none of our crates computes. The report
+    /// doesn't count it among the numbers that our crates compute.
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);
     }
 
     /// Compares a value with expected values that the document doesn't print, and names their
-    /// source. They aren't included in the number of printed values.
+    /// source. The report doesn't count these values among the printed numbers.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
     }
 
-    /// Shows a value that the reader added, without a comparison, as in `book.yours("entropy",
-    /// &entropy)`.
+    /// Shows a value that the reader added, without comparing it. An example is
+    /// `book.yours("entropy", &entropy)`.
     #[track_caller]
     pub fn yours(&mut self, _name: &str, value: impl Shown) {
         self.own(None, torch_form::print(&value.value()));

@@ -71,13 +71,13 @@ pub struct Program {
 /// When a notebook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// The notebook is part of every run.
+    /// The notebook runs by default.
     Everyday,
-    /// The notebook trains a model, which takes minutes. The training runs only if the user names
-    /// the notebook.
+    /// The notebook trains a model for minutes. The training runs only if the user names the
+    /// notebook.
     Long,
-    /// The notebook shows bugs in the documents next to the corrected code. It isn't part of the
-    /// chapters.
+    /// The notebook shows bugs in the documents next to the corrected code, and runs only if the
+    /// user asks for it.
     Errata,
 }
 
@@ -137,7 +137,7 @@ const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book'
 const NOT_IN_A_PAGE: &str =
     "it needs a large model, integers of more than 32 bits, or a panic that is caught";
 
-/// Reason for skipping a cell that trains a model, with the command that runs it.
+/// Reason for skipping a cell that depends on training for minutes, with the command that runs it.
 const TAKES_MINUTES: &str =
     "it takes minutes (`cargo xtask verify training --book-text the-verdict.txt` compares it)";
 

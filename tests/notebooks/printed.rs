@@ -51,8 +51,8 @@ impl Verdict {
 /// Compares a computed value with the output that the document prints. If `within` is given, it
 /// replaces the tolerance that follows from the printed digits.
 ///
-/// The numbers of an array can be printed in two forms: with brackets, and with an ellipsis where
-/// PyTorch leaves numbers out, or as the same numbers without brackets.
+/// The output can show an array with brackets and, where PyTorch leaves numbers out, an ellipsis.
+/// It can also show the same numbers without brackets.
 ///
 /// # Errors
 ///
