@@ -225,7 +225,7 @@ impl Notebook {
     }
 
     /// Ends the part here if the notebook runs in a web page, because what follows needs a large
-    /// model, integers of more than 32 bits, or a panic that is caught.
+    /// model, sizes that don't fit in 32 bits, or a panic that is caught.
     ///
     /// # Errors
     ///

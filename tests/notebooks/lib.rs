@@ -135,7 +135,7 @@ const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book'
 
 /// Reason for skipping a cell that can't be computed in a web page.
 const NOT_IN_A_PAGE: &str =
-    "it needs a large model, integers of more than 32 bits, or a panic that is caught";
+    "it needs a large model, sizes that don't fit in 32 bits, or a panic that is caught";
 
 /// Reason for skipping a cell that depends on training for minutes, with the command that runs it.
 const TAKES_MINUTES: &str =
@@ -154,8 +154,8 @@ pub struct Settings {
     pub training: Option<TrainingRun>,
     /// Whether to create pictures.
     pub draws: bool,
-    /// Whether to skip cells that a web page can't compute. They need a large model, integers of
-    /// more than 32 bits, or a panic that is caught.
+    /// Whether to skip cells that a web page can't compute. They need a large model, sizes that
+    /// don't fit in 32 bits, or a panic that is caught.
     pub small: bool,
     /// Values of inputs that the reader has changed. Each entry contains the line of the call that
     /// reads the input, and the text that the reader typed.
