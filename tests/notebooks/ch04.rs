@@ -1,4 +1,5 @@
-//! ch04.ipynb: a GPT model from its parts, and gpt.py, the chapter in one file.
+//! ch04.ipynb, which builds a GPT model from its parts, and gpt.py, which contains the whole
+//! chapter in one file.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -18,7 +19,7 @@ use crate::{Lines, Notebook};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A GPT combines the attention of chapter 3 with two simple parts, normalization and a small network, and repeats this combination twelve times. This chapter builds the parts, puts them together, counts the parameters, and generates a text with the untrained model.",
+        "A GPT combines the attention of chapter 3 with two simple parts, normalization and a small network, and repeats this combination twelve times. This chapter builds the parts, puts them together, counts the parameters, and generates text with the untrained model.",
         "chapters 2 and 3.",
         50,
     );
@@ -39,17 +40,19 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 fn architecture(book: &mut Notebook) -> Result<()> {
     book.section("4.1", "Coding an LLM architecture");
     // A GPT predicts the next token of a text. The goal of this section is an overview of the whole
-    // model, before the other sections build its parts. Its sizes are its *configuration*. The
-    // smallest GPT-2 has these:
+    // model before the following sections build its parts. A model's sizes and rates are called its
+    // *configuration*. The smallest GPT-2 model has this one:
     //
     // - `vocab_size` = {vocab_size}, the number of tokens that the tokenizer knows;
-    // - `context_length` = {context_length}, the largest number of tokens that the model can take;
+    // - `context_length` = {context_length}, the largest number of tokens that the model can
+    //   process at once;
     // - `emb_dim` = {emb_dim}, the number of features in a token's vector;
-    // - `n_layers` = {n_layers}, the number of *transformer blocks*, the part that is repeated;
+    // - `n_layers` = {n_layers}, the number of *transformer blocks*, which are the repeated parts
+    //   of the model;
     // - `n_heads` = {n_heads}, the number of attention heads in each block;
     // - `drop_rate` = {drop_rate}, the probability of dropout during training;
-    // - `qkv_bias` = {qkv_bias}: queries, keys and values are plain matrix products, and no learned
-    //   number (a *bias*) is added to them.
+    // - `qkv_bias` = {qkv_bias}, which means that queries, keys and values are plain matrix
+    //   products, to which no learned numbers (a *bias*) are added.
     book.aside(|book| {
         let config = GptConfig::GPT2_124M;
         book.value("vocab_size", config.vocab_size);
@@ -81,8 +84,8 @@ LayerNorm (b, t, {emb_dim})
 logits (b, t, {vocab_size})
 ",
     );
-    // The input is a batch of token ids. Here are two texts of four tokens each, which this section
-    // and section 4.6 use.
+    // The input is a batch of token ids. This batch, which section 4.6 uses again, contains two
+    // texts of four tokens each.
     let tokenizer = Gpt2Tokenizer::new();
     let txt1 = "Every effort moves you";
     let txt2 = "Every day holds a";
@@ -97,14 +100,15 @@ logits (b, t, {vocab_size})
     );
 
     book.not_in_a_page()?;
-    // The output is a number for each token of the vocabulary, at each position. Such a number is
-    // called a *logit*. The larger the logit of a token, the more the model expects this token as
-    // the next one (section 5.1.2 turns logits into probabilities). The model of this section has
-    // placeholders instead of blocks and normalization. They return their input, but the shapes are
-    // right already: two texts, four positions, {vocab_size:,} logits.
+    // At each position, the model outputs a number for every token of the vocabulary. Such a number
+    // is called a *logit*. The larger a token's logit is, the more strongly the model expects this
+    // token to come next. (Section 5.1.2 turns logits into probabilities.) In this section, the
+    // model has placeholders instead of transformer blocks and normalization layers. The
+    // placeholders return their inputs unchanged, but the output already has the right shape: two
+    // texts, four positions and {vocab_size:,} logits.
     //
-    // Dropout is on, because the book's cell doesn't call `eval()`. Its random numbers come after
-    // those of the weights.
+    // Dropout is active because the book's cell doesn't call `eval()`. Its random numbers are drawn
+    // after those of the weights.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let logits = model.forward(&batch, Some(&mut rng))?;
@@ -128,25 +132,26 @@ logits (b, t, {vocab_size})
     book.listing("crates/gpt/src/dummy.rs", "impl DummyGptModel");
     book.asks(
         "The logits have the shape (2, 4, 50257). Which of these numbers does text generation use?",
-        "Those of the last of the four positions: they are about the token that follows the text, which isn't known yet. Training uses all four positions, because at each of them the next token is known.",
+        "The logits at the last position of each text, because they predict the token that follows the text. Training uses the logits at all four positions, because the correct next token is known for each of them.",
     );
     Ok(())
 }
 
 fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.section("4.2", "Normalizing activations with layer normalization");
-    // In a network of many layers, numbers can grow or shrink from layer to layer, and then the
-    // gradients grow or shrink as well, and training becomes slow or breaks down. *Layer
-    // normalization* prevents this: it brings the features of each token to mean 0 and variance 1.
-    // The goal of this section is to do that step by step.
+    // In a network with many layers, numbers can grow or shrink from layer to layer. The gradients
+    // then grow or shrink as well, which makes training slow or unstable. *Layer normalization*
+    // prevents this by giving each token's features a mean of 0 and a variance of 1. The goal of
+    // this section is to do this step by step.
     //
-    // Why are mean and variance computed for each token, and not over a whole batch? So the result
-    // for a token depends neither on the other texts that happen to be in the batch nor on later
-    // tokens of its own text, and the model computes the same whether it is trained with many texts
-    // or writes a single one.
+    // Why are the mean and the variance computed for each token instead of for the whole batch?
+    // Separate values make the result for a token independent of the other texts in the batch and
+    // of later tokens in its own text. The model therefore computes the same result for a text
+    // whether it processes many texts during training or writes a single one.
 
-    // First we need some numbers to normalize. Two rows of five random numbers go through a small
-    // layer. It ends with *ReLU*, which turns negative numbers into 0.
+    // First we need some numbers to normalize. We get them by applying a small linear layer to two
+    // rows of five random numbers. The layer is followed by *ReLU*, which turns negative numbers
+    // into 0.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let batch_example = Array2::from_shape_vec((2, 5), rng.randn(2 * 5))?;
     let layer = Linear::new(5, 6, true, &mut rng);
@@ -159,9 +164,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
        grad_fn=<ReluBackward0>)",
     );
 
-    // Compare the rows: their means are {mean_1:.2} and {mean_2:.2}, and their variances {var_1:.3}
-    // and {var_2:.3}. The variance is the mean squared distance from the mean. Like PyTorch's
-    // `var`, this code divides the sum of the squares by n - 1 instead of n.
+    // The two rows have means of {mean_1:.2} and {mean_2:.2}, and variances of {var_1:.3} and
+    // {var_2:.3}. The variance is the mean squared distance from the mean. Like PyTorch's `var`,
+    // this code divides the sum of the n squared distances by n - 1 instead of n.
     let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
     let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
     let mean = mean_of(&out);
@@ -185,8 +190,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         [0.0398]], grad_fn=<VarBackward0>)",
     );
 
-    // Subtract the mean from each number, then divide by the square root of the variance. Now each
-    // row has mean 0, except for rounding, and variance 1.
+    // Next, we subtract each row's mean from its numbers and divide them by the square root of the
+    // row's variance. Now each row has a mean of 0, apart from rounding errors, and a variance of
+    // 1.
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
         "In [8]",
@@ -210,22 +216,23 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         [1.0000]], grad_fn=<VarBackward0>)",
     );
 
-    // A layer of a model does the same, with three differences:
+    // A normalization layer of a model does the same, with three differences:
     //
-    // - As in GPT-2, the sum of the squares is divided by n.
-    // - A small number *epsilon*, {eps}, is added to the variance, so that a row of equal numbers
-    //   doesn't cause a division by 0. That is why you will see {normed_1:.4} in the first row and
-    //   not 1: its variance was {biased_1:.5}, and {biased_1:.5} / ({biased_1:.5} + {eps}) =
-    //   {normed_1:.4}.
-    // - Each feature is multiplied by a *scale* and moved by a *shift*. Both are parameters, which
-    //   begin as 1 and 0. Through them, training can give a feature another size where that is
-    //   better.
+    // - As in GPT-2, the sum of the squared distances is divided by n.
+    // - A small number, *epsilon* = {eps}, is added to the variance so that a row of equal numbers
+    //   doesn't cause a division by 0. Because of epsilon, the first row's new variance is
+    //   {normed_1:.4} instead of 1: the variance was {biased_1:.5} before the normalization, and
+    //   {biased_1:.5} / ({biased_1:.5} + {eps}) = {normed_1:.4}.
+    // - Each feature is multiplied by a *scale*, and a *shift* is added to it. Both are parameters.
+    //   The scale starts at 1 and the shift at 0, and training can change them if a different range
+    //   of values works better for a feature.
     book.listing(
         "crates/tensor-ops/src/layer_norm.rs",
         "pub struct LayerNorm",
     );
     book.listing("crates/gpt/src/plain.rs", "pub fn layer_norm<");
-    // The mean and the variance (divided by n) of the layer's output:
+    // The cell prints the mean and the variance of each row of the layer's output. For this
+    // variance, the sum is divided by n, as in the layer.
     let ln = LayerNorm::new(6);
     let out_ln = ln.forward(&out);
     let mean = mean_of(&out_ln);
@@ -258,25 +265,25 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "A row is multiplied by 100 before the normalization. How does the result change?",
-        "Hardly. Its mean and its standard deviation, the square root of the variance, are 100 times as large as well, so the factor cancels. Only epsilon matters less now: the variance of the first row becomes {hundredfold:.4} instead of {normed_1:.4}. That is the purpose of the layer: whatever comes in, the next layer gets numbers of the same size.",
+        "Hardly at all. The row's mean and its standard deviation, which is the square root of the variance, also become 100 times as large, so the factor cancels out. Only epsilon matters less: the variance of the first row becomes {hundredfold:.4} instead of {normed_1:.4}. This is the purpose of the layer. However large its inputs are, the next layer gets numbers of about the same size.",
     );
     book.section(
         "4.3",
         "Implementing a feed forward network with GELU activations",
     );
     // Attention moves information between tokens, but it can only mix their vectors. The
-    // *feed-forward network* then works on each token alone: it computes new features from what
-    // attention has collected. It consists of two linear layers with an *activation function*
-    // between them, a function that is applied to each number by itself. The goal of this section
-    // is this network.
+    // *feed-forward network* then processes each token separately and computes new features from
+    // the information that attention has collected. The network consists of two linear layers with
+    // an *activation function* between them, which is applied to each number separately. The goal
+    // of this section is to build this network.
     //
-    // Why not ReLU? Its derivative is 0 for all negative numbers. If a number between the layers is
-    // negative for every token, the weights that compute it get no gradient, and they stop
-    // learning. GELU is smooth: it lets small negative numbers through, so their derivative isn't
-    // 0.
+    // Why isn't the activation function ReLU? The derivative of ReLU is 0 for all negative numbers.
+    // If a number between the layers is negative for every token, the weights that compute it get a
+    // gradient of 0 and stop learning. GELU is smooth and doesn't turn small negative numbers into
+    // 0, so the weights still get a gradient and can learn.
     book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
-    // Compare the columns in the rows of the negative numbers. At x = -1, ReLU and its derivative
-    // are 0, GELU is {gelu:.3}, and its derivative is {d_gelu:.3}.
+    // Compare ReLU with GELU in the rows with negative numbers. At x = -1, both ReLU and its
+    // derivative are 0, whereas GELU is {gelu:.3} and its derivative is {d_gelu:.3}.
     let x = array![-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0];
     let one = Array1::ones(x.len());
     let [of_relu, of_gelu] = [relu(&x), gelu(&x)];
@@ -317,7 +324,8 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         };
         chart(&activations, PLAIN)
     });
-    // The network takes a token's vector, which has this many features in the smallest GPT-2:
+    // The feed-forward network's input is a token's vector. In the smallest GPT-2 model, this
+    // vector has the following number of features:
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=768),
         n_heads: 1, // not used in this cell
@@ -325,10 +333,10 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     };
     book.prints("In [16]", &config.emb_dim, "768");
 
-    // The first linear layer computes four times as many features, here {hidden}, GELU is applied
-    // to each of them, and the second layer computes {emb_dim} features again. Each of the {hidden}
-    // is large if the token's vector fits a certain pattern, and then adds something to the result.
-    // So the network can react to many patterns, and its result has the shape of its input.
+    // The first linear layer computes four times as many features ({hidden}), GELU is applied to
+    // each of them, and the second layer maps them back to {emb_dim}. Each hidden feature becomes
+    // large when the token's vector matches a certain pattern, and then contributes to the output.
+    // This lets the network respond to many patterns. The output has the same shape as the input.
     let ffn = FeedForward::new(config, &mut rng)?;
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
@@ -348,27 +356,27 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
     book.asks(
         "Can two linear layers without GELU between them compute anything that one layer can't?",
-        "No. (x A) B equals x (A B), so two matrix products in a row are one product with the matrix A B. The network can do more only because GELU isn't linear.",
+        "No. Because (x A) B equals x (A B), two matrix products in a row are the same as one product with the matrix A B. The network can do more only because GELU isn't linear.",
     );
     Ok(())
 }
 
 fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.section("4.4", "Adding shortcut connections");
-    // Deep networks are hard to train because of their *gradients*. The gradient of a weight tells
-    // how much the loss, the model's error, changes if the weight changes a little (section 5.2). A
-    // weight whose gradient is almost 0 learns almost nothing. The gradient of the first layer is a
-    // product with a factor for each layer behind it, and if most factors are smaller than 1,
-    // little remains of it. It *vanishes*.
+    // Deep networks are hard to train because of their *gradients*. A weight's gradient says how
+    // fast the loss, which measures the model's error, changes when the weight changes a little
+    // (section 5.2). A weight whose gradient is almost 0 learns almost nothing. The gradient of the
+    // first layer is a product with a factor for each of the following layers. If most of these
+    // factors are smaller than 1, the product is close to 0, and the gradient *vanishes*.
     //
-    // A *shortcut connection* adds a layer's input to its output. The goal of this section is to
-    // see what that changes. With a shortcut, each factor becomes 1 + factor, so small factors
-    // no longer make the product small.
+    // A *shortcut connection* adds a layer's input to its output. As a result, each factor f
+    // becomes 1 + f, so small factors no longer make the product small. The goal of this section is
+    // to see this effect.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn deep_network(");
 
-    // First without shortcuts. The network has {n_layers:w} small layers, and the cell prints the
-    // mean absolute gradient of each layer's weights. The first layer's gradient is only
-    // {share_without:.3} times the last layer's.
+    // The first network has {n_layers:w} small layers and no shortcuts. The cell prints the mean
+    // absolute gradient of each layer's weights. This mean is only {share_without:.3} times as
+    // large in the first layer as in the last one.
     let n_layers = book.input("n_layers", 5, 2..=12);
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let sample_input = array![[1.0, 0.0, -1.0]];
@@ -389,8 +397,9 @@ layers.3.0.weight has gradient mean of 0.0013988736318424344
 layers.4.0.weight has gradient mean of 0.005049645435065031",
     );
 
-    // With shortcuts, the same weights give the first layer a gradient of {share_with:.3} times the
-    // last layer's. It is {times_larger:,} times as large as the one without shortcuts.
+    // The second network has the same weights, but also shortcuts. In the first layer, its mean
+    // absolute gradient is {share_with:.3} times as large as in the last layer, and
+    // {times_larger:,} times as large as it was without shortcuts.
     rng.reseed(seed);
     let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
     let gradients = model_with_shortcut.mean_absolute_gradients(&sample_input, &target);
@@ -432,13 +441,14 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         chart(&by_layer, PLAIN)
     });
     book.asks(
-        "With ten layers instead of five, which gradient of the first layer changes more: the one with shortcuts or the one without?",
-        "The one without. Its median becomes {smaller:,} times smaller, whereas the median with shortcuts changes only from {with_5:.4} to {with_10:.4}.",
+        "If the network has ten layers instead of five, does the first layer's gradient change more with shortcuts or without them?",
+        "Without them. The median of this gradient then becomes {smaller:,} times smaller, whereas with shortcuts it changes only from {with_5:.4} to {with_10:.4}.",
     );
-    // One start proves little, because another seed gives other numbers. Here are the medians of
-    // the first layer's gradient over 500 starts. (The field above ends at 12 layers, because this
-    // network has no normalization. In much deeper ones, the numbers themselves grow from shortcut
-    // to shortcut, and the gradients with them.)
+    // A single random start proves little, because a different seed gives different numbers. The
+    // table shows the median of the first layer's mean absolute gradient over 500 starts. (The
+    // field for the number of layers allows at most 12, because this network has no normalization.
+    // In much deeper networks without normalization, each shortcut makes the numbers larger, and
+    // the gradients grow with them.)
     let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
     let mut medians = Vec::new();
     for n_layers in [5, 10] {
@@ -465,22 +475,24 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         "4.5",
         "Connecting attention and linear layers in a transformer block",
     );
-    // Now we have all parts of a *transformer block*. It has two halves, attention and a
+    // Now we have all the parts of a *transformer block*. A block has two halves, attention and a
     // feed-forward network. Each half is preceded by a normalization and bypassed by a shortcut:
     //
     // - x = x + attention(norm(x)): each token collects information from earlier tokens.
     // - x = x + feed_forward(norm(x)): each token works on what it has collected.
     //
-    // So a block doesn't have to compute a token's vector anew. It only learns what to add to it.
-    // The vectors flow from the first block to the last one along the shortcuts, and each half
-    // reads them and adds its result. This flow is called the *residual stream*.
+    // A block therefore doesn't have to compute a token's vector from scratch. It only learns what
+    // to add to the vector. The vectors pass along the shortcuts from the first block to the last
+    // one, and each half of a block reads them and adds its result to them. This flow of vectors is
+    // called the *residual stream*.
     //
-    // Why is the normalization before each half and not after the sum? In this way, nothing but
-    // additions stands on the path of the shortcuts, so along this path a gradient passes unchanged
-    // from the last block to the first. The transformer of 2017 normalized after the sum, and it
-    // was harder to train.
+    // Why does the normalization come before each half and not after the sum? With this order, the
+    // path along the shortcuts contains only additions, so a gradient passes along it unchanged
+    // from the last block to the first. The original transformer of 2017 normalized after the sum,
+    // and it was harder to train.
 
-    // The block takes a batch of 2 texts with 4 tokens and gives an array of the same shape.
+    // The block takes a batch of two texts with four tokens each and returns an array of the same
+    // shape.
     let mut rng = TorchRng::manual_seed(123);
     let emb_dim = book.input("emb_dim", 768, 1..=768);
     let x = Array3::from_shape_vec((2, 4, emb_dim), rng.rand(2 * 4 * emb_dim))?;
@@ -495,12 +507,12 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     book.listing("crates/gpt/src/plain.rs", "pub struct TransformerBlock");
     book.listing("crates/gpt/src/plain.rs", "impl TransformerBlock");
     book.asks(
-        "The vector of the second token changes. The outputs of which tokens change in the feed-forward network, and which in the whole block?",
-        "In the feed-forward network, only the output of the second token, because it treats each token by itself. In the block, also the outputs of all later tokens, because attention lets them see the second one. The first token's output stays as it was: the causal mask hides later tokens from it.",
+        "If the second token's vector changes, which tokens' outputs change in the feed-forward network? And which change in the whole block?",
+        "In the feed-forward network, only the second token's output changes, because the network processes each token separately. In the block, the outputs of all later tokens change as well, because attention lets them see the second token. The first token's output stays the same, because the causal mask hides later tokens from it.",
     );
-    // Here is the experiment: the second token gets the vector of another token. The first row
-    // contains the change of each token's output in the feed-forward network, the second row the
-    // change in the block.
+    // This experiment replaces the second token's vector with the vector of a different token. The
+    // first row shows how much each token's output changes in the feed-forward network, and the
+    // second row shows how much it changes in the block.
     let mut changed_x = x.clone();
     let of_other_text = x.slice(s![1, 1, ..]);
     changed_x.slice_mut(s![0, 1, ..]).assign(&of_other_text);
@@ -525,17 +537,17 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         &stack![Axis(0), of_network, of_block],
     );
     book.asks(
-        "A block's output has the shape of its input. Why does that matter?",
-        "Any number of blocks can be stacked without other layers between them. The four GPT-2 models differ in this number: the smallest has a dozen blocks, and the largest has 48.",
+        "A block's output has the same shape as its input. Why does this matter?",
+        "Because of this, any number of blocks can be stacked without other layers between them. The four GPT-2 models have different numbers of blocks: the smallest model has a dozen, and the largest has 48.",
     );
     Ok(())
 }
 
 fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     book.section("4.6", "Coding the GPT model");
-    // The goal of this section is the whole model of section 4.1's map, with real blocks instead of
-    // placeholders: embeddings, twelve blocks, a last normalization, and a linear layer that
-    // computes the logits.
+    // The goal of this section is to build the whole model that section 4.1 sketched, with real
+    // blocks instead of placeholders. It consists of embeddings, twelve blocks, a final
+    // normalization, and a linear layer that computes the logits.
     book.aside(|book| {
         let size = GptConfig::GPT2_124M.size().unwrap_or_default();
         let total = size.total() as f64;
@@ -549,8 +561,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         book.value("one_table", size.out_head as f64 / 1e6);
     });
     book.not_in_a_page()?;
-    // The two texts of In [4] give logits of the same shape as in section 4.1. The model is
-    // untrained, so the numbers don't mean anything yet. Dropout is still on.
+    // For the two texts of In [4], the logits have the same shape as in section 4.1. The model is
+    // untrained, so the numbers don't mean anything yet. Dropout is still active.
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
@@ -573,8 +585,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
 
     book.listing("crates/gpt/src/plain.rs", "pub struct GptModel");
     book.listing("crates/gpt/src/plain.rs", "impl GptModel");
-    // How many parameters does the model have? It has more than the 124 million that its name
-    // `GPT_CONFIG_124M` promises, and the next cells show why.
+    // How many parameters does the model have? It has more than the 124 million in the name of its
+    // configuration, `GPT_CONFIG_124M`. The following cells show why.
     let total_params = model.num_parameters();
     book.prints(
         "In [25]",
@@ -582,8 +594,9 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         "Total number of parameters: 163,009,536",
     );
 
-    // The token embedding and the output layer have the same shape, with a row for each token. The
-    // original GPT-2 uses a single table for both, which is called *weight tying*.
+    // The token embedding and the output layer have weights of the same shape, with a row for each
+    // token. The original GPT-2 uses a single table of weights for both, which is called *weight
+    // tying*.
     book.shape("In [26]", &model.tok_emb.weight, &[50257, 768]);
     let out_head = model
         .out_head
@@ -591,8 +604,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         .expect("the book's head is not tied");
     book.shape("In [26]", &out_head.weight, &[50257, 768]);
 
-    // If this table is counted once, {one_table:.1} million parameters fewer remain: the 124
-    // million of the name.
+    // Counting this table only once removes {one_table:.1} million parameters and leaves the 124
+    // million in the model's name.
     let total_params_gpt2 = total_params - out_head.num_parameters();
     book.prints(
         "In [27]",
@@ -600,7 +613,7 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         "Number of trainable parameters considering weight tying: 124,412,160",
     );
 
-    // The configuration alone is enough to count the parameters. Both ways agree:
+    // The parameters can also be counted from the configuration alone. Both counts agree:
     let size = GptConfig::GPT2_124M.size()?;
     book.agrees("from the configuration", &size.total(), &total_params);
     book.agrees(
@@ -610,13 +623,14 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     );
     book.asks(
         "Where are most of the {total:,} million parameters: in the two tables with a row for each token, or in the blocks?",
-        "In the twelve blocks: {in_blocks:.1} million, which are {share_of_blocks:%}. The two tables have {in_tables:.1} million, {share_of_tables:%}.",
+        "In the twelve blocks, which have {in_blocks:.1} million parameters ({share_of_blocks:%}). The two tables have {in_tables:.1} million ({share_of_tables:%}).",
     );
     Ok(model)
 }
 
 fn size_of_the_model(book: &mut Notebook) -> Result<()> {
-    // These are the parameters of the model's parts:
+    // The table shows how many parameters each part of the model has, and their share of all
+    // parameters:
     let size = GptConfig::GPT2_124M.size()?;
     let of_blocks = |of_block: usize| size.n_layers * of_block;
     let mut lines = Vec::new();
@@ -638,7 +652,7 @@ fn size_of_the_model(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "Which needs more memory: twice as many blocks, or vectors with twice as many features? Guess, then try both in the fields of the next cell.",
-        "Vectors with twice as many features, because most matrices get twice as many rows and twice as many columns, and so four times as many numbers. The model then has {wider:.0} million parameters. With twice as many blocks it has {deeper:.0} million.",
+        "Vectors with twice as many features, because most matrices then have twice as many rows and twice as many columns, and therefore four times as many numbers. Such a model has {wider:.0} million parameters. A model with twice as many blocks has only {deeper:.0} million.",
     );
     book.aside(|book| {
         let config = GptConfig::GPT2_124M;
@@ -656,8 +670,8 @@ fn size_of_the_model(book: &mut Notebook) -> Result<()> {
         book.value("wider", wider);
         book.holds("wider is larger", wider > deeper);
     });
-    // How much memory do the parameters need? Each is a number of four bytes, and a megabyte here
-    // has 1,024 x 1,024 bytes.
+    // How much memory do the parameters need? Each parameter takes four bytes. A megabyte means
+    // 1,024 x 1,024 bytes here, as in the book.
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=1600),
         n_layers: book.input("n_layers", 12, 1..=48),
@@ -675,13 +689,13 @@ fn size_of_the_model(book: &mut Notebook) -> Result<()> {
 
 fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
     book.section("4.7", "Generating text");
-    // A model that predicts the next token can write: it predicts a token, the token is appended to
-    // the text, and the model predicts the next one from the longer text. The goal of this section
-    // is this loop. It always takes the token with the largest logit, which is called *greedy
-    // decoding*.
+    // A model that predicts the next token can also write a text: the predicted token is appended
+    // to the text, and the model predicts the next token from the longer text. The goal of this
+    // section is to write this loop. The loop always chooses the token with the largest logit,
+    // which is called *greedy decoding*.
 
-    // The model continues the beginning of a text, the *prompt*. As the model takes batches, the
-    // prompt is a batch of one row.
+    // The model continues the beginning of a text, which is called the *prompt*. Because the model
+    // takes batches, the prompt's ids form a batch with a single row.
     let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500);
     let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;
@@ -689,21 +703,21 @@ fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
     book.shape("In [30]", &encoded, &[1, 4]);
     book.asks(
         "Will a second run give a different text? If not, what would have to change?",
-        "No. Greedy decoding always takes the most probable token, so nothing is random. Another seed would give the model other weights, and so another text. In section 5.3, tokens are drawn at random.",
+        "No. Greedy decoding always chooses the most probable token, so no choice is random. With a different seed, the model would have different weights and therefore write a different text. Section 5.3 draws tokens at random.",
     );
     Ok(encoded)
 }
 
 fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) -> Result<()> {
-    // The loop runs {max_new_tokens:w} times. Each time, the model computes its logits for the
-    // whole text, and the id with the largest logit at the last position is appended. (The listing
-    // takes the largest probability, which belongs to the same id, because softmax keeps the
-    // order.)
+    // The loop runs {max_new_tokens:w} times. Each time, the model computes the logits for the
+    // whole text, and the id with the largest logit at the last position is appended to the text.
+    // (The listing chooses the largest probability, which belongs to the same id because softmax
+    // preserves the order of the logits.)
     book.listing(
         "crates/generate/src/book.rs",
         "pub fn generate_text_simple(",
     );
-    // The first ids are the prompt's, and the others are new.
+    // The first ids are those of the prompt, and the remaining ones are new.
     let context_size = GptConfig::GPT2_124M.context_length;
     let max_new_tokens = book.input("max_new_tokens", 6, 1..=50);
     let out = generate_text_simple(model, encoded.clone(), max_new_tokens, context_size)?;
@@ -714,8 +728,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
     book.prints("In [31]", &out.ncols(), "Output length: 10");
 
-    // Decoded, the new tokens are nonsense, because the weights are random. With the same seed, it
-    // is the same nonsense as in the book.
+    // The decoded tokens are nonsense because the model's weights are random. With the book's seed,
+    // the text is the same nonsense as in the book.
     let tokenizer = Gpt2Tokenizer::new();
     let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
@@ -725,8 +739,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
 
     book.section("gpt.py", "The chapter in one file, and its test");
-    // The book's file gpt.py contains the whole chapter. It creates the same model from the same
-    // seed and generates ten tokens.
+    // The book's file gpt.py contains the code of the whole chapter. It creates the same model from
+    // the same seed and generates ten tokens.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",
@@ -747,8 +761,9 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
 fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
     book.section("windows", "The output of section 4.1 on Windows and Linux");
     book.not_in_a_page()?;
-    // PyTorch draws the random numbers of dropout in another way on Windows and Linux, so the model
-    // of section 4.1 prints other logits there. A note in the book's notebook shows them.
+    // On Windows and Linux, PyTorch draws the random numbers for dropout in a different way, so the
+    // model of section 4.1 computes different logits there. A note in the book's notebook shows
+    // these logits.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
@@ -772,7 +787,7 @@ fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The median, over 500 starts, of the first layer's mean absolute gradient.
+/// Returns the median of the first layer's mean absolute gradient over 500 random starts.
 fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let mut gradients = Vec::new();
@@ -786,14 +801,14 @@ fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
     Ok(gradients[gradients.len() / 2])
 }
 
-/// Gradients as the book prints them.
+/// Returns the gradients in the form in which the book prints them.
 fn by_layer(gradients: &[f32]) -> Lines<f32> {
     Lines::new(gradients.to_vec(), |layer, gradient| {
         format!("layers.{layer}.0.weight has gradient mean of {gradient:?}")
     })
 }
 
-/// Pairs of coordinates for a chart.
+/// Returns the coordinates of a line's points in a chart.
 fn points(x: &Array1<f32>, y: &Array1<f32>) -> Vec<(f64, f64)> {
     let pairs = x.iter().zip(y);
     pairs.map(|(&x, &y)| (f64::from(x), f64::from(y))).collect()

@@ -12,7 +12,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Three tasks of chapter 4 with their solutions: the parameters of a block, the larger GPT-2 models, and a dropout rate of its own for each place.",
+        "Three tasks of chapter 4 with their solutions: counting the parameters of a block, creating the larger GPT-2 models, and using separate dropout rates for different parts of the model.",
         "chapter 4.",
         8,
     );
@@ -27,11 +27,11 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "ex4.1",
         "Parameters in the feed forward versus attention module",
     );
-    // Task: count the parameters of the feed-forward network and of the attention in one block.
-    // Which has more?
+    // Task: count the parameters of the feed-forward network and of the attention module in one
+    // block. Which of them has more parameters?
 
-    // Solution: the feed-forward network has {share:%} of the block's parameters without its
-    // normalizations. Change the sizes in the fields and count again.
+    // Solution: not counting the normalization layers, the feed-forward network holds {share:%} of
+    // the block's parameters. Change the sizes in the fields and count again.
     let n_heads = book.input("n_heads", 12, 1..=64);
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=768),
@@ -53,8 +53,9 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     });
     book.agrees("In [3]", &size.feed_forward, &total_params);
 
-    // With a width of d, the feed-forward network has two matrices of d x 4d numbers, and attention
-    // has four of d x d. So the first has twice as many, apart from the biases.
+    // If a token's vector has d features, the feed-forward network has two matrices of d x 4d
+    // numbers, and attention has four matrices of d x d numbers. Not counting the biases, the
+    // feed-forward network therefore has twice as many parameters as attention.
     let total_params = block.att.num_parameters();
     book.prints(
         "In [4]",
@@ -64,12 +65,12 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     book.agrees("In [4]", &size.attention, &total_params);
 
     book.section("ex4.2", "Initialize larger GPT models");
-    // Task: without changing the model's code, make GPT-2 medium, large and XL. How many parameters
-    // does each have, and how much memory do they take?
+    // Task: create GPT-2 medium, large and XL without changing the model's code. How many
+    // parameters does each model have, and how much memory do they take?
 
-    // Solution: only the configuration changes. Here the parameters are counted from the
-    // configuration, because the largest model would take 6 GiB of memory. The small model comes
-    // first.
+    // Solution: only the configuration changes. The cells count the parameters from the
+    // configuration instead of creating the models, because the largest model would take about 6
+    // GiB of memory. The small model comes first.
     let small = GptConfig::GPT2_124M.size()?;
     book.prints(
         "In [6] gpt2-small",
@@ -150,12 +151,12 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
 
 fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
-    // Task: give the model three dropout rates instead of one: for the embeddings, for the
-    // attention weights, and for the two halves of a block before they are added to their
-    // shortcuts.
+    // Task: give the model three dropout rates instead of one. The first is for the embeddings, the
+    // second for the attention weights, and the third for the outputs of a block's two halves,
+    // before the shortcuts are added to them.
 
-    // Solution: `DropRates` has a field for each place. With three equal rates, the logits are
-    // those of a single rate.
+    // Solution: `DropRates` has a field for each of the three rates. If all three are equal, the
+    // logits are the same as with a single rate.
     let seed = book.input("seed", 123, ..);
     let rate = book.input("dropout", 0.1, 0.0..=1.0);
     let one_rate = logits(seed, DropRates::all(rate))?;
@@ -167,7 +168,8 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
     let three_rates = logits(seed, rates)?;
     book.agrees("In [9]", &three_rates, &one_rate);
 
-    // Each rate by itself changes the logits of a model without dropout, so each is used.
+    // Is each rate used? The cell starts with a model without dropout and sets one rate at a time
+    // to 0.5. Each rate changes the logits.
     let none = DropRates::all(0.0);
     let (mut emb, mut attention, mut shortcut) = (none, none, none);
     emb.emb = 0.5;
@@ -192,7 +194,8 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The logits (1, 4, 50) of a small model in training with these rates, from this seed.
+/// Returns the logits, of shape (1, 4, 50), that a small model with these dropout rates computes
+/// during training. The seed determines its weights and dropout masks.
 fn logits(seed: u64, drop_rates: DropRates) -> Result<Array3<f32>> {
     let config = GptConfig {
         vocab_size: 50,
