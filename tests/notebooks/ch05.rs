@@ -1,5 +1,5 @@
-//! ch05.ipynb: the losses of the untrained model, a small model that is trained, and decoding; the
-//! book's training run is ch05_training.rs.
+//! ch05.ipynb: the losses of the untrained model, the training of a small model, and decoding. The
+//! book's training run is in ch05_training.rs.
 //!
 //! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
 //! come from a CPU.
@@ -27,7 +27,7 @@ use crate::{Lines, Notebook};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "How good is a model, and how does it become better? This chapter measures a model by one number, the loss. It explains how training changes the weights so that the loss falls, first for a single weight and then for a small model, which is trained here. Then it shows ways to choose the next token.",
+        "How good is a model, and how does it become better? This chapter measures a model's quality by one number, the loss. It explains how training changes the weights so that the loss falls, first for a single weight and then for a small model, which it trains. Finally, it shows several ways to choose the next token.",
         "chapter 4.",
         70,
     );
@@ -48,14 +48,14 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.value("of_a_million", 1e6f64.ln());
     book.value("of_a_guess", 50_257f64.ln());
     // The goal of this section is to see what a model writes before training. It uses the model of
-    // section 4.6 and its greedy loop, which always takes the token with the largest logit. Two
-    // short functions connect them with texts: the first turns a text into a batch of ids, and the
-    // second turns ids into a text.
+    // section 4.6 and the greedy loop of section 4.7, which always chooses the token with the
+    // largest logit. Two short functions convert between texts and ids: the first turns a text into
+    // a batch of ids, and the second turns ids into a text.
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
-    // The model continues the prompt by {max_new_tokens:w} tokens. Its weights are random numbers,
-    // so its text is nonsense. (The context is 256 tokens long instead of 1,024, because the
-    // texts of this chapter are short.)
+    // The model continues the prompt with {max_new_tokens:w} tokens. Its weights are random
+    // numbers, so its text is nonsense. (Its context length is 256 tokens instead of 1,024, because
+    // the texts of this chapter are short.)
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -75,8 +75,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     );
 
     book.asks(
-        "The text is nonsense. Suppose a model gave every token the same probability. What would it write with this function?",
-        "One token, again and again. Greedy decoding takes the first of several tokens with the same largest logit, so it would take the same one at each step. The untrained model writes different tokens, because its logits depend on the text before them, even though they mean nothing. If tokens are drawn at random instead (section 5.3.1), both models write similar nonsense.",
+        "Suppose a model gave every token the same probability. What would it write with this function?",
+        "It would repeat a single token. If several tokens have the largest logit, greedy decoding chooses the first of them, so it would choose the same token at each step. The untrained model writes various tokens, because its logits depend on the preceding text, even though they are meaningless. If tokens are drawn at random instead (section 5.3.1), both models write similar nonsense.",
     );
     book.section(
         "5.1.2",
@@ -89,12 +89,13 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
             greedy_id(&equal).is_ok_and(|id| id == 0),
         );
     });
-    // How can nonsense be measured? The goal of this section is one number that tells how well a
-    // model predicts a text, the *loss*. Training will make it smaller.
+    // How can we measure how bad a text is? The goal of this section is one number that says how
+    // well a model predicts a text, which is called the *loss*. Training will make it smaller.
     //
-    // Here are two short texts as inputs, and their targets. The target of a position is the id
-    // that comes next in the text. The model gives a *logit* for each of the 50,257 tokens, at each
-    // of the 2 x 3 positions, and softmax turns the logits of a position into probabilities.
+    // The cell contains two short texts as inputs, and their targets. The target at each position
+    // is the id of the token that comes next in the text. At each of the 2 x 3 positions, the model
+    // computes a *logit* for each of the 50,257 tokens, and softmax turns these logits into
+    // probabilities.
     let inputs = array![
         [16833, 3626, 6100], // "every effort moves"
         [40, 1107, 588]      // "I really like"
@@ -107,7 +108,7 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let probas = softmax(&logits, Axis(2));
     book.shape("In [5]", &probas, &[2, 3, 50257]);
 
-    // The model's choice at a position is the id with the highest probability. None of the six
+    // At each position, the model's choice is the id with the highest probability. None of the six
     // choices is the target.
     let mut token_ids = Array3::zeros((2, 3, 1));
     for (id, probas) in token_ids.iter_mut().zip(probas.lanes(Axis(2))) {
@@ -125,16 +126,17 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
          [41751]]])",
     );
 
-    // Compare the first text's targets with the model's choices. Training shall make the model
-    // choose the targets, so it has to raise their probabilities.
+    // Compare the first text's targets with the model's choices. Training should make the model
+    // choose the targets, so it has to increase their probabilities.
     let text = tokenizer.decode(&targets.row(0).to_vec())?;
     book.prints("In [7]", &text, " effort moves you");
     let first_row: Vec<u32> = token_ids.index_axis(Axis(0), 0).iter().copied().collect();
     let text = tokenizer.decode(&first_row)?;
     book.prints("In [7]", &text, " Armed heNetflix");
 
-    // Which probabilities do the targets have now? They lie between 1 in 13,000 and 1 in 210,000. A
-    // random guess would give each of them 1 in 50,257.
+    // How probable are the targets now? Their probabilities lie between 1 in 210,000 and 1 in
+    // 13,000. If all tokens were equally probable, each target would have a probability of 1 in
+    // 50,257.
     let of_targets = |text_idx: usize| -> Array1<f32> {
         let ids = targets.row(text_idx).to_owned();
         let probas = probas.index_axis(Axis(0), text_idx);
@@ -175,11 +177,11 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         let is_so = product == 0.0 && (sum + 10_825.0).abs() < 0.5;
         book.holds("a product underflows and a sum doesn't", is_so);
     });
-    // The probability of a whole text is the product of its tokens' probabilities. But a computer
-    // can't store such a product: for 1,000 tokens with probabilities of 1 in 50,257 it is about
-    // 10^-4701, whereas the smallest 64-bit number above 0 is about 5 x 10^-324, so the result
-    // would be 0. Logarithms turn the product into a sum, which is only -10,825 in this example.
-    // Here are the natural logarithms of the six probabilities:
+    // The probability of a whole text is the product of its tokens' probabilities. But such a
+    // product is too small for a computer's numbers. For 1,000 tokens with probabilities of 1 in
+    // 50,257 it is about 10^-4701, whereas the smallest positive 64-bit floating-point number is
+    // about 5 x 10^-324, so the result would be 0. Logarithms turn the product into a sum, which is
+    // -10,825 in this example. Here are the natural logarithms of the six probabilities:
     let log_probas: Array1<f32> = target_probas_1
         .iter()
         .chain(&target_probas_2)
@@ -191,31 +193,34 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "tensor([ -9.5042, -10.3796, -11.3677, -11.4798,  -9.7764, -12.2561])",
     );
 
-    // Their mean is one number for all six positions, which doesn't depend on the length of the
-    // text. The largest possible value is 0, and it means that every target has the probability 1.
+    // Their mean summarizes all six positions in one number and, unlike the sum, doesn't grow with
+    // the length of the text. It can't exceed 0, which it reaches only if every target has a
+    // probability of 1.
     let avg_log_probas = log_probas.sum() / 6.0;
     book.prints("In [10]", &avg_log_probas, "tensor(-10.7940)");
 
-    // With the opposite sign, it is the loss, which is called *cross-entropy*. The smaller it is,
-    // the better the model predicts the text.
+    // The loss is this mean with the opposite sign. It is called *cross-entropy*. The smaller the
+    // loss, the better the model predicts the text.
     let neg_avg_log_probas = -avg_log_probas;
     book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
 
-    // Now the same with one function. For one position, the computation is short:
+    // A single function can compute the same loss. For one position, the computation is short:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn cross_entropy(",
     );
-    // The crate's `cross_entropy` takes the mean over a list of positions, so the axes of texts and
-    // positions become one axis: 2 x 3 positions are six rows.
+    // The crate's `cross_entropy` computes the mean over a list of positions, so the axes for texts
+    // and positions are merged into one: the 2 x 3 positions become six rows.
     let logits_flat = logits.into_shape_with_order((6, 50257))?;
     book.shape("In [13]", &logits_flat, &[6, 50257]);
 
-    // `cross_entropy` does all steps, from the logits to the mean, and gives the number of In [11].
+    // `cross_entropy` performs all steps from the logits to the mean and returns the number of In
+    // [11].
     let targets_flat: Vec<u32> = targets.iter().copied().collect();
     let loss = cross_entropy(&logits_flat, &targets_flat);
     book.prints("In [14]", &loss, "tensor(10.7940)");
-    // So does `calc_loss_batch`, which measures the loss of a batch of windows.
+    // The function `calc_loss_batch`, which computes the loss of a batch of windows, returns the
+    // same number.
     let batch = Batch {
         input_ids: inputs,
         target_ids: targets,
@@ -223,13 +228,13 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.agrees("In [14]", &calc_loss_batch(&batch, &model)?, &loss);
 
     // The *perplexity* is the exponential of the loss, e^loss. A perplexity of 50 means that the
-    // model is as unsure as if it chose blindly among 50 tokens. Here it is nearly the size of the
-    // vocabulary, so the model knows almost nothing.
+    // model is as uncertain as if it chose among 50 equally probable tokens. Here the perplexity is
+    // almost as large as the vocabulary, so the model knows almost nothing.
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");
     book.asks(
         "A model is sure of a wrong token and gives the right one a probability of 1 in a million. How large is its loss at this position?",
-        "It is ln 1,000,000 = {of_a_million:.1}. A model that gives all tokens the same probability has a loss of ln 50,257 = {of_a_guess:.1}, so to be sure and wrong costs more than not to know.",
+        "It is ln 1,000,000 = {of_a_million:.1}. A model that gives all tokens the same probability has a loss of ln 50,257 = {of_a_guess:.1}, so being sure of a wrong token costs more than being undecided.",
     );
     Ok(())
 }
@@ -239,10 +244,10 @@ fn story(book: &mut Notebook) -> Result<()> {
         "5.1.3",
         "Calculating the training and validation set losses",
     );
-    // A model that is trained on a text may learn the language or learn the text by heart. How can
-    // we tell the difference? We keep a part of the text away from training. The loss on this part,
-    // the *validation loss*, shows how well the model predicts what it hasn't seen. The goal of
-    // this section is to measure both losses.
+    // A model that is trained on a text may learn the language, or it may merely learn the text by
+    // heart. To tell the difference, we keep a part of the text out of the training. The loss on
+    // this part, the *validation loss*, shows how well the model predicts a text that it hasn't
+    // seen. The goal of this section is to measure the loss on both parts.
 
     // The model will be trained on this story. Here are its first 99 characters.
     let text_data = book.the_verdict()?;
@@ -256,19 +261,20 @@ fn story(book: &mut Notebook) -> Result<()> {
     book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
 
     // With {total_tokens:,} tokens, the story is very short for a language model. GPT-2 was trained
-    // on 40 gigabytes of text. So a run takes only minutes, but the model will learn the story by
-    // heart, which is called *overfitting*.
+    // on 40 gigabytes of text. Training on such a short text takes only minutes, but the model will
+    // learn it by heart, which is called *overfitting*.
     let tokenizer = Gpt2Tokenizer::new();
     let total_tokens = tokenizer.encode(text_data)?.len();
     book.value("total_tokens", total_tokens);
     book.prints("In [19]", &total_characters, "Characters: 20479");
     book.prints("In [19]", &total_tokens, "Tokens: 5145");
 
-    // The model trains on the first nine tenths of the text, and the last tenth is only for
-    // validation. Both parts are cut into windows of 256 tokens, and two windows make a batch.
+    // The first nine tenths of the text are for training, and the last tenth is used only for
+    // validation. Both parts are cut into windows of 256 tokens, and each batch consists of two
+    // windows.
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
     // There are {train_batches:w} batches for training and {val_batches:w} for validation. Each
-    // line shows the shapes of a batch's inputs and targets.
+    // line shows the shapes of the inputs and the targets of a batch.
     let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
     book.value("train_batches", train_loader.len());
     book.value("val_batches", val_loader.len());
@@ -293,8 +299,8 @@ torch.Size([2, 256]) torch.Size([2, 256])",
         "torch.Size([2, 256]) torch.Size([2, 256])",
     );
 
-    // Together, the batches contain {used_tokens:,} of the {total_tokens:,} tokens. What remains at
-    // the end of each part doesn't fill a window or a batch and isn't used.
+    // Together, the batches contain {used_tokens:,} of the {total_tokens:,} tokens. The remaining
+    // tokens at the end of each part don't fill a window or a batch, so they aren't used.
     let mut tokens_of = |loader: &DataLoader| {
         let lengths = loader.epoch(&mut rng);
         lengths.map(|batch| Ok(batch?.input_ids.len())).sum()
@@ -310,11 +316,11 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.not_in_a_page()?;
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
-    // Before training, both losses are near 10.99. That is a little more than ln 50,257 = 10.82,
+    // Before training, both losses are about 10.99. This is a little more than ln 50,257 = 10.82,
     // the loss of a model that gives all tokens the same probability. Where does the difference
-    // come from? The untrained model's logits are random numbers with a variance of about 1/3.
-    // They make some tokens more probable than others, but not the right ones, and on average this
-    // adds half of the variance to the loss: 10.82 + 1/6 = 10.99.
+    // come from? The untrained model's logits are random numbers with a variance of about 1/3. They
+    // make some tokens more probable than others, but these are no more likely to be the targets.
+    // On average, this adds half of the variance to the loss: 10.82 + 1/6 = 10.99.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -335,13 +341,14 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     });
     book.asks(
         "Why does the loss before training hardly depend on the text?",
-        "The weights are random, so no token of any text is predicted better than another. The probabilities of the targets are spread around 1 in 50,257, whatever the targets are.",
+        "The weights are random, so the model can't predict any text better than another. The probabilities of the targets are spread around 1 in 50,257, whatever the targets are.",
     );
     Ok(())
 }
 
-/// The book's loaders, windows of 256 tokens, two to a batch: of the first nine tenths of a text,
-/// shuffled, and of the last tenth, in order.
+/// Returns the book's two loaders, which group windows of 256 tokens into batches of two. The first
+/// loader shuffles the windows of the first nine tenths of the text. The second one returns the
+/// windows of the last tenth in their order.
 pub(crate) fn loaders(text: &str, tokenizer: &Gpt2Tokenizer) -> Result<[DataLoader; 2]> {
     let (train_data, val_data) = train_validation_split(text, 0.90)?;
     let of_training = DataLoaderConfig {
@@ -362,7 +369,7 @@ pub(crate) fn loaders(text: &str, tokenizer: &Gpt2Tokenizer) -> Result<[DataLoad
     ])
 }
 
-/// In \[22\]: a line a batch.
+/// Returns the output of In \[22\], a line for each batch.
 fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> Result<String> {
     let lines = loader.epoch(rng).map(|batch| {
         let batch = batch?;
@@ -374,17 +381,17 @@ fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> Result<String> {
 
 fn one_weight(book: &mut Notebook) -> Result<()> {
     book.section("5.2", "From a loss to a better weight");
-    // The loss tells how good a model is. *Training* changes the weights so that the loss falls.
-    // The goal of this section is to understand one such change, a *training step*: first for a
-    // single weight, where everything can be computed by hand, and then for a whole model. At the
-    // end, a small model is trained on this page.
+    // The loss measures how good a model is, and *training* changes the weights so that the loss
+    // falls. The goal of this section is to understand one such change, which is called a *training
+    // step*. We begin with a single weight, where everything can be computed by hand, and then turn
+    // to a whole model. At the end of the section, a small model is trained.
     //
     // The first model has a single weight, w, and knows only two words. In its training text, the
-    // word "the" is followed by "bell" three times and by "door" once. The model gives "bell" the
-    // logit w and "door" the logit 0, so w decides how probable "bell" is.
+    // word "the" is followed by "bell" three times and by "door" once. After "the", the model gives
+    // "bell" the logit w and "door" the logit 0, so w determines the probability of "bell".
     //
-    // With w = {w}, the probability of "bell" is {p_bell:.4}, and the mean of the four losses is
-    // {loss:.4}:
+    // With w = {w}, the probability of "bell" is {p_bell:.4}, and the mean of the losses at the
+    // four positions is {loss:.4}:
     let targets = [0, 0, 0, 1]; // three times "bell", and "door"
     let logits_of = |w: f32| Array2::from_shape_fn((4, 2), |(_, word)| [w, 0.0][word]);
     let loss_of = |w: f32| cross_entropy(&logits_of(w), &targets);
@@ -393,36 +400,37 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.value("loss", loss_of(w));
     book.yours("the loss", &loss_of(w));
 
-    // Should w become larger or smaller? We can try: increase w by a small number h, decrease it by
-    // h, and compare the losses. The change of the loss, divided by the change of w, is the slope
-    // of the loss at w, which is called the *gradient*. This way of computing it is called a
-    // *finite difference*. The gradient here is {slope:.4}. If it is negative, the loss falls when
-    // w grows, and if it is positive, the loss falls when w shrinks.
+    // Should w become larger or smaller? We can find out by increasing and decreasing w by a small
+    // number h and comparing the two losses. The change in the loss divided by the change in w is
+    // the slope of the loss at w, which is called the *gradient*. This way of computing the
+    // gradient is called a *finite difference*. The result here is {slope:.4}. If the gradient is
+    // negative, the loss falls when w increases, and if it is positive, the loss falls when w
+    // decreases.
     let h = 0.01;
     let slope = (loss_of(w + h) - loss_of(w - h)) / (2.0 * h);
     book.value("slope", slope);
     book.yours("the gradient by a finite difference", &slope);
 
     // A finite difference needs two losses for each weight, which is far too slow for a model with
-    // millions of weights. The *backward pass* computes the gradients of all weights at once, by
-    // the rules for derivatives. It goes from the loss back to the weights. For the step from the
-    // logits to the loss, the rule is short: the gradient of a logit is its probability, minus 1 if
-    // it belongs to the target.
+    // millions of weights. The *backward pass* starts from the loss, goes back to the weights, and
+    // computes all gradients at once by the rules for derivatives. For the step from the logits to
+    // the loss, the rule is short: the gradient of a logit is its probability, minus 1 if the logit
+    // belongs to the target.
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn cross_entropy_backward(",
     );
-    // The crate's `cross_entropy_train` does this for all four rows and divides by their number.
-    // The weight w is the logit of "bell" in each row, so its gradient is the sum of the first
-    // column. It agrees with the finite difference.
+    // The crate's `cross_entropy_train` applies this rule to all four rows and divides by the
+    // number of rows. In each row, the weight w is the logit of "bell", so its gradient is the sum
+    // of the first column. This sum agrees with the finite difference.
     let (_, d_logits) = cross_entropy_train(logits_of(w), &targets, 1.0); // (4, 2)
     let gradient = d_logits.column(0).sum();
     book.holds("both gradients agree", (gradient - slope).abs() < 1e-4);
     book.yours("the gradient by the backward pass", &gradient);
 
-    // Now the step. The weight moves against its gradient, by the gradient times the *learning
-    // rate*: w - {learning_rate} x {gradient:.4} = {new_w:.4}. The loss was {loss:.4}, and with the
-    // new weight it is {new_loss:.4}.
+    // In a training step, the weight moves in the direction opposite to its gradient. It changes by
+    // the gradient times the *learning rate*: w - {learning_rate} x {gradient:.4} = {new_w:.4}. The
+    // loss was {loss:.4}, and with the new weight it is {new_loss:.4}.
     let learning_rate = book.input("learning_rate", 3.0, 0.01..=100.0);
     let new_w = w - learning_rate * gradient;
     book.value("gradient", gradient);
@@ -430,11 +438,11 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.value("new_loss", loss_of(new_w));
     book.holds("the loss falls", loss_of(new_w) < loss_of(w));
     book.yours("the weight after a step", &new_w);
-    // This is the loss with the new weight:
+    // The cell prints the loss with the new weight:
     book.yours("the loss after a step", &loss_of(new_w));
 
-    // The picture shows the loss for other values of w. The dashed line has the slope of the
-    // gradient, and the step goes along the curve from w to the new weight.
+    // The picture shows the loss for different values of w. The slope of the dashed line is the
+    // gradient at w. The training step goes along the curve from w to the new weight.
     book.draws("The loss around the weight", || {
         let (low, high) = (w.min(new_w).min(-3.0), w.max(new_w).max(5.0));
         let at = |w: f32| (f64::from(w), f64::from(loss_of(w)));
@@ -466,9 +474,10 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
         chart(&around, PLAIN)
     });
 
-    // Repeat the step, and the loss falls to its lowest point. There the gradient is 0: the model
-    // gives "bell" the probability 0.75, which is how often "bell" follows "the" in the text. That
-    // is what training with this loss does: the probabilities approach the frequencies in the text.
+    // If the step is repeated, the loss falls to its lowest point, where the gradient is 0. At this
+    // point the model gives "bell" a probability of 0.75, which is how often "bell" follows "the"
+    // in the text. This is the effect of training with this loss: the probabilities approach the
+    // frequencies in the text.
     let mut lines = vec!["steps          w    P(bell)     loss".to_owned()];
     let mut weight = w;
     for step in 0..=12 {
@@ -483,34 +492,35 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.yours("more steps", &lines.join("\n"));
 
     book.asks(
-        "With a learning rate of 40, does the first step make the loss smaller or larger? Guess, then look at the picture with 40 in the field.",
+        "With a learning rate of 40, does the first step make the loss smaller or larger? Guess, then enter 40 in the field and look at the picture.",
         "{of_large_step}",
     );
     book.aside(|book| {
         let far = w - 40.0 * gradient;
         let (before, after) = (loss_of(w), loss_of(far));
         let how = if after > before { "larger" } else { "smaller" };
-        book.value("of_large_step", format!("It becomes {how}. The step ends at w = {far:.2}, and the loss changes from {before:.4} to {after:.4}. The gradient tells only the direction in which the loss falls and how steep it is at w. It doesn't tell where the lowest point is, so a step that is too large jumps over it."));
+        book.value("of_large_step", format!("It becomes {how}. The step ends at w = {far:.2}, and the loss changes from {before:.4} to {after:.4}. The gradient only says in which direction the loss falls and how steep the curve is at w. It doesn't say where the lowest point is, so a step that is too large jumps over it."));
         book.holds("a large step is worse", after > before);
     });
     Ok(())
 }
 
-/// The probability of "bell" in the model with one weight.
+/// Returns the probability of "bell" in the model with a single weight.
 fn p_bell(w: f32) -> f32 {
     softmax(&array![w, 0.0], Axis(0))[0]
 }
 
 fn small_training(book: &mut Notebook) -> Result<Trained> {
-    // A GPT learns in the same way, with many weights instead of one. To train it here, we need a
-    // small one. It reads only the first 5,000 characters of the story, and its tokens are words
-    // (section 2.3), because GPT-2's 50,257 tokens would need too many weights.
+    // A GPT learns in the same way, but with many weights instead of one. To train one here, we
+    // need a small model. It reads only the first 5,000 characters of the story, and its tokens are
+    // words (section 2.3), because a vocabulary of GPT-2's 50,257 tokens would need too many
+    // weights.
     book.listing(
         "tests/notebooks/small_model.rs",
         "pub(crate) fn small_loaders(",
     );
-    // It has the parts of the large model, but only {emb_dim} features, four heads, one block and a
-    // context of 16 words:
+    // The small model has the same parts as the large one, but only {emb_dim} features, four heads,
+    // one block and a context of 16 words:
     let text = beginning(book.the_verdict()?);
     let (tokenizer, [train_loader, val_loader]) = small_loaders(text)?;
     let config = small_config(tokenizer.vocab_size(), book.input("emb_dim", 32, 4..=64));
@@ -528,16 +538,17 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     let sizes = sizes.map(|(what, count)| format!("{what:<24} {count:>7}"));
     book.yours("the small model", &sizes.join("\n"));
 
-    // One training step of this model has four parts:
+    // A training step of this model has four parts:
     //
     // - *forward*: the model computes the logits for a batch;
     // - *loss*: cross-entropy turns the logits and the targets into one number;
-    // - *backward*: the gradients go back from the loss through all layers, from the last one to
-    //   the first, and each layer computes the gradients of its weights;
-    // - *step*: the optimizer changes each weight a little, against its gradient.
+    // - *backward*: the gradients are passed back from the loss through all layers, from the last
+    //   layer to the first, and each layer computes the gradients of its weights;
+    // - *step*: the optimizer changes each weight a little, in the direction opposite to its
+    //   gradient.
     //
-    // The four lines after the batch are these parts. The cell prints the loss of the batch before
-    // the step and after it.
+    // The comments in the code mark these four parts. The cell prints the loss of the batch before
+    // and after the step.
     let mut optimizer = AdamW::new(
         AdamWConfig {
             lr: 0.001,
@@ -565,10 +576,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         &format!("before {loss:.4}\nafter  {new_loss:.4}"),
     );
 
-    // Are the gradients right? A finite difference can check any of them, as for the single weight.
-    // We take three weights of the output layer, those of the first feature in the rows of the
-    // first three targets. To compute all {weights:,} gradients in this way, the model would need
-    // {twice:,} forward passes. The backward pass takes about as long as two.
+    // Are the gradients right? Each of them can be checked by a finite difference, like the
+    // gradient of the single weight. The cell checks three weights of the output layer: the weights
+    // of the first feature in the rows of the first three targets. Computing all {weights:,}
+    // gradients in this way would take {twice:,} forward passes of the model. The backward pass
+    // takes about as long as two forward passes.
     let mut lines = vec!["weight of          finite difference     backward".to_owned()];
     for &target in &targets[..3] {
         let place = [target as usize, 0];
@@ -590,24 +602,26 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     book.value("twice", 2 * model.num_parameters());
     book.yours("three gradients", &lines.join("\n"));
 
-    // The optimizer here isn't plain gradient descent, weight - learning rate x gradient, but
-    // *AdamW*. Plain steps have two problems. Each batch has another gradient, so the steps zigzag.
-    // And gradients differ in size: in the step above, the largest hundredth of them are about
-    // {spread:,} times as large as the smallest hundredth, so no learning rate suits all weights.
-    // AdamW keeps two running means for each weight:
+    // The optimizer here isn't plain gradient descent, which computes weight - learning rate x
+    // gradient, but *AdamW*. Plain gradient descent has two problems. The gradient differs from
+    // batch to batch, so the steps zigzag. Moreover, the gradients of different weights differ in
+    // size. In the step above, the largest hundredth of them are at least {spread:,} times as large
+    // as the smallest hundredth, so no single learning rate suits all weights. AdamW keeps two
+    // running means for each weight:
     //
-    // - m is the mean of the last gradients, about ten of them. What changes from batch to batch
-    //   cancels.
-    // - v is the mean of the squares of the last gradients, about a thousand of them. Its root is
-    //   the usual size of the weight's gradient.
+    // - m is the mean of about the last ten gradients. In it, differences between the batches
+    //   largely cancel out.
+    // - v is the mean of the squares of about the last thousand gradients. Its square root is the
+    //   typical size of the weight's gradient.
     //
-    // The step is learning rate x m / √v. So a weight whose gradients always point in the same
-    // direction moves by about the learning rate in each step, whether its gradients are large or
-    // small, and a weight whose gradients contradict each other hardly moves.
+    // In each step, the optimizer subtracts learning rate x m / √v from the weight. A weight whose
+    // gradients always have the same sign and about the same size therefore moves by about the
+    // learning rate in each step, whether its gradients are large or small. A weight whose
+    // gradients keep changing sign hardly moves.
     book.listing("crates/train/src/adamw.rs", "pub fn step_plain<");
-    // Here are three weights that begin at 0. The gradients of the first are always 100, and those
-    // of the second always 0.001. The gradients of the third are 1 and -1 in turn. The cell prints
-    // the weights after twenty steps with a learning rate of 0.01.
+    // This example has three weights that start at 0. The gradients of the first are always 100,
+    // those of the second are always 0.001, and those of the third alternate between 1 and -1. The
+    // cell prints the weights after twenty steps with a learning rate of 0.01.
     book.aside(|book| {
         let mut sizes = Vec::new();
         gradients.visit("", &mut |_, view| {
@@ -642,28 +656,31 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     });
     book.yours("three weights after twenty steps", &three.weight);
 
-    // The W in the name stands for *weight decay*: each step also multiplies each weight by 1 -
-    // learning rate x 0.1. A weight that no gradient pushes shrinks to {kept:.3} of its size in a
-    // thousand steps of the book's training. So a weight stays large only if the data need it, and
-    // this makes it harder to learn a text by heart.
+    // The W in the name AdamW stands for *weight decay*. In each step, the optimizer also
+    // multiplies each weight by 1 - learning rate x 0.1. In a thousand steps with the book's
+    // learning rate, a weight whose gradient is always 0 shrinks to {kept:.3} of its size. A weight
+    // therefore stays large only if the data require it, which makes it harder for the model to
+    // learn a text by heart.
     //
-    // Why does the book train with a learning rate of 0.0004? As AdamW moves a weight by up to the
-    // learning rate, compare it with the size of the weights. Those of a linear layer with 768
-    // inputs lie between -{bound:.3} and {bound:.3} at first, so a step changes a typical one by
-    // about {share:%}. After 90 steps, the weights can be quite different, and yet no single batch
-    // can destroy what the others have taught. A small model has fewer and larger weights and can
-    // take larger steps.
+    // Why does the book train with a learning rate of 0.0004? AdamW changes a weight by up to about
+    // the learning rate in each step, so the learning rate should be compared with the size of the
+    // weights. In a linear layer with 768 inputs, the initial weights lie between -{bound:.3} and
+    // {bound:.3}, so a step changes a typical weight by about {share:%}. After 90 steps, the
+    // weights can be quite different, and yet no single batch can destroy what the others have
+    // taught. A small model has fewer and larger weights, so it can take larger steps.
     //
-    // Three additions help long runs. They are options of `gpt train`, and appendix D of the book
-    // describes them:
+    // Three additional techniques help in long training runs. They are options of `gpt train`, and
+    // appendix D of the book describes them:
     //
-    // - *Warmup* (`--warmup-steps`): the learning rate begins near 0 and rises. In the first steps,
-    //   m and v are means of only a few gradients, and the gradients of random weights are large.
-    // - *Cosine decay* (`--min-lr`): after the warmup, the rate falls along half a cosine. At the
-    //   end, small steps let the weights settle instead of jumping around the lowest point.
-    // - *Clipping* (`--grad-clip`): if the *norm* of all gradients, the root of the sum of their
-    //   squares, exceeds a limit, they are all multiplied by the same factor, so that the norm is
-    //   the limit. So one unusual batch can't cause a huge step.
+    // - *Warmup* (`--warmup-steps`): the learning rate starts near 0 and increases. This makes the
+    //   first steps small, in which m and v are means of only a few gradients and the gradients of
+    //   the random weights are large.
+    // - *Cosine decay* (`--min-lr`): after the warmup, the learning rate falls along half a period
+    //   of a cosine. Small steps at the end let the weights settle instead of jumping around the
+    //   lowest point.
+    // - *Clipping* (`--grad-clip`): the *norm* of the gradients is the square root of the sum of
+    //   their squares. If it exceeds a limit, all gradients are multiplied by the same factor, so
+    //   that their norm equals the limit. This way, a single unusual batch can't cause a huge step.
     book.draws("Warmup and cosine decay", || {
         let schedule = Schedule {
             warmup_steps: 20,
@@ -689,12 +706,12 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         };
         chart(&rates, PLAIN)
     });
-    // This is the norm of the gradients of the step above, and their norm after clipping with a
-    // limit of 0.25:
+    // The cell prints the norm of the gradients of the training step above, before and after
+    // clipping with a limit of 0.25:
     book.aside(|book| {
         let bound = 1.0 / 768f64.sqrt();
         book.value("bound", bound);
-        // The root of the mean square of numbers between -bound and bound.
+        // The root mean square of numbers that are spread evenly between -bound and bound.
         book.value("share", 0.0004 / (bound / 3f64.sqrt()));
     });
     let mut clipped = gradients.clone();
@@ -709,10 +726,10 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         &Array1::from(norms.to_vec()),
     );
 
-    // Now the whole training. In each *epoch*, the model takes a step for each of the {batches}
-    // batches. The loader shuffles the windows anew for each epoch. Otherwise, successive batches
+    // Now we can train the model. In each *epoch*, it takes one step for each of the {batches}
+    // batches. The loader shuffles the windows again for each epoch. Otherwise, successive batches
     // would come from the same page of the story and pull the weights in the same direction, and
-    // the end of the story would always have the last word. After each epoch, the cell prints the
+    // every epoch would finish with the end of the story. After each epoch, the cell prints the
     // loss on both parts of the text.
     let num_epochs = book.input("num_epochs", 10, 1..=20);
     let mut model = GptModel::new(config, &mut TorchRng::manual_seed(seed))?;
@@ -789,18 +806,18 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         chart(&curves, PLAIN)
     });
     book.asks(
-        "Which epoch's model would you keep, and why isn't it the last one's?",
-        "The one of epoch {best_epoch}. Its validation loss, {best_val_loss:.2}, is the lowest, so it predicts a new text best. The last model has a validation loss of {last_val_loss:.2}.",
+        "After which epoch would you stop and keep the model, and why not after the last one?",
+        "After epoch {best_epoch}. The model then has the lowest validation loss, {best_val_loss:.2}, so it predicts a new text best. After the last epoch, the validation loss is {last_val_loss:.2}.",
     );
-    // Compare the two curves. The training loss begins at {first_train_loss:.2}, near the loss of a
-    // guess, ln V = {of_a_guess_here:.2}, where V is the size of the vocabulary. It falls to
-    // {last_train_loss:.2}. The validation loss is lowest after epoch {best_epoch}, at
-    // {best_val_loss:.2}, and {last_val_loss:.2} at the end. If the training loss falls while the
-    // validation loss rises, the model *overfits*: it learns this text by heart, and what it learns
-    // doesn't help with other texts. More text, a smaller model, dropout, weight decay or an
-    // earlier end help against it.
+    // Compare the two curves. The training loss starts at {first_train_loss:.2}, close to ln V =
+    // {of_a_guess_here:.2}, which is the loss of a model that gives all V tokens of the vocabulary
+    // the same probability. At the end, the training loss is {last_train_loss:.2}. The validation
+    // loss is lowest after epoch {best_epoch}, at {best_val_loss:.2}, and it is {last_val_loss:.2}
+    // at the end. If the training loss falls while the validation loss rises, the model *overfits*:
+    // it learns the training text by heart, and what it learns doesn't help with a different text.
+    // More text, a smaller model, dropout, weight decay and stopping earlier reduce overfitting.
 
-    // At last, the model continues the first words of its text, by greedy decoding.
+    // Finally, the model continues the first words of its training text by greedy decoding.
     let prompt = first_words(text, &tokenizer)?;
     let idx = text_to_token_ids(&prompt, &tokenizer)?;
     let token_ids = generate_text_simple(&model, idx, 20, config.context_length)?;
@@ -815,7 +832,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     })
 }
 
-/// The weights (vocab_size, emb_dim) of the output layer.
+/// Returns the output layer's weights, of shape (vocab_size, emb_dim).
 fn head_of(model: &mut GptModel) -> &mut Array2<f32> {
     let head = model.out_head.as_mut();
     &mut head
@@ -825,12 +842,12 @@ fn head_of(model: &mut GptModel) -> &mut Array2<f32> {
 
 fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.1", "Temperature scaling");
-    // Greedy decoding (section 4.7) gives the same text in every run, and it often repeats itself.
-    // The goal of this section is to draw the next token at random instead, and to control by one
-    // number, the *temperature*, how daring the draws are.
+    // Greedy decoding (section 4.7) writes the same text in every run, and this text often repeats
+    // itself. The goal of this section is to draw the next token at random instead, and to control
+    // the randomness of the draws by one number, the *temperature*.
     //
-    // The example has a vocabulary of nine words and their logits after the text "every effort
-    // moves you". Greedy decoding takes the word with the largest logit.
+    // The example has a vocabulary of nine words, with a logit for each word after the text "every
+    // effort moves you". Greedy decoding chooses the word with the largest logit.
     let vocab = VOCAB;
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
@@ -838,15 +855,16 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let next_token_id = greedy_id(&probas)?;
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
-    // A random draw gives each word with its probability. With this seed, it is "{drawn}".
+    // A random draw chooses each word with its probability. With this seed, the drawn word is
+    // "{drawn}".
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let next_token_id = rng.multinomial(&probas.to_vec());
     book.value("drawn", vocab[next_token_id]);
     book.prints("In [31]", vocab[next_token_id], "forward");
 
-    // In a thousand draws, each word's count is near a thousand times its probability. "forward"
-    // has the probability {p_forward:.3} and is drawn {n_forward} times. (The draws always begin
-    // with the same seed, so the field above doesn't change them.)
+    // In a thousand draws, each word's count is close to a thousand times its probability. The word
+    // "forward" has a probability of {p_forward:.3} and is drawn {n_forward} times. (These draws
+    // always start from the same seed, so the field above doesn't change them.)
     let sampled_ids = sampled_tokens(&probas);
     book.value("p_forward", probas[FORWARD]);
     book.value("n_forward", sampled_ids[FORWARD]);
@@ -865,16 +883,17 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
-    // The temperature T divides the logits before softmax:
+    // The temperature T divides the logits before softmax is applied:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn softmax_with_temperature(",
     );
-    // What does the division do? Softmax turns a difference between two logits into a ratio between
-    // their probabilities, e^difference (section 3.3.1). A T-th of the difference raises the ratio
-    // to the power 1/T. "forward" is {ratio:.2} times as probable as "toward". With T =
-    // {temperature} it is {ratio_of_colder:,} times as probable, because the ratio is raised to the
-    // power 1/{temperature}. In a thousand draws, "toward" now comes {n_toward} times.
+    // What effect does this division have? Softmax turns the difference between two logits into the
+    // ratio of their probabilities, e^difference (section 3.3.1). Dividing the difference by T
+    // raises this ratio to the power 1/T. Without a temperature, "forward" is {ratio:.2} times as
+    // probable as "toward". With T = {temperature} it is {ratio_of_colder:,} times as probable,
+    // because the ratio is raised to the power 1/{temperature}. In a thousand draws, "toward" now
+    // appears {n_toward} times.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     let of_colder = temperature;
@@ -902,9 +921,10 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
-    // A temperature above 1 takes a root of each ratio, which brings the probabilities closer
-    // together. With T = {temperature}, the text varies more, but "every effort moves you pizza" is
-    // drawn {n_pizza} times.
+    // With a temperature above 1, softmax takes a root of each ratio, which brings the
+    // probabilities closer together. The text becomes more varied, but unsuitable words become more
+    // probable. With T = {temperature}, "pizza" is drawn {n_pizza} times as the continuation of
+    // "every effort moves you".
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.value("n_pizza", sampled_tokens(&hotter)[PIZZA]);
@@ -942,8 +962,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     });
 
     book.asks(
-        "What does a temperature of 0.001 do? And one of 1000?",
-        "At 0.001, the most probable word has the probability {of_coldest:.3}, so this is almost greedy decoding. At 1000, the probabilities lie between {least_of_hottest:.3} and {most_of_hottest:.3}, so each of the nine words is about equally probable, and the text is nonsense. Try both in the fields.",
+        "What is the effect of a temperature of 0.001? And of a temperature of 1000?",
+        "At 0.001, the most probable word has a probability of {of_coldest:.3}, so sampling is almost the same as greedy decoding. At 1000, all probabilities lie between {least_of_hottest:.3} and {most_of_hottest:.3}, so the nine words are about equally probable, and the text becomes nonsense. Try both temperatures in the fields.",
     );
     book.aside(|book| {
         let at = |temperature| softmax_with_temperature(&next_token_logits, temperature);
@@ -957,13 +977,13 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         book.holds("0.001 is greedy, and 1000 makes all words equal", is_so);
     });
     book.section("5.3.2", "Top-k sampling");
-    // A high temperature makes a text varied, but it also raises the probabilities of words that
-    // don't fit. Each of them is still improbable, but in a vocabulary of 50,257 tokens there are
-    // so many of them that together they are drawn often. *Top-k sampling* excludes them: only the
-    // k most probable tokens take part in the draw. The goal of this section is to combine it with
-    // the temperature.
+    // A high temperature makes a text varied, but it also increases the probabilities of words that
+    // don't fit. Each of these words is still improbable, but a vocabulary of 50,257 tokens
+    // contains so many of them that together they are drawn often. *Top-k sampling* excludes them:
+    // only the k most probable tokens take part in the draw. The goal of this section is to combine
+    // top-k sampling with the temperature.
 
-    // With k = {top_k}, the following logits are kept. The positions are the ids of their words.
+    // With k = {top_k}, the following logits are kept. Their positions are the ids of the words.
     let top_k = book.input("top_k", 3, 1..=100);
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
@@ -980,7 +1000,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 
     // The logits of all other words become minus infinity, as in the causal mask.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn top_k_filter(");
-    // Of the nine logits, {excluded:w} are minus infinity now, and the others are unchanged.
+    // Now {excluded:w} of the nine logits are minus infinity, and the others are unchanged.
     book.value("excluded", vocab.len() - top_pos.len());
     book.prints(
         "In [38]",
@@ -988,9 +1008,9 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         "tensor([4.5100,   -inf,   -inf, 6.7500,   -inf,   -inf,   -inf, 6.2800,   -inf])",
     );
 
-    // Softmax gives the excluded words the probability 0, because e to the power of minus infinity
-    // is 0. The probabilities of the others grow, so that they sum to 1 again: "forward" had
-    // {p_forward:.4} and now has {p_forward_of_top:.4}.
+    // Softmax gives the excluded words a probability of 0, because e to the power of minus infinity
+    // is 0. The probabilities of the remaining words increase so that they sum to 1 again. For
+    // example, the probability of "forward" changes from {p_forward:.4} to {p_forward_of_top:.4}.
     let topk_probas = softmax(&new_logits, Axis(0));
     book.value("p_forward_of_top", topk_probas[FORWARD]);
     book.prints(
@@ -1012,7 +1032,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     });
     book.asks(
         "With k = 1, which method of section 4.7 do you get back?",
-        "Greedy decoding. Only the most probable token remains, so it is drawn with certainty, whatever the temperature is.",
+        "Greedy decoding. Only the most probable token remains, so it is always drawn, whatever the temperature is.",
     );
     Ok(())
 }
@@ -1027,14 +1047,15 @@ struct Trained {
 
 fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.section("5.3.3", "Modifying the text generation function");
-    // The goal of this section is one function that writes with temperature and top-k. It is the
-    // greedy loop of section 4.7 with a filter before softmax and a draw after it. Temperature 0
-    // stands for greedy decoding, because a division by 0 makes no sense. The function can also
-    // stop at a token that marks the end of a text, `eos_id`.
+    // The goal of this section is one function that generates text with a temperature and top-k
+    // sampling. It is the greedy loop of section 4.7 with a filter before softmax and a random draw
+    // after it. Temperature 0 means greedy decoding, because dividing by 0 makes no sense. The
+    // function can also stop when it draws `eos_id`, a token that marks the end of a text.
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
-    // Here the small model of section 5.2 continues the first words of its text. Compare this text
-    // with the greedy one above. Then change the fields: with k = 1, the text is the greedy one
-    // again, and a high temperature without a small k gives words in random order.
+    // Here the small model of section 5.2 continues the first words of its training text. Compare
+    // this text with the one that greedy decoding wrote in section 5.2. Then change the fields.
+    // With k = 1, the text is the greedy one again. With a high temperature and a large k, the
+    // words are drawn almost at random.
     let Trained {
         model,
         tokenizer,
@@ -1070,8 +1091,8 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
         book.holds("k = 1 is greedy, and this text isn't", is_so);
     });
     book.asks(
-        "Should a program that writes code use a high temperature or a low one? And one that invents names for a shop?",
-        "Code has to be right, and most other tokens at a position are wrong, so a low temperature is better. Names should surprise, and a bad one does no harm, so a high temperature is better.",
+        "Should a program that writes code use a high temperature or a low one? And a program that invents names for a shop?",
+        "A low temperature is better for code, which must be correct: at most positions, only a few tokens are right. A high temperature is better for names, which should be surprising, and a bad suggestion does no harm.",
     );
     Ok(())
 }
@@ -1103,7 +1124,7 @@ fn what_is_left_out(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The places of three of the nine words.
+/// The ids of three of the nine words.
 const FORWARD: usize = 3;
 const PIZZA: usize = 6;
 const TOWARD: usize = 7;
@@ -1113,12 +1134,12 @@ const VOCAB: [&str; 9] = [
     "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
 ];
 
-/// Counts of the first words, as the book prints them.
+/// Returns the counts of the first words of the example in the form in which the book prints them.
 pub(crate) fn with_words(counts: Vec<u64>) -> Lines<u64> {
     Lines::new(counts, |id, count| format!("{count} x {}", VOCAB[id]))
 }
 
-/// The book's `print_sampled_tokens`: how often each id comes in 1,000 draws.
+/// Returns how often each id is drawn in 1,000 draws, like the book's `print_sampled_tokens`.
 pub(crate) fn sampled_tokens(probas: &Array1<f32>) -> Vec<u64> {
     let mut rng = TorchRng::manual_seed(123);
     let mut sampled_ids = vec![0; probas.len()];

@@ -1,4 +1,4 @@
-//! exercise-solutions.ipynb of chapter 5; exercises 5.3 and 5.4 need the trained model, so they are
+//! exercise-solutions.ipynb of chapter 5. Exercises 5.3 and 5.4 need the trained model, so they are
 //! in ch05_training.rs.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
@@ -12,7 +12,7 @@ use crate::ch05::{sampled_tokens, with_words};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A task of chapter 5 with its solution: the temperature, and how often a rare word is drawn. Exercises 5.2 to 5.4 need the trained model, so they are in the notebook of the training run.",
+        "A task of chapter 5 with its solution: how the temperature affects how often an improbable word is drawn. Exercises 5.3 and 5.4 need the trained model, so they are in the notebook for the training run.",
         "section 5.3.",
         6,
     );
@@ -21,13 +21,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "Temperature-scaled softmax scores and sampling probabilities",
     );
     // Task: draw a word a thousand times at each of the temperatures 1, 0.1 and 5, and count how
-    // often each word is drawn. How often is it "pizza" at the highest temperature? How could you
-    // find out without drawing?
+    // often each word is drawn. How often is the word "pizza" drawn at the highest temperature? How
+    // could you predict this number without drawing?
 
-    // Solution: first at temperature 1. "pizza" is drawn {pizza} times.
+    // Solution: at temperature 1, "pizza" is drawn {pizza} times.
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
-    // `bincount` ends at the last word that was drawn.
+    // Like PyTorch's `bincount`, the printed list ends at the last word that was drawn.
     let drawn = |probas| {
         let mut sampled_ids = sampled_tokens(probas);
         while sampled_ids.last() == Some(&0) {
@@ -88,8 +88,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 103 x you",
     );
 
-    // The probability answers the question without any draws. It is {probability:.3}, and
-    // {pizza_hotter} of 1,000 draws are close to it.
+    // The expected number of draws is a thousand times the probability of "pizza", which is
+    // {probability:.3}. Because the draws are random, the actual number, {pizza_hotter}, differs
+    // from the expected one.
     let pizza_idx = 6;
     book.value("probability", hotter[pizza_idx]);
     book.prints("In [4]", &hotter[pizza_idx], "tensor(0.0430)");

@@ -1,8 +1,9 @@
-//! ch05.ipynb, section 5.2: ten epochs of training from seed 123, and the trained model's texts.
+//! ch05.ipynb, section 5.2: ten epochs of training with seed 123, and the texts that the trained
+//! model writes.
 //!
 //! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
-//! come from a CPU. The ids come from PyTorch 2.4's run of the same loop with portable dropout:
-//! decoded, they are the texts that the book prints.
+//! come from a CPU. The ids come from PyTorch 2.4's run of the same loop with portable dropout.
+//! Decoded, they are the texts that the book prints.
 
 use anyhow::Result;
 use dataloader::DataLoader;
@@ -23,7 +24,7 @@ const PYTORCH: &str = "the ids of PyTorch 2.4's run of the same loop";
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "The book's training run: ten epochs on a short story, with losses and samples. Then the trained model writes. Pages train the small model of chapter 5's section 5.2 instead, which takes a second, and show the book's output beside it.",
+        "The book's training run: ten epochs on a short story, with the losses and a sample of the model's text after each epoch. Then the trained model writes further texts. Pages train the small model of chapter 5's section 5.2 instead, which takes about a second, and show the book's output beside its output.",
         "chapter 5 up to section 5.2, which explains what a training step does.",
         15,
     );
@@ -33,18 +34,18 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// What a run trains: the book's model, or the small one of section 5.2.
+/// What a run trains, which is either the book's model or the small one of section 5.2.
 struct Run {
     is_small: bool,
     config: GptConfig,
     optimizer: AdamWConfig,
     loaders: [DataLoader; 2],
     tokenizer: Box<dyn Tokenizer>,
-    /// What the samples continue.
+    /// The text that the samples continue.
     start_context: String,
 }
 
-/// The book's run, with the model of this configuration.
+/// Returns the book's run with a model of this configuration.
 fn run_of_book(text: &str, config: GptConfig) -> Result<Run> {
     let tokenizer = Gpt2Tokenizer::new();
     Ok(Run {
@@ -57,7 +58,7 @@ fn run_of_book(text: &str, config: GptConfig) -> Result<Run> {
     })
 }
 
-/// The run of the small model, on the beginning of the text.
+/// Returns the run of the small model, which reads only the beginning of the text.
 fn small_run(text: &str) -> Result<Run> {
     let text = beginning(text);
     let (tokenizer, loaders) = small_loaders(text)?;
@@ -74,7 +75,7 @@ fn small_run(text: &str) -> Result<Run> {
     })
 }
 
-/// The trained model, its optimizer, its data, and what the samples continue.
+/// The trained model, its optimizer, its data, and the text that the samples continue.
 struct Trained {
     model: GptModel,
     optimizer: AdamW,
@@ -85,14 +86,15 @@ struct Trained {
 
 fn training(book: &mut Notebook) -> Result<Trained> {
     book.section("5.2", "Training an LLM");
-    // Section 5.2 of chapter 5 explains what forward, loss, backward and step do. The goal here is
-    // the book's whole run: the model of section 4.6 learns the story for ten epochs. Listing 5.3
-    // is its loop. Every fifth step it measures both losses, and after each epoch the model writes
-    // a sample.
+    // The goal of this notebook is the book's complete training run, in which the model of section
+    // 4.6 is trained on the story for ten epochs. Section 5.2 of chapter 5's notebook explains the
+    // four parts of a training step: forward, loss, backward and step. Listing 5.3 is the loop over
+    // these steps. Every fifth step, it measures the training and the validation loss, and after
+    // each epoch the model writes a sample.
     book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
-    // The picture shows the losses that the book prints. The training loss falls to almost 0. The
-    // validation loss is lowest in epoch 7 and then rises, because the model overfits. (The
-    // numbers in brackets count the tokens that the model has read.)
+    // The picture shows the losses that the book prints. The training loss falls below 0.5. The
+    // validation loss is lowest in epoch 7 and then rises, because the model overfits. (The numbers
+    // in parentheses are the numbers of tokens that the model has read.)
     book.draws("Losses that the book prints", || {
         let rows: Vec<f64> = numbers(LOSSES).iter().map(|(number, _)| *number).collect();
         losses(&[], rows.chunks(4), 512)
@@ -142,7 +144,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
     )?;
     book.aside(|book| {
         let which = match run.is_small {
-            true => "the small model of chapter 5's section 5.2, on the words of the text's beginning, so its numbers aren't those of the book",
+            true => "the small model of chapter 5's section 5.2, which reads only the beginning of the story, so its losses differ from those of the book",
             false => "the book's model",
         };
         book.value("which", which);
@@ -150,7 +152,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
             return;
         };
         let best = printout.losses.iter().fold(f64::INFINITY, |best, row| best.min(row[3]));
-        book.value("outcome", format!("The training loss goes from {:.2} to {:.2}. The validation loss falls to {best:.2}, and it is {:.2} at the end.", first[2], last[2], last[3]));
+        book.value("outcome", format!("The training loss changes from {:.2} to {:.2}. The lowest validation loss is {best:.2}, and the last one is {:.2}.", first[2], last[2], last[3]));
     });
     book.prints_first(
         "In [27]",
@@ -159,7 +161,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         printout.losses.len(),
         Some((5e-3, ROUNDING_GROWS)),
     );
-    // The function also returns the losses, as separate lists. They are those of In [27].
+    // The function also returns the two lists of losses. They contain the losses of In [27].
     let [train_losses, val_losses] = [history.train_losses, history.val_losses].map(Array1::from);
     let lists = stack![Axis(1), train_losses, val_losses];
     book.agrees("the lists", &printout.losses().slice(s![.., 2..]), &lists);
@@ -170,8 +172,8 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         losses(&printout.batch_losses, printout.losses.iter(), tokens)
     });
 
-    // These are the samples after each epoch. In the book, the first one repeats commas, and the
-    // last ones have whole sentences of the story.
+    // The cell prints the sample written after each epoch. In the book, the first sample repeats
+    // commas, and the last ones contain whole sentences of the story.
     let texts = printout.texts()?;
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
     // The ids of these texts, next to PyTorch's:
@@ -183,8 +185,8 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         PYTORCH,
     );
     book.asks(
-        "The samples get better until the end, but the validation loss doesn't. Which of them tells whether the model would be useful?",
-        "The validation loss. The samples are good because the model has learned the story by heart, so they look like the story. The validation loss shows how well it predicts a text that it hasn't seen.",
+        "The samples get better until the end, but the validation loss doesn't. Which of the two shows whether the model would be useful?",
+        "The validation loss shows it, because it measures how well the model predicts a text that it hasn't seen. The samples are good only because the model has learned the story by heart and repeats parts of it.",
     );
     Ok(Trained {
         model,
@@ -198,8 +200,8 @@ fn training(book: &mut Notebook) -> Result<Trained> {
 fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.takes_all_epochs()?;
     book.section("5.3", "Decoding strategies to control randomness");
-    // The trained model continues the prompt by greedy decoding. In the book, it writes a sentence
-    // of the story.
+    // The trained model continues the prompt by greedy decoding. In the book's run, it repeats a
+    // sentence of the story.
     let Trained {
         mut model,
         mut optimizer,
@@ -217,8 +219,8 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
 
     book.section("5.3.3", "Modifying the text generation function");
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
-    // With top-k and a temperature (sections 5.3.1 and 5.3.2), the next token is drawn among the
-    // {top_k} most probable ones, so the text is no longer a sentence of the story.
+    // With top-k sampling and a temperature (sections 5.3.1 and 5.3.2), the next token is drawn
+    // from the {top_k} most probable tokens, so the text is no longer a sentence of the story.
     let mut rng = TorchRng::manual_seed(123);
     let sampling = BookSampling {
         max_new_tokens: book.input("max_new_tokens", 15, 1..=100),
@@ -242,28 +244,30 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     );
 
     book.section("ex5.3", "Deterministic behavior in the decoding functions");
-    // Task: find settings with which `generate` gives the same text in every run.
+    // Task: find settings with which `generate` returns the same text in every run.
 
-    // Solution: at temperature 0, the function takes the largest logit and draws nothing. So it
-    // gives the text of In [29], whatever the seed is. Top-k with k = 1 has the same effect.
+    // Solution: at temperature 0, the function chooses the token with the largest logit and draws
+    // nothing at random. It therefore returns the text of In [29] with every seed. Top-k sampling
+    // with k = 1 has the same effect.
     let sampling = BookSampling {
         max_new_tokens: 25,
         top_k: None,
         temperature: 0.0,
         ..sampling
     };
-    // In [9] repeats In [8], and both print the text of In [29].
+    // In [9] repeats In [8], and both cells print the text of In [29].
     let without_chance = generate(&model, idx, sampling, &mut rng)?;
     book.agrees("In [8]", &without_chance, &token_ids);
 
     book.section("ex5.4", "Continued pretraining");
     // Task: continue the training for one more epoch.
 
-    // Solution: the loop continues with the same model and the same optimizer. The optimizer has to
-    // be the same, because its two means for each weight are a part of the training's state.
+    // Solution: the training loop runs again with the same model and the same optimizer. The
+    // optimizer must be kept, because its two running means for each weight are a part of the
+    // training's state.
     let mut rng = TorchRng::manual_seed(123);
     let mut printout = Printout::new(&start_context, tokenizer);
-    printout.is_quiet = model.config().n_layers == 1; // as the small model's
+    printout.is_quiet = model.config().n_layers == 1; // the small model has a single block
     let once = SimpleTraining {
         num_epochs: 1,
         eval_freq: 5,
@@ -290,17 +294,17 @@ Ep 1 (Step 000005): Train loss 0.244, Val loss 6.614",
     Ok(())
 }
 
-/// The lines that the book's `train_model_simple` prints: both losses at each evaluation, and a
-/// sample after each epoch.
+/// The lines that the book's `train_model_simple` prints. They show both losses at each evaluation
+/// and a sample after each epoch.
 struct Printout<'a> {
     start_context: &'a str,
     tokenizer: &'a dyn Tokenizer,
-    /// True if losses don't appear on standard error.
+    /// True if the losses aren't printed to standard error.
     is_quiet: bool,
     batch_losses: Vec<f32>,
-    /// Epoch, step, training and validation loss.
+    /// Epoch, step, training loss and validation loss of each evaluation.
     losses: Vec<[f64; 4]>,
-    /// The ids of each sample, prompt included: (1, num_tokens).
+    /// The ids of each sample, including the prompt, with shape (1, num_tokens).
     samples: Vec<Array2<u32>>,
 }
 
@@ -316,7 +320,8 @@ impl<'a> Printout<'a> {
         }
     }
 
-    /// Takes down an event of the training; losses appear on standard error at once.
+    /// Records an event of the training. Losses are printed to standard error immediately, unless
+    /// `is_quiet` is set.
     fn add(&mut self, event: Event<'_>) {
         match event {
             Event::Batch { loss } => self.batch_losses.push(loss),
@@ -347,7 +352,7 @@ impl<'a> Printout<'a> {
         Array2::from(self.losses.clone())
     }
 
-    /// The samples, one per line.
+    /// Returns the text of each sample in one line.
     fn texts(&self) -> Result<Vec<String>> {
         let text =
             |ids: &Array2<u32>| Ok(token_ids_to_text(ids, self.tokenizer)?.replace('\n', " "));
@@ -360,8 +365,9 @@ impl<'a> Printout<'a> {
     }
 }
 
-/// The book's figure of both losses, with the losses of all batches behind them; a row has epoch,
-/// step, training and validation loss. A tick below the axis shows a step and the tokens so far.
+/// Returns the book's figure of both losses, with the loss of each batch in the background. A row
+/// contains the epoch, the step, the training loss and the validation loss. Each tick label of the
+/// horizontal axis contains a step and the number of tokens read so far.
 fn losses(
     batches: &[f32],
     rows: impl Iterator<Item = impl AsRef<[f64]>>,
@@ -398,7 +404,7 @@ fn losses(
     chart(&losses, Some(tokens_seen))
 }
 
-/// The first lines of a text.
+/// Returns the first lines of a text.
 fn first(text: &str, lines: usize) -> String {
     text.lines().take(lines).collect::<Vec<_>>().join("\n")
 }
@@ -437,7 +443,7 @@ Every effort moves you know,\" was one of the axioms he had been the tips of a s
 Every effort moves you?\"  \"Yes--quite insensible to the irony. She wanted him vindicated--and by me!\"  He laughed again, and threw back the window-curtains, I had the donkey. \"There were days when I
 Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed luncheon-table, when, on a later day, I had again run over from Monte Carlo; and Mrs. Gis";
 
-/// PyTorch's ids of the sample after each epoch, prompt included.
+/// PyTorch's ids of the sample after each epoch, including the prompt.
 const IDS: &str = "\
 6109 3626 6100 345 11 11 11 11 11 11 11 11 11 11 11 11 13 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198
 6109 3626 6100 345 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 11 290 11 290 11

@@ -1,5 +1,5 @@
-//! Bugs of the documents, run beside the right code; docs/errata.md has them all, also those that
-//! compute nothing.
+//! Bugs in the documents, each run beside the corrected code. docs/errata.md lists all of them,
+//! including those that don't affect a computation.
 
 use anyhow::{Context, Result};
 use attention::{
@@ -322,7 +322,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The largest change of a logit of token 1.
+/// Returns the largest change in any of the logits of token 1.
 fn first_moves(one: &Array3<f32>, other: &Array3<f32>) -> f32 {
     let moved = (one - other).slice_move(s![0, 0, ..]);
     moved.iter().fold(0.0, |most, value| most.max(value.abs()))

@@ -1,5 +1,5 @@
-//! "Transformer", a reader's notes on chapters 2 to 5: they print little, and most of their code
-//! comes from chapters 2 to 4.
+//! "Transformer", a reader's notes on chapters 2 to 5. They print few results, and most of their
+//! code comes from chapters 2 to 4.
 
 use anyhow::Result;
 use gpt::GptConfig;
@@ -12,12 +12,13 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A reader's notes on chapters 2 to 5, as far as they print figures: splitting a text, GPT-2's vocabulary, its configuration, its parameters.",
-        "nothing; each part names its section.",
+        "The parts of a reader's notes on chapters 2 to 5 that print results: splitting a text, and GPT-2's vocabulary, configuration and number of parameters.",
+        "nothing. Each part names its section of the book.",
         6,
     );
     book.section("tokenizing", "2.2 Tokenizing text");
-    // Section 2.2 in short: a text is cut at white space, and the white space is kept.
+    // Section 2.2 begins with the simplest way to split a text. The text is cut at white space, and
+    // the white space is kept.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -25,21 +26,21 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         &result,
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
-    // Commas and periods become separate tokens.
+    // This version also separates commas and periods from the words.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints(
         "line 97",
         &result,
         "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is',' ', 'a', ' ', 'test', '.', '']",
     );
-    // Without the blanks.
+    // Then the pieces that are empty or contain only white space are removed.
     let result = without_blanks(&result);
     book.prints(
         "line 108",
         &result,
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
-    // All punctuation, and the double dash.
+    // The final version separates all punctuation marks and the double dash.
     let result = preprocess("Hello, world. Is this-- a test?");
     book.prints(
         "line 120",
@@ -47,18 +48,19 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'Is', 'this', '--', 'a', 'test', '?']",
     );
 
-    // What does `strip` do in the Python code? It takes white space off both ends; of a string of
-    // spaces nothing is left.
+    // What does `strip` do in the Python code? It removes white space from both ends of a string.
+    // Nothing is left of a string that contains only spaces.
     let result = ["Hello", "world", " ! ", "     "];
     let stripped: Vec<&str> = result.iter().map(|item| python_strip(item)).collect();
     book.prints("line 182", &stripped, "['Hello', 'world', '!', '']");
-    // Stripped, and the empty one dropped.
+    // This cell strips each piece and then removes the empty ones.
     book.prints(
         "line 185",
         &strip_without_blanks(&result),
         "['Hello', 'world', '!']",
     );
-    // Only dropped: the spaces around the exclamation mark stay.
+    // This cell removes the blank pieces without stripping the remaining ones, so the spaces around
+    // the exclamation mark stay.
     book.prints(
         "line 188",
         &without_blanks(&result),
@@ -66,12 +68,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
 
     book.section("byte-pair-encoding", "2.5 Byte pair encoding");
-    // The number of pieces in GPT-2's vocabulary: 256 bytes, 50,000 merges and the end of text.
+    // GPT-2's vocabulary contains 256 bytes, 50,000 merges and the token that marks the end of a
+    // text. The total number of tokens is:
     let tokenizer = Gpt2Tokenizer::new();
     book.prints("line 277", &tokenizer.vocab_size(), "50,257");
 
     book.section("configuration", "4.1 Coding an LLM architecture");
-    // The dictionary `GPT_CONFIG_124M` is a struct here, with the same names and numbers.
+    // In Rust, the dictionary `GPT_CONFIG_124M` is a struct with the same names and values.
     let config = GptConfig::GPT2_124M;
     let sizes = [
         config.vocab_size,
@@ -89,8 +92,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("lines 561-569", &qkv_bias, "False");
 
     book.section("parameters", "4.6 Coding the GPT model");
-    // How many parameters is that? With a separate output layer 163 million; if it shares the token
-    // embedding's weights, 124 million.
+    // How many parameters does this model have? With a separate output layer, it has 163 million.
+    // If the output layer shares the weights of the token embedding, the model has 124 million.
     let untied = config.size()?.total();
     book.prints("line 851", &untied, "163,009,536");
     let tied = GptConfig {
