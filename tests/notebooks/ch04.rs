@@ -191,8 +191,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     );
 
     // Next, we subtract each row's mean from its numbers and divide them by the square root of the
-    // row's variance. Now each row has a mean of 0, apart from rounding errors, and a variance of
-    // 1.
+    // row's variance. Apart from rounding errors, each row now has a mean of 0 and a variance of 1.
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
         "In [8]",
@@ -265,7 +264,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "A row is multiplied by 100 before the normalization. How does the result change?",
-        "Hardly at all. The row's mean and its standard deviation, which is the square root of the variance, also become 100 times as large, so the factor cancels out. Only epsilon matters less: the variance of the first row becomes {hundredfold:.4} instead of {normed_1:.4}. This is the purpose of the layer. However large its inputs are, the next layer gets numbers of about the same size.",
+        "Hardly at all. The row's mean and its standard deviation, which is the square root of the variance, also become 100 times as large, so the factor cancels out. Only epsilon matters less: the variance of the first row becomes {hundredfold:.4} instead of {normed_1:.4}. This is the purpose of the layer. However large the inputs of the normalization are, the next layer gets numbers of about the same size.",
     );
     book.section(
         "4.3",

@@ -204,7 +204,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let neg_avg_log_probas = -avg_log_probas;
     book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
 
-    // A single function can compute the same loss. For one position, the computation is short:
+    // The loss can also be computed by a single function. For one position, the computation is
+    // short:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn cross_entropy(",
@@ -214,8 +215,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let logits_flat = logits.into_shape_with_order((6, 50257))?;
     book.shape("In [13]", &logits_flat, &[6, 50257]);
 
-    // `cross_entropy` performs all steps from the logits to the mean and returns the number of In
-    // [11].
+    // Called with these rows, `cross_entropy` performs all steps from the logits to the mean and
+    // returns the number of In [11].
     let targets_flat: Vec<u32> = targets.iter().copied().collect();
     let loss = cross_entropy(&logits_flat, &targets_flat);
     book.prints("In [14]", &loss, "tensor(10.7940)");
@@ -672,9 +673,9 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // Three additional techniques help in long training runs. They are options of `gpt train`, and
     // appendix D of the book describes them:
     //
-    // - *Warmup* (`--warmup-steps`): the learning rate starts near 0 and increases. This makes the
-    //   first steps small, in which m and v are means of only a few gradients and the gradients of
-    //   the random weights are large.
+    // - *Warmup* (`--warmup-steps`): the learning rate starts near 0 and increases. In the first
+    //   steps, m and v are means of only a few gradients, and the gradients of the random weights
+    //   are large, so these steps should be small.
     // - *Cosine decay* (`--min-lr`): after the warmup, the learning rate falls along half a period
     //   of a cosine. Small steps at the end let the weights settle instead of jumping around the
     //   lowest point.

@@ -12,7 +12,7 @@ use crate::ch05::{sampled_tokens, with_words};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A task of chapter 5 with its solution: how the temperature affects how often an improbable word is drawn. Exercises 5.3 and 5.4 need the trained model, so they are in the notebook for the training run.",
+        "A task of chapter 5 with its solution: how the temperature affects how often an improbable word is drawn. Exercises 5.2 to 5.4 need the trained model. The notebook for the training run solves exercises 5.3 and 5.4, and its fields let you try the settings of exercise 5.2.",
         "section 5.3.",
         6,
     );

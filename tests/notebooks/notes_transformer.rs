@@ -26,7 +26,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         &result,
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
-    // This version also separates commas and periods from the words.
+    // This version of the split also turns commas and periods into separate tokens.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints(
         "line 97",
@@ -40,7 +40,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         &result,
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
-    // The final version separates all punctuation marks and the double dash.
+    // The final version of section 2.2 separates all punctuation marks, including the double dash,
+    // and removes white space.
     let result = preprocess("Hello, world. Is this-- a test?");
     book.prints(
         "line 120",
