@@ -139,10 +139,10 @@ logits (b, t, {vocab_size})
 
 fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.section("4.2", "Normalizing activations with layer normalization");
-    // In a network with many layers, numbers can grow or shrink from layer to layer. The gradients
-    // then grow or shrink as well, which makes training slow or unstable. *Layer normalization*
-    // prevents this by giving each token's features a mean of 0 and a variance of 1. The goal of
-    // this section is to do this step by step.
+    // In a network with many layers, the numbers can grow or shrink from layer to layer. The
+    // gradients then grow or shrink as well, which makes training slow or unstable. *Layer
+    // normalization* prevents this by giving each token's features a mean of 0 and a variance of 1.
+    // The goal of this section is to do this step by step.
     //
     // Why are the mean and the variance computed for each token instead of for the whole batch?
     // Separate values make the result for a token independent of the other texts in the batch and
@@ -444,10 +444,10 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
         "Without them. The median of this gradient then becomes {smaller:,} times smaller, whereas with shortcuts it changes only from {with_5:.4} to {with_10:.4}.",
     );
     // A single random start proves little, because a different seed gives different numbers. The
-    // table shows the median of the first layer's mean absolute gradient over 500 starts. (The
-    // field for the number of layers allows at most 12, because this network has no normalization.
-    // In much deeper networks without normalization, each shortcut makes the numbers larger, and
-    // the gradients grow with them.)
+    // table therefore shows the median of the first layer's mean absolute gradient over 500 starts.
+    // (The field for the number of layers allows at most 12, because this network has no
+    // normalization. In much deeper networks without normalization, each shortcut makes the numbers
+    // larger, and the gradients grow with them.)
     let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
     let mut medians = Vec::new();
     for n_layers in [5, 10] {

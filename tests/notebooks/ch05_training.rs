@@ -176,7 +176,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
     // commas, and the last ones contain whole sentences of the story.
     let texts = printout.texts()?;
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
-    // The ids of these texts, next to PyTorch's:
+    // These are the ids of these texts and those of PyTorch's texts:
     let ids = printout.ids()?;
     book.reference(
         "In [27] in PyTorch",
@@ -214,7 +214,7 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     let context_size = model.config().context_length;
     let token_ids = generate_text_simple(&model, idx.clone(), 25, context_size)?;
     book.prints("In [29]", &token_ids_to_text(&token_ids, tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
-    // The ids of this text, next to PyTorch's:
+    // These are the ids of this text and those of PyTorch's text:
     book.reference("In [29] in PyTorch", &token_ids, "6109 3626 6100 345 760 553 373 530 286 262 7877 72 3150 339 8104 866 1973 262 37918 411 290 8465 286 281 33954 271 3973 9899 14678", PYTORCH);
 
     book.section("5.3.3", "Modifying the text generation function");
@@ -235,7 +235,7 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
         &token_ids_to_text(&drawn_ids, tokenizer)?,
         "Every effort moves you stand to work on surprise, a one of us had gone with random-",
     );
-    // The ids of this text, next to PyTorch's:
+    // These are the ids of this text and those of PyTorch's text:
     book.reference(
         "In [41] in PyTorch",
         &drawn_ids,
