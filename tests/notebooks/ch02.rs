@@ -19,7 +19,7 @@ use crate::text::STORY;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A model computes with numbers, so a text must become numbers first. This chapter goes the whole way: it splits a text into tokens, gives each token an id, cuts the ids into windows for training, and turns each id into a vector.",
+        "A model computes with numbers, so a text must first be turned into numbers. This chapter covers the whole path: it splits a text into tokens, gives each token an id, cuts the ids into windows for training, and turns each id into a vector.",
         "some Rust (slices, iterators, `Result`), but no machine learning.",
         50,
     );
@@ -36,14 +36,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn the_text(book: &mut Notebook) -> Result<()> {
     book.section("2.2", "Tokenizing text");
-    // A language model reads and writes a text piece by piece. The pieces, which are called
-    // *tokens*, come from a fixed list, so that the model can have numbers for each of them. The
-    // goal of this section is to split a text into words and punctuation, the simplest kind of
-    // token.
+    // A language model reads and writes text in small pieces, which are called *tokens*. They come
+    // from a fixed list, so the model can store numbers for each of them. The goal of this section
+    // is to split a text into words and punctuation marks, the simplest kind of token.
 
-    // The chapter needs a text to work on, and it has {characters:,} characters. (Python's `len`
-    // counts characters. In Rust, `len()` counts bytes, so the characters are counted one by one.
-    // Where Python would raise an exception, `?` ends a Rust function early with an error.)
+    // We need a text to work on. This one has {characters:,} characters. (Python's `len` counts
+    // characters, whereas Rust's `len()` counts bytes, so we count the characters one by one. Where
+    // Python would raise an exception, `?` makes a Rust function return early with an error.)
     let raw_text = book.the_verdict()?;
     book.value("characters", raw_text.chars().count());
     book.prints(
@@ -57,9 +56,10 @@ fn the_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn splitting_a_text(book: &mut Notebook) -> Result<()> {
-    // The first attempt splits a short text at white space and keeps the white space. In Python
-    // this is `re.split(r'(\s)', text)`, where the parentheses mean "keep the separators". Here a
-    // named separator replaces the pattern. Look at the punctuation: it still sticks to the words.
+    // The first attempt splits a short text at white space and keeps the white space as separate
+    // pieces. In Python, this is `re.split(r'(\s)', text)`, where the parentheses mean "keep the
+    // separators". Our function takes the name of a separator instead of a pattern. Look at the
+    // punctuation marks: they are still attached to the words.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -69,14 +69,14 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     );
 
     // A word and the comma after it should be two tokens. Otherwise the model would need one token
-    // for the word alone and others for the word with each punctuation mark. So this attempt also
-    // splits at commas and periods. But it leaves empty strings where two separators meet, and it
-    // leaves the spaces.
+    // for the word alone and a separate one for the word with each punctuation mark. So this
+    // attempt also splits at commas and periods. However, the result still contains the spaces, and
+    // it has an empty string wherever two separators meet or the text ends with one.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
-    // Empty strings and white space are removed. In Python this is a list comprehension with
-    // `if item.strip()`, and in Rust it is a filter. The list has {left} tokens now.
+    // Now we remove the empty strings and the white space, which leaves {left} tokens. In Python,
+    // this is a list comprehension with `if item.strip()`. In Rust, it is a filter.
     let result = without_blanks(&result);
     book.value("left", result.len());
     book.prints(
@@ -85,8 +85,9 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
 
-    // `preprocess` takes both steps and knows more kinds of punctuation and the double dash.
-    // Sections 2.2 to 2.4 use it. Type another sentence into the field: which parts stay together?
+    // `preprocess` performs both steps, and it also splits at other punctuation marks and at the
+    // double dash. Sections 2.2 to 2.4 use it. Type a different sentence into the field. Which
+    // parts stay together?
     let text = book.input(
         "text",
         "Hello, world. Is this-- a test?".to_owned(),
@@ -99,8 +100,8 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'Is', 'this', '--', 'a', 'test', '?']",
     );
     book.asks(
-        "How many tokens is \"don't\"? Guess, then type it into the field above.",
-        "Three: `don`, `'` and `t`, because the apostrophe is a separator like a comma. A tokenizer that is made of rules needs a rule for each such case. The tokenizer of section 2.5 needs no such rules.",
+        "How many tokens does \"don't\" become? Guess, then type it into the field above.",
+        "Three: `don`, `'` and `t`, because the apostrophe is a separator, like a comma. A tokenizer that consists only of rules needs a rule for each such case. The tokenizer of section 2.5 learns its tokens from a text instead.",
     );
     book.holds(
         "don't is three tokens",
@@ -110,14 +111,15 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn vocabulary(book: &mut Notebook) -> Result<()> {
-    // The function splits the whole text. Look at the first 30 tokens: are the rules good enough?
+    // Now the function splits the whole text. Look at the first 30 tokens. Are the rules good
+    // enough?
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let first = &preprocessed[..30.min(preprocessed.len())];
     book.prints("In [8]", first, "['I', 'HAD', 'always', 'thought', 'Jack', 'Gisburn', 'rather', 'a', 'cheap', 'genius', '--', 'though', 'a', 'good', 'fellow', 'enough', '--', 'so', 'it', 'was', 'no', 'great', 'surprise', 'to', 'me', 'to', 'hear', 'that', ',', 'in']");
 
-    // The text has {tokens:,} tokens. A token stands for {per_token:.1} characters on average, with
-    // the white space, which the tokens have lost.
+    // The text has {tokens:,} tokens. On average, a token stands for {per_token:.1} characters,
+    // including the white space that was removed.
     book.value("tokens", preprocessed.len());
     let characters = raw_text.chars().count() as f64;
     book.value("per_token", characters / preprocessed.len() as f64);
@@ -125,12 +127,12 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
 
     book.section("2.3", "Converting tokens into token IDs");
     // A model can't compute with words, so each distinct token gets a number, its *id*. The goal of
-    // this section is a tokenizer that turns a text into ids and ids into a text.
+    // this section is a tokenizer that converts a text into ids and ids back into a text.
 
     // The distinct tokens are sorted and numbered from 0. This list is the *vocabulary*. It has
     // {distinct:,} tokens, far fewer than the {tokens:,} tokens of the text, because frequent words
-    // occur again and again. But {once:%} of the distinct tokens occur only once, so a model could
-    // learn little about them.
+    // occur again and again. However, {once:%} of the distinct tokens occur only once, so a model
+    // could learn little about them.
     let vocab = build_vocabulary(&preprocessed);
     book.aside(|book| {
         let mut sorted = preprocessed.clone();
@@ -148,8 +150,8 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     });
     book.prints("In [10]", &vocab.len(), "1130");
 
-    // Here are the first entries. Punctuation comes before letters, and capital letters come before
-    // small ones, because this is the order of the characters' codes.
+    // Here are the first entries. Punctuation marks come before letters, and capital letters come
+    // before lowercase ones, because the tokens are sorted by the codes of their characters.
     book.prints(
         "In [12]",
         &vocab.tokens()[..51.min(vocab.len())],
@@ -208,10 +210,10 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     );
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV1 {");
-    // The tokenizer uses the vocabulary in both directions. `encode` splits a text and looks up the
-    // id of each token, and `decode` looks up the token of each id. The text here has {ids:w}
-    // tokens. (`SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary, which is called a
-    // *move* in Rust, so nobody else can change it.)
+    // The tokenizer uses the vocabulary in both directions: `encode` splits a text and looks up the
+    // id of each token, and `decode` looks up the token of each id. The text in this cell has
+    // {ids:w} tokens. (`SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary, so no
+    // other code can change it. In Rust, this is called a *move*.)
     let tokenizer = SimpleTokenizerV1::new(vocab);
     let sentence = "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.";
     let text = book.input_of_text("text", [sentence, &known(raw_text)], ..=1000);
@@ -219,9 +221,9 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     book.value("ids", ids.len());
     book.prints("In [14]", &ids, "[1, 56, 2, 850, 988, 602, 533, 746, 5, 1126, 596, 5, 1, 67, 7, 38, 851, 1108, 754, 793, 7]");
 
-    // `decode` joins the tokens with spaces and removes the spaces before punctuation. Compare the
-    // result with the text above: the line break is gone, and there is a space after the first
-    // quotation mark and after the apostrophe.
+    // `decode` joins the tokens with spaces and then removes the spaces before punctuation marks.
+    // Compare the result with the text above: the line break is gone, and there is now a space
+    // after the first quotation mark and after the apostrophe.
     let decoded = tokenizer.decode(&ids)?;
     let is_so = decoded.starts_with("\" ") && decoded.contains("' s ") && !decoded.contains('\n');
     book.holds("the spaces and the line break", is_so);
@@ -232,14 +234,14 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     );
 
     book.asks(
-        "Which information about a text does `decode(encode(text))` lose?",
-        "The white space. The vocabulary has no token for spaces and line breaks, so the ids don't tell where they were, and `decode` has to guess.",
+        "What information about a text is lost in `decode(encode(text))`?",
+        "The white space. The vocabulary has no tokens for spaces and line breaks, so the ids don't show where they were, and `decode` has to guess.",
     );
     Ok(())
 }
 
-/// Returns a sentence of the story, or the beginning of another text, because the vocabulary has
-/// their words.
+/// Returns a text whose words are all in the vocabulary: a sentence of the story, or the beginning
+/// of any other text.
 fn known(raw_text: &str) -> String {
     let of_story = "\"He was under the bell.\n           He's gone now.\"";
     if raw_text == STORY {
@@ -251,11 +253,11 @@ fn known(raw_text: &str) -> String {
 
 fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.section("2.4", "Adding special context tokens");
-    // What happens to a word that never occurs in the text? The goal of this section is a tokenizer
-    // that can encode any text, even if it doesn't know all words.
+    // What happens to a word that isn't in the vocabulary? The goal of this section is a tokenizer
+    // that can encode any text, even one that contains unknown words.
 
-    // "Hello" is not in the vocabulary, so the first tokenizer can't encode this text. Its `encode`
-    // returns an error, which names the word and its place.
+    // The word "Hello" isn't in the vocabulary, so the first tokenizer can't encode this text. Its
+    // `encode` returns an error that gives the word and its position.
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocessed));
@@ -267,15 +269,15 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     );
 
     // We add two *special tokens*: `<|unk|>`, which stands for any unknown word, and
-    // `<|endoftext|>`, which separates unrelated texts. With the second, several texts can be
-    // joined for training, and the model can learn that what comes before the token says nothing
-    // about what comes after it. (`mut` allows the vocabulary to change.)
+    // `<|endoftext|>`, which separates unrelated texts. With `<|endoftext|>`, several texts can be
+    // joined for training, and the model can learn that whatever comes before this token says
+    // nothing about what follows it. (`mut` allows the vocabulary to change.)
     let mut vocab = build_vocabulary(&preprocessed);
     vocab.extend([ENDOFTEXT, UNK]);
     book.prints("In [19]", &vocab.len(), "1132");
 
-    // They are added at the end of the sorted list, so no other id has changed. Here are the last
-    // five entries:
+    // The special tokens are added at the end of the sorted list, so all other ids stay the same.
+    // Here are the last five entries:
     let last = &vocab.tokens()[vocab.len() - 5..];
     book.prints(
         "In [20]",
@@ -291,9 +293,9 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.prints("In [20]", &ids, "[1127, 1128, 1129, 1130, 1131]");
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV2 {");
-    // The second tokenizer writes the id of `<|unk|>`, {unk_id}, where a word is unknown. The text
-    // consists of two texts with `<|endoftext|>` between them, which has the id {end_id}. Look for
-    // both ids in the output.
+    // The second tokenizer replaces each unknown word with the id of `<|unk|>`, which is {unk_id}.
+    // In this cell, two texts are joined by `<|endoftext|>`, whose id is {end_id}. Look for both
+    // ids in the output.
     book.aside(|book| {
         for (name, token) in [("unk_id", UNK), ("end_id", ENDOFTEXT)] {
             book.value(name, vocab.id(token).unwrap_or_default());
@@ -312,8 +314,8 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
         "[1131, 5, 355, 1126, 628, 975, 10, 1130, 55, 988, 956, 984, 722, 988, 1131, 7]",
     );
 
-    // Decoding can't restore the unknown words. In this text, {unknown:w} of the tokens are
-    // `<|unk|>` now: {which}.
+    // Decoding can't restore the unknown words, because each of them has become `<|unk|>`. In this
+    // text, that affects {unknown:w} of the tokens: {which}.
     let decoded = tokenizer.decode(&ids)?;
     book.aside(|book| {
         let vocab = tokenizer.vocabulary();
@@ -337,25 +339,25 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "Could a model answer a question about \"Hello\" with this tokenizer?",
-        "No. \"Hello\" and every other unknown word have the same id, so the model can't distinguish them. A larger vocabulary would help with this word, but there are always words that it lacks, such as names and spelling mistakes.",
+        "No. \"Hello\" and all other unknown words have the same id, so the model can't tell them apart. A larger vocabulary would help with this word, but there will always be words that it lacks, such as names and spelling mistakes.",
     );
     Ok(())
 }
 
 fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.section("2.5", "BytePair encoding");
-    // How can a tokenizer know every word? It can spell rare words with shorter pieces. *Byte pair
-    // encoding* (BPE) finds such pieces in a text. The goal of this section is to see how it does
-    // that, and how GPT-2's tokenizer treats known and unknown words.
+    // How can a tokenizer handle every word? It can spell rare words with shorter pieces. *Byte
+    // pair encoding* (BPE) is a method of finding such pieces in a text. The goal of this section
+    // is to see how it works and how GPT-2's tokenizer treats known and unknown words.
     //
-    // BPE begins with single bytes, for simple letters one byte each. It counts all pairs of
-    // neighbours, joins the most frequent pair into a new piece, and repeats this until the
-    // vocabulary is full. A step is called a *merge*. A space belongs to the word after it, and no
-    // merge joins two words.
+    // Byte-level BPE starts from single bytes; a plain English letter is one byte. It counts all
+    // adjacent pairs, joins the most frequent pair into a new piece, and repeats this until the
+    // vocabulary is full. Each of these steps is called a *merge*. In GPT-2, a space belongs to the
+    // word that follows it, and merges never cross a word boundary.
 
-    // This is a tiny text before the first merge and after each of the first four merges. Vertical
-    // lines separate the pieces. {first_merge} In the last line, the text has {pieces_after} pieces
-    // instead of {pieces_before}.
+    // The cell shows a tiny text before the first merge and after each of the first four merges.
+    // Vertical lines separate the pieces. {first_merge} In the last line, the text has
+    // {pieces_after} pieces instead of {pieces_before}.
     let tiny_text = book.input("tiny_text", "low low lower lowest".to_owned(), 1..=200);
     let mut lines = Vec::new();
     for merges in 0..=4 {
@@ -388,13 +390,16 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     }
     book.yours("merges", &lines.join("\n"));
 
-    // GPT-2's vocabulary was made in this way from a large text. It has the 256 bytes, 50,000
-    // merges and `<|endoftext|>`, which makes 50,257 tokens. A frequent word is one token, and a
-    // rare word consists of several. As every byte is a token, no text is unknown.
+    // GPT-2's vocabulary was made in this way from a large text. It consists of the 256 bytes, one
+    // token for each of 50,000 merges, and `<|endoftext|>`, which makes 50,257 tokens. A frequent
+    // word is one token, and a rare word consists of several. Because every byte is a token, any
+    // text can be encoded.
     //
     // Look at the last word before the final period: its {of_last:w} tokens are {last}. The id of
-    // `<|endoftext|>`, 50256, appears only because this call allows it. Otherwise it would be
-    // encoded like ordinary text, so that a user can't insert special tokens by typing them.
+    // `<|endoftext|>` is 50256. This call of `encode_allowing` permits the token. Without the
+    // permission, it would return an error, so that a user can't insert special tokens by typing
+    // them. (`encode` checks nothing and always gives 50256, whereas `encode_ordinary` spells
+    // `<|endoftext|>` out like ordinary text.)
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input(
         "text",
@@ -427,8 +432,9 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     });
     book.prints("In [28]", &integers, "[15496, 11, 466, 345, 588, 8887, 30, 220, 50256, 554, 262, 4252, 18250, 8812, 2114, 1659, 617, 34680, 27271, 13]");
 
-    // Decoding returns exactly the original text with all its spaces, because a space is a part of
-    // the token that follows it: " tea" with a space before it is a token.
+    // Decoding returns exactly the original text, including all its spaces, because the tokens keep
+    // every byte. A space is usually a part of the token that follows it. For example, " tea" with
+    // a space before it is a single token.
     let strings = tokenizer.decode(&integers)?;
     book.prints(
         "In [29]",
@@ -446,19 +452,19 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     });
     book.asks(
         "Which of these are single tokens: \"Tea\", \"tea\", \"TEA\", and \" tea\" with a space before it? Guess, then try them in the field above.",
-        "\"Tea\" and \" tea\" are single tokens, whereas \"tea\" and \"TEA\" have two each. Each spelling consists of other bytes, and a spelling gets a token of its own only if it was frequent in the text from which the vocabulary was made. Inside a sentence, \"tea\" follows a space, so \" tea\" was frequent, and \"tea\" without a space was not.",
+        "\"Tea\" and \" tea\" are single tokens, whereas \"tea\" and \"TEA\" consist of two tokens each. Each spelling consists of different bytes, and a spelling gets a token of its own only if it was frequent in the text from which the vocabulary was made. Inside a sentence, \"tea\" follows a space, so \" tea\" was frequent, and \"tea\" without a space was not.",
     );
     Ok(())
 }
 
 fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.section("2.6", "Data sampling with a sliding window");
-    // A model learns by predicting the next token of a text. Nobody has to write the right answers,
-    // because the text contains them: each token but the first is the answer to an exercise. The
-    // goal of this section is to cut a text into inputs and targets, the right answers, and to hand
-    // them out in batches.
+    // A model learns by predicting the next token of a text. Nobody has to write down the right
+    // answers, because the text contains them: each token except the first is the answer to an
+    // exercise. The goal of this section is to cut a text into inputs and targets, which are the
+    // right answers, and to group them into batches, which the model processes together.
 
-    // First, the whole text is encoded with GPT-2's tokenizer. It has {total_tokens:,} tokens.
+    // First, we encode the whole text with GPT-2's tokenizer. It has {total_tokens:,} tokens.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
@@ -466,10 +472,10 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [30]", &enc_text.len(), "5145");
 
     book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
-    // A training example is a pair of two *windows*, each of {context_size} tokens: x is a window
-    // of the text, and y is the window that begins one token later. So each id in y is the right
-    // answer for the id above it in x: compare both lines. (Python slices the list twice, and here
-    // `GptDataset` does it.)
+    // A training example is a pair of *windows* with {context_size} tokens each. The input x is a
+    // window of the text, and the target y is the window that begins one token later. So each id in
+    // y is the right answer for the id at the same position in x. Compare the two lines. (In
+    // Python, the book slices the list twice. In this notebook, `GptDataset` makes both windows.)
     let first = 50.min(enc_text.len());
     let enc_sample = Corpus::from_ids(&enc_text.read(first..)?[..]);
     let context_size = book.input("context_size", 4, 1..=64);
@@ -484,8 +490,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [32]", y, "y:      [4920, 2241, 287, 257]");
 
     // One pair of windows contains several exercises: given one token, predict the second; given
-    // two, predict the third; and so on. The mask of chapter 3 lets the model do all of them at
-    // once.
+    // two, predict the third; and so on. The mask of chapter 3 lets the model do all of these
+    // exercises at once.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (&x[..i], y[i - 1]);
@@ -501,8 +507,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 [290, 4920, 2241, 287] ----> 257",
     );
 
-    // These are the same exercises as text. The model must learn to predict the token to the right
-    // of the arrow.
+    // Here are the same exercises as text. The model must learn to predict the token to the right
+    // of each arrow.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -544,9 +550,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         "crates/dataloader/src/loader.rs",
         "pub fn create_dataloader_v1(",
     );
-    // A *data loader* cuts the whole text into windows and hands them out in batches. In this one,
-    // a batch has batch_size = {batch_size} of them, and a window has max_length = {max_length}
-    // tokens. (Python's keyword arguments are the fields of a struct here.)
+    // A *data loader* cuts the whole text into windows and delivers them in batches. The number of
+    // windows in a batch is batch_size = {batch_size}, and the number of tokens in a window is
+    // max_length = {max_length}. (Python's keyword arguments become the fields of a struct in
+    // Rust.)
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 1, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -555,7 +562,7 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         drop_last: true,
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-    // The seed matters only with `shuffle`: it decides the order of the windows.
+    // The seed matters only with `shuffle`, where it determines the order of the windows.
     let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
     let first_batch = data_iter.next().context("a batch")??;
     book.prints(
@@ -569,9 +576,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         "tensor([[ 367, 2885, 1464, 1807]])",
     );
 
-    // The *stride* tells how many tokens later the next window begins, here {stride}. Compare the
-    // batches: if the stride is smaller than max_length, windows overlap. (`??` is two early exits,
-    // because there may not be another batch, and reading it may fail.)
+    // The *stride*, here {stride}, is the number of tokens from the start of one window to the
+    // start of the next. Compare the batches: if the stride is smaller than max_length, the windows
+    // overlap. (Each `?` in `??` can return early: there may not be another batch, and reading it
+    // may fail.)
     let second_batch = data_iter
         .next()
         .context("the text has one batch only; use a smaller batch_size or stride")??;
@@ -586,11 +594,12 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         "tensor([[2885, 1464, 1807, 3619]])",
     );
 
-    // For training, the stride usually equals max_length, so that no token is an input twice.
-    // Overlapping windows would repeat tokens, and the model would overfit sooner. This loader has
-    // a stride of {stride} and windows of {max_length} tokens, and a batch has {batch_size}
-    // windows, one in each row. (`drop_last` drops the last batch if it has too few windows,
-    // because a small batch would make an unusually random step.)
+    // For training, the stride usually equals max_length, so that no token is used as an input
+    // twice. Overlapping windows would repeat tokens, and the model would overfit sooner, which
+    // means that it would learn the text by heart. This loader has a stride of {stride} and windows
+    // of {max_length} tokens. A batch has {batch_size} windows, one in each row. (`drop_last` drops
+    // the last batch if it has too few windows, because a training step with a small batch would be
+    // unusually random.)
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 8, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -626,25 +635,25 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         [ 3285,   326,    11,   287]])",
     );
     book.asks(
-        "What happens to the windows if the stride is larger than `max_length`? And if it is smaller?",
-        "If it is larger, some tokens are in no input. If it is larger by just one, the skipped token is still the last target of its window, but with a larger stride some tokens aren't used at all. If the stride is smaller, windows overlap, and a token is in several of them.",
+        "What happens to the windows if the stride is larger than `max_length`? What if it is smaller?",
+        "If it is larger, some tokens are in no input. If it is larger by just one, the skipped token is still the last target of the window before it, but with an even larger stride, some tokens aren't used at all. If the stride is smaller, the windows overlap, and the tokens in an overlap are in more than one window.",
     );
     Ok(())
 }
 
 fn token_embeddings(book: &mut Notebook) -> Result<()> {
     book.section("2.7", "Creating token embeddings");
-    // An id is only a place in a list. A larger id doesn't mean more of anything, so a model can't
-    // compute with ids. It needs several numbers for each token, which can describe the token from
-    // several sides. They are called the token's *embedding*, a vector. The goal of this section is
-    // a table with a vector for each id.
+    // An id is only a position in a list. A larger id doesn't mean more of anything, so a model
+    // can't compute with ids. It needs several numbers per token, each of which can describe a
+    // different aspect of it. Together they form a vector, the token's *embedding*. The goal of
+    // this section is a table with one vector per id.
     //
-    // The vectors begin as random numbers, and training changes them. In a trained model, words
-    // with similar meanings have similar vectors, because they occur in similar texts, and what the
-    // model learns about one of them then helps with the other.
+    // The vectors start as random numbers, and training changes them. In a trained model, words
+    // with similar meanings have similar vectors, because they occur in similar texts. So what the
+    // model learns about one of them also helps with the other.
 
-    // This table has six rows, one for each id, and {output_dim} columns. PyTorch draws the same
-    // numbers from this seed.
+    // This table has six rows, one for each id, and {output_dim} columns. With the same seed,
+    // PyTorch draws the same numbers.
     let input_ids = array![2, 3, 5, 1];
     let (vocab_size, output_dim) = (6, book.input("output_dim", 3, 1..=64));
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
@@ -660,16 +669,16 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096]], requires_grad=True)",
     );
 
-    // To look up the id three means to read the row with this number. Counting begins at zero, so
-    // compare the result with the fourth row above. Nothing is computed.
+    // Looking up the id 3 means reading row 3 of the table. The rows are counted from 0, so compare
+    // the result with the fourth row above. Nothing is computed.
     book.prints(
         "In [45]",
         &embedding_layer.forward(&array![3]),
         "tensor([[-0.4015,  0.9666, -1.1481]], grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Four ids give four rows, in the order of the ids: two, three, five, one. Find them in the
-    // table. An array of shape (4) becomes one of shape (4, {output_dim}).
+    // Four ids give four rows, in the order of the ids: 2, 3, 5, 1. Find these rows in the table.
+    // An array of shape (4) becomes one of shape (4, {output_dim}).
     book.prints(
         "In [46]",
         &embedding_layer.forward(&input_ids),
@@ -679,21 +688,21 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [ 0.9178,  1.5810,  1.3010]], grad_fn=<EmbeddingBackward0>)",
     );
     book.asks(
-        "Two words of a sentence are the same. Are their vectors the same, too?",
-        "Yes. The same word has the same id, and the same id gives the same row, wherever the word stands. That is why section 2.8 adds a vector for the position.",
+        "Two words in a sentence are the same. Are their vectors the same, too?",
+        "Yes. The same word has the same id, and the same id gives the same row, regardless of the word's position. That is why section 2.8 adds a vector for the position.",
     );
     Ok(())
 }
 
 fn positions(book: &mut Notebook) -> Result<()> {
     book.section("2.8", "Encoding word positions");
-    // The lookup doesn't know a token's position: "dog bites man" and "man bites dog" give the same
-    // three vectors, in another order. The attention of section 3.3 doesn't see the order either,
-    // because it treats all words alike. How can a model distinguish the two sentences? The goal of
-    // this section is to add the position to the vectors.
+    // The lookup ignores a token's position: "dog bites man" and "man bites dog" give the same
+    // three vectors, only in a different order. The attention of section 3.3 doesn't see the order
+    // either, because it treats all words alike. How can a model distinguish the two sentences? The
+    // goal of this section is to add information about the position to the vectors.
 
-    // We begin with a batch as in In [41] and a table of 50,257 rows, one for each id of GPT-2's
-    // tokenizer. (A comment such as `(8, 4)` gives an array's shape, as in the book.)
+    // We begin with a batch like the one in In [41] and a table of 50,257 rows, one for each id of
+    // GPT-2's tokenizer. (A comment such as `(8, 4)` gives an array's shape, as in the book.)
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -716,18 +725,18 @@ fn positions(book: &mut Notebook) -> Result<()> {
     let token_embeddings = token_embedding_layer.forward(&batch.input_ids);
     book.shape("In [50]", &token_embeddings, &[8, 4, 256]);
 
-    // A second table has a row for each of the four positions of a window, 0 to 3. Training changes
-    // these vectors, too.
+    // A second table has one row for each of the four positions in a window, 0 to 3. Training
+    // changes these vectors, too.
     let context_length = max_length;
     let pos_embedding_layer = Embedding::new(context_length, output_dim, &mut rng);
     let positions: Array1<u32> = (0..max_length as u32).collect();
     let pos_embeddings = pos_embedding_layer.forward(&positions);
     book.shape("In [52]", &pos_embeddings, &[4, 256]);
 
-    // The sum of both is the input of the model. For example, the first number of the first token
-    // is {of_token:.4} + {of_position:.4} = {of_both:.4}. The same token at another position gets
-    // another sum. As in PyTorch, adding (4, 256) to (8, 4, 256) adds the smaller array to each of
-    // the 8 texts.
+    // The model's input is the sum of the token's vector and the position's vector. For example,
+    // the first number of the first token is {of_token:.4} + {of_position:.4} = {of_both:.4}. At a
+    // different position, the same token gets a different sum. As in PyTorch, adding an array of
+    // shape (4, 256) to one of shape (8, 4, 256) adds the smaller array to each of the 8 windows.
     let input_embeddings = &token_embeddings + &pos_embeddings;
     book.value("of_token", token_embeddings[[0, 0, 0]]);
     book.value("of_position", pos_embeddings[[0, 0]]);
@@ -735,7 +744,7 @@ fn positions(book: &mut Notebook) -> Result<()> {
     book.shape("In [53]", &input_embeddings, &[8, 4, 256]);
     book.asks(
         "Why are the two vectors added instead of concatenated?",
-        "Concatenation would work, too, but with two vectors of 256 numbers every later layer would have to be twice as wide. The sum keeps the width. The model can still distinguish both parts, because training can use different directions of the space for tokens and for positions.",
+        "Concatenation would work, too, but with two vectors of 256 numbers, every later layer would have to be twice as wide. The sum keeps the width. The model can still tell the two parts apart, because training can use different directions of the vector space for tokens and for positions.",
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The bonus notebooks of chapter 2, and the one of chapter 3 that begins with a text.
+//! The bonus notebooks of chapter 2, and the bonus notebook of chapter 3 that begins with a text.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -16,7 +16,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "These are five smaller notebooks around chapter 2: the chapter in one piece, embedding and linear layers side by side, windows over plain numbers, attention on a text, and byte pair encoding from the ground up.",
+        "These are five smaller notebooks that accompany chapter 2: the whole chapter in a few lines, a comparison of embedding layers with linear layers, windows of plain numbers, attention on a text, and byte pair encoding from scratch.",
         "chapter 2, and chapter 3 for the multi-head attention.",
         20,
     );
@@ -31,17 +31,17 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 /// dataloader.ipynb: the chapter in one piece.
 fn dataloader_summary(book: &mut Notebook) -> Result<()> {
     book.section("dataloader", "The Main Data Loading Pipeline Summarized");
-    // This is the whole chapter in a few lines. The text becomes ids, windows of ids, and a vector
-    // for each id, to which a vector for its position is added. A batch of eight windows with four
-    // tokens becomes an array of (8, 4, 256) numbers, the input of a model.
+    // Here is the whole chapter in a few lines. The text becomes ids, the ids are cut into windows,
+    // each id becomes a vector, and a vector for its position is added. A batch of eight windows
+    // with four tokens each becomes an array of shape (8, 4, 256), which is the input of a model.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
     Ok(())
 }
 
-/// In \[2\] and \[3\] of two notebooks: embeddings for GPT-2's vocabulary and 1,024 places, of the
-/// first batch of a text.
+/// Embeds the first batch of a text, with tables for GPT-2's vocabulary and 1,024 positions. This
+/// is In \[2\] and \[3\] of two notebooks.
 fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -60,8 +60,8 @@ fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     Ok(token_embeddings + &pos_embeddings)
 }
 
-/// embeddings-and-linear-layers.ipynb; 4 * 5 normals aren't a multiple of 16, so the last ones are
-/// drawn again.
+/// embeddings-and-linear-layers.ipynb. The number of normal samples, 4 * 5, isn't a multiple of 16,
+/// so the last ones are drawn again.
 fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     book.section(
         "embedding-vs-matmul",
@@ -98,7 +98,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Three ids give three rows, in their order.
+    // Three ids give three rows, in the order of the ids.
     let rows = embedding.forward(&idx);
     book.prints(
         "In [7]",
@@ -109,9 +109,9 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Now a linear layer with the same sizes. Its weight has the transposed shape, (5, 4), because
-    // a linear layer stores a row for each output. The numbers are different because linear layers
-    // draw theirs from a smaller range.
+    // Now we make a linear layer of the same size. Its weight matrix has the transposed shape, (5,
+    // 4), because a linear layer stores one row for each output. Its numbers are different, because
+    // a linear layer draws them from a smaller range.
     let seed = book.input("seed", 123, ..);
     let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -124,10 +124,10 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         [-0.3814,  0.3274, -0.1179,  0.1605]], requires_grad=True)",
     );
 
-    // A *one-hot* row stands for an id: it has a 1 at the place of the id and zeros elsewhere. If
-    // the linear layer gets the weights of the embedding, the product of a one-hot row and the
-    // weights is the id's row of the embedding, because everything else is multiplied by 0. So both
-    // layers compute the same, and the lookup saves the multiplications by 0.
+    // A *one-hot* row stands for an id: it has a 1 at the id's position and zeros elsewhere. If the
+    // linear layer gets the weights of the embedding, the product of a one-hot row and the weights
+    // is the id's row of the embedding, because everything else is multiplied by 0. So both layers
+    // compute the same result, but the lookup saves the multiplications by 0.
     let onehot = Array2::from_shape_fn((3, num_idx), |(row, id)| {
         f32::from(u8::from(idx[row] as usize == id))
     });
@@ -142,9 +142,9 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         "dataloader-intuition",
         "Data sampling with a sliding window with number data",
     );
-    // With a real text it is hard to see what a data loader does. So the text here consists of the
-    // numbers 0, 1, 2 and so on, and each number is its own id. The numbers of a window show where
-    // it lies in the text.
+    // With a real text, it is hard to see what a data loader does. So the text in this section
+    // consists of the numbers 0, 1, 2 and so on, and each number is its own id. The numbers in a
+    // window then show its position in the text.
     let numbers = Corpus::from_ids((0..=1000).collect::<Vec<u32>>());
     let mut rng = TorchRng::manual_seed(123);
 
@@ -175,7 +175,8 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.prints("In [70]", &third_batch.input_ids, "tensor([[2, 3, 4, 5]])");
     book.prints("In [70]", &third_batch.target_ids, "tensor([[3, 4, 5, 6]])");
 
-    // The last targets end at 1000, the end of the text, so the last input ends at 999.
+    // The last window of targets ends with 1000, the last number of the text, so the last window of
+    // inputs ends with 999.
     let last_batch = dataloader.epoch(&mut rng).last().context("a batch")??;
     book.prints(
         "In [71]",
@@ -198,9 +199,9 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
             4,
         )
     });
-    // With a stride of 4, which is the length of a window, each window begins where the one before
-    // it ends, and no number is an input twice. A batch has two windows here. This is the last
-    // batch of the epoch, a pass over the whole text:
+    // With a stride of 4, which is also the length of a window, each window begins where the
+    // previous one ends, and no number is used as an input twice. In this cell, a batch has two
+    // windows. This is the last batch of an epoch, which is one pass over the whole text:
     let side_by_side = DataLoaderConfig {
         batch_size: 2,
         stride: 4,
@@ -221,8 +222,8 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         [ 997,  998,  999, 1000]])",
     );
 
-    // With `shuffle`, the windows are shuffled again in each epoch, but the order of the numbers in
-    // a window stays the same. PyTorch draws the same order from this seed.
+    // With `shuffle`, the windows are shuffled again in each epoch, but the numbers in a window
+    // stay in order. With the same seed, PyTorch draws the same order.
     rng.reseed(123);
     let shuffled = DataLoaderConfig {
         shuffle: true,
@@ -245,20 +246,21 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// multihead-attention.ipynb; it reads another text than the chapter, but prints shapes only.
+/// multihead-attention.ipynb. The original reads a different text than the chapter, but it prints
+/// only shapes.
 fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     book.section(
         "multihead-attention",
         "Multi-head Attention Plus Data Loading",
     );
-    // The result of chapter 2 is the input of chapter 3. Here the batch of input vectors from the
-    // first section of this notebook goes through multi-head attention.
+    // The output of chapter 2 is the input of chapter 3. In this section, the batch of input
+    // vectors from the first section of this notebook goes through multi-head attention.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
 
-    // The wrapper of section 3.6.1 has two heads with 128 features each. Side by side, they give
-    // 256 features, so the shape stays the same.
+    // The wrapper of section 3.6.1 has two heads with 128 features each. Together they give 256
+    // features, so the shape stays the same.
     let config = AttentionConfig {
         d_in: 256,
         d_out: 256,
@@ -280,16 +282,16 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// bpe-from-scratch.ipynb: pairs of the whole text, over the ends of words too; a space is the
-/// token 256.
+/// bpe-from-scratch.ipynb. Pairs are counted in the whole text, even across word boundaries, and a
+/// space is token 256.
 fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     book.section(
         "bpe-from-scratch",
         "Byte Pair Encoding (BPE) Tokenizer From Scratch",
     );
-    // Section 2.5 shows four merges of byte pair encoding. The goal here is a whole tokenizer that
-    // is trained on a story. It begins with the 256 bytes and joins the most frequent pair of
-    // neighbours into a new piece, until the vocabulary has 1,000 pieces.
+    // Section 2.5 shows four merges of byte pair encoding. The goal of this section is a complete
+    // tokenizer that is trained on a story. Training starts from single bytes and joins the most
+    // frequent pair of adjacent pieces into a new piece, until the vocabulary has 1,000 pieces.
     let text = book.the_verdict()?;
     book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_plain(");
     let bytes = (0..=255).map(|byte| vec![byte]);
@@ -303,12 +305,12 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     let tokenizer = Bpe::train(text, &config)?;
     book.prints("In [7]", &tokenizer.tokens().len(), "1000");
 
-    // Each merge adds a piece. The vocabulary began with 258 pieces (the bytes, a space and the end
-    // of text), so there are 1,000 - 258 = 742 merges.
+    // Each merge adds a piece. The vocabulary started with 258 pieces (the 256 bytes, a space, and
+    // the end of text), so there are 1,000 - 258 = 742 merges.
     book.prints("In [8]", &tokenizer.merges().len(), "742");
 
-    // To encode a word, the tokenizer joins its bytes by the merges that it has learned. A frequent
-    // word becomes one piece, and a rare word consists of several.
+    // To encode a word, the tokenizer joins its bytes with the merges that it has learned. A
+    // frequent word becomes one piece, and a rare word consists of several.
     let input_text = "Jack embraced beauty through art and life.";
     let mut token_ids = Vec::new();
     for (number, word) in input_text.split(' ').enumerate() {
@@ -320,15 +322,16 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         &token_ids[..],
         "[424, 256, 654, 531, 302, 311, 256, 296, 97, 465, 121, 595, 841, 116, 287, 466, 256, 326, 972, 46]",
     );
-    // Decoding needs no merges, because the bytes of the pieces, one after another, are the text.
+    // Decoding needs no merges, because joining the bytes of all pieces gives the text.
     book.agrees("decode", &tokenizer.decode(&token_ids)?, &input_text);
     Ok(())
 }
 
-/// The notebook's simple method: pairs are merged from left to right, in any order of learning.
+/// Encodes a word with the notebook's simple method, which merges pairs from left to right,
+/// regardless of the order in which they were learned.
 ///
-/// [`Bpe::encode`] takes the pair learned first, as GPT-2 does, and makes other ids of " and" and "
-/// life".
+/// [`Bpe::encode`] merges the pair that was learned first, as GPT-2 does, and gives different ids
+/// for `" and"` and `" life"`.
 fn from_left_to_right(tokenizer: &Bpe, word: &str) -> Vec<u32> {
     let mut known = tokenizer.tokens().iter();
     if let Some(id) = known.rposition(|token| token == word.as_bytes()) {

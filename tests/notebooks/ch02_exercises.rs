@@ -11,7 +11,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "Two tasks of chapter 2 with their solutions: how GPT-2's tokenizer treats a made-up word, and how stride and window length change the batches.",
+        "Two tasks of chapter 2 with their solutions: how GPT-2's tokenizer treats a made-up word, and how the stride and the window length change the batches.",
         "sections 2.5 and 2.6.",
         8,
     );
@@ -23,9 +23,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 fn unknown_words(book: &mut Notebook) -> Result<()> {
     book.section("ex2.1", "Byte pair encoding of unknown words");
     // Task: encode the made-up words "Akwirw ier" with GPT-2's tokenizer, print the text of each
-    // id, and decode them again.
+    // id, and decode the ids again.
 
-    // Solution: the tokenizer has no token for either word, so it spells them with {count:w} ids.
+    // Solution: GPT-2's vocabulary contains neither "Akwirw" nor " ier" with a space before it, so
+    // the tokenizer spells the text with {count:w} ids.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text)?;
@@ -43,7 +44,7 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
         "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
     );
 
-    // In the other direction, each of the pieces in the task, encoded alone, has the same id.
+    // Conversely, encoding each piece on its own gives the id that it has in the list above.
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
     // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");
@@ -56,7 +57,7 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
     // ...
     book.prints("In [10]", &tokenizer.encode("ier")?, "[959]");
 
-    // All ids together give the words back.
+    // Decoding all ids together returns the original words.
     book.prints("In [11]", &tokenizer.decode(&integers)?, "Akwirw ier");
     Ok(())
 }
@@ -66,14 +67,15 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         "ex2.2",
         "Data loaders with different strides and context sizes",
     );
-    // Task: make a data loader with windows of 2 tokens and a stride of 2, then one with windows of
-    // 8 and a stride of 2. Before you look: which numbers will the rows share in each case?
+    // Task: make a data loader with windows of 2 tokens and a stride of 2, and then one with
+    // windows of 8 tokens and the same stride. Before you look: which numbers will the rows share
+    // in each case?
 
-    // Solution: here are {batch_size} windows of {max_length} ids, each of which begins {stride}
-    // ids after the one above it.
+    // Solution: here are {batch_size} windows of {max_length} ids. Each window begins {stride} ids
+    // after the one above it.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
-    // In order, so the seed decides nothing.
+    // Without `shuffle`, the seed has no effect.
     let mut rng = TorchRng::manual_seed(0);
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 4, 1..=64),
@@ -94,7 +96,7 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
     );
 
     // Longer windows with the same stride overlap: each row begins with the last {overlap} ids of
-    // the row above. (The two dots mean "all other fields as in `config`".)
+    // the row above. (`..config` means "all other fields as in `config`".)
     let config = DataLoaderConfig {
         max_length: book.input("max_length", 8, 1..=64),
         ..config
