@@ -17,7 +17,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "With attention, each word of a text collects information from the other words. This chapter builds it in four steps: without weights, with learned weights, with a mask that hides the future, and with several heads side by side.",
+        "Attention lets each word of a text collect information from the other words. This chapter builds attention in four steps: without trainable weights, with trainable weights, with a mask that hides the future, and with several heads side by side.",
         "chapter 2, and matrix products.",
         60,
     );
@@ -25,21 +25,22 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "3.3.1",
         "A simple self-attention mechanism without trainable weights",
     );
-    // The meaning of a word depends on its neighbours: a bank near the word "river" isn't the bank
-    // near the word "money". So a model needs, for each word, a vector that also contains
-    // information from the other words. Such a vector is called a *context vector*. The goal of
-    // this section is the context vector of the second word, "journey".
+    // The meaning of a word depends on its neighbours: a bank near the word "river" isn't the same
+    // thing as a bank near the word "money". So for each word, a model needs a vector that also
+    // contains information from the other words. Such a vector is called a *context vector*. The
+    // goal of this section is to compute the context vector of the second word, "journey".
     //
-    // Each word is a vector already, its embedding (section 2.7). The numbers of a vector are
-    // called *features*. Here a word has {d_in:w} features, whereas GPT-2's words have 768. The
-    // context vector will be a mixture of all words' vectors, and we compute it in three steps: a
-    // score for each word, weights that sum to 1, and the mixture.
+    // Each word is already a vector, its embedding (section 2.7). The numbers in a vector are
+    // called *features*. In this example, a word has {d_in:w} features, whereas a word in the
+    // smallest GPT-2 has 768. The context vector will be a mixture of all words' vectors, and we
+    // compute it in three steps: a score for each word, weights that sum to 1, and the mixture.
 
     // How much should the second word take from each of the {words:w} words? We call the second
-    // word the *query*, because it asks. The score of a word is the dot product of its vector and
-    // the query, which is large if both vectors have large numbers in the same places. The largest
-    // score, {best_score:.4}, belongs to "{best_word}", and the next one, {next_score:.4}, to
-    // "{next_word}". Compare the rows of these words with the query's row.
+    // word the *query*, because it asks this question. The score of a word is the dot product of
+    // its vector and the query, which is large if both vectors have large numbers at the same
+    // positions. The largest score, {best_score:.4}, belongs to "{best_word}", and the second
+    // largest, {next_score:.4}, to "{next_word}". Compare the rows of these words with the query's
+    // row.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -67,8 +68,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "tensor([0.9544, 1.4950, 1.4754, 0.8434, 0.7070, 1.0865])",
     );
 
-    // A dot product multiplies two vectors entry by entry and adds the results. For the first word
-    // and the query this is {first_sum}. The loop and the function `dot` give the same number.
+    // A dot product multiplies two vectors entry by entry and adds the products. For the first word
+    // and the query, this is {first_sum}. The loop and the function `dot` give the same number.
     book.value("first_sum", sum_of(inputs.row(0), query));
     let mut res = 0.0;
     for (one, other) in inputs.row(0).iter().zip(query) {
@@ -78,9 +79,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.shows("In [4]", &inputs.row(0).dot(&query), "tensor(0.9544)");
 
     // How do scores become weights? If the weights sum to 1, the mixture is an average, and its
-    // numbers are as large as those of the words. The simplest way is to divide each score by the
-    // sum of all scores, here {sum_of_scores:.4}. But a score can be negative, and then so is its
-    // weight.
+    // numbers are about as large as those of the words. The simplest way is to divide each score by
+    // the sum of all scores, which is {sum_of_scores:.4} in this example. However, a score can be
+    // negative, and then a weight can be negative, too.
     book.value("sum_of_scores", attn_scores_2.sum());
     let attn_weights_2_tmp = normalize_by_sum(&attn_scores_2);
     book.prints(
@@ -90,9 +91,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [5]", &attn_weights_2_tmp.sum(), "tensor(1.0000)");
 
-    // *Softmax* takes the exponential of each score, e^score, and divides it by the sum of the
-    // exponentials. An exponential is positive whatever the score, so the weights are positive,
-    // too. They also sum to 1, and a larger score still gets a larger weight. This is the plain
+    // *Softmax* takes the exponential of each score, e^score, and divides it by the sum of all
+    // exponentials. An exponential is positive whatever the score is, so every weight is positive.
+    // The weights also sum to 1, and a larger score still gets a larger weight. This is the plain
     // formula:
     let attn_weights_2_naive = softmax_naive(&attn_scores_2, Axis(0));
     book.prints(
@@ -102,11 +103,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [6]", &attn_weights_2_naive.sum(), "tensor(1.)");
 
-    // What is wrong with the plain formula? The largest 32-bit number is about 3.4 x 10^38, and
-    // e^89 is larger. So it becomes infinity, and infinity divided by infinity is not a number
-    // (NaN). The remedy is to subtract the largest score from all scores first. Then the largest
-    // exponential is e^0 = 1, and the weights stay the same, because a weight depends only on the
-    // differences between the scores: e^89 / e^88 = e^1 / e^0.
+    // What is wrong with the plain formula? The largest 32-bit floating-point number is about 3.4 x
+    // 10^38, and e^89 is larger. So the exponential becomes infinity, and infinity divided by
+    // infinity is not a number (NaN). The remedy is to subtract the largest score from all scores
+    // first. Then the largest exponential is e^0 = 1. The weights stay the same, because a weight
+    // depends only on the differences between the scores: e^89 / e^88 = e^1 / e^0.
     let large_scores: Array1<f32> = array![88.0, 89.0];
     let plain = softmax_naive(&large_scores, Axis(0));
     let safe = softmax(&large_scores, Axis(0));
@@ -116,7 +117,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.yours("Large scores", &stack![Axis(0), plain, safe]);
 
-    // From here on, softmax is the safe form, which gives the weights of In [6] again.
+    // From here on, `softmax` is the safe form. It gives the weights of In [6] again.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn softmax(");
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(
@@ -126,8 +127,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [7]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // The last step is the mixture. Multiply each word's vector by its weight and add the {words:w}
-    // results: that is the second word's context vector. Its first feature is {first_feature}.
+    // The last step is the mixture. We multiply each word's vector by its weight and add the
+    // {words:w} results. The sum is the second word's context vector. Its first feature is
+    // {first_feature}.
     book.value(
         "first_feature",
         sum_of(attn_weights_2.view(), inputs.column(0)),
@@ -139,8 +141,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("In [8]", &context_vec_2, "tensor([0.4419, 0.6515, 0.5683])");
 
     book.asks(
-        "All scores are multiplied by 10. How do the weights change?",
-        "They become more unequal. The largest weight grows from {best_weight:.3} to {best_of_tenfold:.3}, and the two largest together from {two_weights:%} to {two_of_tenfold:%} of the total. Softmax turns a difference between two scores into a ratio between their weights, e^difference. Ten times the difference raises this ratio to its tenth power. Section 3.4.1 divides the scores to prevent this.",
+        "How do the weights change if all scores are multiplied by 10?",
+        "They become more unequal. The largest weight grows from {best_weight:.3} to {best_of_tenfold:.3}, and the two largest together grow from {two_weights:%} to {two_of_tenfold:%} of the total. Softmax turns the difference between two scores into the ratio between their weights, which is e^difference. A difference that is ten times as large raises this ratio to its tenth power. Section 3.4.1 divides the scores to prevent this.",
     );
     book.aside(|book| {
         let tenfold = softmax(&(&attn_scores_2 * 10.0), Axis(0));
@@ -155,11 +157,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     });
     book.section("3.3.2", "Computing attention weights for all input tokens");
     // Every word needs a context vector, so every word takes its turn as the query. The goal of
-    // this section is to compute all of them at once, because computers multiply whole matrices
-    // much faster than one pair of vectors after the other.
+    // this section is to compute all context vectors at once, because a computer multiplies whole
+    // matrices much faster than one pair of vectors after another.
 
-    // First with two loops, which compute {pairs} dot products, one for each pair of words. In row
-    // i, word i is the query, so the second row repeats In [3].
+    // Let's begin with two loops. They compute {pairs} dot products, one for each combination of a
+    // query and a word. In row i, word i is the query, so the second row matches In [3].
     let words = inputs.nrows();
     book.value("pairs", words * words);
     let attn_scores =
@@ -176,9 +178,9 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         [0.6310, 1.0865, 1.0605, 0.6565, 0.2935, 0.9450]])",
     );
 
-    // One matrix product replaces both loops: it also computes the dot product of each row of the
-    // first matrix and each column of the second. `.T` stands for the transpose, which makes rows
-    // into columns.
+    // A single matrix product replaces both loops, because it computes the dot product of each row
+    // of the first matrix and each column of the second. Here the second matrix is `inputs.T`, the
+    // *transpose* of `inputs`, which has the rows of `inputs` as its columns.
     let attn_scores = attention_scores(&inputs); // inputs @ inputs.T
     book.prints(
         "In [10]",
@@ -198,11 +200,11 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
     );
 
     book.asks(
-        "The matrix of scores is symmetric: the second word's score with the last is the last word's score with the second. Will the matrix of weights be symmetric, too?",
-        "No, because softmax divides each row by that row's own sum. The second word gives the last one the weight {second_to_last:.4}, and the last word gives the second {last_to_second:.4}.",
+        "The matrix of scores is symmetric: the second word's score with the last word equals the last word's score with the second. Will the matrix of weights be symmetric, too?",
+        "No, because softmax divides each row by that row's own sum. The second word gives the last word a weight of {second_to_last:.4}, whereas the last word gives the second a weight of {last_to_second:.4}.",
     );
-    // Softmax over each row gives the *attention weights*: how much word i takes from each of the
-    // {words:w} words. The second row repeats In [7].
+    // Softmax over each row gives the *attention weights*. The weights in row i are the shares that
+    // word i takes from each of the {words:w} words. The second row matches In [7].
     let attn_weights = attention_weights(&attn_scores); // torch.softmax(attn_scores, dim=-1)
     book.prints(
         "In [11]",
@@ -225,8 +227,8 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         )
     });
 
-    // Does each row sum to 1? Check it twice: add the printed digits of the second row, then let
-    // the program add every row.
+    // Does each row sum to 1? We check this twice: first we add the printed digits of the second
+    // row, and then the program adds the exact weights of every row.
     let digits = attn_weights
         .row(1)
         .mapv(|weight| (f64::from(weight) * 1e4).round() / 1e4);
@@ -238,8 +240,8 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         "tensor([1.0000, 1.0000, 1.0000, 1.0000, 1.0000, 1.0000])",
     );
 
-    // A second matrix product mixes the words' vectors: row i contains the context vector of word
-    // i.
+    // A second matrix product mixes the words' vectors. Row i of the result is the context vector
+    // of word i.
     let all_context_vecs = context_vectors(&attn_weights, &inputs); // attn_weights @ inputs
     book.prints(
         "In [13]",
@@ -255,7 +257,7 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Context vectors: weights @ inputs", &attn_weights, &inputs);
 
-    // The second row is the context vector that we computed for the second word alone.
+    // The second row equals the context vector that we computed for the second word alone:
     book.prints(
         "In [14]",
         &context_vec_2,
@@ -266,22 +268,22 @@ tensor([[0.4421, 0.5931, 0.5790],
         book.holds("the second row is the second word's", apart < 1e-5);
     });
     book.section("3.4.1", "Computing the attention weights step by step");
-    // So far nothing can be learned: the weights follow from the embeddings alone, and a word takes
-    // most from words like itself. The goal of this section is attention that training can change.
-    // Three matrices of *parameters*, numbers that training adjusts, turn each word into three
-    // vectors:
+    // So far, nothing can be learned: the weights follow from the embeddings alone, and a word
+    // takes the most from words that resemble it. The goal of this section is attention that
+    // training can change. Three matrices of *parameters*, which are numbers that training adjusts,
+    // turn each word into three vectors:
     //
     // - the *query* describes what the word looks for,
     // - the *key* describes what the word offers to others,
     // - the *value* is what the word contributes to a mixture.
     //
-    // A score is now the dot product of one word's query and another word's key. The names come
-    // from databases, where a query is compared with keys, and the values that belong to the best
-    // keys are returned.
+    // A score is now the dot product of one word's query and one word's key. The names come from
+    // databases, where a query is compared with keys, and the values that belong to the best keys
+    // are returned.
 
-    // First, the query of the second word. A vector times a matrix of shape (d_in, d_out) gives a
-    // vector of d_out features, here {d_out}. The matrices begin with random numbers, and the seed
-    // decides which.
+    // First, we compute the second word's query. Multiplying a vector by a matrix of shape (d_in,
+    // d_out) gives a vector of d_out features, which means {d_out} in this example. The matrices
+    // start with random numbers, which the seed determines.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
@@ -294,8 +296,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
-    // The second word compares its query with the keys of all words and mixes the values of all
-    // words, so we need all {words:w} keys and all {words:w} values.
+    // The second word compares its query with the keys of all words and then mixes the values of
+    // all words, so we need all {words:w} keys and all {words:w} values.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
@@ -303,14 +305,14 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Keys: inputs @ W_key", &inputs, &w_key);
 
-    // The score of the second word with itself is the dot product of its own query and its own key:
+    // The second word's score with itself is the dot product of its own query and its own key:
     // {score_22_sum}.
     book.value("score_22_sum", sum_of(query_2.row(0), keys.row(1)));
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
 
-    // The same query with all {words:w} keys gives a row of scores.
+    // The dot products of the same query and all {words:w} keys give a row of scores.
     let attn_scores_2 = matmul(&query_2, &keys.t()); // (1, num_tokens)
     book.prints(
         "In [20]",
@@ -319,14 +321,15 @@ tensor([[0.4421, 0.5931, 0.5790],
     );
 
     // Before softmax, each score is divided by √d_k, where d_k is the number of features in a key.
-    // Why by a square root? A dot product adds d_k products. If these are independent and each has
-    // variance 1, the sum has variance d_k, so its typical size is √d_k. Dividing by √d_k brings it
-    // back to 1. The table measures this with random vectors, whose features have variance 1. Its
-    // last two columns show why size matters: they contain the largest of ten weights, on average,
-    // without and with the division. With 256 features and no division, softmax gives nearly
-    // everything to one word. Then a small change of a score hardly changes the weights, so
-    // training can't find out in which direction to change the score. (The measure of this is the
-    // gradient, which section 5.2 explains. Here it would be nearly 0.)
+    // Why the square root? A dot product adds d_k products. If these are independent and each has
+    // mean 0 and variance 1, the sum has variance d_k, so its typical size is √d_k. Dividing by
+    // √d_k brings the typical size back to 1. The table measures this with random vectors, whose
+    // features have variance 1. Its last two columns show why the size matters: they contain the
+    // largest of ten weights, averaged over many queries, without and with the division. With 256
+    // features and no division, softmax gives nearly all the weight to one word. Then a small
+    // change in a score hardly changes the weights, so training can't find out in which direction
+    // to change the score. (The measure of this is the gradient, which section 5.2 explains. In
+    // this case, it would be nearly 0.)
     let mut lines =
         vec![" d_k   typical score   divided   largest weight   after division".to_owned()];
     for d_k in [4, 16, 64, 256] {
@@ -350,8 +353,8 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tests/notebooks/formulas.rs",
         "pub(crate) fn scaled_softmax(",
     );
-    // With our keys of {d_k} features, the scores are divided by √{d_k} = {root:.4}. As softmax
-    // needs a row for each query, `attn_scores_2` is a matrix with one row.
+    // Our keys have {d_k} features, so the scores are divided by √{d_k} = {root:.4}. Softmax needs
+    // a row for each query, so `attn_scores_2` is a matrix with one row.
     let d_k = keys.ncols();
     book.value("d_k", d_k);
     book.value("root", (d_k as f64).sqrt());
@@ -362,19 +365,19 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820])",
     );
 
-    // Multiply each value vector by its weight and add the {words:w} results: that is the second
-    // word's context vector. It has d_out = {d_out} features, because the values have.
+    // We multiply each value vector by its weight and add the {words:w} results. The sum is the
+    // second word's context vector. It has d_out = {d_out} features, like the values.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
     book.asks(
-        "Why does a word need a query and a key, when one vector could serve as both?",
-        "With one vector, a word would take most from words like itself, and two words would always have the same score with each other. With two vectors, a word can look for something that it isn't: a verb can look for its subject, and the subject needn't look for the verb.",
+        "Why does a word need both a query and a key? Couldn't one vector serve as both?",
+        "With one vector, a word would take the most from words that resemble it, and any two words would have the same score in both directions. With two vectors, a word can look for something that it isn't: a verb can look for its subject without the subject having to look for the verb.",
     );
     book.section("3.4.2", "Implementing a compact SelfAttention class");
     // The goal of this section is one type that stores the three matrices and computes the context
-    // vectors of a whole text, so that we can use it as a part of a model. In the book, this is
-    // listing 3.1:
+    // vectors of a whole text, so that we can use it as a building block of a model. In the book,
+    // this is listing 3.1:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) struct SelfAttentionV1",
@@ -419,17 +422,18 @@ tensor([[0.2996, 0.8053],
             variance.is_ok_and(|it| (it - 1.0 / 3.0).abs() < 0.02),
         );
     });
-    // The second version replaces the matrices by linear layers, `nn.Linear` in PyTorch. A *linear
-    // layer* is a matrix product, too, but its initial numbers suit training better. In In [23],
-    // all of them are between 0 and 1, so the sums grow with the number of features. A linear layer
-    // draws its numbers between -1/√d_in and 1/√d_in, here -{bound:.3} and {bound:.3}. Positive and
-    // negative products cancel in part. If the inputs have mean 0, the variance of the results is
-    // about a third of theirs, whatever d_in is.
+    // The second version replaces the matrices with linear layers, `nn.Linear` in PyTorch. A
+    // *linear layer* is a matrix product, too, but its initial numbers are better suited to
+    // training. In In [23], all initial numbers are between 0 and 1, so the sums grow with the
+    // number of features. A linear layer draws its numbers between -1/√d_in and 1/√d_in, which are
+    // -{bound:.3} and {bound:.3} in this example, so positive and negative products partly cancel.
+    // If the inputs have mean 0, the variance of the results is about a third of the inputs'
+    // variance, whatever d_in is.
     book.listing(
         "crates/attention/src/self_attention.rs",
         "pub struct SelfAttentionV2",
     );
-    // Its `forward` is that of listing 3.1, with `self.w_query.forward(x)` in place of
+    // Its `forward` is the same as in listing 3.1, except that `self.w_query.forward(x)` replaces
     // `x.dot(&self.w_query)`.
     book.value("bound", 1.0 / (d_in as f64).sqrt());
     book.value("seed_v1", seed);
@@ -451,17 +455,17 @@ tensor([[-0.0739,  0.0713],
 
     book.asks(
         "Both classes use the same formula. Why are their results different?",
-        "Their matrices are different. The seeds are {seed_v1} and {seed_v2}, and even with the same seed `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. It also stores the transposed matrix. In exercise 3.1, both classes get the same matrices, and then the results are equal.",
+        "Their matrices are different. The seeds are {seed_v1} and {seed_v2}, and even with the same seed, `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. A linear layer also stores the transposed matrix. In exercise 3.1, both classes get the same matrices, and then their results are equal.",
     );
     book.section("3.5.1", "Applying a causal attention mask");
     // A GPT learns to predict the next word at every position of a text. So the vector of a
-    // position must not contain anything from later words, because those contain the answer. The
-    // goal of this section is *causal attention*, in which a word takes nothing from later words:
-    // their weights are 0. The rule is called a *causal mask*.
+    // position must not contain any information from later words, because they include the answer.
+    // The goal of this section is *causal attention*, in which a word takes nothing from later
+    // words: their weights are 0. The rule that hides later words is called a *causal mask*.
     //
-    // The mask also makes training efficient. As no position sees what follows, one pass through a
-    // text of {words:w} words gives a valid prediction at all {words:w} positions, and the model
-    // learns from all of them at once.
+    // The mask also makes training efficient. Because no position sees what follows it, one pass
+    // through a text of {words:w} words gives a valid prediction at all {words:w} positions, and
+    // the model learns from all of them at once.
     book.sketch(
         "Causal attention, with shapes",
         "
@@ -494,8 +498,8 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // The mask is 1 where a word may look, which is at its own position and at earlier ones, and 0
-    // elsewhere. So the ones are on the diagonal and below it.
+    // Row i of the mask shows where word i may look. The mask is 1 at the word's own position and
+    // at earlier positions, and 0 at later ones. So the ones are on the diagonal and below it.
     let context_length = attn_scores.nrows();
     let mask_simple = causal_mask(context_length);
     book.prints(
@@ -513,9 +517,9 @@ tensor([[1., 0., 0., 0., 0., 0.],
         of_words(&mask_simple, "The causal mask", "1: seen, 0: masked")
     });
 
-    // The first way to hide later words is to multiply the weights by the mask. But now the rows
-    // don't sum to 1: the first row sums to {first_row_sum:.4}, and only the last row still sums to
-    // 1.
+    // The first way to hide later words is to multiply the weights by the mask. But then most rows
+    // no longer sum to 1: the first row sums to {first_row_sum:.4}, and only the last row still
+    // sums to 1.
     let masked_simple = &attn_weights * &mask_simple;
     book.value("first_row_sum", masked_simple.row(0).sum());
     book.aside(|book| {
@@ -536,8 +540,8 @@ tensor([[0.1921, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // So each row is divided by its sum. The first word can take from
-    // nothing but itself, so its weight is 1.
+    // To repair this, we divide each row by its sum. The first word can take only from itself, so
+    // its weight is 1.
     let masked_simple_norm = normalize_rows(&masked_simple);
     book.prints(
         "In [28]",
@@ -551,10 +555,10 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // The second way is shorter. It changes the scores, before softmax: those of later words become
-    // minus infinity.
+    // The second way is shorter. It changes the scores before softmax: the scores of later words
+    // become minus infinity.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn mask_future(");
-    // The scores on and below the diagonal stay as they were.
+    // The scores on and below the diagonal stay the same.
     let masked = mask_future(&attn_scores);
     book.prints(
         "In [29]",
@@ -576,11 +580,11 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
     });
 
     book.asks(
-        "Why are the masked scores minus infinity? Wouldn't 0 hide the later words, too?",
-        "No. Softmax takes the exponential of each score, and e^0 is 1, so a score of 0 gives a word a weight like any other. Minus infinity has the exponential 0. Then the weight is 0, and softmax divides the other exponentials by their own sum, so that the row still sums to 1.",
+        "Why are the masked scores minus infinity? Wouldn't 0 hide the later words as well?",
+        "No. Softmax takes the exponential of each score, and e^0 is 1, so a word with a score of 0 still gets a positive weight. The exponential of minus infinity is 0, so the weight is 0, too. Softmax then divides the remaining exponentials by their own sum, so the row still sums to 1.",
     );
-    // One softmax then gives the weights of In [28]. Both ways divide the same exponentials by the
-    // same sums.
+    // A single softmax now gives the weights of In [28], because in the end both ways divide the
+    // same exponentials by the same sums.
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
         "In [30]",
@@ -597,8 +601,8 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         let apart = (&attn_weights - &masked_simple_norm).abs().sum();
         book.holds("In [30] is In [28]", apart < 1e-5);
     });
-    // Is the future really hidden? Without the last word, nothing changes for the other words: the
-    // first {all_but_one:w} context vectors stay the same, bit for bit.
+    // Is the future really hidden? If we remove the last word, nothing changes for the other words:
+    // the first {all_but_one:w} context vectors stay the same, bit for bit.
     let values = sa_v2.w_value.forward(&inputs);
     let context_vecs = matmul(&attn_weights, &values); // (num_tokens, d_out)
     let before = s![..words - 1, ..];
@@ -620,14 +624,14 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     });
 
     book.section("3.5.2", "Masking additional attention weights with dropout");
-    // A model that trains for long on a short text learns it by heart instead of learning the
-    // language. *Dropout* makes this harder: in each training step, it sets randomly chosen numbers
-    // to 0, so that the model can't rely on any one of them. A fraction p of the numbers is dropped
-    // on average. The others are divided by 1 - p, so that the sums stay the same on average. When
-    // the model is used, nothing is dropped.
+    // A model that trains for a long time on a short text learns the text by heart instead of
+    // learning the language. *Dropout* makes this harder: in each training step, it sets randomly
+    // chosen numbers to 0, so that the model can't rely on any one of them. A fraction p of the
+    // numbers is dropped on average. The remaining numbers are divided by 1 - p, so that the sums
+    // stay the same on average. After training, when the model is used, nothing is dropped.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn dropout(");
-    // Here is dropout of a matrix of ones, with p = {dropout}. {zeros} of its {all} numbers became
-    // 0, and each of the others is 1 / (1 - {dropout}) = {scale}.
+    // In this cell, dropout with p = {dropout} is applied to a matrix of ones. Of its {all}
+    // numbers, {zeros} became 0, and each of the others is 1 / (1 - {dropout}) = {scale}.
     let p = book.input("dropout", 0.5, 0.0..=0.9);
     let dropout = Dropout { p };
     book.value("scale", rounded(1.0 / (1.0 - p)));
@@ -655,11 +659,11 @@ tensor([[2., 2., 0., 2., 2., 0.],
     book.value("all", example.len());
 
     book.asks(
-        "Dropout is now applied to the causal attention weights. Will each row still sum to 1?",
-        "Only on average over many draws. In this draw the last row sums to {last_row_sum:.4}. {emptied}",
+        "If dropout is applied to the causal attention weights, will each row still sum to 1?",
+        "Only on average over many draws. In this draw, the last row sums to {last_row_sum:.4}. {emptied}",
     );
-    // The same random mask is applied to the attention weights. {dropped} of the {visible} weights
-    // on and below the diagonal are dropped in this step. {emptied}
+    // Now the same random mask is applied to the attention weights. In this step, {dropped} of the
+    // {visible} weights on and below the diagonal are dropped. {emptied}
     let (dropped, _) =
         dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(seed));
     book.aside(|book| {
@@ -673,8 +677,8 @@ tensor([[2., 2., 0., 2., 2., 0.],
         let empty: Vec<String> = (0..words).filter(empty).map(|row| (row + 1).to_string()).collect();
         let emptied = match &empty[..] {
             [] => String::new(),
-            [row] => format!("Row {row} has lost all its weights, so this word takes nothing from any word in this step."),
-            rows => format!("The rows {} have lost all their weights, so these words take nothing from any word in this step.", rows.join(", ")),
+            [row] => format!("Dropout has zeroed every weight in row {row}, so this word gets nothing from any word in this step."),
+            rows => format!("Dropout has zeroed every weight in rows {}, so these words get nothing from any word in this step.", rows.join(", ")),
         };
         book.value("emptied", emptied);
         book.holds("the second row is empty", empty == ["2"]);
@@ -705,23 +709,24 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "3.5.3",
         "Implementing a compact causal self-attention class",
     );
-    // Now mask and dropout come together in one type, listing 3.3. It also takes a *batch*, several
-    // texts at once, because training uses batches: they keep a processor busier than one text, and
-    // the mean of several texts' gradients is less random than the gradient of one.
+    // We now combine the mask and dropout in one type, listing 3.3. It also accepts a *batch*,
+    // which is several texts at once. Training uses batches because they keep a processor busier
+    // than one text does, and because the mean of several texts' gradients is less random than one
+    // text's gradient.
 
     // This batch contains the same {words:w} words twice, so its shape is (2 texts, {words} words,
     // {d_in} features).
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
-    // For one text, the computation is that of sections 3.5.1 and 3.5.2:
+    // For one text, the computation is the same as in sections 3.5.1 and 3.5.2:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn causal_attention(",
     );
-    // `CausalAttention` does this for each text of a batch. Both texts here are equal, and nothing
-    // is dropped, so their context vectors are equal, too. `context_length` is the largest number
-    // of words that a text may have.
+    // `CausalAttention` does this for each text of a batch. In this batch, both texts are the same,
+    // and nothing is dropped, so their context vectors are the same, too. `context_length` is the
+    // largest number of words that a text may have.
     let config = AttentionConfig {
         d_in,
         d_out,
@@ -753,7 +758,7 @@ tensor([[[-0.4519,  0.2216],
     );
     book.shape("In [34]", &context_vecs, &[2, 6, 2]);
 
-    // With the matrices of In [24], it gives the attention weights of In [30], bit for bit.
+    // With the matrices of In [24], this class gives the attention weights of In [30], bit for bit.
     let same_matrices = CausalAttention::new(config, &mut TorchRng::manual_seed(seed_v2))?;
     let weights = same_matrices.attention_weights(&batch.slice(s![..1, .., ..]))?;
     let first = weights.index_axis(Axis(0), 0);
@@ -764,8 +769,8 @@ tensor([[[-0.4519,  0.2216],
     );
 
     book.asks(
-        "The context length is {words} here. What happens to a text that is shorter by one word, and to one that is longer by one?",
-        "The shorter text needs only the upper left corner of the mask, {all_but_one} rows and columns. The longer one is rejected with an error: the book's class stores a mask of {words} rows and has none for another word. A GPT has the same limit for a second reason, because it has learned a vector for each of so many positions (section 2.8) and for no others.",
+        "The context length is {words} here. What happens to a text that is one word shorter? What happens to a text that is one word longer?",
+        "The shorter text needs only the upper left corner of the mask, which has {all_but_one} rows and columns. The longer text is rejected with an error, because the book's class stores a mask of {words} rows, which has no row for an additional word. A GPT has the same limit for a second reason: it learns one vector for each position up to the limit (section 2.8) and none for later positions.",
     );
     book.aside(|book| {
         let longer = concatenate![Axis(1), batch, batch.slice(s![.., ..1, ..])];
@@ -775,15 +780,16 @@ tensor([[[-0.4519,  0.2216],
     });
     book.section("3.6.1", "Stacking multiple single-head attention layers");
     // The attention of section 3.5 gives a single weight to each pair of words, so a word can look
-    // for one thing only. But a verb may need its subject, its object and the word "not" at the
-    // same time. The goal of this section is *multi-head attention*: several attention modules, the
-    // *heads*, side by side, each with its own three matrices, and so with its own weights.
+    // for only one thing. But a verb may need its subject, its object and the word "not" at the
+    // same time. The goal of this section is *multi-head attention*: several attention modules,
+    // which are called *heads*, work side by side. Each head has its own three matrices and
+    // therefore its own weights.
     //
-    // Why not one wider head? It would have as many parameters and cost as much, but it would still
-    // give only one weight to each pair of words.
+    // Why not use one wider head instead? It would have as many parameters and cost as much, but it
+    // would still give only one weight to each pair of words.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn side_by_side(");
-    // With the same seed, the first head is the module of In [34]: compare the first {d_out}
-    // columns. The other columns come from the other heads. A context vector now has
+    // With the same seed, the first head is the same as the module of In [34], as the first {d_out}
+    // columns show. The remaining columns come from the other heads. A context vector now has
     // {num_heads} x {d_out} = {features} features.
     let config = AttentionConfig {
         num_heads: book.input("num_heads", 2, 1..=64),
@@ -820,21 +826,22 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
     book.shape("In [35]", &context_vecs, &[2, 6, 4]);
 
     book.asks(
-        "How many features do 12 heads with d_out = 64 give, as in the smallest GPT-2?",
-        "12 x 64 = 768, because the heads' outputs stand side by side. This is the number of features that a word has in that model, so the result has the shape of the input.",
+        "The smallest GPT-2 has 12 heads with d_out = 64. How many features does a context vector have?",
+        "12 x 64 = 768, because the outputs of the heads are placed side by side. A word also has 768 features in that model, so the result has the same shape as the input.",
     );
     book.section(
         "3.6.2",
         "Implementing multi-head attention with weight splits",
     );
-    // Computing the heads one after another is slow. Here one large product computes the queries of
-    // all heads, and reshaping splits them: with {num_heads} heads and d_out = {d_out_of_all}, each
-    // head gets {head_dim} of the features. Keys and values work in the same way. (Note that d_out
-    // now counts the features of all heads together.)
+    // Computing the heads one after another is slow. In this section, one large product computes
+    // the queries of all heads, and reshaping splits the result among the heads: with {num_heads}
+    // heads and d_out = {d_out_of_all}, each head gets {head_dim} of the features. Keys and values
+    // are computed in the same way. (Note that d_out now counts the features of all heads
+    // together.)
     //
-    // The module ends with another linear layer, `out_proj`. Side by side, each feature belongs to
-    // one head. The layer combines them, so that every output can use what several heads have
-    // found.
+    // The module ends with one more linear layer, `out_proj`. When the heads' outputs are placed
+    // side by side, each feature belongs to one head. The layer combines the features, so that
+    // every output can use what several heads have found.
     book.sketch(
         "Splitting the features among heads",
         "
@@ -849,15 +856,16 @@ weights @ V             (b, heads, tokens, head_dim)
 out_proj                (b, tokens, d_out)
 ",
     );
-    // Listing 3.5 follows these lines one by one:
+    // Listing 3.5 follows this sketch line by line:
     book.listing(
         "crates/attention/src/plain.rs",
         "pub struct MultiHeadAttention",
     );
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
-    // A context vector has d_out features again, here {d_out_of_all}. Each head has its own queries
-    // and keys, and so its own weights: the first head gives the last word's weight for the first
-    // word as {first_head:.4}, the last head as {last_head:.4}.
+    // A context vector has d_out features again, which means {d_out_of_all} in this example. Each
+    // head has its own queries and keys and therefore its own weights. For example, the weight that
+    // the last word gives to the first word is {first_head:.4} in the first head and {last_head:.4}
+    // in the last head.
     let num_heads = book.input("num_heads", 2, 1..=64);
     let config = AttentionConfig {
         num_heads,
@@ -889,8 +897,8 @@ tensor([[[0.3190, 0.4858],
          [0.2575, 0.4028]]])",
     );
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
-    // Training and generating use a faster form, which computes the products in blocks. The sum of
-    // all differences from the listing's result is only rounding:
+    // Training and generation use a faster form, which computes the products in blocks. Its result
+    // differs from the listing's result only by rounding, as the sum of all differences shows:
     let differences = (mha.forward(&batch)? - &context_vecs).abs();
     book.reference(
         "In [36]",
@@ -919,9 +927,9 @@ tensor([[[0.3190, 0.4858],
     });
 
     // The sketch multiplies arrays of four dimensions. How does that work? The last two dimensions
-    // are matrices, one for each text and head, and each of them is multiplied by its own transpose
-    // here. One text, two heads, three words and a head_dim of four give the shape (1, 2, 3, 4), so
-    // there are two products.
+    // form matrices, one for each text and head. In this example, each of these matrices is
+    // multiplied by its own transpose. One text, two heads, three words and a head_dim of four give
+    // the shape (1, 2, 3, 4), so there are two products.
     let a = array![[
         [
             [0.2745, 0.6584, 0.2775, 0.8573],
@@ -948,7 +956,8 @@ tensor([[[[1.3208, 1.1631, 1.2879],
           [0.5903, 1.0620, 0.9912]]]])",
     );
 
-    // Two ordinary products, one for each head, give the same result. The first head:
+    // Two ordinary matrix products, one for each head, give the same results. This is the first
+    // head:
     let first_head = a.slice(s![0, 0, .., ..]);
     let first_res = matmul(&first_head, &first_head.t());
     book.prints(
@@ -960,7 +969,7 @@ tensor([[1.3208, 1.1631, 1.2879],
         [1.2879, 1.8424, 2.0402]])",
     );
 
-    // The second head:
+    // This is the second head:
     let second_head = a.slice(s![0, 1, .., ..]);
     let second_res = matmul(&second_head, &second_head.t());
     book.prints(
@@ -971,7 +980,7 @@ tensor([[0.4391, 0.7003, 0.5903],
         [0.7003, 1.3737, 1.0620],
         [0.5903, 1.0620, 0.9912]])",
     );
-    // Together they are the product of In [37], bit for bit.
+    // Together, both results equal the product of In [37], bit for bit.
     book.agrees(
         "one head at a time",
         &stack![Axis(0), first_res, second_res],
@@ -1005,7 +1014,7 @@ fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }
 
-/// Returns a dot product as the sum of its products, of which a long one shows the first six.
+/// Writes out a dot product as a sum of products. Only the first six products are shown.
 fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
     let products = one.iter().zip(other).take(6);
     let products = products.map(|(&a, &b)| [a, b].map(|it| rounded(f64::from(it))));
@@ -1015,7 +1024,8 @@ fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
     format!("{sum}{more} = {:.4}", one.dot(&other))
 }
 
-/// The scores (1000, 10) of a thousand random queries, each with ten random keys of `d_k` features.
+/// Returns the scores (1000, 10) of a thousand random queries, each with ten random keys of `d_k`
+/// features.
 fn random_scores(d_k: usize) -> Array2<f32> {
     let mut rng = TorchRng::manual_seed(123);
     let mut scores = Array2::zeros((1000, 10));
@@ -1028,12 +1038,12 @@ fn random_scores(d_k: usize) -> Array2<f32> {
     scores
 }
 
-/// The root of the mean square.
+/// Returns the root mean square of the scores.
 fn typical_size(scores: &Array2<f32>) -> f32 {
     scores.pow2().mean().unwrap_or(0.0).sqrt()
 }
 
-/// The largest weight of a query, on average over the queries.
+/// Returns a query's largest weight, averaged over all queries.
 fn largest_weight(scores: &Array2<f32>) -> f32 {
     let weights = softmax(scores, Axis(1));
     let largest = weights.map_axis(Axis(1), |weights| weights.fold(0.0, |a: f32, &b| a.max(b)));
@@ -1042,7 +1052,7 @@ fn largest_weight(scores: &Array2<f32>) -> f32 {
 
 const SIX_WORDS: [&str; 6] = ["Your", "journey", "starts", "with", "one", "step"];
 
-/// Returns a word of the example; those behind its six words are numbered.
+/// Returns the name of a word in the example. Words after the first six are numbered.
 fn name_of(word: usize) -> String {
     let numbered = || format!("word {}", word + 1);
     SIX_WORDS
@@ -1050,7 +1060,7 @@ fn name_of(word: usize) -> String {
         .map_or_else(numbered, |&name| name.to_owned())
 }
 
-/// A map of a number for each pair of words.
+/// Returns a heat map with one number for each pair of words.
 fn of_words(values: &ArrayRef2<f32>, title: &str, unit: &str) -> Picture {
     let words: Vec<String> = (0..values.nrows()).map(name_of).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -10,13 +10,13 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "These notes go through self-attention with trainable weights once more: one context vector step by step, then the two classes, then exercise 3.1.",
+        "These notes go through self-attention with trainable weights once more: first one context vector step by step, then the two classes, and finally exercise 3.1.",
         "section 3.3; section 3.4 helps.",
         12,
     );
     book.section("step-by-step", "The context vector z(2) of the input x(2)");
-    // The example has {words:w} words with {d_in:w} features each. Everything in this section is
-    // about the second word, whose vector is printed here.
+    // The example has {words:w} words with {d_in:w} features each. This section follows only the
+    // second word, whose vector is printed below.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -34,7 +34,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.shows("In [1]", &x_2.row(0), "tensor([0.5500, 0.8700, 0.6600])");
 
     // Three matrices of the same shape are drawn at random. Training would change their numbers.
-    // The first one makes queries.
+    // The first matrix, which is printed below, produces the queries.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -48,7 +48,8 @@ tensor([[0.2961, 0.5166],
         [0.0740, 0.8665]])",
     );
 
-    // The query of the second word describes what it looks for. {d_in} features become {d_out}.
+    // The query of the second word describes what this word looks for. The matrix turns {d_in}
+    // features into {d_out}.
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [3]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
@@ -69,8 +70,8 @@ tensor([[0.2309, 1.0966],
     );
     book.shape("In [4]", &keys, &[6, 2]);
 
-    // How well does a key fit the query? Their dot product tells. First the second word's query is
-    // compared with its own key, then with all keys.
+    // How well does a key fit the query? Their dot product measures this. First we compare the
+    // second word's query with its own key, and then with all keys.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [5]", &attn_score_22[[0, 0]], "tensor(1.8524)");
@@ -92,13 +93,12 @@ tensor([[0.2309, 1.0966],
     );
     book.prints("In [6]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // Each value vector is multiplied by its weight, and the sum of the results is the context
-    // vector.
+    // Each value vector is multiplied by its weight. The sum of the results is the context vector.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [7]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
     book.section("SelfAttention_v1", "SelfAttention_v1");
-    // A class with the same steps for all words. These are its inputs:
+    // This class performs the same steps for all words. These are its inputs:
     book.shows(
         "In [9]",
         &inputs,
@@ -144,7 +144,9 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    // Its results differ only because a linear layer begins with other random numbers.
+    // Its results differ from the first class's only because its weights start from different
+    // random numbers: it has a different seed, and a linear layer draws them from a different
+    // range.
     let seed = book.input("seed", 789, ..);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -163,8 +165,8 @@ tensor([[-0.0739,  0.0713],
         "exercise-3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
-    // Task: give a v1 the matrices of that v2, so that it computes the same context vectors from
-    // these inputs.
+    // Task: copy the matrices of this v2 into a v1, so that the v1 computes the same context
+    // vectors from these inputs.
     book.shows(
         "In [12]",
         &inputs,
@@ -176,7 +178,7 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    // Solution: `try_from` transposes the matrices of the linear layers.
+    // Solution: `try_from` copies the matrices of the linear layers and transposes them.
     let sa_v1_v2 = SelfAttentionV1::try_from(&sa_v2)?;
     book.prints(
         "In [12]",
