@@ -87,7 +87,7 @@
         paragraph('The attention weights of one head for the line of the training text. Rows are queries and columns are keys. The largest weight of each row has the strongest color.'),
         make('p', {}, layer.label, head.label), map),
       make('div', {}, make('p', {}, make('label', {}, 'snapshot ', snapshot), at),
-        paragraph('Snapshots of the model are kept after 1, 2, 4, 8, ... steps. The last one is the current model.'),
+        paragraph('Snapshots of the model are kept after 0, 1, 2, 4, 8, ... steps. The last one is the current model.'),
         prompt.label, sample,
         ...lines.flatMap(({ label, tokens, mean }) => [label, tokens, mean]),
         paragraph('The stronger a token’s color, the larger its loss. Point at a token to see its loss.'))),
