@@ -669,16 +669,16 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096]], requires_grad=True)",
     );
 
-    // Looking up the id 3 means reading row 3 of the table. The rows are counted from 0, so compare
-    // the result with the fourth row above. Nothing is computed.
+    // Looking up the id three means reading the row with this index. The first row has the index
+    // zero, so compare the result with the fourth row above. Nothing is computed.
     book.prints(
         "In [45]",
         &embedding_layer.forward(&array![3]),
         "tensor([[-0.4015,  0.9666, -1.1481]], grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Four ids give four rows, in the order of the ids: 2, 3, 5, 1. Find these rows in the table.
-    // An array of shape (4) becomes one of shape (4, {output_dim}).
+    // Four ids give four rows, in the order of the ids: two, three, five, one. Find these rows in
+    // the table. An array of shape (4) becomes one of shape (4, {output_dim}).
     book.prints(
         "In [46]",
         &embedding_layer.forward(&input_ids),
