@@ -164,8 +164,8 @@ impl AdamW {
     }
 
     /// Takes one step with the learning rate `config.lr` and sets the gradients to 0. This method
-    /// transcribes the formulas and is meant to be read. [`step`](Self::step) gives the same results
-    /// up to rounding, but is faster.
+    /// transcribes the formulas and is meant to be read. [`step`](Self::step) is faster and gives
+    /// the same results up to rounding.
     ///
     /// # Panics
     ///
