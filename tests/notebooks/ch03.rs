@@ -928,8 +928,8 @@ tensor([[[0.3190, 0.4858],
 
     // The sketch multiplies arrays of four dimensions. How does that work? The last two dimensions
     // form matrices, one for each text and head, and each of them is multiplied by its own
-    // transpose here. One text, two heads, three words and a head_dim of four give the shape
-    // (1, 2, 3, 4), so there are two products.
+    // transpose here. One text, two heads, three words and a head_dim of four
+    // give the shape (1, 2, 3, 4), so there are two products.
     let a = array![[
         [
             [0.2745, 0.6584, 0.2775, 0.8573],
