@@ -113,7 +113,7 @@ impl RunCheckpoints {
         validated.min_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// Checks that at least one checkpoint is intact, if there are any.
+    /// Returns these checkpoints, unless there are checkpoints and all of them are damaged.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl RunCheckpoints {
 }
 
 /// Returns the path to the newest intact checkpoint of the run in the folder `path`. If `path` is
-/// itself a checkpoint, it is returned without being checked.
+/// itself a checkpoint, the function returns `path` and doesn't check the checkpoint.
 ///
 /// # Errors
 ///

@@ -69,10 +69,12 @@ pub(crate) trait Square: Register {
     /// instruction set of the register.
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns;
 
-    /// Writes the values of as many weights as the register has lanes.
+    /// Converts `LANES` weights to f32 and writes them to `to`.
     ///
     /// # Safety
-    /// The weights can be read, and their values written.
+    ///
+    /// `from` must have `LANES` readable weights, `to` must have room for `LANES` values, and the
+    /// CPU must have the instruction set of the register.
     unsafe fn widen<W: Weight>(from: *const W, to: *mut f32);
 }
 
@@ -92,7 +94,7 @@ impl Square for [f32; 4] {
     #[inline(always)]
     unsafe fn widen<W: Weight>(from: *const W, to: *mut f32) {
         for l in 0..Self::LANES {
-            // SAFETY: the caller's promise.
+            // SAFETY: The caller guarantees `LANES` weights and room for their values.
             unsafe { *to.add(l) = (*from.add(l)).value() };
         }
     }

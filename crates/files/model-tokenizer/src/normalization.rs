@@ -40,7 +40,8 @@ impl Normalization {
     /// it comes from.
     ///
     /// Characters that are normalized together, such as a letter and its accents, share one range.
-    /// A byte that the normalization doesn't change comes from itself.
+    /// A byte that the normalization doesn't change has a range of its own, which contains only
+    /// this byte.
     pub(crate) fn origins(self, text: &str) -> Vec<Range<usize>> {
         let (mut origins, mut start) = (Vec::new(), 0);
         while start < text.len() {

@@ -156,8 +156,8 @@ proptest! {
             prop_assert!(stop.iter().all(|stop| !shown.contains(stop.as_str())));
         }
         shown += &watch.finish();
-        // The stop string that ends first is chosen, and the longest of those that end at the same
-        // position.
+        // The text ends at the stop string that ends first. If several stop strings end at the same
+        // position, the longest one is used.
         let first = stop.iter().filter_map(|stop| text.find(stop.as_str()).map(|at| (at + stop.len(), at))).min();
         prop_assert_eq!(shown.as_str(), &text[..first.map_or(text.len(), |(_, start)| start)]);
         prop_assert_eq!(watch.is_found(), first.is_some());

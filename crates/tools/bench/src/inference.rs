@@ -4,11 +4,11 @@
 use std::hint::black_box;
 
 use generate::{
-    AsWeights, Decoder, DecoderState, DecoderWeights, GenerateOptions, Sampling, TokenStream,
+    AsWeights, Decoder, DecoderState, DecoderWeights, GenerateOptions, Sampling, StreamEvent,
     TokenStreams, step_bytes,
 };
 use gpt::{GptConfig, GptModel};
-use ndarray::{Array2, Axis, s};
+use ndarray::{Array2, Axis, array, s};
 use tensor_ops::engine::Pooled;
 use tensor_ops::{Dtype, Parameters};
 use torch_rng::TorchRng;
@@ -51,30 +51,23 @@ pub(crate) const HEADS: [Head; 2] = [
 
 /// Measures all rows for inference.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
-    let decode = format!("decode {}+{}", DECODED.0, DECODED.1);
     for of in HEADS {
         let (head, config, peers) = of;
-        if bench.alone && bench.filter == format!("{decode}, {head}") {
+        let decodes = decoded_texts(of).next();
+        if bench.alone && decodes.is_some_and(|(_, work, _)| work == bench.filter) {
             return decode_int8(config);
         }
         let commands = PASSES.iter().map(|pass| pass.0);
-        let commands = commands.chain([&*decode, "prefill 1x1024, decoder"]);
+        let commands = commands.chain(["prefill 1x1024, decoder"]);
         let mut works: Vec<String> = commands.map(|it| format!("{it}, {head}")).collect();
-        if config.tied {
-            works.extend(TEXTS.map(|texts| format!("{decode}, {texts} texts")));
-        }
+        works.extend(decoded_texts(of).map(|(_, work, _)| work));
         if bench.wants_any(&works) {
             let mut model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
             for pass in PASSES {
                 forward(bench, of, &mut model, pass);
             }
             prompts(bench, of, &model)?;
-            decoding(bench, of, &model, &decode)?;
-            if config.tied {
-                for texts in TEXTS {
-                    decoding_together(bench, peers, &model, &decode, texts)?;
-                }
-            }
+            decoding(bench, of, &model)?;
         }
         let ours = Ours {
             work: format!("build 124M from a seed, {head}"),
@@ -144,65 +137,49 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Measures decoding of one text, in one row per number format.
-fn decoding(bench: &mut Bench, of: Head, model: &GptModel, command: &str) -> anyhow::Result<()> {
-    let (head, _, peers) = of;
-    let work = format!("{command}, {head}");
-    if !bench.wants(&work) {
-        return Ok(());
-    }
-    let (prompt, new_tokens) = DECODED;
-    let prompt: Vec<u32> = ids(1, prompt).into_iter().collect();
-    let mut decoders = Vec::new();
-    for &dtype in Dtype::ALL {
-        decoders.push((dtype, Decoder::new(DecoderWeights::new(model, dtype)?)));
-    }
-    let ours = decoders.iter_mut().map(|(dtype, decoder)| Ours {
-        work: work.clone(),
-        precision: dtype.short_name(),
-        // A step for one token reads every weight once. All tokens of the prompt are processed
-        // together, in the step of the first new token.
-        floor: Some(Floor::Reading(
-            (step_bytes(*dtype, &model.config()) * new_tokens) as f64,
-        )),
-        step: Box::new(|| decode(decoder, &prompt, new_tokens)),
-        peers,
+/// Returns the rows of decoding: the number of texts that are decoded together, the name of the
+/// row, and the command for the peers. Only the model with a tied head decodes several texts.
+fn decoded_texts((head, config, _): Head) -> impl Iterator<Item = (usize, String, String)> {
+    let command = format!("decode {}+{}", DECODED.0, DECODED.1);
+    let one = (1, format!("{command}, {head}"), command.clone());
+    let several = TEXTS.into_iter().filter(move |_| config.tied);
+    let several = several.map(move |texts| {
+        let work = format!("{command}, {texts} texts");
+        (texts, work, format!("{command} {texts}"))
     });
-    bench.turns(command, (new_tokens as f64, "tokens/s"), ours.collect());
-    Ok(())
+    std::iter::once(one).chain(several)
 }
 
-/// Measures decoding of several texts together, in one row per number format. The speed is the
-/// number of tokens of all texts per second.
-fn decoding_together(
-    bench: &mut Bench,
-    peers: &[Kind],
-    model: &GptModel,
-    command: &str,
-    texts: usize,
-) -> anyhow::Result<()> {
-    let work = format!("{command}, {texts} texts");
-    if !bench.wants(&work) {
+/// Measures decoding of one text and of several texts together, in one row per number format. The
+/// speed is the number of tokens of all texts per second.
+fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
+    let rows = decoded_texts(of).filter(|(_, work, _)| bench.wants(work));
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
         return Ok(());
     }
-    let (prompt, new_tokens) = DECODED;
-    let prompts = ids(texts, prompt);
     let mut formats = Vec::new();
     for &dtype in Dtype::ALL {
         formats.push((dtype, DecoderWeights::new(model, dtype)?));
     }
-    let ours = formats.iter().map(|(dtype, weights)| Ours {
-        work: work.clone(),
-        precision: dtype.short_name(),
-        // Each step reads every weight once for all texts.
-        floor: Some(Floor::Reading(
-            (step_bytes(*dtype, &model.config()) * new_tokens) as f64,
-        )),
-        step: Box::new(|| decode_together(weights, &prompts, new_tokens)),
-        peers,
-    });
-    let amount = ((texts * new_tokens) as f64, "tokens/s");
-    bench.turns(&format!("{command} {texts}"), amount, ours.collect());
+    let (_, config, peers) = of;
+    let (prompt, new_tokens) = DECODED;
+    for (texts, work, command) in rows {
+        let prompts = &ids(texts, prompt);
+        let ours = formats.iter().map(|(dtype, weights)| Ours {
+            work: work.clone(),
+            precision: dtype.short_name(),
+            // A step reads every weight once for all texts. All tokens of a prompt are processed
+            // together, in the step of the first new token.
+            floor: Some(Floor::Reading(
+                (step_bytes(*dtype, &config) * new_tokens) as f64,
+            )),
+            step: Box::new(move || decode(weights, prompts, new_tokens)),
+            peers,
+        });
+        let amount = ((texts * new_tokens) as f64, "tokens/s");
+        bench.turns(&command, amount, ours.collect());
+    }
     Ok(())
 }
 
@@ -213,43 +190,30 @@ fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
         rows.fill(0.01);
         Ok::<(), anyhow::Error>(())
     })?;
-    let mut decoder = Decoder::new(weights);
-    let prompt: Vec<u32> = ids(1, DECODED.0).into_iter().collect();
-    decode(&mut decoder, &prompt, DECODED.1);
+    decode(weights, &ids(1, DECODED.0), DECODED.1);
     Ok(())
 }
 
-/// Generates the most probable tokens after a prompt, in the same way as `gpt generate`.
-fn decode(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32], max_new_tokens: usize) {
-    let options = greedy(max_new_tokens);
-    let mut rng = TorchRng::manual_seed(123);
-    let started = decoder.start(prompt);
-    started.expect("the prompt suits the model");
-    let stream = TokenStream::new(decoder, options, &mut rng).expect("the options are in range");
-    let tokens: Result<Vec<u32>, _> = stream.collect();
-    black_box(tokens.expect("the logits are finite"));
-}
-
-/// Generates the most probable tokens after each prompt, in the same way as `gpt generate
-/// --num-samples`. The prompts have the shape (texts, tokens).
-fn decode_together(weights: &DecoderWeights, prompts: &Array2<u32>, max_new_tokens: usize) {
+/// Generates the most probable tokens after each prompt, in the same way as `gpt generate`. The
+/// prompts have the shape (texts, tokens).
+fn decode(weights: impl AsWeights, prompts: &Array2<u32>, max_new_tokens: usize) {
     let mut streams = TokenStreams::new(weights);
     for prompt in prompts.rows() {
-        let (state, options) = (DecoderState::default(), greedy(max_new_tokens));
-        let rng = TorchRng::manual_seed(123);
+        let options = GenerateOptions {
+            sampling: Sampling::GREEDY,
+            max_new_tokens,
+            stop_ids: Vec::new(),
+        };
+        let (state, rng) = (DecoderState::default(), TorchRng::manual_seed(123));
         let added = streams.add(state, &prompt.to_vec(), options, rng);
         added.expect("the prompt and the options suit the model");
     }
     while !streams.is_empty() {
-        black_box(streams.step());
-    }
-}
-
-fn greedy(max_new_tokens: usize) -> GenerateOptions {
-    GenerateOptions {
-        sampling: Sampling::GREEDY,
-        max_new_tokens,
-        stop_ids: Vec::new(),
+        for (_, event) in streams.step() {
+            if let StreamEvent::Ended(text) = event {
+                text.reason.expect("the logits are finite");
+            }
+        }
     }
 }
 
@@ -274,7 +238,7 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
         precision: "f32",
         step: Box::new(|| {
             let model = checkpoint::load_model(folder.path()).expect("a folder just written");
-            decode(&mut Decoder::new(&model), &PROMPT, 1);
+            decode(&model, &array![PROMPT], 1);
         }),
         floor: None,
         peers,

@@ -249,44 +249,17 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
                     }
-                    let mut values = [MaybeUninit::<f32>::uninit(); 16 * 16];
+                    let mut values = [MaybeUninit::uninit(); 16 * 16];
                     let rows = match in_place {
                         true => (from.cast(), distance),
-                        false => {
-                            let rows = values.chunks_mut(V::LANES).take(V::LANES);
-                            for (l, row) in rows.enumerate() {
-                                let from = from.offset(l as isize * distance);
-                                V::widen::<W>(from.cast(), row.as_mut_ptr().cast());
-                            }
-                            let distance = V::LANES * size_of::<f32>();
-                            (values.as_ptr().cast(), distance as isize)
-                        }
+                        false => widen_square::<V, W>(from.cast(), distance, &mut values),
                     };
                     multiply_square::<V, M>(rows, at_x(at), V::LANES, &mut sums);
                 }
                 if whole < depth {
                     let numbers = numbers.start + whole * N..numbers.end;
                     let rows = w.slice(s![first..first + here, numbers]);
-                    for (row, to) in rows.rows().into_iter().zip(panel.chunks_mut(ROW_STRIDE)) {
-                        let row = row.to_slice().expect("a contiguous row");
-                        let ahead = V::LANES * distance as usize;
-                        for line in row.chunks(prefetch::LINE * size_of::<f32>() / size_of::<W>()) {
-                            prefetch::far_line(line.as_ptr(), ahead);
-                        }
-                        let (to, rest) = to.split_at_mut(row.len().div_ceil(N));
-                        if N == 1 {
-                            W::widen(row, to);
-                        } else {
-                            if let Some(last) = to.last_mut() {
-                                *last = 0.0;
-                            }
-                            let bytes = size_of_val(row);
-                            let to = to.as_mut_ptr().cast::<u8>();
-                            to.copy_from_nonoverlapping(row.as_ptr().cast(), bytes);
-                        }
-                        let padding = rest.len().min(V::LANES);
-                        rest[..padding].fill(0.0);
-                    }
+                    fill_panel::<V, W, N>(&rows, distance, panel);
                     let distance = (size_of::<f32>() * ROW_STRIDE) as isize;
                     for at in (whole..depth).step_by(V::LANES) {
                         let from = (panel.as_ptr().add(at - whole), distance);
@@ -305,6 +278,60 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 }
             }
         }
+    }
+}
+
+/// Converts a square of weights, whose rows are `distance` bytes apart, to f32. Returns the address
+/// of the converted square in `values`, and the distance between its rows in bytes.
+///
+/// # Safety
+///
+/// The whole square must be readable, and the CPU must have the instruction set of the register.
+#[inline(always)]
+unsafe fn widen_square<V: Square, W: Weight>(
+    from: *const W,
+    distance: isize,
+    values: &mut [MaybeUninit<f32>; 16 * 16],
+) -> (*const f32, isize) {
+    for (l, row) in values.chunks_mut(V::LANES).take(V::LANES).enumerate() {
+        let from = from.wrapping_byte_offset(l as isize * distance);
+        // SAFETY: The caller guarantees that the square is readable.
+        unsafe { V::widen(from, row.as_mut_ptr().cast()) };
+    }
+    let distance = (V::LANES * size_of::<f32>()) as isize;
+    (values.as_ptr().cast(), distance)
+}
+
+/// Copies rows of weights, which are `distance` bytes apart, to a panel. If `N` is 1, the weights
+/// are converted to f32. If `N` is 2, they are pairs of bf16 values and are copied as they are.
+/// Each row is padded with zeros to the next square. The weights of the next outputs are
+/// prefetched.
+#[inline(always)]
+fn fill_panel<V: Square, W: Weight, const N: usize>(
+    rows: &ArrayView2<W>,
+    distance: isize,
+    panel: &mut [f32],
+) {
+    for (row, to) in rows.rows().into_iter().zip(panel.chunks_mut(ROW_STRIDE)) {
+        let row = row.to_slice().expect("a contiguous row");
+        let ahead = V::LANES * distance as usize;
+        for line in row.chunks(prefetch::LINE * size_of::<f32>() / size_of::<W>()) {
+            prefetch::far_line(line.as_ptr(), ahead);
+        }
+        let (to, rest) = to.split_at_mut(row.len().div_ceil(N));
+        if N == 1 {
+            W::widen(row, to);
+        } else {
+            if let Some(last) = to.last_mut() {
+                *last = 0.0;
+            }
+            let bytes = size_of_val(row);
+            let to = to.as_mut_ptr().cast::<u8>();
+            // SAFETY: `to` has room for all pairs of the row.
+            unsafe { to.copy_from_nonoverlapping(row.as_ptr().cast(), bytes) };
+        }
+        let padding = rest.len().min(V::LANES);
+        rest[..padding].fill(0.0);
     }
 }
 

@@ -97,7 +97,8 @@ macro_rules! square {
             #[inline(always)]
             unsafe fn widen<W: Weight>(from: *const W, to: *mut f32) {
                 for l in (0..Self::LANES).step_by(8) {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: The caller guarantees `LANES` weights, room for their values, and
+                    // the instruction set.
                     unsafe { _mm256_storeu_ps(to.add(l), W::load8(from.add(l))) };
                 }
             }

@@ -149,7 +149,8 @@ impl<'m> Texts<'m> {
             bail!("the prompt is empty; give at least one token");
         };
         if samples == 1 || before.is_empty() {
-            // The prompt of a single sample is computed together with the other texts.
+            // If there is only one sample, its prompt isn't shared, so nothing is computed in
+            // advance. The prompt is processed in the first step of the batch.
             return Ok(state);
         }
         let began = Instant::now();

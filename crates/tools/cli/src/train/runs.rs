@@ -52,8 +52,9 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
 pub(crate) const OPTIONS_BEGIN: &str =
     "# The options of this run; `gpt train --config` takes them.";
 
-/// Returns true if a folder belongs to a run that has never saved. Such a folder contains a file of
-/// options that this program has written, but no files of a save.
+/// Returns true if a folder belongs to a run that hasn't saved a checkpoint yet. Such a folder
+/// contains the file with the options of the run, but no checkpoint, no plot, and no log line about
+/// a saved checkpoint.
 pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     let has = |name: &str| fs::symlink_metadata(run.join(name)).is_ok();
     let options = read_small_file(run.join(OPTIONS), MAX_OPTIONS_BYTES).unwrap_or_default();
