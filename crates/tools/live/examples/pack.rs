@@ -1,5 +1,6 @@
-//! `cargo run --package live --features pack --example pack -- FOLDER`: prints the script that
-//! gives a page that computes the model of a folder.
+//! Prints the script that defines the model of a page. The model comes from a model folder or from
+//! the folder of a training run. The command is `cargo run --package live --features pack --example
+//! pack -- FOLDER`.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,6 +1,6 @@
-// A model that learns in the page. training.rs computes in a worker, so that the page can respond to
-// the reader meanwhile. The worker comes from a Blob, because browsers refuse workers from `file:`
-// pages.
+// Lets the reader train a small model on the page. The code of training.rs runs in a worker, so the
+// page responds to the reader while the model is being trained. The worker's script is a Blob because
+// browsers don't allow pages opened from a local file to load a worker from another file.
 (() => {
   const root = document.getElementById('lesson');
   if (!root) return;
@@ -15,7 +15,7 @@
       }
     };`;
   const worker = new Worker(URL.createObjectURL(new Blob([source], { type: 'text/javascript' })));
-  const waiting = []; // the worker answers in order
+  const waiting = []; // Requests without an answer. The worker answers in order.
   worker.onmessage = ({ data }) => {
     const { resolve, reject } = waiting.shift();
     data.fault ? reject(new Error(data.fault)) : resolve(data);
@@ -29,7 +29,7 @@
   const paragraph = (textContent) => make('p', { className: 'dim', textContent });
   const digits = (x) => x === null ? 'not finite' : Math.abs(x) < 1e4 ? x.toFixed(4) : x.toExponential(2);
   const share = (probability) => probability.toPrecision(3);
-  /** Returns an input field with its label and a place for a message about its value. */
+  /** Creates an input with a label. `tell` shows a message about the input's value. */
   let fields = 0;
   const entry = (text, properties) => {
     const fault = make('span', { className: 'fault', id: `lesson-fault-${++fields}`, role: 'alert' });
@@ -42,13 +42,15 @@
     };
     return { label, input, tell };
   };
+  /** Creates a selection list with a label. */
   const chooser = (text) => {
     const select = make('select');
     return { select, label: make('label', {}, `${text} `, select) };
   };
 
-  const fail = (error) => { status.textContent = `That can’t be computed: ${error.message}`; };
-  // All actions of the reader happen one after the other, and each one ends a run.
+  const fail = (error) => { status.textContent = `The computation failed: ${error.message}`; };
+  // The reader's actions are carried out one after the other. A new action also ends a run: the
+  // function that an action receives returns true until the next action is requested.
   let turn = 0, current = Promise.resolve();
   const act = (work) => {
     const mine = ++turn;
@@ -84,10 +86,10 @@
     make('div', { className: 'columns' },
       make('div', {}, chart, legend, command,
         make('h3', { textContent: 'Attention' }),
-        paragraph('The attention weights of one head for the line of the training text. Rows are queries and columns are keys. The largest weight of each row has the strongest color.'),
+        paragraph('The picture shows one head’s attention weights for the line of the training text. Rows are queries and columns are keys. The largest weight of each row has the strongest color.'),
         make('p', {}, layer.label, head.label), map),
       make('div', {}, make('p', {}, make('label', {}, 'snapshot ', snapshot), at),
-        paragraph('Snapshots of the model are kept after 0, 1, 2, 4, 8, ... steps. The last one is the current model.'),
+        paragraph('A copy of the model is kept after 0, 1, 2, 4, 8, ... steps. The last position of the slider selects the current model.'),
         prompt.label, sample,
         ...lines.flatMap(({ label, tokens, mean }) => [label, tokens, mean]),
         paragraph('The stronger a token’s color, the larger its loss. Point at a token to see its loss.'))),
@@ -96,7 +98,7 @@
   let about, losses, evaluations, baseline, step, snapshots, kept, shown, view;
   let valid = false, done = false;
   const allow = () => [stepButton, runButton, partsButton].forEach((it) => { it.disabled = !valid || done; });
-  /** Returns the settings that differ from those of the preset. */
+  /** Returns the settings whose values differ from those of the preset. */
   const differing = () => {
     const { values } = about.presets.find(({ name }) => name === preset.select.value);
     return about.settings.filter(({ option, field }) => Number(field.input.value) !== values[option])
@@ -106,13 +108,13 @@
 
   const report = ({ diverged }) => {
     const last = losses.at(-1), checked = evaluations.at(-1);
-    status.textContent = `step ${step}${done && !diverged ? ' (the last)' : ''}` +
+    status.textContent = `step ${step}${done && !diverged ? ' (the last step)' : ''}` +
       (last ? `: training loss ${digits(last[1])}` : '') +
       (checked ? `, validation loss ${digits(checked[2])} at step ${checked[0]}` : '') +
       (diverged ? `. Training failed: ${diverged}` : '');
   };
 
-  // The losses over the steps, those of the run that was kept, and the loss of a guess.
+  /** Draws the losses of the current run and of the run that was kept, and the loss of a guess. */
   const plot = () => {
     const runs = [{ losses, evaluations, baseline }, ...kept ? [kept] : []];
     const width = Math.max(300, Math.min(640, chart.clientWidth || 640)), [height, left, bottom] = [240, 36, 34];
@@ -132,7 +134,7 @@
     const curve = (kind, points) => `<polyline class="${kind}" points="${points.map(([step, loss]) => `${x(step).toFixed(1)},${y(loss).toFixed(1)}`).join(' ')}"/>`;
     const curves = ({ losses, evaluations, name }) => curve(name ? 'training kept' : 'training', losses) +
       curve(name ? 'validation kept' : 'validation', evaluations.map(([step, , loss]) => [step, loss]));
-    // The numbers are computed here, so the markup contains no text of the reader.
+    // All values in this HTML are numbers, so it can't contain HTML that the reader typed.
     chart.innerHTML = `<svg class="losses" viewBox="0 0 ${width} ${height}" role="img" aria-label="Training and validation loss by step">
       ${grid.join('')}${rule('baseline', left, width - 10, y(baseline), y(baseline))}${runs.map(curves).reverse().join('')}
       ${text(left - 6, 10, 'loss', 'end')}${text(width - 10, height - 4, 'step', 'end')}
@@ -143,9 +145,9 @@
     };
     const item = (kind, text) => make('li', {}, make('span', { className: `key ${kind}` }), text);
     legend.replaceChildren(item('training', 'training loss'), item('validation', `validation loss${lowest(runs[0])}`),
-      item('baseline', `ln V = ${digits(baseline)}, the loss of a guess`));
+      item('baseline', `ln V = ${digits(baseline)}, the loss if all tokens are equally probable`));
     if (kept) legend.append(item('training kept', `training loss of the run that you kept: ${kept.name}`),
-      item('validation kept', `its validation loss${lowest(kept)}`));
+      item('validation kept', `validation loss of the run that you kept${lowest(kept)}`));
     if (kept && kept.baseline !== baseline)
       legend.append(make('li', { textContent: 'The two models have different tokens, so their losses can’t be compared.' }));
     keepButton.textContent = kept ? 'Remove the kept run' : 'Keep this run to compare';
@@ -159,7 +161,7 @@
     drawAttention(canvas, names, attentionPicture(atob(view.attention), n, n), Math.min(480, map.clientWidth || 480));
     canvas.ariaLabel = `Attention weights of layer ${layer.select.value}, head ${head.select.value}, after step ${view.step}`;
   };
-  /** Shows what the model, or the chosen snapshot of it, does with the reader's texts. */
+  /** Shows what the current model, or the selected snapshot, does with the reader's texts. */
   const look = async () => {
     const place = +snapshot.value, texts = lines.map(({ input }) => input.value);
     const asked = { prompt: prompt.input.value, tokens: 80, lines: texts, layer: +layer.select.value, head: +head.select.value };
@@ -173,7 +175,7 @@
       tell(note);
       tokens.replaceChildren(...all.map(([text, loss]) => {
         const made = make('span', { textContent: visible(text) || '�',
-          title: loss === null ? 'the first token has no loss' : `loss ${digits(loss)}` });
+          title: loss === null ? 'The first token has no loss.' : `loss ${digits(loss)}` });
         made.style.background = lossColor(loss, 8);
         return made;
       }));
@@ -182,10 +184,11 @@
     drawMap();
   };
 
+  /** Shows the losses and evaluations of new steps. */
   const take = (answer) => {
     losses.push(...answer.losses);
     evaluations.push(...answer.evaluations);
-    const follows = +snapshot.value === snapshots.length; // the slider is at the current model
+    const follows = +snapshot.value === snapshots.length; // The slider selects the current model.
     ({ baseline, step, snapshots } = answer);
     done = answer.done || Boolean(answer.diverged);
     snapshot.max = snapshots.length;
@@ -207,7 +210,7 @@
       while (goesOn() && valid && !done) {
         const start = performance.now();
         take(await ask({ steps }));
-        // About four answers a second.
+        // The number of steps is adjusted so that an answer takes about a quarter of a second.
         steps = Math.max(1, Math.min(100, Math.round(steps * 250 / Math.max(1, performance.now() - start))));
         if (performance.now() - looked > 1000) {
           await look();
@@ -242,7 +245,7 @@
     snapshot.max = snapshot.value = 0;
     choices(layer, answer.layers);
     choices(head, answer.heads);
-    command.replaceChildren(`${answer.parameters.toLocaleString('en')} weights, ${answer.vocab_size} tokens. The same run in a terminal: `,
+    command.replaceChildren(`The model has ${answer.parameters.toLocaleString('en')} weights and a vocabulary of ${answer.vocab_size} tokens. To start the same run in a terminal: `,
       make('code', { textContent: ['cargo gpt train --preset', preset.select.value,
         ...differing().flatMap(({ option, value }) => [`--${option}`, value])].join(' ') }));
     parts.replaceChildren();
@@ -253,7 +256,7 @@
   const table = (head, rows) => make('div', { className: 'map', tabIndex: 0 }, make('table', {},
     make('tr', {}, ...head.map((text) => make('th', { scope: 'col', textContent: text }))),
     ...rows.map((cells) => make('tr', {}, ...cells.map((cell) => make('td', {}, cell))))));
-  /** Shows the parts of the step that has just been taken. */
+  /** Shows the parts of the last step. */
   const showParts = ({ parts: { windows, positions, loss, loss_after, layers, grad_norm, max_grad_norm, learning_rate } }) => {
     const prediction = make('div'), clip = Math.min(1, max_grad_norm / grad_norm);
     const tokens = make('p', { className: 'tokens' }, ...positions.map(({ token, loss }, place) => {
@@ -270,7 +273,7 @@
       const cells = rank < candidates.length ? rows[rank] : rows.at(-1);
       cells[0] = make('strong', { textContent: `${cells[0]} (target)` });
       prediction.replaceChildren(table(['next token', 'logit', 'probability'], rows),
-        make('p', { textContent: `The target has the probability ${share(probability)}, so the loss at this position is -ln ${share(probability)} = ${digits(loss)}.` }));
+        make('p', { textContent: `The target has a probability of ${share(probability)}, so the loss at this position is -ln ${share(probability)} = ${digits(loss)}.` }));
     };
     const heading = (textContent) => make('h4', { textContent });
     parts.replaceChildren(
@@ -278,16 +281,16 @@
       make('details', {}, make('summary', { textContent: `${windows.length} windows of ${positions.length} tokens, taken from the training text in random order` }),
         make('ol', { className: 'windows', tabIndex: 0 }, ...windows.map((text) => make('li', { textContent: visible(text) })))),
       heading('2. Forward: the logits and the loss'),
-      paragraph('The first window. Choose a position to see what the model predicted after it. The model saw this token and those before it, and the target is the token that follows in the text. Dropout is off in this table.'),
+      paragraph('These are the tokens of the first window. Select a token to see what the model predicted after it. The model saw this token and all tokens before it. The target is the next token of the text. The predictions were computed without dropout.'),
       tokens, prediction,
       make('p', { textContent: `The mean over all ${windows.length * positions.length} positions of the batch is the loss: ${digits(loss)}.` }),
       heading('3. Backward: the gradients'),
-      make('p', { textContent: `The gradient of all weights has the norm ${digits(grad_norm)}. ` + (clip < 1
-        ? `That is above ${max_grad_norm}, so all gradients are multiplied by ${digits(clip)} (clipping).`
-        : `That is at most ${max_grad_norm}, so the gradient isn’t clipped.`) }),
-      heading('4. Step: the change of the weights'),
-      make('p', { textContent: `AdamW changes the weights with the learning rate ${Number(learning_rate.toPrecision(4))}. The same batch would now have a loss of ${digits(loss_after)}.` }),
-      table(['layer', 'norm of the gradient', 'norm of the weights', 'norm of their change', 'change in %'],
+      make('p', { textContent: `The gradient of all weights has a norm of ${digits(grad_norm)}. ` + (clip < 1
+        ? `This norm is above ${max_grad_norm}, so all gradients are multiplied by ${digits(clip)} (clipping).`
+        : `This norm is at most ${max_grad_norm}, so the gradients aren’t clipped.`) }),
+      heading('4. Step: the update of the weights'),
+      make('p', { textContent: `AdamW updated the weights with a learning rate of ${Number(learning_rate.toPrecision(4))}. With the new weights, the same batch has a loss of ${digits(loss_after)}.` }),
+      table(['layer', 'norm of the gradient', 'norm of the weights', 'norm of the update', 'update in % of the weights'],
         layers.map(([name, [weights, gradient, change]]) => [make('code', { textContent: name }),
           digits(gradient), digits(weights), digits(change), (100 * change / weights).toFixed(2)])));
     choose(positions.length - 1);
@@ -301,13 +304,13 @@
     defaults();
     act(reset);
   });
-  // A run goes on while the reader changes what is shown.
+  // If the reader changes a text or another choice, the view is updated without ending a run.
   const lookAgain = () => runButton.textContent === 'Run' ? act(look) : look().catch(fail);
   for (const { input } of [prompt, ...lines]) input.addEventListener('change', lookAgain);
   for (const { select } of [layer, head]) select.addEventListener('change', lookAgain);
   snapshot.addEventListener('input', lookAgain);
   onColorScheme(() => view && drawMap());
-  allow(); // nothing can run before the first answer
+  allow(); // The buttons are disabled until the first answer arrives.
   keepButton.disabled = true;
   act(async () => {
     about = await ask({ wasm: liveBytes, presets: true });

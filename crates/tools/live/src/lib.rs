@@ -15,9 +15,11 @@ pub use model::{LogSumExps, PageModel, block, tokens};
 #[cfg(feature = "pack")]
 pub use pack::{MAX_NUMBERS, NotPacked, model_script, pack};
 
-/// The beginning of the script that `cargo xtask notebook --html DIR --live` writes beside the
-/// pages: WebAssembly in Base64 follows, and the code that calls it.
+/// First line of the script `live.js`, up to the WebAssembly module, which follows in Base64. After
+/// the module come the closing `";` and the code that calls the module. The command `cargo xtask
+/// notebook --html DIR --live` writes the script to the folder of the pages.
 pub const SCRIPT_START: &str = "const LIVE_WASM = \"";
 
-/// The beginning of the script of a page's own model, which follows, packed, in Base64.
+/// First line of the script that contains the model of a page, up to the packed model, which
+/// follows in Base64. See [`PageModel::unpack`] for the format of a packed model.
 pub const MODEL_START: &str = "const LIVE_MODEL = \"";

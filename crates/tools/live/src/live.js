@@ -1,12 +1,21 @@
-// Fields beside the cells that have inputs; a change computes the notebook again, by the same Rust.
-// Where the page has a model, its view asks the same Rust.
-// The reader's input and the address reach the page only as text.
-// `cargo xtask notebook --html DIR --live` writes this file behind view.js and a line that has
-// LIVE_WASM; LIVE_MODEL is a page's own.
+// Makes the pages of the notebooks interactive. Each input of a notebook gets a field beside its
+// cell. When the reader changes an input, the WebAssembly module runs the notebook again, and the
+// changed outputs are marked. If the page has a model, its view also asks this module.
+//
+// What the reader types, and the address of the page, are inserted into the page only as text, never
+// as HTML.
+//
+// The command `cargo xtask notebook --html DIR --live` writes this script to DIR/live.js, after
+// view.js and a line that defines LIVE_WASM, the module in Base64. The script story.js defines
+// LIVE_MODEL, the packed model of a page.
 const liveBytes = Uint8Array.from(atob(LIVE_WASM), (byte) => byte.charCodeAt(0));
-let liveText = typeof LIVE_TEXT === 'undefined' ? undefined : LIVE_TEXT; // the book's, or the reader's
+let liveText = typeof LIVE_TEXT === 'undefined' ? undefined : LIVE_TEXT; // the text that the notebooks read
 
-/** Returns `ask(request)`, which returns Rust's answer, and `restart()`, after which the next request has a new instance. */
+/**
+ * Returns two functions. `ask(request)` returns the module's answer, and throws an error if the
+ * request fails. `restart()` discards the instance of the module, so that the next request creates a
+ * new one. `prepare(ask)` is called for each new instance.
+ */
 function openLive(module, prepare) {
   let instance;
   const restart = () => { instance = undefined; };
@@ -21,11 +30,11 @@ function openLive(module, prepare) {
     try {
       length = exports.run();
     } catch {
-      length = exports.length(); // of the panic's message
-      restart(); // a panic leaves the instance unusable
+      length = exports.length(); // The answer is the message of the panic.
+      restart(); // After a panic, the instance can't be used anymore.
     }
     const bytes = Uint8Array.from({ length }, (_, place) => exports.byte(place));
-    const answer = JSON.parse(new TextDecoder().decode(bytes) || '{"fault": "the computation broke off"}');
+    const answer = JSON.parse(new TextDecoder().decode(bytes) || '{"fault": "the computation failed without a message"}');
     if (answer.fault) throw new Error(answer.fault);
     return answer;
   };
@@ -50,22 +59,22 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
 
 (() => {
   const notebook = document.querySelector("[data-notebook]")?.dataset.notebook;
-  if (!notebook || !document.querySelector(".live-bar")) return; // a page without fields
+  if (!notebook || !document.querySelector(".live-bar")) return; // This page has no inputs.
   const timed = (inputs) => {
     const start = performance.now();
     return { ...askLive({ notebook, inputs }), ms: Math.round(performance.now() - start) };
   };
   const at = (line) => document.querySelector(`[data-line="${Number(line)}"]`);
   const book = timed([]);
-  const cells = new Map(); // by line: the book's, and what the page shows by itself
+  const cells = new Map(); // By line: the cells with the book's inputs, and their elements.
   for (const cell of book.cells) {
     const place = at(cell.line)?.querySelector(".result");
     if (!place) continue;
     if (cell.skipped && place.querySelector("pre") && !place.querySelector("p.dim")) place.append(
-      make("p", { className: "dim", textContent: `Stored when the page was made: ${cell.skipped}.` }));
+      make("p", { className: "dim", textContent: `This output was stored when the page was created, because ${cell.skipped}.` }));
     cells.set(cell.line, { ...cell, place, written: at(cell.line).querySelector("pre"), stored: [...place.childNodes] });
   }
-  const texts = new Map(); // by line: the book's, and what the page shows by itself
+  const texts = new Map(); // By ID: the texts with the book's inputs, and their elements.
   for (const [id, text] of book.texts) {
     const place = document.querySelector(`[data-text="${id}"]`);
     if (place) texts.set(id, { text, place, stored: [...place.childNodes] });
@@ -73,11 +82,12 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
   const fields = new Map();
 
   const status = make("span", { role: "status", ariaLive: "polite" });
-  const reset = make("button", { type: "button", textContent: "All as in the book", hidden: true });
-  document.querySelector(".live-bar")?.remove(); // it said that this is loaded
+  const reset = make("button", { type: "button", textContent: "Reset all inputs", hidden: true });
+  document.querySelector(".live-bar")?.remove(); // It told the reader that the script is being loaded.
   document.querySelector("main").append(make("p", { className: "live-bar" }, status, " ", reset));
 
-  // Words that differ from the book's are marked.
+  // Returns the output `text` with marks on the words that differ from the words of `then`, which is
+  // the output with the book's inputs. Words are compared by their position.
   const wordsOf = (text) => text.split(/([\s,;[\]()]+)/);
   const isWord = (word) => /[^\s,;[\]()]/.test(word);
   const marked = (text, then) => {
@@ -86,14 +96,15 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
       word !== books[place] && isWord(word) ? make("mark", { textContent: word }) : word));
     return pre;
   };
-  // In code, where a value may have more words than another, all from the first that differs to
-  // the last; the rest keeps its colours.
+  // Returns a copy of the highlighted code `written` in which the book's code `then` is replaced by
+  // `code`. Only the part from the first to the last word that differs is replaced and marked, so the
+  // other words keep their colors.
   const recoded = (code, then, written) => {
     const [words, books] = [code, then].map(wordsOf), pre = written.cloneNode(true), range = new Range();
-    let first = 0, same = 0; // at the beginning, and at the end
+    let first = 0, same = 0; // Numbers of equal words at the beginning and at the end.
     while (first < Math.min(words.length, books.length) && words[first] === books[first]) first++;
     while (same < Math.min(words.length, books.length) - first && words.at(-1 - same) === books.at(-1 - same)) same++;
-    if (pre.textContent !== then) pre.textContent = then; // a page without the code
+    if (pre.textContent !== then) pre.textContent = then; // The page shows different code here.
     const length = (words) => words.reduce((sum, word) => sum + word.length, 0);
     const [from, to] = [length(books.slice(0, first)), length(books.slice(0, books.length - same))];
     const texts = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
@@ -116,9 +127,10 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     return pre;
   };
 
-  // A text whose values have changed: paragraphs, with code between backticks and emphasis between asterisks.
+  // Returns the elements of a text in which backticks enclose code and asterisks enclose emphasis.
   const styled = (text) => text.split(/(`[^`]*`|\*[^\s*][^*]*\*)/).map((part, place) => place % 2
     ? make(part[0] === "`" ? "code" : "em", { textContent: part.slice(1, -1) }) : part);
+  // Returns the elements that show a text whose values have changed.
   const retold = ({ place }, text) => {
     if (place.tagName === "PRE") return [text];
     if (!place.querySelector("p")) return styled(text);
@@ -137,7 +149,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
       if (shows === then || skipped) place.replaceChildren(...stored);
       else if (shows === undefined) place.replaceChildren(make("p", { className: "fault", textContent: fault }));
       else place.replaceChildren(
-        make("h4", { textContent: "computed here; differences from the book are marked" }),
+        make("h4", { textContent: "Computed on this page. Differences from the book are marked." }),
         marked(shows, then));
     }
     for (const { line, figure: then } of book.pictures) {
@@ -146,7 +158,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
       const now = answer.pictures.find((picture) => picture.line === line)?.figure;
       place.classList.toggle("stale", now === undefined && answer.cells.some((cell) => cell.fault));
       place.classList.toggle("changed", now !== undefined && now !== then);
-      place.innerHTML = now ?? then; // our own SVG, in which texts are escaped
+      place.innerHTML = now ?? then; // The module creates this HTML and escapes the texts in it.
     }
   };
 
@@ -167,9 +179,9 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     } catch (error) {
       broken = error;
     }
-    document.body.classList.toggle("broken", Boolean(broken)); // what stands there is older
+    document.body.classList.toggle("broken", Boolean(broken)); // The page shows earlier results.
     if (broken) {
-      status.textContent = `That can't be computed: ${broken.message}`;
+      status.textContent = `The notebook can't be computed: ${broken.message}`;
       return;
     }
     show(answer);
@@ -179,31 +191,31 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
       if (!known) continue;
       const { field, fault } = known;
       if (hasOwnText && input.default !== known.value && field.value === known.value)
-        field.value = known.value = input.default; // a default that depends on the text
+        field.value = known.value = input.default; // This default depends on the text.
       field.setAttribute("aria-invalid", Boolean(input.fault));
       fault.textContent = input.fault ? input.fault.replace(/^the input [^:]*: /, "") : "";
       if (input.fault) first ??= field;
     }
     if (first) {
-      const link = make("a", { href: `#${first.id}`, textContent: "the first field in question" });
+      const link = make("a", { href: `#${first.id}`, textContent: "Go to the first one" });
       link.addEventListener("click", (event) => (event.preventDefault(), first.focus()));
-      status.append("A field has a value that can't be computed: ", link, ".");
+      status.append("Some inputs have invalid values. ", link);
       return;
     }
     const lost = answer.cells.find((cell) => cell.fault && cells.get(cell.line)?.shows !== undefined);
     const count = (of) => answer.cells.reduce((sum, cell) => sum + of(cell), 0);
     const others = answer.cells.filter((cell) => cell.other).length;
-    if (lost) status.textContent = `That can't be computed: ${lost.fault}`;
+    if (lost) status.textContent = `The notebook can't be computed completely: ${lost.fault}`;
     else if (changed.length) status.textContent =
-      `${changed.length} changed: the cells below were computed here in ${answer.ms} ms and have no printed figures to compare with.`;
-    else status.textContent = `${others ? `${others} cells on another text than the book's. ` : ""}All as in the book: ${count((cell) => cell.figures ?? 0)} values computed here ` +
-      `in ${answer.ms} ms and compared, ${count((cell) => cell.faults?.length ?? 0)} of them off.`;
+      `${changed.length} ${changed.length === 1 ? "input" : "inputs"} changed. The notebook was computed again in ${answer.ms} ms, and results that differ from the book are marked.`;
+    else status.textContent = `${others ? `${others} cells read a text other than the book's. ` : ""}All inputs are as in the book. ${count((cell) => cell.figures ?? 0)} values were computed here ` +
+      `in ${answer.ms} ms and compared with the book's, and ${count((cell) => cell.faults?.length ?? 0)} of them differ.`;
   };
 
   let waiting;
   const soon = () => {
     clearTimeout(waiting);
-    waiting = setTimeout(compute, 300); // after the last key
+    waiting = setTimeout(compute, 300); // Milliseconds after the last key.
   };
   const chooser = document.getElementById("own-text");
   chooser?.addEventListener("change", async () => {
@@ -211,11 +223,11 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     if (!file) return;
     const text = (await file.text()).replace(/^\uFEFF/, "");
     if (text.length > 500_000) {
-      status.textContent = `${file.name}: more than 500,000 characters; choose a shorter text`;
+      status.textContent = `${file.name} has more than 500,000 characters. Choose a shorter text.`;
       return;
     }
     liveText = text;
-    restartLive(); // the next instance begins with the text
+    restartLive(); // The next instance will read this text.
     compute(true);
   });
   for (const { name, label, cell, line, default: value, range } of book.inputs) {
@@ -226,7 +238,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     if (rows.length > 1) field.rows = rows.length;
     else field.size = isNaN(value) ? 40 : 12;
     field.id = `field-${line}`;
-    field.title = `in the book: ${value}`;
+    field.title = `Value in the book: ${value}`;
     if (/^-?\d+$/.test(value)) field.inputMode = "numeric";
     else if (rows.length === 1 && !isNaN(value)) field.inputMode = "decimal";
     const fault = make("span", { className: "fault", id: `fault-${line}`, role: "alert" });

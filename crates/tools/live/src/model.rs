@@ -1,8 +1,14 @@
-//! A model inside a page: unpacked from few bytes, and asked what it does with a text.
+//! Models that run inside a web page. A model is unpacked from a compact binary format and then
+//! answers questions about a text.
 //!
-//! Packed, it is the length of a text, that text in JSON (sizes and vocabulary), and each parameter
-//! in the order of `named_parameters`: of a matrix each row's scale and its numbers as whole ones
-//! from -127 to 127, of a vector its numbers.
+//! A packed model consists of three parts:
+//! - The length of the header in bytes, as a little-endian `u32`.
+//! - The header, which is JSON. It contains the model's name, its configuration, the tokens and
+//!   merges of its tokenizer, and the IDs that begin and end a text.
+//! - The parameters in the order of `named_parameters`. Vectors are stored as little-endian `f32`.
+//!   Matrices are quantized row by row. Each row consists of its scale, which is a little-endian
+//!   `f32`, and of one byte per weight, which is an integer from -127 to 127. A weight is the
+//!   product of its integer and the scale.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
@@ -15,15 +21,16 @@ use torch_rng::TorchRng;
 
 use crate::tokenizer::PageTokenizer;
 
-/// Predictions after each block.
+/// Number of next tokens that an answer contains for each position after each block.
 const PREDICTIONS: usize = 3;
-/// A reader waits for them.
+/// Largest number of tokens that a reader can request in one continuation.
 const MAX_NEW_TOKENS: u64 = 500;
 
-/// A model and its vocabulary.
+/// A model in a web page, with its tokenizer and the continuation that is being written.
 pub struct PageModel {
     name: Value,
-    /// A page has its model for as long as it is open, and so what is written can borrow it.
+    /// The model is leaked, so that the decoder of a continuation can borrow it. A page has at most
+    /// one model, which it keeps for as long as it is open.
     model: &'static GptModel,
     writing: Option<Writing>,
     words: PageTokenizer,
@@ -31,22 +38,23 @@ pub struct PageModel {
     eos: Vec<u32>,
 }
 
-/// A text that is continued token by token.
+/// A continuation of a text, which grows by one token per request.
 struct Writing {
     decoder: Decoder<&'static GptModel>,
     sampling: Sampling,
     rng: TorchRng,
-    /// Tokens of the text that it began with.
+    /// Number of tokens in the text that is being continued.
     prompt: usize,
-    /// Tokens that may still come.
+    /// Largest number of tokens that can still be added.
     left: u64,
 }
 
 impl PageModel {
-    /// The model that was packed.
+    /// Unpacks a model. The format is described at the top of `model.rs`.
     ///
     /// # Errors
-    /// The bytes aren't a packed model.
+    /// Returns an error if `bytes` ends too early or is too long, if the header is invalid, or if
+    /// the header's configuration, tokens or merges are invalid.
     pub fn unpack(bytes: &[u8]) -> Result<Self> {
         let mut rest = bytes;
         let length = take(&mut rest, 4)?;
@@ -54,12 +62,18 @@ impl PageModel {
         let header: Value = serde_json::from_slice(take(&mut rest, length)?)?;
         let config: GptConfig = from_value(header["config"].clone())?;
         let numbers = config.size()?.total();
-        ensure!(numbers <= rest.len(), "{numbers} numbers in less bytes");
+        ensure!(
+            numbers <= rest.len(),
+            "the model has {numbers} weights, but only {} bytes follow the header",
+            rest.len()
+        );
         let mut model = GptModel::zeros(config)?;
         for (_, mut parameter) in model.named_parameters_mut() {
             let wide = parameter.ndim() > 1;
             let width = parameter.shape().last().copied().unwrap_or(1);
-            let numbers = parameter.as_slice_mut().context("a parameter is a slice")?;
+            let numbers = parameter
+                .as_slice_mut()
+                .context("a parameter isn't contiguous in memory")?;
             if wide {
                 for row in numbers.chunks_mut(width) {
                     let scale = f32::from_le_bytes(take(&mut rest, 4)?.try_into()?);
@@ -73,7 +87,11 @@ impl PageModel {
                 }
             }
         }
-        ensure!(rest.is_empty(), "{} bytes are left over", rest.len());
+        ensure!(
+            rest.is_empty(),
+            "{} bytes follow the last weight",
+            rest.len()
+        );
         let tokens = from_value(header["tokens"].clone())?;
         let merges: Vec<(u32, u32, u32)> = from_value(header["merges"].clone())?;
         Ok(Self {
@@ -86,18 +104,28 @@ impl PageModel {
         })
     }
 
-    /// The model, with the weights that it was packed with.
+    /// Returns the model, whose weights were rounded when it was packed.
     #[cfg(all(test, feature = "pack"))]
     pub(crate) fn model(&self) -> &'static GptModel {
         self.model
     }
 
-    /// Answers the view: `{"text"}` returns the text's tokens, `{"text", "block"}` a block's work
-    /// on them, `{"text", "write": {"count", "temperature", "top_k", "seed"}}` begins a
-    /// continuation, and `{"next"}` returns it with one more token.
+    /// Answers a request about a text:
+    /// - `{"text"}` returns the tokens of the text in the form of [`tokens`], the model's name, and
+    ///   the number of tokens that were left out at the beginning because the text is longer than
+    ///   the context.
+    /// - `{"text", "block"}` returns the work of one block in the form of [`block`](crate::block).
+    /// - `{"text", "write": {"count", "temperature", "top_k", "seed"}}` starts a continuation of up
+    ///   to `count` tokens. The answer is empty.
+    /// - `{"next"}` adds a token to the continuation. The answer contains the new text, its
+    ///   number of tokens, and whether the continuation is finished.
+    ///
+    /// An empty text stands for the token that begins a text.
     ///
     /// # Errors
-    /// There is nothing to look at or to continue, or a setting is out of its range.
+    /// Returns an error if the text is empty and the model has no token that begins a text, if
+    /// there is no block of this number, if a setting of the continuation is missing or out of
+    /// range, or if no continuation has been started.
     pub fn answer(&mut self, request: &Value) -> Result<Value> {
         if request["next"].is_boolean() {
             return self.write_next();
@@ -107,7 +135,7 @@ impl PageModel {
         if ids.is_empty() {
             ids.extend(self.bos);
         }
-        ensure!(!ids.is_empty(), "a text has at least one token");
+        ensure!(!ids.is_empty(), "the text must contain at least one token");
         if request["write"].is_object() {
             self.writing = Some(self.begin(&ids, &request["write"])?);
             return Ok(json!({}));
@@ -121,7 +149,7 @@ impl PageModel {
         if let Some(layer) = request["block"].as_u64() {
             let mut blocks = inspection.blocks(0, PREDICTIONS)?;
             let asked = blocks.nth(layer as usize);
-            return Ok(block(&asked.context("there is no such block")??));
+            return Ok(block(&asked.context("the model has no such block")??));
         }
         let mut answer = tokens(self.model, &inspection, &scales);
         answer["name"] = self.name.clone();
@@ -129,17 +157,27 @@ impl PageModel {
         Ok(answer)
     }
 
-    /// Greedily at temperature 0, otherwise drawn from the seed, like `gpt generate`. It can't use
-    /// `TokenStream`, which measures time, because WebAssembly without imports has no clock.
+    /// Starts a continuation of the tokens `ids`. At temperature 0, the most likely token is
+    /// chosen. Otherwise, tokens are sampled in the same way as in `gpt generate` with the same
+    /// seed.
+    ///
+    /// A [`generate::TokenStream`] would do the same, but it measures time, and WebAssembly without
+    /// imports has no clock.
     fn begin(&self, ids: &[u32], asked: &Value) -> Result<Writing> {
-        let number = |name: &str| asked[name].as_u64().with_context(|| format!("{name}?"));
+        let number = |name: &str| {
+            asked[name]
+                .as_u64()
+                .with_context(|| format!("{name} must be a whole number, got {}", asked[name]))
+        };
         let left = number("count")?;
         ensure!(
             left <= MAX_NEW_TOKENS,
-            "{left} tokens are more than {MAX_NEW_TOKENS}"
+            "count must be at most {MAX_NEW_TOKENS}, got {left}"
         );
         let sampling = Sampling {
-            temperature: asked["temperature"].as_f64().context("temperature?")? as f32,
+            temperature: asked["temperature"]
+                .as_f64()
+                .context("temperature must be a number")? as f32,
             top_k: Some(number("top_k")? as usize),
             ..Sampling::GREEDY
         };
@@ -156,10 +194,14 @@ impl PageModel {
         })
     }
 
-    /// The text that has come, one token more than before, how many tokens that are, and whether it
-    /// is done.
+    /// Adds a token to the continuation, unless it is finished, and returns the text of all new
+    /// tokens, their number, and whether the continuation is finished. The token that ends a text
+    /// isn't added.
     fn write_next(&mut self) -> Result<Value> {
-        let writing = self.writing.as_mut().context("nothing has begun")?;
+        let writing = self
+            .writing
+            .as_mut()
+            .context("no continuation has been started")?;
         let decoder = &mut writing.decoder;
         if writing.left > 0 {
             let logits = decoder.advance()?;
@@ -178,31 +220,36 @@ impl PageModel {
     }
 }
 
-/// The first bytes, which are then behind.
+/// Removes the first `count` bytes from `rest` and returns them.
 fn take<'b>(rest: &mut &'b [u8], count: usize) -> Result<&'b [u8]> {
-    let (taken, left) = rest.split_at_checked(count).context("bytes are missing")?;
+    let (taken, left) = rest
+        .split_at_checked(count)
+        .context("the packed model ends too early")?;
     *rest = left;
     Ok(taken)
 }
 
-/// The number with the fewest digits that identify its f32.
+/// Converts a number to `f64` in such a way that JSON shows only as many digits as are necessary to
+/// identify the `f32`. For example, 0.1 stays 0.1 and doesn't become 0.10000000149011612.
 pub(crate) fn short(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }
 
-/// Temperatures that the view offers.
+/// Temperatures that the view of a model offers.
 const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
 
-/// The scales by which the view turns logits into probabilities, at each temperature it offers.
+/// Logarithms that the view needs to convert logits to probabilities, for each token of a text and
+/// each temperature that the view offers.
 #[derive(Clone, Debug, Default)]
 pub struct LogSumExps {
-    /// The logarithm, for each token at each temperature, of the sum of exponentials of its logits
-    /// divided by the temperature.
+    /// For each token and each temperature, the logarithm of the sum of exp(logit / temperature)
+    /// over the vocabulary.
     log_sums: Vec<Vec<f32>>,
 }
 
 impl LogSumExps {
-    /// Adds a token with these logits (vocab_size).
+    /// Adds the next token of the text. `logits` are the logits of the token after it, of shape
+    /// (vocab_size).
     pub fn add(&mut self, logits: &ArrayRef1<f32>) {
         let log_sum = |&temperature: &f32| log_sum_exp(logits, temperature);
         self.log_sums
@@ -210,15 +257,17 @@ impl LogSumExps {
     }
 }
 
-/// Returns the logarithm of the sum of the exponentials of logits (vocab_size) divided by the
-/// temperature.
+/// Returns the logarithm of the sum of exp(logit / temperature) over the vocabulary. `logits` has
+/// the shape (vocab_size).
 pub(crate) fn log_sum_exp(logits: &ArrayRef1<f32>, temperature: f32) -> f32 {
     let most = logits.iter().copied().fold(f32::MIN, f32::max);
     let exponentials = logits.iter().map(|x| ((x - most) / temperature).exp());
     most / temperature + exponentials.sum::<f32>().ln()
 }
 
-/// Returns a text's tokens as the view shows them, whose logits `scales` was given.
+/// Returns the tokens of a text as JSON for the view of a model. Each token has its text, its ID,
+/// its loss in nats (`null` for the first token), the most likely next tokens with their logits,
+/// and the logarithms in `scales`, which must have been computed from the same text.
 pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &LogSumExps) -> Value {
     let of_next = |next: &Candidate| json!([next.text, short(next.logit)]);
     let of_token = |(token, scales): (&generate::Token, &Vec<f32>)| {
@@ -237,7 +286,9 @@ pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &LogSumExps
     })
 }
 
-/// Returns a block in the view's form: each head's weights, and the block's prediction.
+/// Returns the attention weights of each head of a block, and the predictions at this block, as
+/// JSON for the view of a model. The weights of a head are the lower triangle of its matrix, row by
+/// row and including the diagonal, as little-endian `u16` in units of 1/10,000, encoded in Base64.
 pub fn block(block: &BlockView) -> Value {
     let heads: Vec<String> = block
         .attention
@@ -250,8 +301,9 @@ pub fn block(block: &BlockView) -> Value {
     json!({ "heads": heads, "predictions": predictions })
 }
 
-/// The weights up to the diagonal, row after row, as little-endian u16 of ten thousandths, the
-/// digits that are shown, in Base64.
+/// Encodes the attention weights of a head, of shape (num_tokens, num_tokens), in Base64. The
+/// encoded bytes contain the lower triangle row by row, including the diagonal. Each weight is a
+/// little-endian `u16` in units of 1/10,000, because the view shows four decimals.
 pub(crate) fn attention_in_base64(weights: ArrayView2<f32>) -> String {
     let mut bytes = Vec::with_capacity(weights.nrows() * (weights.nrows() + 1));
     for (query, row) in weights.outer_iter().enumerate() {

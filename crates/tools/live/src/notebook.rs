@@ -1,24 +1,30 @@
-//! A notebook, computed with a reader's inputs, by the lines of their calls:
-//! `{"notebook": "ch03", "inputs": [[259, "123"]]}`.
+//! Runs a notebook with inputs that the reader has changed. The request `{"notebook": "ch03",
+//! "inputs": [[259, "123"]]}` runs chapter 3, and the input that the call on line 259 reads has the
+//! value 123.
 //!
-//! `{"source": TEXT}` sets the text that they read, the book's or another. The answer contains the
-//! output of each cell, each picture and each paragraph, by the line of its call, without the
-//! document's output, which is on the page already.
+//! The answer contains the output of each cell, the pictures, the paragraphs and the inputs, each
+//! with the line of the call that created it. The document's own output isn't part of the answer
+//! because it is already on the page.
+//!
+//! The request `{"source": TEXT}` sets the text that all later runs read. TEXT can be the book's
+//! text or a different one.
 
 use std::sync::{Mutex, PoisonError};
 
 use notebooks::{Kind, Outcome, PROGRAMS, Part, Settings, cells, inputs, text};
 use serde_json::{Value, from_value, json};
 
-/// The text that notebooks read; the story until another is set.
+/// Text that the notebooks read, or `None` to read the short story of this project.
 static SOURCE: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// Sets the text that notebooks read from now on; it stays as long as the page.
+/// Sets the text that the notebooks read from now on. The memory of the text is never freed,
+/// because [`Settings`] needs a text that lives as long as the program.
 fn set_source(text: &str) {
     *SOURCE.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned().leak());
 }
 
-/// The answer to a request.
+/// Returns the answer to a request, or an object with a `fault` if there is no notebook of the
+/// requested name.
 pub(crate) fn answer(request: &Value) -> Value {
     if let Some(text) = request["source"].as_str() {
         set_source(text);

@@ -1,4 +1,5 @@
-//! Packing a model for a page, in 8 bits.
+//! Packs a model for a web page, with eight bits per weight.
+//! [`PageModel::unpack`](crate::PageModel::unpack) reads the result.
 
 use std::path::Path;
 
@@ -14,26 +15,32 @@ use train::{TrainError, latest_checkpoint};
 use crate::MODEL_START;
 use crate::tokenizer::PageTokenizer;
 
-/// A model that no page can hold.
+/// The reason why a model can't be packed for a web page.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotPacked {
-    /// It has more numbers than a page holds, [`MAX_NUMBERS`].
-    #[error("the model has {0} numbers, but a page that computes can hold at most {MAX_NUMBERS}")]
+    /// The model has more than [`MAX_NUMBERS`] weights. The field contains the number of its
+    /// weights.
+    #[error("the model has {0} weights, but a web page can hold at most {MAX_NUMBERS}")]
     Numbers(usize),
-    /// Its tokenizer is not byte-level BPE of GPT-2's form.
+    /// The model has no tokenizer, or its tokenizer isn't a byte-level BPE tokenizer that divides a
+    /// text as GPT-2 does.
     #[error(
-        "a page that computes needs a byte-level BPE tokenizer of GPT-2's form; the model's has another form"
+        "a web page needs a model with a byte-level BPE tokenizer that divides a text as GPT-2 does"
     )]
     Tokenizer,
 }
 
-/// A byte each; computed in f32, four bytes each, and some 30 million multiplications a token.
+/// Largest number of weights of a model in a web page. In the page's memory, the weights are `f32`
+/// numbers of four bytes each, so this many weights occupy 128 MB.
 pub const MAX_NUMBERS: usize = 32_000_000;
 
-/// The bytes that [`crate::PageModel::unpack`] reads; `bos` begins a text, `eos` end it.
+/// Packs a model in the format that [`PageModel::unpack`](crate::PageModel::unpack) reads. `name`
+/// is shown on the page, `bos` is the ID that stands for an empty text, and `eos` are the IDs that
+/// end a continuation.
 ///
 /// # Errors
-/// The model is too large, or its tokenizer is of another form.
+/// Returns an error if the model is too large for a page, or if it has no tokenizer that a page
+/// supports.
 pub fn pack(
     name: &str,
     model: &GptModel,
@@ -46,7 +53,7 @@ pub fn pack(
         return Err(NotPacked::Numbers(numbers));
     }
     let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
-    // Tokenizers that the page can't build are rejected here.
+    // This check finds tokenizers whose tokens and merges aren't accepted in the page.
     PageTokenizer::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
     let config: GptConfig = model.config();
     let header = json!({
@@ -76,11 +83,13 @@ pub fn pack(
     Ok(bytes)
 }
 
-/// The script that gives a page the model of a folder, or of the newest checkpoint if the folder is
-/// a run's; the page calls it by the folder's path.
+/// Returns the script that defines the model of a page. `folder` is either a model folder or the
+/// folder of a training run, whose last checkpoint is then used. The page shows the path of the
+/// folder as the model's name.
 ///
 /// # Errors
-/// The folder can't be read, or no page can hold its model.
+/// Returns an error if the folder can't be read, if the model is too large for a page, or if it has
+/// no tokenizer that a page supports.
 pub fn model_script(folder: &Path) -> anyhow::Result<String> {
     let model_folder = match latest_checkpoint(folder) {
         Err(TrainError::NoCheckpoint { .. }) => folder.to_owned(),
@@ -101,14 +110,16 @@ pub fn model_script(folder: &Path) -> anyhow::Result<String> {
     Ok(format!("{MODEL_START}{}\";\n", STANDARD.encode(packed)))
 }
 
-/// Tokens and merges; none of GPT-2's own, which the page has anyway.
+/// Tokens in the order of their IDs, and merges as triples of the left ID, the right ID and the
+/// merged ID. For GPT-2's tokenizer, both are empty because the page contains this tokenizer in any
+/// case.
 type Parts = (Vec<Vec<u8>>, Vec<(u32, u32, u32)>);
 
 fn words(tokenizer: &ModelTokenizer) -> Option<Parts> {
     if tokenizer.is_gpt2() {
         return Some(Parts::default());
     }
-    // The page puts nothing around a text.
+    // A page doesn't put special tokens before or after a text.
     if !(tokenizer.ids_before().is_empty() && tokenizer.ids_after().is_empty()) {
         return None;
     }
@@ -175,7 +186,8 @@ mod tests {
         let asked = json!({ "text": "and the bell", "block": 1 });
         assert_eq!(unpacked.answer(&asked).unwrap(), crate::block(&block));
 
-        // As `gpt generate` writes on, also where the text outgrows the context of 16 tokens.
+        // The continuation must have the tokens of `gpt generate`, even when the text becomes
+        // longer than the context of 16 tokens.
         for (temperature, top_k, seed) in [(0.0, 0, 1), (1.0, 0, 123), (1.5, 40, 7)] {
             let options = GenerateOptions {
                 sampling: Sampling {

@@ -1,4 +1,4 @@
-//! The tokens of a model in a page.
+//! Tokenizers of the models in a web page.
 
 use anyhow::Result;
 use tokenizer::bpe::{Bpe, Merge, gpt2_piece};
@@ -6,17 +6,23 @@ use tokenizer::{Gpt2Tokenizer, Tokenizer};
 #[cfg(feature = "notebooks")]
 use train::presets::PresetTokenizer;
 
-/// A vocabulary, by which a text becomes ids and ids a text.
+/// A tokenizer, which converts a text to token IDs and back.
 pub(crate) enum PageTokenizer {
     Gpt2(Gpt2Tokenizer),
     Own(Box<Bpe>),
-    /// The characters in the order of their code points; the next id is the unknown one's.
+    /// A vocabulary of characters in the order of their code points. The ID of a character is its
+    /// index, and the next ID is that of the unknown token.
     #[cfg(feature = "notebooks")]
     Characters(Vec<char>),
 }
 
 impl PageTokenizer {
-    /// The words of a packed model; without tokens they are GPT-2's.
+    /// Creates the tokenizer of a packed model from its tokens, in the order of their IDs, and its
+    /// merges, which are triples of the left ID, the right ID and the merged ID. If `tokens` is
+    /// empty, the tokenizer is GPT-2's.
+    ///
+    /// # Errors
+    /// Returns an error if the merges don't match the tokens.
     pub(crate) fn of(tokens: Vec<Vec<u8>>, merges: &[(u32, u32, u32)]) -> Result<Self> {
         if tokens.is_empty() {
             return Ok(Self::Gpt2(Gpt2Tokenizer::new()));
@@ -28,9 +34,9 @@ impl PageTokenizer {
         Ok(Self::Own(Box::new(bpe)))
     }
 
-    /// Trains a preset's tokenizer on a text, with the ids that `gpt train` gives the tokens. Also
-    /// returns the size of the vocabulary, which includes the end of a text and, beside characters,
-    /// the unknown token.
+    /// Trains the tokenizer of a preset on a text. The tokens get the same IDs as in `gpt train`.
+    /// Also returns the size of the vocabulary, which includes `<|endoftext|>` and, for a
+    /// vocabulary of characters, the unknown token.
     #[cfg(feature = "notebooks")]
     pub(crate) fn train(text: &str, preset: PresetTokenizer) -> Result<(Self, usize)> {
         use tokenizer::bpe::BpeConfig;
@@ -70,7 +76,8 @@ impl PageTokenizer {
         })
     }
 
-    /// The text of ids; where there is none, their numbers.
+    /// Returns the text of the tokens, or the list of IDs, such as `[300]`, if an ID can't be
+    /// decoded.
     pub(crate) fn text_of(&self, ids: &[u32]) -> String {
         let text = match self {
             Self::Gpt2(words) => words.decode_lossy(ids),

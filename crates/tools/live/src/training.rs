@@ -1,4 +1,6 @@
-//! A small model that learns in the page (book section 5.2): the run of `gpt train`, step by step.
+//! Trains a small model in a web page. A run has the same data, seed and settings as `gpt train`,
+//! so it has the same losses, but the page controls it step by step. The training page belongs to
+//! section 5.2 of the book.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, RangeInclusive};
@@ -17,27 +19,28 @@ use crate::model::{attention_in_base64, log_sum_exp, short};
 use crate::tokenizer::PageTokenizer;
 
 const TRAIN_RATIO: f64 = 0.9;
-/// Largest number of steps in a request. The worker can't answer another request in between.
+/// Largest number of steps per request. While the page's worker trains, it can't answer another
+/// request.
 const MAX_STEPS: u64 = 200;
 const MAX_NEW_TOKENS: u64 = 200;
 const SAMPLE_TEMPERATURE: f32 = 0.5;
-/// Number of candidates that the parts of a step contain for each position.
+/// Number of most likely next tokens that the parts of a step contain for each position.
 const CANDIDATES: usize = 5;
-/// Norm to which gradients are clipped, which is the default of `gpt train`.
+/// Norm to which gradients are clipped. This is the default of `gpt train`.
 const MAX_GRAD_NORM: f64 = 1.0;
 
-/// Texts with which the page starts: the beginning of the sample, a line of the training data, and
-/// a line of the validation data.
+/// Texts that the page shows first: the prompt of the sample, a line of the training data, and a
+/// line of the validation data.
 const PROMPT: &str = "The bell ";
 const LINE: &str = "The river at Low Ferry was wide";
 const HELD_OUT: &str = "Then he bent down over the page";
 
-/// The presets that a page can train. The command `gpt train --preset NAME` trains the same model.
+/// Presets that a page offers. The command `gpt train --preset NAME` trains the same model.
 const PRESETS: [Preset; 3] = [WORDS, CHARACTERS, STORY];
 
-/// A number in a preset that readers can change.
+/// A setting of a preset that readers can change.
 struct Setting {
-    /// Name of the option of `gpt train`, without the dashes.
+    /// Name of the corresponding option of `gpt train`, without the dashes.
     option: &'static str,
     label: &'static str,
     range: RangeInclusive<f64>,
@@ -63,7 +66,7 @@ impl Setting {
         }
     }
 
-    /// Describes the valid values.
+    /// Returns a description of the valid values, such as `a whole number from 1 to 6`.
     fn rule(&self) -> String {
         let kind = if self.is_whole { "a whole" } else { "a" };
         let (least, most) = (self.range.start(), self.range.end());
@@ -114,7 +117,7 @@ const SETTINGS: [Setting; 6] = [
     },
 ];
 
-/// Returns the presets and settings that a page offers, and the texts with which it starts.
+/// Returns the presets and settings that a page offers, and the texts that it shows first.
 pub(crate) fn presets() -> Value {
     let presets = PRESETS.map(|preset| {
         let values = SETTINGS.iter().map(|setting| {
@@ -132,10 +135,11 @@ pub(crate) fn presets() -> Value {
     })
 }
 
-/// Returns a preset with the reader's values by option. Missing options keep the preset's values.
+/// Returns the preset with the reader's values, which are stored by the names of the options. A
+/// setting that isn't in `values` keeps the preset's value.
 ///
 /// # Errors
-/// If values are invalid, returns a message for each of them by option.
+/// If values are invalid, returns a message for each of them, by the names of the options.
 fn changed(mut preset: Preset, values: &Value) -> Result<Preset, Map<String, Value>> {
     let mut faults = Map::new();
     for setting in &SETTINGS {
@@ -146,7 +150,7 @@ fn changed(mut preset: Preset, values: &Value) -> Result<Preset, Map<String, Val
             Some(number) => (setting.set)(&mut preset, number),
             None if value.is_null() => {}
             None => {
-                let fault = format!("must be {}, not {value}", setting.rule());
+                let fault = format!("must be {}, got {value}", setting.rule());
                 faults.insert(setting.option.to_owned(), fault.into());
             }
         }
@@ -165,25 +169,26 @@ fn changed(mut preset: Preset, values: &Value) -> Result<Preset, Map<String, Val
 /// A training run that a page controls.
 pub(crate) struct PageTraining {
     words: PageTokenizer,
-    /// Characters of the training and validation data.
+    /// Characters that occur in the story, in its training or validation part.
     known: BTreeSet<char>,
     trainer: Trainer,
-    /// Copies of the model after 0, 1, 2, 4, 8, ... steps, and the numbers of steps.
+    /// Copies of the model after 0, 1, 2, 4, 8, ... steps, with the number of steps.
     snapshots: Vec<(u64, GptModel)>,
 }
 
 impl PageTraining {
-    /// Prepares a run with the preset of this name, changed by values by option.
+    /// Prepares a run with the preset of this name and the reader's values, which are stored by the
+    /// names of the options.
     ///
     /// # Errors
     /// If the preset is unknown, returns an answer with a `fault`. If values are invalid, returns
-    /// an answer with `faults`, a message for each of them by option.
+    /// an answer with `faults`, which contains a message for each of them.
     pub(crate) fn new(preset: &str, values: &Value) -> Result<Self, Value> {
         let fault = |error: String| json!({ "fault": error });
         let known = PRESETS.into_iter().find(|known| known.name() == preset);
         let known = known.ok_or_else(|| {
             let names = PRESETS.map(|preset| preset.name()).join(", ");
-            fault(format!("the presets are {names}, but not {preset}"))
+            fault(format!("the preset must be one of {names}, got {preset}"))
         })?;
         let preset = changed(known, values).map_err(|faults| json!({ "faults": faults }))?;
         Self::start(preset).map_err(|error| fault(format!("{error:#}")))
@@ -231,7 +236,8 @@ impl PageTraining {
             max_grad_norm: Some(MAX_GRAD_NORM),
             eval_every: Some(settings.eval_interval as u64),
             eval_batches: settings.eval_iters,
-            sample_every: Some(1), // the event for samples contains the model
+            // The events for samples are used for snapshots, because they contain the model.
+            sample_every: Some(1),
             ..TrainConfig::default()
         };
         let mut rng = TorchRng::manual_seed(123);
@@ -249,8 +255,9 @@ impl PageTraining {
     /// - `{"steps": 10}` trains.
     /// - `{"parts": true}` trains one step and also returns its parts.
     /// - `{"view": {"prompt", "tokens", "lines", "layer", "head", "snapshot"}}` returns a sample,
-    ///   the loss of each token in the lines, and a head's attention weights for the first line.
-    ///   Without a snapshot, these are those of the current model.
+    ///   the loss of each token in the lines, and a head's attention weights for the first line. If
+    ///   `snapshot` is an index, they are computed by this snapshot of the model, and otherwise by
+    ///   the current model.
     ///
     /// # Errors
     /// Returns an error if a number in the request is out of range.
@@ -265,7 +272,7 @@ impl PageTraining {
     fn train(&mut self, steps: u64) -> Result<Value> {
         ensure!(
             steps <= MAX_STEPS,
-            "at most {MAX_STEPS} steps at once, got {steps}"
+            "steps must be at most {MAX_STEPS}, got {steps}"
         );
         let (mut losses, mut evaluations) = (Vec::new(), Vec::new());
         let (mut done, mut diverged) = (false, None);
@@ -303,9 +310,10 @@ impl PageTraining {
         }))
     }
 
-    /// Trains one step and returns the answer of [`train`](Self::train) with the parts of the step:
-    /// the texts of the batch, the predictions in its first window, the batch's loss before and
-    /// after the step, and the norms of the weights, the gradient and the change of each layer.
+    /// Trains one step and returns the answer of [`train`](Self::train) together with the parts of
+    /// the step: the texts of the batch, the predictions for its first window, the loss of the
+    /// batch before and after the step, and for each layer the norms of its weights, of their
+    /// gradient and of their change.
     fn train_in_parts(&mut self) -> Result<Value> {
         let before = self.trainer.model().clone();
         let (batch, rng) = self.trainer.next_step()?;
@@ -324,10 +332,11 @@ impl PageTraining {
         let positions = self.predictions(&before, &batch)?;
         let mut answer = self.train(1)?;
         if answer["losses"] == json!([]) {
-            return Ok(answer); // all steps are done, or the loss isn't finite
+            // No step was taken because all steps are done or the loss isn't finite.
+            return Ok(answer);
         }
         let after = self.trainer.model();
-        let step = self.trainer.last_step().context("no step was possible")?;
+        let step = self.trainer.last_step().context("no step was taken")?;
         answer["parts"] = json!({
             "windows": windows, "positions": positions,
             "loss": loss, "loss_after": loss_and_grads(after)?.0,
@@ -338,9 +347,10 @@ impl PageTraining {
         Ok(answer)
     }
 
-    /// Returns, for each position in a batch's first window, its token, its target, the target's
-    /// logit and loss, the number of tokens with larger logits, and the most probable tokens with
-    /// their logits and probabilities. Nothing is dropped.
+    /// Returns the model's predictions for the first window of a batch, computed without dropout.
+    /// For each position, they contain the token, its target, the logit and loss of the target, the
+    /// number of tokens with larger logits, and the most likely next tokens with their logits and
+    /// probabilities.
     fn predictions(&self, model: &GptModel, batch: &Batch) -> Result<Vec<Value>> {
         let (ids, targets) = (batch.input_ids.row(0).to_vec(), batch.target_ids.row(0));
         let text_of = |id| self.words.text_of(&[id]);
@@ -370,7 +380,7 @@ impl PageTraining {
         let (step, model) = match asked["snapshot"].as_u64() {
             Some(place) => {
                 let snapshot = self.snapshots.get(place as usize);
-                let (step, model) = snapshot.context("there is no such snapshot")?;
+                let (step, model) = snapshot.context("the run has no such snapshot")?;
                 (*step, model)
             }
             None => (self.trainer.steps_done(), self.trainer.model()),
@@ -413,8 +423,8 @@ impl PageTraining {
         }))
     }
 
-    /// Returns a warning if a text is empty or has characters that the model can't know, and an
-    /// empty string otherwise.
+    /// Returns a warning if a text is empty or contains characters that the model hasn't seen.
+    /// Otherwise, returns an empty string.
     fn note(&self, text: &str) -> String {
         let unknown: BTreeSet<char> = text.chars().filter(|c| !self.known.contains(c)).collect();
         let unknown: String = unknown.into_iter().collect();
@@ -430,8 +440,9 @@ impl PageTraining {
         }
     }
 
-    /// Returns a continuation of the prompt, which is the same each time for the same step. The
-    /// continuation of an empty prompt is empty.
+    /// Returns a continuation of the prompt by `new_tokens` tokens. The number of training steps,
+    /// `step`, is the seed, so the continuation is always the same for the same model. If the
+    /// prompt is empty, the continuation is empty, too.
     fn sample(&self, step: u64, model: &GptModel, prompt: &str, new_tokens: u64) -> Result<String> {
         let ids = self.words.encode(prompt)?;
         if ids.is_empty() {
@@ -453,9 +464,9 @@ impl PageTraining {
     }
 }
 
-/// Returns, for each layer, its name and three norms: of the weights before a step, of the
-/// gradient, and of the difference between the weights after and before the step. A transformer
-/// block counts as one layer.
+/// Returns the name of each layer and three norms: that of its weights before a step, that of their
+/// gradient, and that of the difference between the weights after and before the step. A
+/// transformer block counts as one layer.
 fn norms_by_layer([before, grads, after]: [&GptModel; 3]) -> Vec<Value> {
     let mut layers: Vec<(String, [f64; 3])> = Vec::new();
     let of_all = [before, grads, after].map(Parameters::named_parameters);
@@ -513,7 +524,7 @@ mod tests {
         assert!(words(&after["sample"]) >= 10, "{after}");
         assert_eq!(after["lines"][0]["tokens"].as_array().unwrap().len(), 9);
         let mut view = view;
-        view["view"]["snapshot"] = 1.into(); // the model after the first step
+        view["view"]["snapshot"] = 1.into(); // Snapshot 1 is the model after the first step.
         assert_eq!(lesson.answer(&view).unwrap(), before);
     }
 
@@ -557,11 +568,12 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_step_are_those_of_this_step() {
-        // With dropout, the masks must be those of the step, too.
+        // With dropout, both losses are the same only if they are computed with the masks of the
+        // step.
         let values = json!({ "drop-rate": 0.2, "emb-dim": 32, "batch-size": 32 });
         let mut lesson = begin("characters", &values);
-        // The first step, the second, and the first and second of a later epoch.
-        for skipped in [0, 0, 84, 0] {
+        // An epoch has 92 batches, so these are steps 1 and 2 of the first epoch and of the second one.
+        for skipped in [0, 0, 90, 0] {
             lesson.answer(&json!({ "steps": skipped })).unwrap();
             let answer = lesson.answer(&json!({ "parts": true })).unwrap();
             let number = |value: &Value| value.as_f64().unwrap();
@@ -611,28 +623,28 @@ mod tests {
         let unknown = preset("none", Value::Null);
         assert_eq!(
             unknown["fault"],
-            "the presets are words, characters, story, but not none"
+            "the preset must be one of words, characters, story, got none"
         );
         for (values, option, fault) in [
             (
                 json!({ "learning-rate": 0 }),
                 "learning-rate",
-                "must be a number from 0.000001 to 1000, not 0",
+                "must be a number from 0.000001 to 1000, got 0",
             ),
             (
                 json!({ "learning-rate": "x" }),
                 "learning-rate",
-                "must be a number from 0.000001 to 1000, not \"x\"",
+                "must be a number from 0.000001 to 1000, got \"x\"",
             ),
             (
                 json!({ "emb-dim": 1e9 }),
                 "emb-dim",
-                "must be a whole number from 4 to 256, not 1000000000.0",
+                "must be a whole number from 4 to 256, got 1000000000.0",
             ),
             (
                 json!({ "n-layers": 1.5 }),
                 "n-layers",
-                "must be a whole number from 1 to 6, not 1.5",
+                "must be a whole number from 1 to 6, got 1.5",
             ),
             (
                 json!({ "n-heads": 5 }),
@@ -642,7 +654,7 @@ mod tests {
             (
                 json!({ "drop-rate": 1 }),
                 "drop-rate",
-                "must be a number from 0 to 0.9, not 1",
+                "must be a number from 0 to 0.9, got 1",
             ),
         ] {
             assert_eq!(

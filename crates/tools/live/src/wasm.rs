@@ -1,7 +1,9 @@
-//! The functions that the page calls: a request goes in byte by byte, its answer comes out the same
-//! way.
+//! The functions that a page calls in the WebAssembly module. The module has no imports and shares
+//! no memory with the page, so bytes are transferred one at a time: the page calls [`push`] for
+//! each byte of a request, then [`run`], and then [`byte`] for each byte of the answer.
 //!
-//! Of a request nothing is kept but a model.
+//! Requests and answers are JSON. Between requests, the module keeps only its state: the text that
+//! notebooks read, the model with its continuation, and the training run.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -23,19 +25,22 @@ fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Appends a byte to the request.
-#[allow(unsafe_code)] // of the attribute: the page finds it by this name
+#[allow(unsafe_code)] // `no_mangle` counts as unsafe code. The page finds the function by its name.
 #[unsafe(no_mangle)]
 pub extern "C" fn push(byte: u32) {
     lock(&REQUEST).push(byte as u8);
 }
 
-/// Answers the request, which is then empty: how many bytes the answer has.
+/// Answers the request, clears it, and returns the number of bytes of the answer. If the request
+/// fails, the answer is an object with a `fault`.
 ///
-/// A panic, which ends the instance, leaves its message as the answer.
+/// A panic in WebAssembly ends the instance, so this function doesn't return. The message of the
+/// panic is then the answer, whose length [`length`] returns.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn run() -> u32 {
-    #[cfg(target_family = "wasm")] // elsewhere a notebook catches it
+    // Outside WebAssembly, notebooks catch panics, and this hook would replace the usual one.
+    #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| {
         let fault = json!({ "fault": panic.to_string() });
         *lock(&ANSWER) = fault.to_string().into_bytes();
@@ -48,9 +53,11 @@ pub extern "C" fn run() -> u32 {
     length()
 }
 
-/// Answers a request by its fields: `presets`, `lesson`, `steps`, `parts` and `view` are for a
-/// model that learns; `model` is a packed one in Base64, for requests with `text` or `next`; all
-/// others are for a notebook.
+/// Answers a request. Its fields determine which part of the package answers it:
+/// - `presets`, `lesson`, `steps`, `parts` or `view`: training, see [`PageTraining`].
+/// - `model`: stores a packed model, which is encoded in Base64.
+/// - `text` or `next`: the stored model, see [`PageModel::answer`].
+/// - All other requests: the notebooks, see [`notebook`].
 fn answer(request: &Value) -> Result<Value> {
     if request["presets"].is_boolean() {
         return Ok(training::presets());
@@ -68,7 +75,7 @@ fn answer(request: &Value) -> Result<Value> {
         let mut lesson = lock(&LESSON);
         return lesson
             .as_mut()
-            .context("no lesson has begun")?
+            .context("no training run has been started")?
             .answer(request);
     }
     let mut kept = lock(&MODEL);
@@ -90,7 +97,7 @@ pub extern "C" fn length() -> u32 {
     lock(&ANSWER).len() as u32
 }
 
-/// The byte of the answer at `place`; 0 behind its end.
+/// Returns the byte of the answer at index `place`, or 0 if the index is out of range.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn byte(place: u32) -> u32 {
