@@ -240,7 +240,7 @@ fn a_reader_changes_a_training_run_and_looks_at_it() {
     let told = test_support::browser::ask(&page, &(LESSON.to_owned() + READER));
     let Some(told) = told else { return };
     let told: Value = serde_json::from_str(&told).expect(&told);
-    let rule = "learning rate  must be a number from 0.000001 to 1000, not 2000";
+    let rule = "learning rate  must be a number from 0.000001 to 1000, got 2000";
     let refused = "A setting has an invalid value. Correct it to go on.";
     assert_eq!(
         told["refused"],
@@ -343,10 +343,12 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
         opened(&page.replacen("<head>", &before, 1))
     };
     let dom = with_address("");
-    assert!(dom.contains("All as in the book: ") && dom.contains(" and compared, 0 of them off."));
-    assert!(!dom.contains("computed here; differences"));
+    assert!(
+        dom.contains("All inputs are as in the book. ") && dom.contains(", and 0 of them differ.")
+    );
+    assert!(!dom.contains("Computed on this page."));
     let dom = with_address("In%20%5B24%5D.seed=123");
-    assert!(dom.contains("1 changed: the cells below were computed here in"));
+    assert!(dom.contains("1 input changed. The notebook was computed again in"));
     assert!(dom.contains("<mark>-0.5337</mark>") && dom.contains("<mark>-0.1051</mark>"));
     let coloured = "= <span class=\"number\"><span><mark>123</mark></span></span>;";
     assert!(dom.contains(coloured), "the code has the value");
@@ -385,20 +387,20 @@ fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str
     for (step, status, seventh) in [
         (
             "seven",
-            "1 changed: the cells below were computed here",
+            "1 input changed. The notebook was computed again",
             "true",
         ),
         (
             "five",
-            "1 changed: the cells below were computed here",
+            "1 input changed. The notebook was computed again",
             "false",
         ),
         (
             "heads",
-            "2 changed: the cells below were computed here",
+            "2 inputs changed. The notebook was computed again",
             "false",
         ),
-        ("book", "All as in the book: ", "false"),
+        ("book", "All inputs are as in the book. ", "false"),
     ] {
         let told = dom.split(&format!("data-{step}=\"")).nth(1).expect(step);
         let told = told.split('"').next().expect(step);
