@@ -1,4 +1,4 @@
-//! `cargo xtask practice` as a reader uses it, in a temporary folder.
+//! Tests of `cargo xtask practice`, which is run in temporary folders as a reader would run it.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use practice::{EXERCISES, REPORT_FILE};
 use tempfile::TempDir;
 
-/// Runs the command with lines typed by the reader; returns whether it succeeds, and what it
-/// prints.
+/// Runs the command with the lines `typed` as its input. Returns true if it succeeds, and the text
+/// that it prints on standard output and standard error.
 fn run(command: &mut Command, typed: &str) -> (bool, String) {
     let mut child = command
         .stdin(Stdio::piped())
@@ -37,7 +37,8 @@ fn practice(folder: &Path, arguments: &[&str], typed: &str) -> (bool, String) {
     run(command.arg("--folder").arg(folder), typed)
 }
 
-/// One exercise has a syntax error, another is solved; the watch mode continues with the next one.
+/// One exercise has a syntax error, and another one is solved. The other exercises can still be
+/// checked, and the option `--watch` continues with the next exercise.
 #[test]
 fn a_broken_file_blocks_no_other_exercise() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -77,7 +78,7 @@ fn a_broken_file_blocks_no_other_exercise() {
     let behind = format!("\n{} {} (", EXERCISES[3].number(), EXERCISES[3].title());
     assert!(watched.contains(&behind), "{watched}");
 
-    // All stubs compile without a warning, and are not written yet.
+    // All stubs compile without warnings and are reported as not written.
     let (is_done, all) = practice(folder.path(), &["--all"], "");
     assert!(!is_done && all.contains(&one), "{all}");
     let unwritten = all.matches("not written yet").count();
@@ -97,7 +98,7 @@ fn a_broken_file_blocks_no_other_exercise() {
         "{messages}"
     );
 
-    // And all solutions pass.
+    // All solutions pass.
     for exercise in EXERCISES {
         fs::write(file(exercise.name), exercise.solution()).expect("a file");
     }
@@ -109,7 +110,8 @@ fn a_broken_file_blocks_no_other_exercise() {
     );
 }
 
-/// A damaged file of the progress is named; nothing else of the folder is touched.
+/// If the stored progress is damaged, the error contains the name of its file, and the file stays as
+/// it is.
 #[test]
 fn damaged_progress_is_an_error_with_its_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -132,13 +134,14 @@ fn damaged_progress_is_an_error_with_its_file() {
     }
 }
 
-/// A workspace with a small library in place of the exercises' checks, which compiles in no time.
+/// A copy of the project in which a very small library replaces the crate `practice`, so programs
+/// compile quickly.
 struct Clone {
     parent: TempDir,
     name: String,
 }
 
-/// `passed(n)` stands for a check of which n of 4 rows passed.
+/// The library. `passed(n)` returns the report of a check in which n of 4 rows passed.
 const LIBRARY: &str = "
     pub struct Report(u32);
     pub fn passed(n: u32) -> Report { Report(n) }
@@ -199,7 +202,7 @@ impl Clone {
         self.path().join(format!("practice/src/bin/{name}.rs"))
     }
 
-    /// Writes the `main` of an exercise and checks it.
+    /// Writes the body of `main` to the file of an exercise, and checks the exercise.
     fn check(&self, number: usize, main: &str) -> (bool, String) {
         self.practice(&[]);
         fs::write(self.file(number), format!("fn main() {{ {main} }}")).expect("a file");
@@ -227,10 +230,10 @@ fn the_result_is_the_report_whatever_else_is_printed() {
 
     let (is_done, printed) = clone.check(0, "practice::passed(3).print();");
     assert!(
-        !is_done && printed.contains("3 of 4 checks passed\nerror: 2.3 is not done"),
+        !is_done && printed.contains("3 of 4 checks passed\nerror: 2.3 isn't done"),
         "{printed}"
     );
-    assert!(clone.list().contains("3 of 4 checks\n"), "{printed}");
+    assert!(clone.list().contains("3 of 4 checks passed\n"), "{printed}");
 
     let much = "for i in 0..1_000_000 { println!(\"line {i}\") } practice::passed(4).print();";
     let (is_done, printed) = clone.check(0, much);
@@ -246,7 +249,7 @@ fn a_program_without_a_whole_result_is_not_done_for_a_reason() {
     let cases = [
         (
             "",
-            "the program ended without a result: `main` must contain practice::",
+            "the program ended without a result; `main` must contain practice::",
         ),
         (
             "println!(\" a row\\n4 of 4 checks passed\"); std::process::exit(0)",
@@ -268,7 +271,7 @@ fn a_program_without_a_whole_result_is_not_done_for_a_reason() {
         ),
         (
             &format!("{passed} loop {{ println!(\"again\") }}"),
-            "stopped after 10 seconds: is there a loop that never ends?",
+            "the program was stopped after 10 seconds; it may contain an endless loop",
         ),
     ];
     let windows = cfg!(windows);
@@ -281,8 +284,7 @@ fn a_program_without_a_whole_result_is_not_done_for_a_reason() {
         assert!(!is_done && printed.contains(reason), "{main}:\n{printed}");
         assert!(printed.len() < 20_000, "{} bytes", printed.len());
         let list = clone.list();
-        let short = reason.split(": `").next().unwrap_or_default();
-        let short = short.split(": is").next().unwrap_or_default();
+        let short = reason.split("; ").next().unwrap_or_default();
         assert!(
             list.contains(short) && list.contains("0 of "),
             "{reason}: {list}"
@@ -304,7 +306,7 @@ fn a_moved_clone_and_another_target_folder_change_nothing() {
     );
     assert!(clone.practice(&["2.3"]).0);
 
-    // The folder alone is moved.
+    // Only the folder of the exercises is moved.
     let folder = clone.parent.path().join("mine");
     fs::rename(clone.path().join("practice"), &folder).expect("another name");
     let path = folder.to_str().expect("UTF-8");
@@ -313,7 +315,8 @@ fn a_moved_clone_and_another_target_folder_change_nothing() {
     fs::rename(&folder, clone.path().join("practice")).expect("the old name");
     assert!(clone.practice(&["2.3"]).0);
 
-    // Neither variable leads to a program of an earlier build.
+    // With these variables, cargo writes programs to a different folder. The command must not run the
+    // program of an earlier build.
     let host = Command::new("rustc")
         .arg("-vV")
         .output()
@@ -337,7 +340,10 @@ fn a_moved_clone_and_another_target_folder_change_nothing() {
     assert!(Path::new(other).join("debug").exists());
 }
 
-/// Waits until something holds, for at most half a minute.
+/// Waits until `holds` returns true.
+///
+/// # Panics
+/// Panics with the message `what` after half a minute.
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -346,14 +352,15 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Returns true if a process runs, and false if it has ended.
+/// Returns true if the process is running, and false if it has ended.
 #[cfg(target_os = "linux")]
 fn is_running(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat"));
     status.is_ok_and(|status| !status.contains(") Z "))
 }
 
-/// The `main` of a program that starts another one and writes its process ID to a file.
+/// Returns the body of a `main` that starts a process, writes its process ID to a file, and
+/// continues with `then`.
 #[cfg(target_os = "linux")]
 fn starts_another(file: &Path, then: &str) -> String {
     format!(

@@ -1,5 +1,6 @@
-//! The reader's folder: the files of the exercises, which are created once and never overwritten,
-//! and the progress.
+//! The reader's folder, which contains the files of the exercises and the reader's progress. Files
+//! that the reader edits are created once and never overwritten, except by `--reset`, which keeps a
+//! copy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +14,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::workspace::root;
 
-/// Name of the program that is a GPT made of the reader's functions.
+/// Name of the program that combines the reader's functions into a GPT.
 pub(super) const GPT: &str = "gpt";
 
-/// Packages of which a GPT in training needs optimised code, and their levels.
-pub(super) const OPTIMISED: [(&str, u8); 9] = [
+/// Optimization level of each package whose speed matters for the training of the reader's GPT.
+pub(super) const OPT_LEVELS: [(&str, u8); 9] = [
     ("my-practice", 2),
     ("attention", 2),
     ("gpt", 2),
@@ -29,19 +30,20 @@ pub(super) const OPTIMISED: [(&str, u8); 9] = [
     ("torch-rng", 2),
 ];
 
-/// How far a reader is with an exercise.
+/// A reader's progress in an exercise.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Progress {
     /// Number of checks that passed in the last run.
     pub(super) passed: u64,
-    /// Number of all checks; 0 if nothing is written yet.
+    /// Total number of checks. It is 0 if the functions aren't written yet.
     pub(super) total: u64,
-    /// The reason why the last run doesn't count.
+    /// Reason why the last run doesn't count. `None` if the program ended normally.
     pub(super) failure: Option<String>,
     /// Number of hints that were shown.
     pub(super) hints: usize,
-    /// The file that the exercise began with.
+    /// Text of the file with which the reader started. `None` if the reader's file was there before
+    /// the progress was stored.
     task: Option<String>,
 }
 
@@ -50,14 +52,14 @@ impl Progress {
         self.failure.is_none() && self.total > 0 && self.passed == self.total
     }
 
-    /// Returns true if the exercise has another task than the one that the reader began with.
+    /// Returns true if the task has changed since the reader started the exercise.
     pub(super) fn has_changed(&self, exercise: &Exercise) -> bool {
         let stub = exercise.stub();
         self.task.as_ref().is_some_and(|task| *task != stub)
     }
 }
 
-/// The progress by the name of the exercise.
+/// The progress in all exercises, by the names of the exercises.
 pub(super) struct State(BTreeMap<String, Progress>);
 
 impl State {
@@ -69,7 +71,7 @@ impl State {
         self.of(exercise).is_done()
     }
 
-    /// Returns the first exercise that isn't done.
+    /// Returns the first exercise that isn't done, or `None` if all exercises are done.
     pub(super) fn next(&self) -> Option<&'static Exercise> {
         EXERCISES.iter().find(|exercise| !self.is_done(exercise))
     }
@@ -84,7 +86,7 @@ impl Folder {
     /// Opens the folder and creates missing files.
     ///
     /// # Errors
-    /// A file can't be read or written, or the progress is damaged.
+    /// Returns an error if a file can't be read or written, or if the stored progress is damaged.
     pub(super) fn open(path: PathBuf) -> Result<Self> {
         create_folder(path.join("src/bin"))?;
         let folder = Self { path };
@@ -101,12 +103,14 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Creates Cargo.toml, or corrects its path to the library: the reader may have moved the
-    /// folder or the workspace.
+    /// Creates Cargo.toml. If the file exists, only corrects its path to the library, because the
+    /// reader may have moved the folder or the project.
     fn write_manifest(&self) -> Result<()> {
         const START: &str = "practice = { path = ";
         let library = self.way_to_root()?.join("crates/tools/practice");
-        let library = library.to_str().context("cargo needs a path in UTF-8")?;
+        let library = library.to_str().context(
+            "the path of this project must be valid UTF-8 because Cargo.toml contains it",
+        )?;
         let quoted = library.replace('\\', "\\\\").replace('"', "\\\"");
         let dependency = format!("{START}\"{quoted}\" }}");
         let path = self.path.join("Cargo.toml");
@@ -114,9 +118,9 @@ impl Folder {
             let manifest = format!(
                 "[package]\nname = \"my-practice\"\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n\
                  [dependencies]\n{dependency}\n\n[profile.dev]\ndebug = false\n\n\
-                 [lints.rust] # as long as something is still to be written\n\
+                 [lints.rust] # unfinished exercises contain unused code\n\
                  dead_code = \"allow\"\nunused_variables = \"allow\"\nunused_imports = \"allow\"\n\n\
-                 [workspace] # of its own, so that a mistake here stops nothing else\n"
+                 [workspace] # separate from the project, so an error here does not affect it\n"
             );
             self.create("Cargo.toml", &manifest)?;
             return Ok(());
@@ -133,8 +137,8 @@ impl Folder {
         }
     }
 
-    /// Returns the path to the workspace: relative inside of it, so that both can be moved
-    /// together.
+    /// Returns the path from the folder to the project. It is relative if the folder is inside the
+    /// project, so the project can be moved. Otherwise, it is absolute.
     fn way_to_root(&self) -> Result<PathBuf> {
         let (folder, root) = (self.path.canonicalize()?, root().canonicalize()?);
         Ok(match folder.strip_prefix(&root) {
@@ -143,7 +147,7 @@ impl Folder {
         })
     }
 
-    /// Creates a file if it is missing, and returns whether it was.
+    /// Creates a file unless it exists. Returns true if it was created.
     fn create(&self, name: &str, text: &str) -> Result<bool> {
         let path = self.path.join(name);
         if path.exists() {
@@ -153,12 +157,12 @@ impl Folder {
         Ok(true)
     }
 
-    /// Returns the path of the reader's file.
+    /// Returns the path of the reader's file for an exercise.
     pub(super) fn file(&self, exercise: &Exercise) -> PathBuf {
         self.path.join(format!("src/bin/{}.rs", exercise.name))
     }
 
-    /// Returns the path of the reader's file as it is shown.
+    /// Returns the path of the reader's file, relative to the project if possible, for messages.
     pub(super) fn shown(&self, exercise: &Exercise) -> String {
         let (file, root) = (self.file(exercise), root());
         file.strip_prefix(root)
@@ -167,16 +171,16 @@ impl Folder {
             .to_string()
     }
 
-    /// Reads the progress.
+    /// Reads the stored progress. If there is none, returns an empty state.
     ///
     /// # Errors
-    /// The file is damaged or can't be read.
+    /// Returns an error if the file is damaged or can't be read.
     pub(super) fn state(&self) -> Result<State> {
         let path = self.path.join("state.json");
         match fs::read_to_string(&path) {
             Ok(text) => Ok(State(serde_json::from_str(&text).with_context(|| {
                 format!(
-                    "{} is damaged; without it, progress begins again",
+                    "{} is damaged; if you delete it, your progress starts again from the beginning",
                     path.display()
                 )
             })?)),
@@ -185,18 +189,18 @@ impl Folder {
         }
     }
 
-    /// Changes the progress of an exercise. Other processes may change other entries at the same
-    /// time.
+    /// Changes the progress in an exercise and returns the result of `change`. A lock protects the
+    /// file, so other processes can change the progress in other exercises at the same time.
     ///
     /// # Errors
-    /// The file is damaged, or can't be read or written.
+    /// Returns an error if the file is damaged, or if it can't be read or written.
     pub(super) fn update<R>(
         &self,
         exercise: &Exercise,
         change: impl FnOnce(&mut Progress) -> R,
     ) -> Result<R> {
         let lock = append(self.path.join(".lock"))?;
-        let _ = lock.lock(); // some file systems have no locks
+        let _ = lock.lock(); // On file systems without locks, the file is changed without a lock.
         let State(mut state) = self.state()?;
         let result = change(state.entry(exercise.name.to_owned()).or_default());
         let text = serde_json::to_string_pretty(&state)?;
@@ -206,10 +210,11 @@ impl Folder {
         Ok(result)
     }
 
-    /// Begins an exercise again, and returns the path to a copy of the reader's file.
+    /// Copies the reader's file to `kept/`, replaces it with the initial file, and deletes the
+    /// progress in the exercise. Returns the path of the copy.
     ///
     /// # Errors
-    /// A file can't be read or written.
+    /// Returns an error if a file can't be read or written.
     pub(super) fn reset(&self, exercise: &Exercise) -> Result<PathBuf> {
         let file = self.file(exercise);
         let text = fs::read(&file).with_context(|| file.display().to_string())?;
@@ -218,7 +223,7 @@ impl Folder {
                 .join(format!("kept/{}.{number}.rs", exercise.name))
         };
         let copy = (1..).map(copy).find(|copy| !copy.exists());
-        let copy = copy.context("every number is taken")?;
+        let copy = copy.context("there is no free file name for the copy")?;
         create_folder(self.path.join("kept"))?;
         write_output(&copy, |out| out.write_all(&text))?;
         write_atomically(&file, |out| out.write_all(exercise.stub().as_bytes()))?;
@@ -231,10 +236,10 @@ impl Folder {
         Ok(copy)
     }
 
-    /// Writes the program that is a GPT made of the reader's functions.
+    /// Writes the program that combines the reader's functions into a GPT.
     ///
     /// # Errors
-    /// A file can't be written.
+    /// Returns an error if a file can't be written.
     pub(super) fn write_gpt(&self) -> Result<()> {
         let folder = self.path.join("src/bin").join(GPT);
         create_folder(&folder)?;
@@ -244,10 +249,11 @@ impl Folder {
         Ok(())
     }
 
-    /// Writes the solution beside the exercises and returns its path.
+    /// Writes the solution of an exercise to a file in this folder and returns the path of the
+    /// file.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// Returns an error if the file can't be written.
     pub(super) fn write_solution(&self, exercise: &Exercise) -> Result<PathBuf> {
         let path = self.path.join(format!("{}.solution.rs", exercise.name));
         let solution = exercise.solution();

@@ -1,5 +1,5 @@
-//! `cargo xtask practice`: the book's exercises in a folder of the reader's own, built and checked
-//! one by one.
+//! The command `cargo xtask practice`. The reader solves the book's exercises in a separate folder,
+//! and this command builds and checks the solutions.
 
 use std::io::{BufRead, IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
@@ -20,47 +20,51 @@ use program::End;
 mod folder;
 mod program;
 
-/// The exercise, and what to do with it.
+/// Exercise and options of `cargo xtask practice`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The exercise to check (3.3.1, ex3.1), or `gpt` to train a GPT made of your functions
-    /// [default: list all]
+    /// Exercise to check, such as 3.3.1 or ex3.1, or gpt to train a GPT that is made of your
+    /// functions [default: list all exercises]
     exercise: Option<String>,
     /// Check all exercises
     #[arg(long, conflicts_with_all = ["exercise", "watch"])]
     all: bool,
-    /// Check the next exercise after each save: h hint, n next, l list, q quit
+    /// Check the exercise each time its file is saved, and then continue with the next exercise
     #[arg(long)]
     watch: bool,
     /// Show the next hint
     #[arg(long, requires = "exercise")]
     hint: bool,
-    /// Show a solution beside yours, once yours passes
+    /// Compare your solution with a given one. Yours must pass all checks first
     #[arg(long, requires = "exercise")]
     diff: bool,
-    /// Begin again: asks, and keeps a copy of your file
+    /// Start the exercise again. The command asks first and keeps a copy of your file
     #[arg(long, requires = "exercise")]
     reset: bool,
-    /// The folder of the exercises
+    /// Folder of the exercises, relative to the project
     #[arg(long, value_name = "DIR", default_value = "practice", hide = true)]
     folder: PathBuf,
 }
 
-/// The longest time that a check may take.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Longest time that the check of an exercise may take.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
 
-/// The longest time that the training of a GPT may take.
-const LONGEST_TRAINING: Duration = Duration::from_secs(600);
+/// Longest time that the training of the reader's GPT may take.
+const TRAINING_LIMIT: Duration = Duration::from_secs(600);
 
-/// Does what was asked for.
+/// Runs the command.
 ///
 /// # Errors
-/// There is no such exercise, a file can't be read or written, or cargo is missing.
+/// Returns an error if the exercise doesn't exist or isn't done, if a file can't be read or
+/// written, or if cargo can't be started.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let folder = Folder::open(root().join(&options.folder))?;
     if options.exercise.as_deref() == Some(GPT) {
         let other = options.watch || options.hint || options.diff || options.reset;
-        ensure!(!other, "gpt is no exercise, so it takes no option");
+        ensure!(
+            !other,
+            "gpt isn't an exercise, so it can't be combined with an option"
+        );
         return train_gpt(&folder);
     }
     let exercise = options.exercise.as_deref().map(find).transpose()?;
@@ -76,13 +80,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Some(exercise) => {
             let number = exercise.number();
             let is_done = check(&folder, exercise)?;
-            ensure!(is_done, "{number} is not done yet; --hint helps");
+            ensure!(is_done, "{number} isn't done yet; for help, add --hint");
             Ok(())
         }
     }
 }
 
-/// Returns the exercise that a reader means: `3.3.1`, `ex3.1`, `exercise 3.1`, `s3_3_1`.
+/// Returns the exercise that a reader means. The reader can write `3.3.1`, `s3_3_1`, `ex3.1` or
+/// `exercise 3.1`, for example.
 fn find(words: &str) -> Result<&'static Exercise> {
     let asked = plain(words).replace("exercise", "ex");
     let is_it = |it: &&Exercise| plain(it.number()) == asked || plain(it.name) == asked;
@@ -90,29 +95,29 @@ fn find(words: &str) -> Result<&'static Exercise> {
     found.with_context(|| {
         let numbers: Vec<&str> = EXERCISES.iter().map(Exercise::number).collect();
         format!(
-            "no exercise {words}; there are {}, and gpt",
+            "there is no exercise {words}; the exercises are {}, and gpt",
             numbers.join(", ")
         )
     })
 }
 
-/// Prints a line about an exercise: its title and how far the reader is.
+/// Prints a line with an exercise's number and title and the result of its last check.
 fn print_line(folder: &Folder, exercise: &Exercise, progress: &Progress) -> Result<()> {
     let status = match (&progress.failure, progress.passed, progress.total) {
         (Some(failure), ..) => failure.clone(),
         (None, _, 0) => format!("not written yet: start in {}", folder.shown(exercise)),
         (None, passed, total) if passed == total => "done".to_owned(),
-        (None, passed, total) => format!("{passed} of {total} checks"),
+        (None, passed, total) => format!("{passed} of {total} checks passed"),
     };
     let changed = match progress.has_changed(exercise) {
-        true => " (the task has changed; --reset shows it)",
+        true => " (the task has changed; to get the new one, use --reset)",
         false => "",
     };
     let (number, title) = (exercise.number(), exercise.title());
     print(&format!(" {number:<6} {title:<48} {status}{changed}\n"))
 }
 
-/// Prints the number of exercises that are done, and returns whether all are.
+/// Prints how many exercises are done. Returns true if all of them are done.
 fn print_done(folder: &Folder) -> Result<bool> {
     let state = folder.state()?;
     let done = EXERCISES.iter().filter(|exercise| state.is_done(exercise));
@@ -129,47 +134,53 @@ fn list(folder: &Folder) -> Result<()> {
     print_done(folder)?;
     match state.next() {
         Some(next) => print(&format!(
-            "to check: cargo xtask practice {}\n",
+            "to check the next exercise: cargo xtask practice {}\n",
             next.number()
         )),
         None => print("to train a GPT made of your functions: cargo xtask practice gpt\n"),
     }
 }
 
-/// Builds a GPT from the reader's functions, trains it, and shows what it writes.
+/// Builds a GPT from the reader's functions and trains it. The program then shows a sentence that
+/// the GPT writes.
 fn train_gpt(folder: &Folder) -> Result<()> {
     let state = folder.state()?;
     let missing = parts_of_gpt().filter(|part| !state.is_done(part));
     let missing: Vec<&str> = missing.map(Exercise::number).collect();
     ensure!(
         missing.is_empty(),
-        "these parts of the GPT are not done yet: {}",
+        "the GPT needs exercises that aren't done yet: {}",
         missing.join(", ")
     );
     let names = parts_of_gpt().map(Exercise::number).collect::<Vec<_>>();
-    print(&format!("a GPT of your functions: {}\n", names.join(", ")))?;
+    print(&format!(
+        "building a GPT from your functions: {}\n",
+        names.join(", ")
+    ))?;
     folder.write_gpt()?;
     let programs = program::build(&folder.path, &[GPT], true)?;
     let program = programs.built.get(GPT);
-    let program = program.context("your functions don't fit together; the message is above")?;
-    match program::run(program, LONGEST_TRAINING, true)?.0 {
+    let program = program.context(
+        "the program with your functions doesn't compile; the reason is in the messages above",
+    )?;
+    match program::run(program, TRAINING_LIMIT, true)?.0 {
         End::Itself(status) if status.success() => Ok(()),
         End::Itself(status) => bail!("the program failed ({status}); the reason is in its output"),
         End::Stopped => bail!(
-            "stopped after {} minutes: is one of your functions very slow?",
-            LONGEST_TRAINING.as_secs() / 60
+            "the program was stopped after {} minutes; one of your functions may be very slow",
+            TRAINING_LIMIT.as_secs() / 60
         ),
     }
 }
 
-/// Checks all exercises, with a line about each.
+/// Checks all exercises and prints a line about each of them.
 fn check_all(folder: &Folder) -> Result<()> {
     let names: Vec<&str> = EXERCISES.iter().map(|exercise| exercise.name).collect();
     let programs = program::build(&folder.path, &names, false)?;
     for exercise in EXERCISES {
         let progress = match programs.built.get(exercise.name) {
             Some(program) => {
-                let run = program::run(program, LONGEST, false)?;
+                let run = program::run(program, CHECK_LIMIT, false)?;
                 store(folder, exercise, Verdict::of(exercise, run))?
             }
             None => store(folder, exercise, Verdict::broken())?,
@@ -181,17 +192,18 @@ fn check_all(folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-/// The result of a build and a run.
+/// The result of building and running the reader's program for an exercise.
 struct Verdict {
     outcome: Outcome,
-    /// The reason why the outcome doesn't count, and what to do.
+    /// Reason why the outcome doesn't count, followed by advice, which can be empty. `None` if the
+    /// program ended normally.
     failure: Option<(String, String)>,
-    /// The rows of the check.
+    /// Lines that the check wrote.
     report: String,
 }
 
 impl Verdict {
-    /// The verdict on a program that doesn't compile.
+    /// Returns the verdict on a program that doesn't compile.
     fn broken() -> Self {
         let failure = ("it doesn't compile yet".to_owned(), String::new());
         Self {
@@ -201,14 +213,17 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a program that was run.
+    /// Returns the verdict on a program that was run.
     fn of(exercise: &Exercise, (end, report): (End, Option<String>)) -> Self {
         let report = report.unwrap_or_default();
         let outcome = Outcome::of_report(&report);
         let failure = match end {
             End::Stopped => Some((
-                format!("stopped after {} seconds", LONGEST.as_secs()),
-                "is there a loop that never ends?".to_owned(),
+                format!(
+                    "the program was stopped after {} seconds",
+                    CHECK_LIMIT.as_secs()
+                ),
+                "it may contain an endless loop".to_owned(),
             )),
             End::Itself(status) if !status.success() => Some((
                 format!("the program failed ({status})"),
@@ -228,7 +243,7 @@ impl Verdict {
     }
 }
 
-/// Stores a verdict as the progress, which is returned.
+/// Stores a verdict as the exercise's progress, and returns the progress.
 fn store(folder: &Folder, exercise: &Exercise, verdict: Verdict) -> Result<Progress> {
     let (passed, total) = match verdict.outcome {
         Outcome::NotWritten => (0, 0),
@@ -241,17 +256,17 @@ fn store(folder: &Folder, exercise: &Exercise, verdict: Verdict) -> Result<Progr
     })
 }
 
-/// Builds and runs an exercise, and returns whether it is done. The compiler's messages and the
-/// program's output are shown.
+/// Builds and runs an exercise, and shows the compiler's messages and the program's output. Returns
+/// true if the exercise is done.
 fn check(folder: &Folder, exercise: &Exercise) -> Result<bool> {
     let programs = program::build(&folder.path, &[exercise.name], true)?;
     let verdict = match programs.built.get(exercise.name) {
-        Some(program) => Verdict::of(exercise, program::run(program, LONGEST, true)?),
+        Some(program) => Verdict::of(exercise, program::run(program, CHECK_LIMIT, true)?),
         None => Verdict::broken(),
     };
     print(&verdict.report)?;
     match &verdict.failure {
-        Some((failure, advice)) if !advice.is_empty() => print(&format!("{failure}: {advice}\n"))?,
+        Some((failure, advice)) if !advice.is_empty() => print(&format!("{failure}; {advice}\n"))?,
         Some((failure, _)) => print(&format!("{failure}\n"))?,
         None => {}
     }
@@ -259,7 +274,7 @@ fn check(folder: &Folder, exercise: &Exercise) -> Result<bool> {
     if is_done {
         let number = exercise.number();
         print(&format!(
-            "done; a solution beside yours: cargo xtask practice {number} --diff\n"
+            "done; to compare your solution with a given one: cargo xtask practice {number} --diff\n"
         ))?;
     }
     Ok(is_done)
@@ -279,7 +294,7 @@ fn hint(folder: &Folder, exercise: &Exercise) -> Result<()> {
 fn diff(folder: &Folder, exercise: &Exercise) -> Result<()> {
     ensure!(
         folder.state()?.is_done(exercise),
-        "{}: a solution is shown once yours passes; --hint helps",
+        "the solution of {} is shown once yours passes all checks; for help, use --hint",
         exercise.number()
     );
     let solution = folder.write_solution(exercise)?;
@@ -289,13 +304,14 @@ fn diff(folder: &Folder, exercise: &Exercise) -> Result<()> {
         .status();
     match diff {
         Ok(_) => Ok(()),
-        Err(_) => print(&exercise.solution()), // without git
+        // Without git, the whole solution is shown.
+        Err(_) => print(&exercise.solution()),
     }
 }
 
 fn reset(folder: &Folder, exercise: &Exercise) -> Result<()> {
     print(&format!(
-        "begin {} again? A copy of your file is kept. [y/N] ",
+        "Start {} again? A copy of your file is kept. [y/N] ",
         exercise.number()
     ))?;
     stdout().flush()?;
@@ -305,10 +321,11 @@ fn reset(folder: &Folder, exercise: &Exercise) -> Result<()> {
         return print("nothing was changed\n");
     }
     let copy = folder.reset(exercise)?;
-    print(&format!("your file is {}\n", copy.display()))
+    print(&format!("your file was copied to {}\n", copy.display()))
 }
 
-/// Checks an exercise each time its file changes, and then the next.
+/// Checks an exercise each time its file changes. Once it is done, continues with the next exercise
+/// that isn't done.
 fn watch(folder: &Folder, first: Option<&'static Exercise>) -> Result<()> {
     let keys = keys();
     let mut exercise = first.or(folder.state()?.next());
@@ -325,7 +342,7 @@ fn watch(folder: &Folder, first: Option<&'static Exercise>) -> Result<()> {
                 continue;
             }
             print(
-                "save the file to check it again; h: hint, n: next, l: list, q: quit (and Enter)\n",
+                "save the file to check it again, or type h (hint), n (next exercise), l (list) or q (quit) and press Enter\n",
             )?;
         }
         match keys.try_recv() {
@@ -347,7 +364,7 @@ fn watch(folder: &Folder, first: Option<&'static Exercise>) -> Result<()> {
     print("all exercises are done\n")
 }
 
-/// Returns the lines that are typed.
+/// Returns a channel that receives the lines that the reader types. They are read in a thread.
 fn keys() -> Receiver<String> {
     let (send, keys) = channel();
     thread::spawn(move || {

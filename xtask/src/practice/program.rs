@@ -1,4 +1,4 @@
-//! Builds a reader's programs, and runs a program for a limited time.
+//! Builds the reader's programs, and runs a program for a limited time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -14,38 +14,38 @@ use atomic_file::read_small_file;
 use practice::REPORT_FILE;
 use serde::Deserialize;
 
-use super::folder::{GPT, OPTIMISED};
+use super::folder::{GPT, OPT_LEVELS};
 use crate::workspace::{cargo, print, print_bytes, root};
 
-/// Number of bytes of a program's output that are shown.
+/// Largest number of bytes of a program's output that are shown.
 const SHOWN: usize = 16 << 10;
 
-/// Largest size of a report, in bytes.
+/// Largest size of a check's report, in bytes.
 const LARGEST_REPORT: u64 = 1 << 20;
 
-/// How often a running program is looked at.
+/// Time between two looks at a running program.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long output may still arrive after a program has ended. Another process can hold the pipe
-/// open for longer.
+/// Time for which output is still read after a program has ended. The pipe can stay open for longer
+/// if another process has inherited it.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
 
 /// The result of a build.
 #[derive(Default)]
 pub(super) struct Programs {
-    /// The path of each program, by its name.
+    /// Paths of the programs that were built, by their names.
     pub(super) built: BTreeMap<String, PathBuf>,
-    /// Names of the programs that have errors.
+    /// Names of the programs that don't compile.
     pub(super) broken: BTreeSet<String>,
 }
 
-/// A message of `cargo build --message-format=json`.
+/// A line of the output of `cargo build --message-format=json`.
 #[derive(Deserialize)]
 struct Message {
     target: Option<Target>,
-    /// The program, in the message about a finished program.
+    /// Path of a program, in the message that reports that it was built.
     executable: Option<PathBuf>,
-    /// An error or a warning of the compiler.
+    /// Error or warning of the compiler.
     message: Option<Diagnostic>,
 }
 
@@ -60,11 +60,12 @@ struct Diagnostic {
     rendered: Option<String>,
 }
 
-/// Builds the programs `names` of the package in `folder`. The compiler's messages about them are
-/// shown if `shows` is set; messages about other code always are.
+/// Builds the programs `names` of the package in `folder`. Messages of the compiler about these
+/// programs are shown only if `shows` is true. Messages about other code are always shown.
 ///
 /// # Errors
-/// Cargo is missing, or fails for another reason than an error in one of the programs.
+/// Returns an error if cargo can't be started, or if it fails for a reason other than an error in
+/// one of the programs.
 pub(super) fn build(folder: &Path, names: &[&str], shows: bool) -> Result<Programs> {
     let mut cargo = cargo("build --quiet --keep-going", folder, &[]);
     cargo.arg(match stderr().is_terminal() {
@@ -74,23 +75,31 @@ pub(super) fn build(folder: &Path, names: &[&str], shows: bool) -> Result<Progra
     for name in names {
         cargo.args(["--bin", name]);
     }
-    for (package, level) in OPTIMISED.iter().filter(|_| names.contains(&GPT)) {
+    for (package, level) in OPT_LEVELS.iter().filter(|_| names.contains(&GPT)) {
         cargo.arg("--config");
         cargo.arg(format!("profile.dev.package.{package}.opt-level={level}"));
     }
     if env::var_os("CARGO_TARGET_DIR").is_none() {
         let target = root().join("target/practice");
         if !target.exists() {
-            print("compiling what the exercises need (once, for a few minutes) ...\n")?;
+            print(
+                "compiling the crates that the exercises need (this takes a few minutes, but only once) ...\n",
+            )?;
         }
         cargo.arg("--target-dir").arg(target);
     }
-    let mut child = cargo.stdout(Stdio::piped()).spawn().context("cargo")?;
-    let messages = child.stdout.take().context("standard output is a pipe")?;
+    let mut child = cargo
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("can't start cargo")?;
+    let messages = child
+        .stdout
+        .take()
+        .context("cargo's standard output isn't a pipe")?;
     let mut programs = Programs::default();
     for line in BufReader::new(messages).lines() {
         let Ok(message) = serde_json::from_str::<Message>(&line?) else {
-            continue; // not a message of cargo
+            continue; // This line isn't a message of cargo.
         };
         let name = message.target.map(|target| target.name).unwrap_or_default();
         let is_asked_for = names.contains(&name.as_str());
@@ -108,33 +117,37 @@ pub(super) fn build(folder: &Path, names: &[&str], shows: bool) -> Result<Progra
     let is_built = child.wait()?.success() || !programs.broken.is_empty();
     ensure!(
         is_built,
-        "cargo can't build the exercises; its message is above"
+        "cargo can't build the exercises; the reason is in its messages above"
     );
     Ok(programs)
 }
 
-/// How a program ended.
+/// The way in which a program ended.
 pub(super) enum End {
-    /// By itself.
+    /// The program ended by itself.
     Itself(ExitStatus),
-    /// It was stopped because it took too long.
+    /// The program was stopped because it took too long.
     Stopped,
 }
 
-/// Runs a program for at most `limit`, shows the beginning of its output if `shows` is set, and
-/// returns how it ended and the report of its check. Processes that it started end with it.
+/// Runs a program and stops it after `limit`. If `shows` is true, the beginning of the program's
+/// output is shown. Returns how the program ended, and the report of its check, or `None` if it
+/// wrote no report. Processes that the program has started are stopped when it ends.
 ///
 /// # Errors
-/// It can't be started, or its output can't be shown.
+/// Returns an error if the program can't be started, if its output can't be shown, or if its report
+/// can't be read.
 pub(super) fn run(program: &Path, limit: Duration, shows: bool) -> Result<(End, Option<String>)> {
-    let folder = tempfile::tempdir().context("a temporary folder for the report")?;
+    let folder = tempfile::tempdir().context("can't create a temporary folder for the report")?;
     let report = folder.path().join("report");
     let (output, writer) = pipe()?;
     let mut command = Command::new(program);
     command.env(REPORT_FILE, &report).stdin(Stdio::null());
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut group = Group::start(&mut command).with_context(|| program.display().to_string())?;
-    drop(command); // and with it our writers of the pipe, so that the pipe can end
+    // The command contains this process's copies of the pipe's writing end. While they are open, the
+    // output has no end.
+    drop(command);
     let mut output = Output::read(output, if shows { SHOWN } else { 0 });
     let began = Instant::now();
     let end = loop {
@@ -160,17 +173,18 @@ pub(super) fn run(program: &Path, limit: Duration, shows: bool) -> Result<(End, 
     Ok((end, text))
 }
 
-/// The output of a program, whose beginning is shown while the program runs.
+/// The output of a program. Its beginning is shown while the program runs.
 struct Output {
     chunks: Receiver<Vec<u8>>,
-    /// Number of bytes that may still be shown.
+    /// Number of bytes that can still be shown.
     left: usize,
     is_cut: bool,
     ends_with_newline: bool,
 }
 
 impl Output {
-    /// Reads a pipe on a thread of its own, which nobody waits for.
+    /// Starts to read the pipe in a thread. The thread isn't joined, because the pipe may stay open
+    /// after the program has ended.
     fn read(mut pipe: impl Read + Send + 'static, left: usize) -> Self {
         let (send, chunks) = sync_channel(1);
         thread::spawn(move || {
@@ -210,7 +224,7 @@ impl Output {
         }
     }
 
-    /// Ends the last line, and says if something was not shown.
+    /// Ends the last line, and prints a note if a part of the output wasn't shown.
     fn finish(self) -> Result<()> {
         if !self.ends_with_newline {
             print("\n")?;
@@ -225,7 +239,8 @@ impl Output {
     }
 }
 
-/// A program and the processes that it starts. Dropping it ends all of them.
+/// A program and the processes that it starts. Dropping this value ends all of them. On systems
+/// other than Unix, only the program itself is ended.
 struct Group {
     leader: Child,
 }
@@ -236,7 +251,8 @@ impl Group {
         {
             use std::os::unix::process::CommandExt;
             signals::watch()?;
-            command.process_group(0); // a new group, of which the program is the leader
+            // The program becomes the leader of a new process group.
+            command.process_group(0);
         }
         let leader = command.spawn()?;
         #[cfg(unix)]
@@ -249,7 +265,8 @@ impl Drop for Group {
     fn drop(&mut self) {
         #[cfg(unix)]
         signals::kill_group();
-        // On other systems, the processes that it started stay.
+        // This is needed on systems other than Unix, where processes that the program has started
+        // continue.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
         #[cfg(unix)]
@@ -257,8 +274,9 @@ impl Drop for Group {
     }
 }
 
-/// A signal from the terminal reaches our group, but not the group of the reader's program, so we
-/// end that group first.
+/// Stops the reader's program when a signal stops this command. The terminal sends Ctrl+C only to
+/// the process group of this command, and the reader's program has its own group, so this command
+/// must end that group before it ends itself.
 #[cfg(unix)]
 mod signals {
     use std::process::Child;
@@ -283,11 +301,13 @@ mod signals {
 
     pub(super) fn kill_group() {
         if let Some(group) = *group() {
-            let _ = kill_process_group(group, Signal::KILL); // fails if all have ended
+            // This call fails if all processes of the group have ended.
+            let _ = kill_process_group(group, Signal::KILL);
         }
     }
 
-    /// Ends the group, and then this process, when a signal asks for that.
+    /// Starts to wait for signals that end this process. When a signal arrives, the group of the
+    /// reader's program is ended first.
     pub(super) fn watch() -> io::Result<()> {
         let mut result = Ok(());
         WATCHED.call_once(|| match Signals::new([SIGHUP, SIGINT, SIGTERM]) {

@@ -149,7 +149,7 @@ pub fn check(split: Split, join: Join) -> Report {
     check.holds("join inverts split", |(split, join)| {
         match join(&split(&x, 2)) == x {
             true => Ok(()),
-            false => Err("join(split(x)) is another array, but it should be x".to_owned()),
+            false => Err("join(split(x)) differs from x, but it should be equal".to_owned()),
         }
     });
     check.report()

@@ -1,7 +1,7 @@
 //! 5.2a Backward: cross-entropy and a linear layer
 //!
-//! The gradient of a number tells how the loss changes if the number increases a little. It is the
-//! change of the loss divided by the change of the number. Training computes gradients in a
+//! The gradient of a number describes how the loss changes if the number increases a little. It is
+//! the change of the loss divided by the change of the number. Training computes gradients in a
 //! backward pass, from the loss to the first layer. Each operation receives the gradient of its
 //! output and returns the gradients of its inputs. Write the backward passes of the last two
 //! operations of a GPT.

@@ -148,7 +148,7 @@ pub fn check(with_temperature: WithTemperature, top_k: TopK) -> Report {
         |(_, top_k)| top_k(&words, 3),
     );
     check.printed(
-        "probabilities of these, In [39]",
+        "their probabilities, In [39]",
         ("ch05", "In [39]", 0),
         |(yours, _)| {
             let top_3 = words.mapv(|x| if x > 4.0 { x } else { f32::NEG_INFINITY });

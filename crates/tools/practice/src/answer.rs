@@ -128,10 +128,8 @@ impl Answer {
             }
             (ours, expected) if ours == expected => None,
             (Self::Ids(ours), Self::Ids(expected)) if ours.len() != expected.len() => {
-                let (n, of) = (ours.len(), expected.len());
-                Some(format!(
-                    "the number of IDs is {n} ({self}), but it should be {of}"
-                ))
+                let shown = format!(" ({self})");
+                Some(wrong_count(ours.len(), expected.len(), "ID", &shown))
             }
             (Self::Ids(ours), Self::Ids(expected)) => {
                 let mut pairs = ours.iter().zip(expected).enumerate();
@@ -139,10 +137,7 @@ impl Answer {
                 Some(format!("the ID at [{index}] is {x}, but it should be {y}"))
             }
             (Self::Windows(ours), Self::Windows(expected)) if ours.len() != expected.len() => {
-                let (n, of) = (ours.len(), expected.len());
-                Some(format!(
-                    "the number of windows is {n}, but it should be {of}"
-                ))
+                Some(wrong_count(ours.len(), expected.len(), "window", ""))
             }
             (Self::Windows(ours), Self::Windows(expected)) => {
                 let mut pairs = ours.iter().zip(expected).enumerate();
@@ -150,7 +145,7 @@ impl Answer {
                 let number = index + 1;
                 Some(format!("window {number} is {x}, but it should be {y}"))
             }
-            (ours, expected) => Some(format!("the result is {ours}, but it should be {expected}")),
+            (ours, expected) => Some(format!("your code returned {ours} instead of {expected}")),
         }
     }
 
@@ -195,6 +190,14 @@ fn compared(x: f64, y: f64) -> String {
     format!("{x}, but it should be {y}")
 }
 
+/// Returns a message about a result with a wrong number of items, such as `your code returned 1
+/// value; 6 are expected`. `item` is the singular of what is counted, and `shown` follows after it.
+pub(crate) fn wrong_count(count: usize, expected: usize, item: &str, shown: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    let are = if expected == 1 { "is" } else { "are" };
+    format!("your code returned {count} {item}{plural}{shown}; {expected} {are} expected")
+}
+
 /// Returns the subject of a message about a number in an array. This is a text such as `the number
 /// at [1, 2]`, or `the result` if the array has only one number.
 fn subject_of(mut index: usize, shape: &[usize]) -> String {
@@ -231,18 +234,18 @@ mod tests {
         let text = between(f32::NAN.answer(), 1.0f32.answer()).unwrap();
         assert_eq!(text, "the result is NaN, but it should be 1");
         let text = between(vec![5, 6].answer(), vec![5].answer()).unwrap();
-        assert_eq!(text, "the number of IDs is 2 ([5, 6]), but it should be 1");
+        assert_eq!(text, "your code returned 2 IDs ([5, 6]); 1 is expected");
         let text = between(vec![5, 6].answer(), vec![5, 7].answer()).unwrap();
         assert_eq!(text, "the ID at [1] is 6, but it should be 7");
         let window = |start: u32| (vec![start], vec![start + 1]);
         let windows = |n: u32| (0..n).map(window).collect::<Vec<_>>().answer();
         let text = between(windows(3), windows(4)).unwrap();
-        assert_eq!(text, "the number of windows is 3, but it should be 4");
+        assert_eq!(text, "your code returned 3 windows; 4 are expected");
         let text = between(vec![window(7)].answer(), windows(1)).unwrap();
         assert_eq!(text, "window 1 is [7] -> [8], but it should be [0] -> [1]");
         let error: Result<Vec<u32>, String> = Err("no".to_owned());
         let text = between(error.answer(), vec![1].answer()).unwrap();
-        assert_eq!(text, "the result is the error \"no\", but it should be [1]");
+        assert_eq!(text, "your code returned the error \"no\" instead of [1]");
         let text = compared(1.000001, 1.000002);
         assert_eq!(text, "1.000001, but it should be 1.000002");
     }

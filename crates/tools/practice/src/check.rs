@@ -15,7 +15,7 @@ use ndarray::{Array, Array2};
 use notebooks::{PROGRAMS, allowances, cells};
 use torch_rng::TorchRng;
 
-use crate::answer::{Answer, ToAnswer, usual};
+use crate::answer::{Answer, ToAnswer, usual, wrong_count};
 
 /// Name of the environment variable that contains the path of the file to which [`Report::print`]
 /// writes. If the variable isn't set, the report is printed on standard output.
@@ -169,10 +169,7 @@ impl<F: Copy> Check<F> {
             };
             let numbers = ours.numbers();
             if numbers.len() != values.len() {
-                let (n, of) = (numbers.len(), values.len());
-                return Err(format!(
-                    "the number of values is {n}, but it should be {of}"
-                ));
+                return Err(wrong_count(numbers.len(), values.len(), "value", ""));
             }
             let expected = Answer::Numbers(shape.clone(), values.clone());
             let ours = Answer::Numbers(shape, numbers);
