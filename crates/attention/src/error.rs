@@ -20,13 +20,13 @@ pub enum AttentionError {
     #[error("the projections have biases, but SelfAttentionV1 has only weights")]
     Biased,
     /// A size is 0, but must be at least 1.
-    #[error("{name} must be at least 1, but is 0")]
+    #[error("{name} must be at least 1, got 0")]
     Zero {
         /// Name of the size, such as `d_in`.
         name: &'static str,
     },
     /// The dropout probability isn't in [0, 1].
-    #[error("dropout must be from 0 to 1, but is {0}")]
+    #[error("dropout must be from 0 to 1, got {0}")]
     Dropout(f64),
     /// A layer in a public field was replaced by one whose shape or number format doesn't fit.
     #[error("{name}: {problem}")]

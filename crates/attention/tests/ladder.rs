@@ -140,12 +140,9 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
             config(4, 6, 4),
             "d_out must be divisible by num_heads, but d_out is 6 and num_heads is 4",
         ),
-        (config(4, 6, 0), "num_heads must be at least 1, but is 0"),
-        (of_dropout(-0.5), "dropout must be from 0 to 1, but is -0.5"),
-        (
-            of_dropout(f64::NAN),
-            "dropout must be from 0 to 1, but is NaN",
-        ),
+        (config(4, 6, 0), "num_heads must be at least 1, got 0"),
+        (of_dropout(-0.5), "dropout must be from 0 to 1, got -0.5"),
+        (of_dropout(f64::NAN), "dropout must be from 0 to 1, got NaN"),
     ] {
         let error = MultiHeadAttention::new(bad, rng).unwrap_err();
         assert_eq!(error.to_string(), expected);

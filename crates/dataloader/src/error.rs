@@ -83,7 +83,7 @@ pub enum DataLoaderError {
     #[error("a mix needs at least one source")]
     NoSource,
     /// The weight of a source in a mix isn't a positive finite number.
-    #[error("the weight of source {index} must be a positive number, but is {weight}")]
+    #[error("the weight of source {index} must be a positive number, got {weight}")]
     Weight {
         /// Index of the source.
         index: usize,

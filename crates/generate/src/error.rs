@@ -16,7 +16,7 @@ pub enum GenerateError {
     EmptyPrompt,
     /// The context size is 0 or larger than the model's context length.
     #[error(
-        "context_size must be from 1 to the model's context length {context_length}, but is {context_size}"
+        "context_size must be from 1 to the model's context length {context_length}, got {context_size}"
     )]
     ContextSize {
         /// Requested context size.
@@ -50,7 +50,7 @@ pub enum GenerateError {
     #[error("a stop string is empty, but it must contain at least one character")]
     EmptyStopString,
     /// A sampling setting is out of range.
-    #[error("{name} must be {expected}, but is {value}")]
+    #[error("{name} must be {expected}, got {value}")]
     Setting {
         /// Name of the setting.
         name: &'static str,

@@ -8,13 +8,13 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum GptError {
     /// A size is 0 but must be at least 1.
-    #[error("{name} must be at least 1, but is 0")]
+    #[error("{name} must be at least 1, got 0")]
     Zero {
         /// Name of the size, such as `emb_dim`.
         name: &'static str,
     },
     /// A dropout rate is outside the range from 0 to 1.
-    #[error("{name} must be from 0 to 1, but is {value}")]
+    #[error("{name} must be from 0 to 1, got {value}")]
     DropRate {
         /// Field of the configuration, such as `drop_rates.shortcut`.
         name: &'static str,
@@ -22,7 +22,7 @@ pub enum GptError {
         value: f64,
     },
     /// The epsilon of layer normalization is negative or isn't finite. Contains its value.
-    #[error("norm_eps must be a finite number and at least 0, but is {0}")]
+    #[error("norm_eps must be a finite number and at least 0, got {0}")]
     NormEps(f32),
     /// The features of a token can't be distributed evenly over the attention heads.
     #[error(
@@ -99,7 +99,7 @@ pub enum GptError {
         targets: usize,
     },
     /// A network can't be created from this list of layer sizes.
-    #[error("layer_sizes must contain at least two sizes, none of which may be 0, but is {0:?}")]
+    #[error("layer_sizes must contain at least two sizes, none of which may be 0, got {0:?}")]
     LayerSizes(Vec<usize>),
     /// The attention module returned this error.
     #[error(transparent)]

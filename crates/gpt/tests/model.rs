@@ -127,22 +127,19 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
     ));
     type Change = fn(&mut GptConfig);
     let changes: [(Change, &str); 5] = [
-        (|c| c.n_layers = 0, "n_layers must be at least 1, but is 0"),
-        (
-            |c| c.vocab_size = 0,
-            "vocab_size must be at least 1, but is 0",
-        ),
+        (|c| c.n_layers = 0, "n_layers must be at least 1, got 0"),
+        (|c| c.vocab_size = 0, "vocab_size must be at least 1, got 0"),
         (
             |c| c.n_heads = 3,
             "emb_dim must be divisible by n_heads, but emb_dim is 8 and n_heads is 3",
         ),
         (
             |c| c.drop_rates.shortcut = 1.5,
-            "drop_rates.shortcut must be from 0 to 1, but is 1.5",
+            "drop_rates.shortcut must be from 0 to 1, got 1.5",
         ),
         (
             |c| c.norm_eps = f32::NAN,
-            "norm_eps must be a finite number and at least 0, but is NaN",
+            "norm_eps must be a finite number and at least 0, got NaN",
         ),
     ];
     for (change, message) in changes {

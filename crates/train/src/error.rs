@@ -15,7 +15,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum TrainError {
     /// A setting is outside its range.
-    #[error("{name} must be {expected}, but is {value}")]
+    #[error("{name} must be {expected}, got {value}")]
     Config {
         /// Name of the setting.
         name: &'static str,

@@ -22,16 +22,13 @@ use train::{
 fn settings_outside_their_range_are_named() {
     type Change = fn(&mut TrainConfig);
     let changes: [(Change, &str); 5] = [
-        (
-            |c| c.max_steps = 0,
-            "max_steps must be at least 1, but is 0",
-        ),
+        (|c| c.max_steps = 0, "max_steps must be at least 1, got 0"),
         (
             |c| c.optimizer.lr = -1.0,
-            "lr must be a finite number of at least 0, but is -1",
+            "lr must be a finite number of at least 0, got -1",
         ),
         (|c| c.eval_every = Some(0), "eval_every"),
-        (|c| c.max_grad_norm = Some(f64::NAN), "but is NaN"),
+        (|c| c.max_grad_norm = Some(f64::NAN), "got NaN"),
         (
             |c| {
                 c.schedule = Some(Schedule {
@@ -41,7 +38,7 @@ fn settings_outside_their_range_are_named() {
                     min_lr: 0.0,
                 });
             },
-            "total_steps must be greater than warmup_steps, which is 5, but is 5",
+            "total_steps must be greater than 5, the value of warmup_steps, got 5",
         ),
     ];
     for (change, expected) in changes {

@@ -58,7 +58,7 @@ impl<'a> Fields<'a> {
 
     /// Returns the error for a value of the wrong kind.
     pub(crate) fn wrong(&self, key: &str, expected: &str, found: &Value) -> CheckpointError {
-        self.problem(format!("{key} must be {expected}, but is {found}"))
+        self.problem(format!("{key} must be {expected}, got {found}"))
     }
 
     /// Returns the error for a setting that would change the computation and isn't supported.

@@ -140,7 +140,7 @@ fn ids(file: &Fields<'_>, key: &str) -> Result<Vec<u32>, CheckpointError> {
     let mut ids = Vec::new();
     for value in list {
         let id = value.as_i64();
-        let id = id.ok_or_else(|| file.wrong(key, "an id, a list of ids or null", value))?;
+        let id = id.ok_or_else(|| file.wrong(key, "an ID, a list of IDs or null", value))?;
         ids.extend(u32::try_from(id));
     }
     Ok(ids)

@@ -43,7 +43,7 @@ fn settings_outside_their_range_are_named_with_their_value() {
         for &value in values {
             let mut sampling = Sampling::GREEDY;
             set(&mut sampling, value);
-            refused(sampling, &format!("{expected}, but is {value}"));
+            refused(sampling, &format!("{expected}, got {value}"));
         }
     }
 }
@@ -101,7 +101,7 @@ fn prompts_that_cannot_be_continued_are_refused_by_the_decoder_and_by_the_books_
         assert_eq!(
             simple(array![[1, 2, 3]], context_size).to_string(),
             format!(
-                "context_size must be from 1 to the model's context length 4, but is {context_size}"
+                "context_size must be from 1 to the model's context length 4, got {context_size}"
             )
         );
     }

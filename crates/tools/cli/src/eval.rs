@@ -112,7 +112,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let stride = args.stride.map_or(context_length, |stride| stride.0);
     if stride > context_length {
         return misused(format!(
-            "--stride must be at most {context_length}, the model's context length, but is {stride}"
+            "--stride must be at most {context_length}, the model's context length, got {stride}"
         ));
     }
     let stride = stride.min(window);

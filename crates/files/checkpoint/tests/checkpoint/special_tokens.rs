@@ -69,15 +69,15 @@ fn what_is_no_id_is_refused_with_file_key_and_value() {
     for (generation, expected) in [
         (
             r#"{"eos_token_id": "x"}"#,
-            "generation_config.json: eos_token_id must be an id, a list of ids or null, but is \"x\"",
+            "generation_config.json: eos_token_id must be an ID, a list of IDs or null, got \"x\"",
         ),
         (
             r#"{"eos_token_id": [1.5]}"#,
-            "generation_config.json: eos_token_id must be an id, a list of ids or null, but is 1.5",
+            "generation_config.json: eos_token_id must be an ID, a list of IDs or null, got 1.5",
         ),
         (
             r#"{"pad_token_id": NaN}"#,
-            "generation_config.json: pad_token_id must be an id, a list of ids or null, but is \"NaN\"",
+            "generation_config.json: pad_token_id must be an ID, a list of IDs or null, got \"NaN\"",
         ),
     ] {
         assert_eq!(read(Some(generation), None), Err(expected.to_owned()));

@@ -97,7 +97,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let most = model.context_length;
     if let Some(length) = options.max_length.filter(|length| length.0 > most) {
         return misused(format!(
-            "--max-length must be at most {most}, the context length, but is {length}"
+            "--max-length must be at most {most}, the context length, got {length}"
         ));
     }
 
@@ -146,7 +146,7 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
             },
             None if min_lr.is_some_and(|least| least > learning_rate) => {
                 return misused(format!(
-                    "--min-lr must be at most {learning_rate}, the value of --learning-rate, but is {}",
+                    "--min-lr must be at most {learning_rate}, the value of --learning-rate, got {}",
                     min_lr.unwrap_or_default()
                 ));
             }

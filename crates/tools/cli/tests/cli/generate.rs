@@ -285,12 +285,9 @@ fn a_folder_s_generation_settings_are_the_defaults() {
     for (damage, message) in [
         (
             r#"{"temperature": "0.7"}"#,
-            "temperature must be a number, but is \"0.7\"",
+            "temperature must be a number, got \"0.7\"",
         ),
-        (
-            r#"{"top_k": 1.5}"#,
-            "top_k must be a whole number, but is 1.5",
-        ),
+        (r#"{"top_k": 1.5}"#, "top_k must be a whole number, got 1.5"),
         (r#"{"top_k": 99999999999}"#, "top_k must be a whole number"),
         (
             r#"{"max_new_tokens": 0}"#,
