@@ -1,8 +1,10 @@
-"""GGUF files of `gpt convert` in llama.cpp: the same ids of a text, and the same greedy ids after it. By hand:
+"""Checks that llama.cpp reads the GGUF files that `gpt convert` writes.
 
-pip install llama-cpp-python (or xllamacpp); python check_with_llama_cpp.py path/to/gpt
+The script trains a small model, converts it to f32, f16 and q8_0, and compares both programs. They
+must encode a prompt with the same IDs and continue it greedily with the same IDs. Run it by hand:
 
-Trains a small model on a text, converts it to f32, f16 and q8_0, and continues a prompt with both programs.
+    pip install llama-cpp-python  # or xllamacpp
+    python check_with_llama_cpp.py path/to/gpt
 """
 
 import json
@@ -17,7 +19,7 @@ COUNT = 24
 
 
 def by_llama_cpp(path):
-    """The ids of the prompt, and of its greedy continuation."""
+    """Returns the IDs of the prompt and of its greedy continuation."""
     try:
         import llama_cpp
     except ImportError:
@@ -28,6 +30,7 @@ def by_llama_cpp(path):
 
 
 def by_server(path):
+    """Does the same as `by_llama_cpp` with the server of xllamacpp."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -65,7 +68,7 @@ def main(gpt):
             run("convert", "run", path, "--layout", "gguf", "--dtype", precision)
             found = by_llama_cpp(path)
             assert found == (ids, continued), (precision, found, ids, continued)
-            print(f"{precision}: {len(ids)} ids of the prompt and {COUNT} after it are equal")
+            print(f"{precision}: the {len(ids)} IDs of the prompt and the {COUNT} new IDs are equal")
 
 
 main(pathlib.Path(sys.argv[1]).resolve())

@@ -1,6 +1,8 @@
-//! The memory needed to load a model, and to reject one, counted by the allocator.
+//! Measures the memory that is needed to load a model or to reject a damaged file. The global
+//! allocator counts the bytes.
 //!
-//! One test, as tests run side by side and the count is the whole process's.
+//! This file contains only one test because tests run in parallel and the allocator counts the
+//! bytes of the whole process.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -12,13 +14,15 @@ use torch_rng::TorchRng;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// For names and headers.
+/// Largest number of bytes that rejecting a file may take. They are for names and headers.
 const SMALL: usize = 1 << 20;
 
-/// For what is read at once.
+/// Largest number of bytes that loading may take in addition to the model. They are for the parts
+/// of a file that are read at once.
 const BUFFERS: usize = 4 << 20;
 
-/// The most bytes in use during `work`, beyond those in use before.
+/// Returns the result of `work`, and the largest number of bytes that were allocated during `work`
+/// in addition to those that were allocated before.
 fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -73,7 +77,8 @@ fn loading_takes_the_model_and_refusing_takes_next_to_nothing() {
     ];
     for (length, header, expected) in headers {
         std::fs::write(&weights, [&length.to_le_bytes(), header].concat()).unwrap();
-        // Room for the second, which is not read all the same.
+        // The file is long enough for the header of the second case, but the header must be
+        // rejected without being read.
         let file = std::fs::File::options().write(true).open(&weights);
         file.unwrap().set_len(100_000_008).unwrap();
         let (model, peak) = peak_of(|| load_model(path("book")));

@@ -1,7 +1,11 @@
-"""The peer `pytorch`: GPT-2 124M in the book's architecture, in torch.nn modules.
+"""The peers `pytorch` and `pytorch-autocast`: the book's architecture with the sizes of GPT-2 124M.
 
-Untied output head, query, key and value without a bias, an explicit causal mask and softmax, tanh GELU, dropout 0.1.
-Generation computes the whole sequence again for each token, as the book's `generate_text_simple` does: it has no cache.
+The model consists of modules of torch.nn. Its head isn't tied, the query, key and value layers have
+no biases, the causal mask and softmax are explicit, GELU is the approximation with tanh, and the
+dropout rate is 0.1. Like the book's `generate_text_simple`, text generation has no cache, so the
+whole sequence is computed again for each new token.
+
+The first argument is the precision, `f32` or `autocast`.
 """
 
 import contextlib
@@ -77,7 +81,7 @@ class Model(nn.Module):
 
 
 def autocast():
-    """With the argument `autocast` products are of bf16."""
+    """With the argument `autocast`, returns a context in which matrix products are computed in bf16."""
     if PRECISION != "autocast":
         return contextlib.nullcontext()
     return torch.autocast("cpu", dtype=torch.bfloat16)

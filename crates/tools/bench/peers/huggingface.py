@@ -1,6 +1,9 @@
-"""The peers `transformers-f32`, `transformers-bf16` and `transformers-autocast`: GPT2LMHeadModel, 124M, tied head, dropout 0.1.
+"""The peers `transformers-f32`, `transformers-bf16` and `transformers-autocast`.
 
-The first argument is the precision. Decoding goes through `generate` with its cache.
+The model is a GPT2LMHeadModel with the sizes of GPT-2 124M, a tied head and a dropout rate of 0.1.
+Text is generated with the model's method `generate` and its cache.
+
+The first argument is the precision, `f32`, `bf16` or `autocast`.
 """
 
 import contextlib
@@ -19,7 +22,10 @@ DTYPE = torch.bfloat16 if PRECISION == "bf16" else torch.float32
 
 
 def autocast():
-    """With the argument `autocast` products are of bf16, weights of f32."""
+    """With the argument `autocast`, returns a context in which matrix products are computed in bf16.
+
+    The weights are stored in f32.
+    """
     if PRECISION != "autocast":
         return contextlib.nullcontext()
     return torch.autocast("cpu", dtype=torch.bfloat16)
@@ -41,7 +47,7 @@ def loss_of(model, inputs, targets):
 
 def build():
     torch.manual_seed(123)
-    # Its dropout rates are 0.1 by default.
+    # The default dropout rates are 0.1.
     config = GPT2Config(
         vocab_size=VOCAB,
         n_positions=CONTEXT,
@@ -66,9 +72,10 @@ def prepare(work):
         return build
     if kind == "load":
         return lambda: first_token(work.split(maxsplit=1)[1])
-    # With AVX-512 oneDNN multiplies in bf16; without, PyTorch does, number by number.
+    # With AVX-512, oneDNN computes products in bf16. Otherwise, PyTorch multiplies one number at a
+    # time, which is very slow.
     if PRECISION != "f32" and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        raise RuntimeError("without AVX-512, PyTorch's bf16 would take minutes")
+        raise RuntimeError("PyTorch needs AVX-512 for fast products in bf16; without it, this would take minutes")
     model = build()
     if kind == "train":
         return training_step(model, loss_of, work)

@@ -1,7 +1,13 @@
-"""The peers `llama-f32`, `llama-f16`, `llama-q8_0` and `llama-q4_0`: llama.cpp, GPT-2 124M with a tied head.
+"""The peers `llama-f32`, `llama-f16`, `llama-q8_0` and `llama-q4_0`: llama.cpp.
 
-The first argument is the format. The weights are random, written with `gguf` to a file that is gone when the peer ends.
-Through `llama-cpp-python`, which is built for the processor and is given ids by the C functions; where it is absent through `xllamacpp`, which comes built (for AVX2) and is given ids as requests to its server.
+The model has the sizes of GPT-2 124M and a tied head. Its weights are random. The package `gguf`
+writes them to a temporary file, which is deleted when the peer ends.
+
+If `llama-cpp-python` is installed, llama.cpp's C functions are called directly. This package is
+compiled for the machine's processor. Otherwise, requests are sent to the server of `xllamacpp`, which
+is a precompiled package for processors with AVX2.
+
+The first argument is the format of the weights.
 """
 
 import sys
@@ -21,8 +27,8 @@ except ImportError:
     llama_cpp = None
 
 FORMAT = sys.argv[1] if len(sys.argv) > 1 else "f32"
-SLOT = 256  # the context of each text, if there are several
-ROOM = 2 * CONTEXT  # the server refuses a prompt that fills the context
+SLOT = 256  # The context length of each text, if there are several texts.
+ROOM = 2 * CONTEXT  # The server rejects a prompt that fills the whole context.
 TYPE = {
     "f32": gguf.GGMLQuantizationType.F32,
     "f16": gguf.GGMLQuantizationType.F16,
@@ -40,7 +46,7 @@ def write_model(path):
     writer.add_head_count(HEADS)
     writer.add_layer_norm_eps(1e-5)
     writer.add_vocab_size(VOCAB)
-    # The server wants names of its tokens; nothing is made tokens of.
+    # The server requires a vocabulary, although no text is tokenized.
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list([f"t{i}" for i in range(VOCAB)])
@@ -78,7 +84,7 @@ def write_model(path):
 
 
 class Functions:
-    """A model that the C functions of `llama_cpp` read."""
+    """A model that is used through the C functions of `llama_cpp`."""
 
     def __init__(self, path, slots=1):
         settings = llama_cpp.llama_model_default_params()
@@ -90,10 +96,13 @@ class Functions:
         settings.n_threads = settings.n_threads_batch = threads()
         self.context = llama_cpp.llama_init_from_model(self.model, settings)
         if not self.context:
-            raise RuntimeError("llama.cpp does not load the model")
+            raise RuntimeError("llama.cpp can't load the model")
 
     def take_in(self, texts, past):
-        """The most likely id after the new ids of each text, which follow `past` earlier ids."""
+        """Adds IDs to each text, which already has `past` IDs.
+
+        Returns a list with the most likely next ID of each text.
+        """
         total = sum(len(ids) for ids in texts)
         batch = llama_cpp.llama_batch_init(total, 0, 1)
         last, row = [], 0
@@ -124,7 +133,7 @@ class Functions:
 
 
 class Server:
-    """A model that the server of `xllamacpp` reads."""
+    """A model that is used through the server of `xllamacpp`."""
 
     def __init__(self, path, slots=1):
         settings = xllamacpp.CommonParams()
@@ -143,7 +152,7 @@ class Server:
         request = dict(prompt=ids, n_predict=new_tokens, temperature=0, cache_prompt=False, ignore_eos=True)
         answer = self.server.handle_completions(request)
         if answer.get("usage", {}).get("completion_tokens") != new_tokens:
-            raise RuntimeError(f"it answers {str(answer)[:150]}")
+            raise RuntimeError(f"the server's answer was {str(answer)[:150]}")
 
     def close(self):
         self.server = None
@@ -172,7 +181,7 @@ def prepare(work):
 
 if llama_cpp:
     Model, version = Functions, f"llama-cpp-python {llama_cpp.__version__}"
-    # A name keeps the callback alive as long as llama.cpp may call it.
+    # The variable keeps the callback alive for as long as llama.cpp may call it.
     quiet = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(quiet, None)
     llama_cpp.llama_backend_init()

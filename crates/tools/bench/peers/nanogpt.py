@@ -1,6 +1,9 @@
-"""The peers `nanogpt` and `nanogpt-compiled`: nanoGPT's model.py as nanoGPT writes it, without biases, with a tied head and scaled_dot_product_attention.
+"""The peers `nanogpt` and `nanogpt-compiled`: the model of nanoGPT's model.py.
 
-The first argument is `eager`, or `compiled` for the same after `torch.compile`. `own_text.py` trains the model, too.
+The model has no biases and a tied head, and it calls scaled_dot_product_attention.
+
+The first argument is `eager`, or `compiled` if the model should be compiled with `torch.compile`. The
+script own_text.py also uses this model.
 """
 
 import math
@@ -89,7 +92,7 @@ class GPT(nn.Module):
 
 
 def prepare(work):
-    """`train 12x64 65,64,128,4,4 10 0.1`: ten steps with dropout 0.1."""
+    """Prepares a workload such as `train 12x64 65,64,128,4,4 10 0.1`, which is ten steps with dropout 0.1."""
     if not work.startswith("train"):
         return None
     torch.manual_seed(1337)

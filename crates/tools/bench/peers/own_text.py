@@ -1,10 +1,13 @@
-"""A model of one's own text in a given time: `gpt train` and nanoGPT's recipe for a CPU in PyTorch, in bits per byte of the same held-out text.
+"""Compares the losses that `gpt train` and nanoGPT's recipe in PyTorch reach on a text in a given time.
 
     python own_text.py target/release/gpt TEXT [--seconds 300] [--tokenizers chars bpe:1024] [--threads 2]
 
-Both have nanoGPT's size and settings (its README's lines for a CPU) and the same tokens, those of the tokenizer in the run's folder.
-Each is timed for a while first, and then trains for as many steps as the time allows: the learning rate ends at its least.
-It is no peer of `cargo xtask bench`, which measures speed alone.
+The results are in bits per byte of the same validation text. Both models have the size and the
+settings that nanoGPT's README recommends for a CPU, and the same tokenizer, which `gpt train` stores
+in the folder of its run. Each program first takes some steps whose time is measured, and then trains
+for as many steps as fit in the given time, so its learning rate reaches the minimum in the last step.
+
+This script isn't part of `cargo xtask bench`, which only measures speed.
 """
 
 import argparse
@@ -22,11 +25,11 @@ from transformers import AutoTokenizer
 
 LAYERS, HEADS, EMB, CONTEXT, BATCH = 4, 4, 128, 64, 12
 PEAK, LEAST, WARMUP, BETAS, DECAY, CLIP = 1e-3, 1e-4, 100, (0.9, 0.99), 0.1, 1.0
-TIMED = 300  # steps of the start that is timed
+TIMED = 300  # Number of steps that are taken to measure the speed.
 
 
 def train_nano(vocab, ids, steps):
-    """nanoGPT's loop: windows that begin anywhere."""
+    """Trains a model with nanoGPT's training loop, whose windows begin at random positions of the text."""
     torch.manual_seed(1337)
     model = GPT(vocab, CONTEXT, EMB, HEADS, LAYERS)
     optimizer = model.configure_optimizers(DECAY, PEAK, BETAS)
@@ -46,7 +49,10 @@ def train_nano(vocab, ids, steps):
 
 @torch.inference_mode()
 def nats(model, ids):
-    """The loss of all ids but the first, in windows that don't overlap, as `gpt eval` has it."""
+    """Returns the sum of the losses of all IDs but the first, in nats.
+
+    As in `gpt eval`, the windows don't overlap.
+    """
     whole = (len(ids) - 1) // CONTEXT * CONTEXT
     batches = [*zip(*(part.view(-1, CONTEXT).split(64) for part in (ids[:whole], ids[1 : whole + 1])))]
     if whole < len(ids) - 1:
@@ -55,7 +61,7 @@ def nats(model, ids):
 
 
 def train_ours(args, tokenizer, data, out, steps):
-    """Runs `gpt train`; the tokens a second of its last steps."""
+    """Runs `gpt train` and returns its speed at the end of the run, in tokens per second."""
     flags = {
         "data": data, "tokenizer": tokenizer, "out-dir": out, "threads": args.threads,
         "n-layers": LAYERS, "n-heads": HEADS, "emb-dim": EMB, "context-length": CONTEXT, "batch-size": BATCH,
@@ -89,7 +95,7 @@ def compare(args, tokenizer, folder):
         torch.tensor(tokens((data / name).read_bytes().decode())["input_ids"])
         for name in ("train.txt", "val.txt")
     )
-    assert len(val) == report["tokens"] + 1, "the tokenizer in transformers gives other tokens"
+    assert len(val) == report["tokens"] + 1, "the tokenizer of transformers returns different tokens"
     _, seconds = timed(train_nano, len(tokens), train, TIMED)
     steps = int(args.seconds * TIMED / seconds)
     model, seconds = timed(train_nano, len(tokens), train, steps)
@@ -100,9 +106,9 @@ def compare(args, tokenizer, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("gpt", help="the program gpt")
-    parser.add_argument("text", type=Path, help="a text in UTF-8; its last tenth is held out")
-    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("gpt", help="path to the program gpt")
+    parser.add_argument("text", type=Path, help="path to a UTF-8 text; its last tenth is for validation")
+    parser.add_argument("--seconds", type=float, default=300, help="time for each training run")
     parser.add_argument("--tokenizers", nargs="+", default=["chars", "bpe:1024"])
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()

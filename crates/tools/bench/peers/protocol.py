@@ -1,11 +1,15 @@
-"""The tiny line protocol between `cargo xtask bench` and a peer.
+"""The protocol between `cargo xtask bench` and a peer, which exchange lines of text.
 
-A peer prints `ready NAME VERSION`, then answers each line it reads:
+A peer prints `ready NAME VERSION`. Then it answers each line that it reads:
 
-    run WORK    -> `seconds S` | `absent REASON`   one timed run, after a warm-up the first time (but for `build`)
-    drop        -> `ok`                            lets go of what the last work held
-    peak        -> `bytes N`                       the most memory the process has held so far
-    (end of input) -> the process ends
+    run WORK  ->  seconds S, or absent REASON
+    drop      ->  ok
+    peak      ->  bytes N, or absent REASON
+
+`run` runs a workload once and measures its time. If the workload wasn't the last one, it is first run
+once without measuring, unless it is `build`. `drop` releases the memory of the last workload. `peak`
+returns the largest amount of memory that the process has occupied so far. The process ends when its
+input ends.
 """
 
 import gc
@@ -13,22 +17,22 @@ import os
 import sys
 import time
 
-# GPT-2 124M with the book's dropout.
+# The sizes of GPT-2 124M, and the book's dropout rate.
 VOCAB, CONTEXT, EMB, HEADS, LAYERS, DROP = 50257, 1024, 768, 12, 12, 0.1
-# What a model that was loaded is given.
+# The prompt for a model that is loaded from a file.
 PROMPT = [15496, 11, 314, 716]
 
 
 def threads():
-    """How many threads the peer may use: the bench says it in BENCH_THREADS."""
+    """Returns the number of threads that the peer may use, which the bench sets in BENCH_THREADS."""
     return int(os.environ.get("BENCH_THREADS", "2"))
 
 
 def serve(name, version, prepare):
-    """Answers until the input ends.
+    """Answers commands until the input ends.
 
-    `prepare(work)` returns a function to be timed, or None if the peer does not do this work.
-    What one kind of work holds is dropped before the next kind is prepared.
+    `prepare(work)` returns a function whose time is measured, or None if the peer doesn't implement
+    this workload. The memory of a workload is released before a different workload is prepared.
     """
     answer(f"ready {name} {version}")
     current, step = None, None
@@ -53,46 +57,56 @@ def serve(name, version, prepare):
                 if step is not None and not work.startswith("build"):
                     step()
             if step is None:
-                answer(f"absent {name} does not do {work}")
+                answer(f"absent {name} doesn't implement {work}")
                 continue
             start = time.perf_counter()
             step()
             answer(f"seconds {time.perf_counter() - start:.9f}")
-        except Exception as error:  # a peer that cannot run is absent, and says why
+        except Exception as error:  # A peer that can't run is absent, with a reason.
             current, step = None, None
             answer("absent " + " ".join(str(error).split())[:200])
 
 
 def peak():
-    """The answer to `peak`. (`getrusage` would count what the process that started this one held.)"""
+    """Returns the answer to `peak`.
+
+    `getrusage` isn't used because its value can come from the process that started this one.
+    """
     try:
         with open("/proc/self/status") as status:
             line = next(line for line in status if line.startswith("VmHWM:"))
         return f"bytes {int(line.split()[1]) * 1024}"
     except (OSError, StopIteration):
-        return "absent the system doesn't tell the peak of a process"
+        return "absent this system doesn't report the peak memory of a process"
 
 
 def answer(line):
-    """One line to the bench."""
+    """Sends a line to the bench."""
     print(line, flush=True)
 
 
 def sizes(work):
-    """`train 4x256` -> (4, 256)."""
+    """Returns the batch size and the number of tokens of a workload: `train 4x256` -> (4, 256)."""
     batch, _, tokens = work.split()[1].partition("x")
     return int(batch), int(tokens)
 
 
 def texts_and_lengths(work):
-    """`decode 16+128 8` -> (8, 16, 128): texts, tokens of each prompt, new tokens; without the last word one text."""
+    """Returns the number of texts, the tokens of each prompt, and the new tokens per text.
+
+    `decode 16+128 8` -> (8, 16, 128). Without the last word, there is one text.
+    """
     words = work.split()
     prompt, _, new_tokens = words[1].partition("+")
     return int(words[2]) if len(words) > 2 else 1, int(prompt), int(new_tokens)
 
 
 def shape(work):
-    """`train 12x64 65,64,128,4,4` -> (65, 64, 128, 4, 4): vocabulary, context, features, heads, layers; GPT-2 124M's without the third word."""
+    """Returns the sizes of the model: vocabulary, context, features, heads and layers.
+
+    `train 12x64 65,64,128,4,4` -> (65, 64, 128, 4, 4). Without the third word, the sizes are those of
+    GPT-2 124M.
+    """
     words = work.split()
     if len(words) < 3:
         return VOCAB, CONTEXT, EMB, HEADS, LAYERS
@@ -100,13 +114,20 @@ def shape(work):
 
 
 def drop_rate(work):
-    """`train 12x64 65,64,128,4,4 10 0.2` -> 0.2, without it 0.1."""
+    """Returns the dropout rate of a workload.
+
+    `train 12x64 65,64,128,4,4 10 0.2` -> 0.2. Without the last word, the rate is 0.1.
+    """
     words = work.split()
     return float(words[4]) if len(words) > 4 else DROP
 
 
 def training_step(model, loss_of, work, optimizer=None):
-    """Zero the gradients, forward, backward and one AdamW update, on a fixed batch; `train 12x64 65,64,128,4,4 10` is ten such steps."""
+    """Returns a function that trains on a fixed batch.
+
+    Each step resets the gradients, computes the loss and the gradients, and updates the weights with
+    AdamW. `train 12x64 65,64,128,4,4 10` takes ten steps. Without the last word, there is one step.
+    """
     import torch
 
     batch, tokens = sizes(work)

@@ -1,6 +1,9 @@
-"""The peers `tiktoken` and `tokenizers`: GPT-2's vocabulary on a text file, in parts for all threads.
+"""The peers `tiktoken` and `tokenizers`, which encode a text file with GPT-2's vocabulary.
 
-The first argument is the library. `tokenize FILE FOLDER` reads the vocabulary from FOLDER/tokenizer.json, so that nothing is downloaded.
+The text is divided into parts, which the threads encode in parallel. The workload `tokenize FILE
+FOLDER` reads the vocabulary from FOLDER/tokenizer.json, so nothing is downloaded.
+
+The first argument is the library.
 """
 
 import json
@@ -11,12 +14,12 @@ from protocol import serve, threads
 
 LIBRARY = sys.argv[1]
 os.environ["RAYON_NUM_THREADS"] = str(threads())
-# GPT-2's pattern, as tiktoken has it.
+# GPT-2's pattern in the form that tiktoken uses.
 PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 
 
 def parts(path, length):
-    """Lines together in parts of about so many characters."""
+    """Yields parts of a text. Each part consists of whole lines, with about `length` characters."""
     part, size = [], 0
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -29,7 +32,7 @@ def parts(path, length):
 
 
 def byte_of_characters():
-    """The characters in which GPT-2's files write bytes."""
+    """Returns the byte for each of the characters with which GPT-2's files represent bytes."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {chr(byte): byte for byte in shown} | {chr(256 + i): byte for i, byte in enumerate(hidden)}

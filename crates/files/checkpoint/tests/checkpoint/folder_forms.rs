@@ -1,4 +1,5 @@
-//! Folders in other programs' forms: the model is recognised before it is loaded.
+//! Tests of folders that other programs have written. The form of the folder must be recognized
+//! before the model is loaded.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,8 @@ use tensor_ops::{LayerNorm, Parameters};
 
 use crate::support::{Broken, SMALL, UNTIED, join, save_as, small_model, tensors_of};
 
-/// Writes a file again with other names of its tensors, or without those that have none.
+/// Writes the tensors of a file again. `name` receives the name of a tensor and returns its new
+/// name, or `None` to remove the tensor.
 fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     let tensors = tensors_of(path);
     let kept = tensors
@@ -20,7 +22,7 @@ fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     save_tensors(path, kept).unwrap();
 }
 
-/// The model, and the note on its folder.
+/// Returns the model of a folder, and the note about the folder.
 fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     let found = ModelFolder::open(folder.path()).unwrap();
     let model = found.load().unwrap();
@@ -32,27 +34,30 @@ fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     (model, found.note().map(str::to_owned))
 }
 
-/// In Hugging Face's layout, the folders that transformers wrote show it.
+/// Whether a model is tied depends on its weights, even if the configuration disagrees. This test
+/// uses the book's layout. For the Hugging Face layout, the fixtures `twin_head` and `other_head`
+/// test it.
 #[test]
 fn a_model_is_tied_as_its_weights_say() {
     let folder = Broken::book();
     let say_tied =
         || _ = folder.change_config(|text| text.replace("\"tied\": false", "\"tied\": true"));
-    // A head with other numbers, for any configuration.
+    // If the head differs from the embedding, the model has its own head, whatever the
+    // configuration says.
     let mut model = small_model(UNTIED);
     save_book(&model, folder.path()).unwrap();
     say_tied();
     assert!(load_config(folder.path()).unwrap().tied);
     assert_eq!(opened(&folder).0, model);
-    // A head with the embedding's numbers is tied.
+    // If the head equals the embedding, the configuration decides whether the model is tied.
     let head = model.out_head.as_mut().unwrap();
     head.weight.assign(&model.tok_emb.weight);
     save_book(&model, folder.path()).unwrap();
-    assert_eq!(opened(&folder).0, model); // because the configuration has one
+    assert_eq!(opened(&folder).0, model); // The configuration says that the model isn't tied.
     say_tied();
     let tied = opened(&folder).0;
     assert!(tied.out_head.is_none() && tied.tok_emb == model.tok_emb);
-    // Either of the two is enough.
+    // If the model is tied, one of the two tensors is enough.
     let without = |left_out: &str| {
         rename(&folder.weights(), |name| {
             (name != left_out).then(|| name.to_owned())
@@ -89,7 +94,7 @@ fn tensors_of_other_heads_are_left_alone_and_told_in_hugging_faces_layout() {
         note.contains("1 tensors") && note.contains("v_head") && !note.contains('\u{1b}'),
         "{note}"
     );
-    // More layers than the configuration counts.
+    // The file has more layers than the configuration.
     let config = fs::read(folder.config()).unwrap();
     let deeper = GptConfig {
         n_layers: 3,

@@ -1,5 +1,5 @@
-//! GGUF files, read again by their description; that llama.cpp takes them,
-//! `check_with_llama_cpp.py` shows.
+//! Tests of GGUF files. They are read by a small reader that follows the specification of the
+//! format. The script `check_with_llama_cpp.py` checks that llama.cpp also reads such files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use tensor_ops::Parameters;
 
 use crate::support::{SMALL, UNTIED, small_model};
 
-/// The remaining bytes.
+/// The bytes of a file that haven't been read yet.
 struct Bytes<'b>(&'b [u8]);
 
 impl Bytes<'_> {
@@ -32,7 +32,8 @@ impl Bytes<'_> {
         String::from_utf8(text.to_vec()).expect("text")
     }
 
-    /// A value of a key, as text.
+    /// Reads a value of the given type, whose number is that of the specification, and returns it
+    /// as text.
     fn value(&mut self, kind: u32) -> String {
         match kind {
             4 => u32::from_le_bytes(self.take()).to_string(),
@@ -50,7 +51,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Keys with their values, and tensors with sizes and numbers.
+/// Values by their keys, and the sizes and numbers of the tensors by their names.
 type Read = (
     BTreeMap<String, String>,
     BTreeMap<String, (Vec<usize>, Vec<f32>)>,
@@ -222,10 +223,11 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
     }
 }
 
-/// What xllamacpp 2026.10.11549 (llama.cpp) does with such files: it aborts on two equal tokens
-/// (`GGML_ASSERT(id_to_token.size() == token_to_id.size())`), and cuts the token `<|a\0b|>` to
-/// `<|a` and the template `a\0{{ messages }}` to `a`. `gguf_init_from_file` rejects a second key of
-/// the same name.
+/// The files in this test contain texts that llama.cpp can't read. This was tested with xllamacpp
+/// 2026.10.11549. It aborts if two tokens are equal (`GGML_ASSERT(id_to_token.size() ==
+/// token_to_id.size())`). It ends texts at a NUL, so the token `<|a\0b|>` becomes `<|a`, and the
+/// template `a\0{{ messages }}` becomes `a`. If a key occurs twice, `gguf_init_from_file` rejects
+/// the file.
 #[test]
 fn texts_that_llama_cpp_doesnt_read_are_refused() {
     let folder = tempfile::tempdir().unwrap();

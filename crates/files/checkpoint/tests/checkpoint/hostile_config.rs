@@ -1,4 +1,5 @@
-//! Configurations that lie: each is refused in one line that names the file and the key.
+//! Tests with wrong configurations. Each error must be a single line that contains the name of the
+//! file and of the key.
 
 use std::fs;
 
@@ -12,7 +13,8 @@ fn replaced(from: &str, to: &str) -> impl Fn(String) -> String {
     move |text| text.replacen(from, to, 1)
 }
 
-/// Another value, as JSON, of a key that has one on its line; or one more key.
+/// Returns a change of a configuration that gives the key a different value, which is JSON. If the
+/// configuration doesn't contain the key, the change adds it.
 fn set(key: &str, value: &str) -> impl Fn(String) -> String {
     move |text| {
         let quoted = format!("\"{key}\": ");
@@ -36,7 +38,8 @@ fn book_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
 
 #[test]
 fn keys_that_are_missing() {
-    // transformers has defaults for a GPT-2's sizes, but not for an unknown type's.
+    // For the model type gpt2, missing sizes have the default values of transformers. For an
+    // unknown type, they are errors.
     for key in ["vocab_size", "n_positions", "n_embd", "n_head", "n_layer"] {
         let change = |text: String| text.replace(&format!("\"{key}\""), "\"something_else\"");
         let folder = Broken::hugging_face();
@@ -99,7 +102,8 @@ fn rates_and_epsilons_out_of_range() {
         book_refused(set("drop_rate_attn", wrong), &["drop_rate_attn"]);
     }
     hugging_face_refused(set("attn_pdrop", "1e999"), &[]);
-    // PyTorch has a rate of one: nothing is kept in training, and evaluation is as ever.
+    // PyTorch accepts a dropout rate of 1. Training then drops everything, and evaluation isn't
+    // affected.
     let folder = Broken::hugging_face();
     folder.change_config(set("attn_pdrop", "1"));
     let rates = load_config(folder.path()).unwrap().drop_rates;

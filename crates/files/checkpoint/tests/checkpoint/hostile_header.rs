@@ -1,23 +1,25 @@
-//! Headers of safetensors files that lie: each is refused in one line that names the file and the
-//! tensor. The crate `safetensors` finds most of it; here is one case of each kind. That one of a
-//! huge length is not read, `memory.rs` shows.
+//! Tests with wrong headers of safetensors files. Each error must be a single line that contains
+//! the name of the file and, if possible, of the tensor. The crate `safetensors` finds most of
+//! these problems, so there is only one case of each kind. The test in `memory.rs` checks that
+//! headers that are too long aren't read.
 
 use crate::support::{Broken, header_refused, join, split, weights_refused};
 
 const FILE: &str = "model.safetensors";
 
-/// A whole file of the tensor "a", as JSON, and some zeros.
+/// Checks that a file is rejected that consists of the entry of the tensor "a", which is JSON, and
+/// of some zeros.
 fn file_refused(entry: &str, zeros: usize, parts: &[&str]) {
     let file = join(format!(r#"{{"a":{entry}}}"#).as_bytes(), &vec![0; zeros]);
     weights_refused(|_| file, parts);
 }
 
-/// Like [`file_refused`], with four zeros after it; the message names "a".
+/// Like [`file_refused`], with four zeros. The error must contain the name "a".
 fn entry_refused(entry: &str, parts: &[&str]) {
     file_refused(entry, 4, &[&["\"a\""], parts].concat());
 }
 
-/// A tensor's entry.
+/// Returns the entry of an `f32` tensor.
 fn f32s(shape: &str, offsets: &str) -> String {
     format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}"#)
 }
@@ -45,7 +47,7 @@ fn entries_that_are_not_whole() {
     entry_refused(&without, &["missing field `dtype`"]);
     entry_refused(&good.replace("F32", "F31"), &["unknown variant `F31`"]);
     entry_refused(&f32s("[-1]", "[0,4]"), &["`-1`"]);
-    // A long quotation in a message is truncated.
+    // Quotations in messages are shortened if they are long.
     let long = f32s(&format!("\"{}\"", "a".repeat(1000)), "[0,4]");
     entry_refused(&long, &["a…a", "a sequence"]);
 }
@@ -70,12 +72,13 @@ fn shapes_and_places_that_do_not_fit_each_other_or_the_file() {
 
 #[test]
 fn a_name_that_is_there_twice() {
-    // The last one counts, as for `safetensors`, and then there is a hole.
+    // As in `safetensors`, the last of two equal names counts. Nothing then describes the bytes of
+    // the first tensor, so the offsets have a gap.
     header_refused(
         |header| header.replacen("transformer.h.1.ln_1.bias", "transformer.h.0.ln_1.bias", 1),
         &["offset", "transformer.h."],
     );
-    // With and without prefix is the same tensor.
+    // The names with and without prefix belong to the same tensor of the model.
     header_refused(
         |header| header.replacen("transformer.h.1.ln_1.bias", "h.0.ln_1.bias", 1),
         &["h.0.ln_1.bias", "the file contains this tensor twice"],

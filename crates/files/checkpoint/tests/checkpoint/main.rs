@@ -1,7 +1,8 @@
-//! Model folders, in and out: against transformers, round trips, and files that lie.
+//! Tests of model folders. They load fixtures saved by transformers, load models that this crate
+//! has saved, and check that damaged files are rejected.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+#![allow(clippy::unwrap_used)] // Clippy doesn't recognize helper functions as parts of tests.
 
 mod folder_forms;
 mod gguf;

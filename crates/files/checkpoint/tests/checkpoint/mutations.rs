@@ -1,4 +1,5 @@
-//! Random damage: loading returns for any bytes.
+//! A property test that damages files at random. Loading must return a model or an error, whatever
+//! the bytes are.
 
 use std::fs;
 
@@ -7,7 +8,8 @@ use proptest::prelude::*;
 
 use crate::support::{Broken, join, split};
 
-/// A place in a file, the number of bytes that are cut out there, and those that are put in.
+/// A change of a file: the index at which bytes are removed, their number, and the bytes that are
+/// inserted there.
 type Damage = (prop::sample::Index, usize, Vec<u8>);
 
 fn damages() -> impl Strategy<Value = Vec<Damage>> {
@@ -35,8 +37,9 @@ fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// The fuzz target `checkpoint` does more of this; here a part of one file is damaged: the
-    /// weights as they are, their header under its right length, or the configuration.
+    /// Damages one part of one file: the whole file of the weights, the header in this file, whose
+    /// stored length is corrected, or config.json. The fuzz target `checkpoint` makes more such
+    /// tests.
     #[test]
     fn a_damaged_file_is_loaded_or_refused(damages in damages(), part in 0..3, book in any::<bool>()) {
         let folder = if book { Broken::book() } else { Broken::hugging_face() };

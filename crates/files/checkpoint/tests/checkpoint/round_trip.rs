@@ -1,5 +1,5 @@
-//! A saved model can be loaded again, in both layouts and every precision, and is never half
-//! written.
+//! Tests of saving. A saved model can be loaded again in both layouts and all precisions, and if
+//! saving fails, the files of the previous model stay as they were.
 
 use std::fs;
 
@@ -61,8 +61,8 @@ proptest! {
     }
 }
 
-/// transformers keeps the key `qkv_bias` when it saves a model that it has trained further, but the
-/// biases are then no longer zero.
+/// If a model has the key `qkv_bias`, transformers keeps this key when it saves the model after
+/// more training. The biases may then be nonzero, although the key is false.
 #[test]
 fn biases_that_the_configuration_denies_count_if_they_are_not_zero() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn precisions_round_to_the_nearest() {
                 );
             }
         }
-        // A second rounding changes nothing.
+        // Rounding a second time must not change the file.
         let again = tempfile::tempdir().unwrap();
         save_as(&loaded, again.path(), precision).unwrap();
         let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join("model.safetensors"));
@@ -181,7 +181,8 @@ fn a_prefix_chooses_among_several_states_in_one_file() {
     assert!(error.to_string().contains("unexpected"), "{error}");
 }
 
-/// As torch 2.15 makes it: `torch.triu(torch.ones(3, 3), diagonal=1)`.
+/// The mask of each block is the one that torch 2.15 creates with `torch.triu(torch.ones(3, 3),
+/// diagonal=1)`.
 #[test]
 fn the_books_layout_has_all_that_the_books_model_loads_strictly() {
     let folder = tempfile::tempdir().unwrap();
@@ -224,7 +225,8 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
         message.contains("ln_f.bias") && message.contains("element 3 is 70000"),
         "{message}"
     );
-    // As chapter 6 does for two classes.
+    // In chapter 6 of the book, the head is replaced in this way to classify texts into two
+    // classes.
     let mut classes = small_model(UNTIED);
     let head = classes.out_head.as_mut().unwrap();
     head.weight = head.weight.slice(s![..2, ..]).to_owned();

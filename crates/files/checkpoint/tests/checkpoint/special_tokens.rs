@@ -1,4 +1,5 @@
-//! Beginning, end and padding of texts, as transformers 5.24 takes them from a folder's files.
+//! Tests of the tokens that begin, end and pad a text. They must be found in the same files as in
+//! transformers 5.24.
 
 use std::fs;
 
@@ -7,10 +8,11 @@ use serde_json::Value;
 
 use crate::support::{SMALL, small_model};
 
-/// Beginning, ends and padding.
+/// ID of the token that begins a text, IDs of the tokens that end it, and ID of the padding token.
 type Ids = (Option<u32>, Vec<u32>, Option<u32>);
 
-/// Returns the tokens of a folder with these files. The tokenizer's tokens are 31 and 32.
+/// Returns the special tokens of a folder that contains the given files. In the tokenizer, the
+/// token that begins a text has the ID 31, and the token that ends it has the ID 32.
 fn read(generation: Option<&str>, config: Option<&str>) -> Result<Ids, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, json) in [
@@ -54,9 +56,10 @@ fn each_is_what_the_first_file_says_that_says_something() {
             "{none}"
         );
     }
-    // transformers' generation takes no end from config.json then.
+    // If there is a generation_config.json, transformers doesn't read the end token from
+    // config.json, even if the first file doesn't contain one.
     assert_eq!(read(Some("{}"), Some(all)), Ok((Some(5), vec![], Some(9))));
-    // A text begins with the end token, unless the files differ.
+    // If no token begins a text, the token that ends a text is used.
     let ends = SpecialTokens::of_folder(".", |name| (name == "eos_token").then_some(7));
     assert_eq!(ends.unwrap(), SpecialTokens::between(7));
     let tokens = SpecialTokens::between(7);

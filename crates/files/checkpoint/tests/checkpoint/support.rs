@@ -1,4 +1,5 @@
-//! Small models, folders to break, and safetensors files written by hand.
+//! Functions that create small models, model folders that tests can damage, and safetensors files
+//! whose bytes are given.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -38,7 +39,8 @@ pub(crate) const UNTIED: GptConfig = GptConfig {
     ..SMALL
 };
 
-/// A model whose every parameter is away from its initial value.
+/// Returns a model whose parameters all differ from their initial values, so that a test notices if
+/// one of them isn't loaded.
 pub(crate) fn small_model(config: GptConfig) -> GptModel {
     let mut rng = TorchRng::manual_seed(1);
     let mut model = GptModel::new(config, &mut rng).expect("a valid configuration");
@@ -51,7 +53,7 @@ pub(crate) fn small_model(config: GptConfig) -> GptModel {
     model
 }
 
-/// Saves a model in Hugging Face's layout.
+/// Saves a model in the Hugging Face layout, without special tokens.
 pub(crate) fn save_as(
     model: &GptModel,
     folder: impl AsRef<Path>,
@@ -60,7 +62,7 @@ pub(crate) fn save_as(
     save_hugging_face(model, folder, precision, &SpecialTokens::default())
 }
 
-/// A file's f32 tensors, by the reference reader.
+/// Returns the tensors of a file, which must be `f32`. The file is read by the crate `safetensors`.
 pub(crate) fn tensors_of(path: &Path) -> BTreeMap<String, ArrayD<f32>> {
     let bytes = fs::read(path).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
@@ -74,7 +76,8 @@ pub(crate) fn tensors_of(path: &Path) -> BTreeMap<String, ArrayD<f32>> {
     tensors.collect()
 }
 
-/// Names and bytes: a save waits for the disk, so that the tests save once and copy.
+/// Names and contents of files. Saving waits for the disk, so each model is saved only once, and
+/// the tests copy its files.
 type Files = Vec<(OsString, Vec<u8>)>;
 
 fn files_of(save: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Files {
@@ -87,7 +90,7 @@ fn files_of(save: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Files {
         .collect()
 }
 
-/// A good folder, to be broken.
+/// A folder with a valid model, which a test then damages.
 pub(crate) struct Broken(TempDir);
 
 impl Broken {
@@ -124,14 +127,15 @@ impl Broken {
         self.path().join("model.safetensors")
     }
 
-    /// Changes the bytes of the weights.
+    /// Replaces the file of the weights with the result of `change`, which receives the old bytes.
     pub(crate) fn change_weights(&self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> &Self {
         let bytes = fs::read(self.weights()).unwrap();
         fs::write(self.weights(), change(bytes)).unwrap();
         self
     }
 
-    /// Changes the text of the header, and its length with it.
+    /// Replaces the text of the header in the file of the weights, and corrects the stored length
+    /// of the header.
     pub(crate) fn change_header(&self, change: impl FnOnce(String) -> String) -> &Self {
         self.change_weights(|bytes| {
             let (header, data) = split(&bytes);
@@ -139,7 +143,7 @@ impl Broken {
         })
     }
 
-    /// Changes the text of the configuration.
+    /// Replaces the text of config.json.
     pub(crate) fn change_config(&self, change: impl FnOnce(String) -> String) -> &Self {
         let text = fs::read_to_string(self.config()).unwrap();
         let changed = change(text.clone());
@@ -148,7 +152,8 @@ impl Broken {
         self
     }
 
-    /// The message of loading: one line that names the file and contains all of `parts`.
+    /// Checks that loading returns an error, and returns this error. Its message must be a single
+    /// short line that contains the name of the file and all texts in `parts`.
     pub(crate) fn is_refused(&self, file: &str, parts: &[&str]) -> CheckpointError {
         let error = match load_model(self.path()) {
             Ok(_) => panic!("loaded, but should have been refused with {parts:?}"),
@@ -166,26 +171,28 @@ impl Broken {
     }
 }
 
-/// A file's header and data.
+/// Returns the header and the data of a safetensors file.
 pub(crate) fn split(bytes: &[u8]) -> (&str, &[u8]) {
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let (header, data) = bytes[8..].split_at(length);
     (std::str::from_utf8(header).unwrap(), data)
 }
 
-/// A file of a header and data.
+/// Returns a safetensors file that consists of a header and data.
 pub(crate) fn join(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header, data].concat()
 }
 
-/// Loading a Hugging Face folder with changed weights gives a message with all of `parts`.
+/// Changes the weights of a valid folder in the Hugging Face layout, and checks that loading
+/// returns an error that contains all texts in `parts`.
 pub(crate) fn weights_refused(change: impl FnOnce(Vec<u8>) -> Vec<u8>, parts: &[&str]) {
     let folder = Broken::hugging_face();
     folder.change_weights(change);
     folder.is_refused("model.safetensors", parts);
 }
 
-/// As [`weights_refused`], where the header's text was changed.
+/// Does the same as [`weights_refused`], but `change` receives the text of the header and must
+/// change it.
 pub(crate) fn header_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
     let folder = Broken::hugging_face();
     folder.change_header(|header| {

@@ -1,5 +1,6 @@
-//! A model saved by transformers, loaded here: its logits, its loss, its greedy continuation
-//! (fixtures/make_fixtures.py).
+//! Loads models that transformers saved, and compares their logits, their losses and their greedy
+//! continuations with those of transformers. The script fixtures/make_fixtures.py created the
+//! fixtures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +11,15 @@ use ndarray::{Array2, Axis, s};
 use serde::Deserialize;
 use tensor_ops::Parameters;
 
-/// Logits may differ by this many times 1e-5 * max(1, |logit|).
+/// Largest allowed difference of a logit, in units of 1e-5 * max(1, |logit|).
 const FACTOR: f32 = 2.0;
 
 #[derive(Deserialize)]
 struct Expected {
     ids: Vec<Vec<u32>>,
-    /// (batch, vocab_size)
+    /// Logits at the last position, of shape (batch, vocab_size).
     last_logits: Vec<Vec<f32>>,
-    /// (batch, num_tokens, 4)
+    /// Logits of the first four tokens of the vocabulary, of shape (batch, num_tokens, 4).
     first_logits: Vec<Vec<Vec<f32>>>,
     loss: f32,
     greedy: Vec<u32>,
@@ -30,7 +31,8 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Loads a fixture and checks that it computes what transformers does.
+/// Loads a fixture and checks that the model computes the same results as transformers. Also checks
+/// that single rows of each parameter can be read. Returns the model.
 fn computes_the_same(name: &str) -> GptModel {
     let folder = ModelFolder::open(fixture(name)).unwrap_or_else(|e| panic!("{e}"));
     let model = folder.load().unwrap_or_else(|e| panic!("{e}"));
@@ -115,7 +117,7 @@ fn other_activations_are_honoured_and_scales_of_scores_are_in_the_querys_weights
         computes_the_same("relu").config().activation,
         Activation::Relu
     );
-    // Its scores are divided by their block's number, too.
+    // In this model, the scores of each block are also divided by the number of the block.
     assert_eq!(
         computes_the_same("gelu").config().activation,
         Activation::Gelu
@@ -154,7 +156,7 @@ fn a_model_without_head_is_a_tied_one() {
 fn a_head_equal_to_the_embedding_is_tied_and_another_is_kept() {
     assert!(computes_the_same("twin_head").out_head.is_none());
     assert!(computes_the_same("other_head").out_head.is_some());
-    // The configuration alone can't know.
+    // The configuration alone doesn't tell that the head differs from the embedding.
     assert!(load_config(fixture("other_head")).unwrap().tied);
 }
 
