@@ -110,8 +110,8 @@ fn a_broken_file_blocks_no_other_exercise() {
     );
 }
 
-/// If the stored progress is damaged, the error contains the name of its file, and the file stays as
-/// it is.
+/// If the stored progress is damaged, the error contains the name of its file, and the file isn't
+/// changed.
 #[test]
 fn damaged_progress_is_an_error_with_its_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");

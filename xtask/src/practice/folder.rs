@@ -42,8 +42,7 @@ pub(super) struct Progress {
     pub(super) failure: Option<String>,
     /// Number of hints that were shown.
     pub(super) hints: usize,
-    /// Text of the file with which the reader started. `None` if the reader's file was there before
-    /// the progress was stored.
+    /// Text of the file with which the reader started, or `None` if it isn't known.
     task: Option<String>,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Show the next hint
     #[arg(long, requires = "exercise")]
     hint: bool,
-    /// Compare your solution with a given one. Yours must pass all checks first
+    /// Show the differences between your solution and a given one, once yours passes all checks
     #[arg(long, requires = "exercise")]
     diff: bool,
     /// Start the exercise again. The command asks first and keeps a copy of your file
@@ -52,7 +52,7 @@ const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// Longest time that the training of the reader's GPT may take.
 const TRAINING_LIMIT: Duration = Duration::from_secs(600);
 
-/// Runs the command.
+/// Runs `cargo xtask practice` with the given options.
 ///
 /// # Errors
 /// Returns an error if the exercise doesn't exist or isn't done, if a file can't be read or

@@ -1,6 +1,9 @@
-//! Prints the script that defines the model of a page. The model comes from a model folder or from
-//! the folder of a training run. The command is `cargo run --package live --features pack --example
-//! pack -- FOLDER`.
+//! Prints the script that defines the model of a page. The argument is a model folder or the folder
+//! of a training run.
+//!
+//! ```sh
+//! cargo run --package live --features pack --example pack -- FOLDER
+//! ```
 
 use std::io::Write;
 use std::path::Path;

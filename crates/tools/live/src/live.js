@@ -9,7 +9,7 @@
 // view.js and a line that defines LIVE_WASM, the module in Base64. The script story.js defines
 // LIVE_MODEL, the packed model of a page.
 const liveBytes = Uint8Array.from(atob(LIVE_WASM), (byte) => byte.charCodeAt(0));
-let liveText = typeof LIVE_TEXT === 'undefined' ? undefined : LIVE_TEXT; // the text that the notebooks read
+let liveText = typeof LIVE_TEXT === 'undefined' ? undefined : LIVE_TEXT; // The text that the notebooks read.
 
 /**
  * Returns two functions. `ask(request)` returns the module's answer, and throws an error if the
@@ -66,7 +66,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
   };
   const at = (line) => document.querySelector(`[data-line="${Number(line)}"]`);
   const book = timed([]);
-  const cells = new Map(); // By line: the cells with the book's inputs, and their elements.
+  const cells = new Map(); // Maps a line to its cell, computed with the book's inputs, and to the cell's elements.
   for (const cell of book.cells) {
     const place = at(cell.line)?.querySelector(".result");
     if (!place) continue;
@@ -74,7 +74,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
       make("p", { className: "dim", textContent: `This output was stored when the page was created, because ${cell.skipped}.` }));
     cells.set(cell.line, { ...cell, place, written: at(cell.line).querySelector("pre"), stored: [...place.childNodes] });
   }
-  const texts = new Map(); // By ID: the texts with the book's inputs, and their elements.
+  const texts = new Map(); // Maps an ID to its text, computed with the book's inputs, and to the text's elements.
   for (const [id, text] of book.texts) {
     const place = document.querySelector(`[data-text="${id}"]`);
     if (place) texts.set(id, { text, place, stored: [...place.childNodes] });

@@ -29,7 +29,7 @@ const MAX_NEW_TOKENS: u64 = 500;
 /// A model in a web page, with its tokenizer and the continuation that is being written.
 pub struct PageModel {
     name: Value,
-    /// The model is leaked, so that the decoder of a continuation can borrow it. A page has at most
+    /// The model is leaked so that the decoder of a continuation can borrow it. A page has at most
     /// one model, which it keeps for as long as it is open.
     model: &'static GptModel,
     writing: Option<Writing>,

@@ -7,8 +7,8 @@ use crate::support::{Broken, header_refused, join, split, weights_refused};
 
 const FILE: &str = "model.safetensors";
 
-/// Checks that a file is rejected that consists of the entry of the tensor "a", which is JSON, and
-/// of some zeros.
+/// Checks that a file is rejected whose header has only one entry. This is the entry of the tensor
+/// "a", which is given as JSON. The data consists of zeros.
 fn file_refused(entry: &str, zeros: usize, parts: &[&str]) {
     let file = join(format!(r#"{{"a":{entry}}}"#).as_bytes(), &vec![0; zeros]);
     weights_refused(|_| file, parts);

@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     /// Damages one part of one file: the whole file of the weights, the header in this file, whose
-    /// stored length is corrected, or config.json. The fuzz target `checkpoint` makes more such
+    /// stored length is corrected, or config.json. The fuzz target `checkpoint` runs more such
     /// tests.
     #[test]
     fn a_damaged_file_is_loaded_or_refused(damages in damages(), part in 0..3, book in any::<bool>()) {

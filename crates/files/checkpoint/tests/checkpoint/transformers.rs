@@ -156,7 +156,7 @@ fn a_model_without_head_is_a_tied_one() {
 fn a_head_equal_to_the_embedding_is_tied_and_another_is_kept() {
     assert!(computes_the_same("twin_head").out_head.is_none());
     assert!(computes_the_same("other_head").out_head.is_some());
-    // The configuration alone doesn't tell that the head differs from the embedding.
+    // The configuration alone doesn't show that the head differs from the embedding.
     assert!(load_config(fixture("other_head")).unwrap().tied);
 }
 
