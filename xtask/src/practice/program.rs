@@ -23,7 +23,7 @@ const SHOWN: usize = 16 << 10;
 /// Largest size of a check's report, in bytes.
 const LARGEST_REPORT: u64 = 1 << 20;
 
-/// Time between two looks at a running program.
+/// Time between two checks of whether a program is still running.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Time for which output is still read after a program has ended. The pipe can stay open for longer
@@ -224,7 +224,8 @@ impl Output {
         }
     }
 
-    /// Ends the last line, and prints a note if a part of the output wasn't shown.
+    /// Prints a line break if the last line has none, and a note if a part of the output wasn't
+    /// shown.
     fn finish(self) -> Result<()> {
         if !self.ends_with_newline {
             print("\n")?;

@@ -114,7 +114,7 @@ impl PageModel {
     /// - `{"text"}` returns the tokens of the text in the form of [`tokens`], the model's name, and
     ///   the number of tokens that were left out at the beginning because the text is longer than
     ///   the context.
-    /// - `{"text", "block"}` returns the work of one block in the form of [`block`](crate::block).
+    /// - `{"text", "block"}` returns the results of one block in the form of [`block`](crate::block).
     /// - `{"text", "write": {"count", "temperature", "top_k", "seed"}}` starts a continuation of up
     ///   to `count` tokens. The answer is empty.
     /// - `{"next"}` adds a token to the continuation. The answer contains the new text, its
@@ -238,18 +238,18 @@ pub(crate) fn short(number: f32) -> f64 {
 /// Temperatures that the view of a model offers.
 const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
 
-/// Logarithms that the view needs to convert logits to probabilities, for each token of a text and
-/// each temperature that the view offers.
+/// The log-sum-exp of a model's logits, for each token of a text and each temperature that the view
+/// offers. The view needs these numbers to convert logits to probabilities.
 #[derive(Clone, Debug, Default)]
 pub struct LogSumExps {
-    /// For each token and each temperature, the logarithm of the sum of exp(logit / temperature)
-    /// over the vocabulary.
+    /// Logarithms of the sums of exp(logit / temperature) over the vocabulary. The outer vector
+    /// contains the tokens of the text, and the inner vectors contain the temperatures.
     log_sums: Vec<Vec<f32>>,
 }
 
 impl LogSumExps {
-    /// Adds the next token of the text. `logits` are the logits of the token after it, of shape
-    /// (vocab_size).
+    /// Adds the next token of the text. `logits` are the logits that the model computes at this
+    /// token, of shape (vocab_size).
     pub fn add(&mut self, logits: &ArrayRef1<f32>) {
         let log_sum = |&temperature: &f32| log_sum_exp(logits, temperature);
         self.log_sums

@@ -53,7 +53,7 @@ pub fn pack(
         return Err(NotPacked::Numbers(numbers));
     }
     let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
-    // This check finds tokenizers whose tokens and merges aren't accepted in the page.
+    // If the page can't create the tokenizer from its tokens and merges, it is rejected here.
     PageTokenizer::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
     let config: GptConfig = model.config();
     let header = json!({

@@ -568,11 +568,12 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_step_are_those_of_this_step() {
-        // With dropout, both losses are the same only if they are computed with the masks of the
-        // step.
+        // With dropout, the loss in the parts equals the loss of the step only if both are computed
+        // with the same dropout masks.
         let values = json!({ "drop-rate": 0.2, "emb-dim": 32, "batch-size": 32 });
         let mut lesson = begin("characters", &values);
-        // An epoch has 92 batches, so these are steps 1 and 2 of the first epoch and of the second one.
+        // An epoch has 92 batches, so these are steps 1 and 2 of the first epoch and of the second
+        // epoch.
         for skipped in [0, 0, 90, 0] {
             lesson.answer(&json!({ "steps": skipped })).unwrap();
             let answer = lesson.answer(&json!({ "parts": true })).unwrap();
