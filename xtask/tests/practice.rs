@@ -315,8 +315,8 @@ fn a_moved_clone_and_another_target_folder_change_nothing() {
     fs::rename(&folder, clone.path().join("practice")).expect("the old name");
     assert!(clone.practice(&["2.3"]).0);
 
-    // With these variables, cargo writes programs to a different folder. The command must not run the
-    // program of an earlier build.
+    // With these variables, cargo writes programs to a different folder. The command must not run
+    // the program of an earlier build.
     let host = Command::new("rustc")
         .arg("-vV")
         .output()

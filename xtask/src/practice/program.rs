@@ -145,8 +145,8 @@ pub(super) fn run(program: &Path, limit: Duration, shows: bool) -> Result<(End, 
     command.env(REPORT_FILE, &report).stdin(Stdio::null());
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut group = Group::start(&mut command).with_context(|| program.display().to_string())?;
-    // The command contains this process's copies of the pipe's writing end. While they are open, the
-    // output has no end.
+    // The command contains this process's copies of the pipe's writing end. While they are open,
+    // the output has no end.
     drop(command);
     let mut output = Output::read(output, if shows { SHOWN } else { 0 });
     let began = Instant::now();

@@ -114,7 +114,8 @@ impl PageModel {
     /// - `{"text"}` returns the tokens of the text in the form of [`tokens`], the model's name, and
     ///   the number of tokens that were left out at the beginning because the text is longer than
     ///   the context.
-    /// - `{"text", "block"}` returns the results of one block in the form of [`block`](crate::block).
+    /// - `{"text", "block"}` returns the results of one block in the form of
+    ///   [`block`](crate::block).
     /// - `{"text", "write": {"count", "temperature", "top_k", "seed"}}` starts a continuation of up
     ///   to `count` tokens. The answer is empty.
     /// - `{"next"}` adds a token to the continuation. The answer contains the new text, its
