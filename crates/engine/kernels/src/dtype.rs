@@ -1,12 +1,13 @@
-//! The number formats of weights, files and products, and the names that users can write for them.
+//! The number formats of weights, files and products, and the names with which users can specify
+//! them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The number format in which weights are stored or the operands of a product are multiplied.
+/// A number format in which weights are stored or the operands of a product are multiplied.
 ///
-/// The names are those of PyTorch. Parsing ignores the case and also accepts short names and common
-/// aliases, such as `bf16` for `bfloat16` and `q8_0` for `int8`. With the feature `serde`, a
+/// The names are the same as in PyTorch. Parsing ignores the case and also accepts short names and
+/// common aliases, such as `bf16` for `bfloat16` and `q8_0` for `int8`. With the feature `serde`, a
 /// `Dtype` is serialized as its [`name`](Self::name) and deserialized from any accepted name.
 ///
 /// ```
@@ -20,8 +21,8 @@ pub enum Dtype {
     /// IEEE 754 single precision, in which models are trained. A value takes 4 bytes.
     #[default]
     Float32,
-    /// IEEE 754 half precision, which has 11 bits of precision and a largest value of 65504. A
-    /// value takes 2 bytes.
+    /// IEEE 754 half precision, which has 11 bits of precision and a maximum of 65504. A value
+    /// takes 2 bytes.
     Float16,
     /// The upper half of a `float32`, which has the same range but only 8 bits of precision. A
     /// value takes 2 bytes.
@@ -34,7 +35,8 @@ pub enum Dtype {
     Int4,
 }
 
-/// Each format with its full name, its short name and its other accepted names, all in lower case.
+/// All formats. Each one is listed with its full name, its short name and other accepted names, all
+/// of which are in lower case.
 const NAMES: [(Dtype, &str, &str, &[&str]); 5] = [
     (Dtype::Float32, "float32", "f32", &["fp32", "float"]),
     (Dtype::Float16, "float16", "f16", &["fp16", "half"]),
@@ -73,8 +75,8 @@ impl Dtype {
     ///
     /// # Errors
     ///
-    /// Returns an [`UnsupportedDtype`] with the name of this format and the list `supported`
-    /// otherwise.
+    /// If `supported` doesn't contain this format, returns an [`UnsupportedDtype`] with the name of
+    /// the format and the list `supported`.
     pub fn one_of(self, supported: &'static [Self]) -> Result<Self, UnsupportedDtype> {
         match supported.contains(&self) {
             true => Ok(self),
@@ -108,9 +110,10 @@ impl FromStr for Dtype {
     }
 }
 
-/// The error for a number format that is unknown or isn't supported in this place.
+/// The error that is returned if the name of a number format is unknown or if an operation doesn't
+/// support the format.
 ///
-/// Its message lists the supported formats, for example `expected float32 or bfloat16, got "int8"`.
+/// The message lists the supported formats, for example `expected float32 or bfloat16, got "int8"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedDtype {
     /// The rejected name, as the caller wrote it.

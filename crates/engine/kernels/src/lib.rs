@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
-// The kernels use vector instructions, inline assembly, and memory that is written before it is
+// The kernels need `unsafe` code for vector intrinsics, inline assembly, and uninitialized memory,
+// which they write before they read it. By default, the lints of the workspace deny `unsafe` code.
 // read. The lints of the workspace deny `unsafe` code elsewhere.
 #![allow(unsafe_code)]
 
@@ -13,8 +14,8 @@ mod register;
 mod threads;
 mod weight;
 
-// The public functions take and return arrays of ndarray. This export gives callers exactly the
-// version that this crate uses.
+// The public functions take and return ndarray arrays. The re-export lets callers use the same
+// version of ndarray as this crate.
 pub use ndarray;
 
 pub use decoding::{

@@ -1,4 +1,5 @@
-//! The number formats in which products multiply their operands, and rounding to bf16.
+//! The number formats in which matrix products multiply their operands, and functions that round
+//! values to bf16.
 
 use half::bf16;
 use ndarray::{Array2, ArrayRef2};
@@ -6,8 +7,8 @@ use ndarray::{Array2, ArrayRef2};
 use crate::Dtype;
 use crate::weight::Weight;
 
-/// Number formats in which a dense product can multiply its operands. Sums are always computed in
-/// `float32`.
+/// Number formats in which a dense matrix product can multiply its operands. The products are
+/// always added in `float32`.
 ///
 /// With [`Dtype::BFloat16`], both `f32` operands are rounded to bf16, as in linear layers under
 /// PyTorch's `torch.autocast("cpu", dtype=torch.bfloat16)`. The bits of the result depend on the
@@ -16,8 +17,8 @@ pub const OPERAND_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::BFloat16];
 
 /// Returns whether the CPU can multiply bf16 values (AVX512-BF16 and AVX512-BW).
 ///
-/// On other CPUs, a product in bfloat16 rounds its operands to bf16 and multiplies them in `f32`,
-/// which isn't faster than a product in float32.
+/// On a CPU without these instructions, a product in bfloat16 rounds its operands to bf16 and
+/// multiplies them as `f32` values, which isn't faster than a product in float32.
 pub fn has_bf16() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -38,7 +39,8 @@ pub fn round_to_bf16(x: f32) -> f32 {
 }
 
 /// Returns a copy of `matrix` whose elements are rounded to bf16 and stored as `f32`, in the same
-/// memory order. Multiplying these copies is the reference for the bf16 kernels.
+/// memory order. CPUs that can't multiply bf16 values multiply such copies instead, and tests
+/// compare the bf16 kernels with products of such copies.
 pub(crate) fn rounded<T: Weight>(matrix: &ArrayRef2<T>) -> Array2<f32> {
     matrix.map(|x| bf16::nearest(x.value()).value())
 }

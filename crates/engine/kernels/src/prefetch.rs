@@ -2,21 +2,21 @@
 //!
 //! The hardware prefetcher of Intel CPUs stops at the end of each 4 KiB page, so explicit
 //! prefetches make reading 10 to 50% faster. On AMD's Zen 3, reading is 25% faster if a thread
-//! reads several rows of weights concurrently, each from different pages, and another 10% faster
-//! with prefetches a few cache lines ahead. On Zen 4, both measures together gain 10%. Cache lines
-//! that are certainly needed soon are prefetched on every CPU.
+//! reads several rows of weights concurrently, each from different pages. Prefetches a few cache
+//! lines ahead make it another 10% faster. On Zen 4, the two measures together make reading 10%
+//! faster. Cache lines that are certain to be needed soon are prefetched on every CPU.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// Number of weight panels that a thread reads concurrently if one stream of memory accesses isn't
-/// enough. Each panel comes from a different part of the thread's task.
+/// Number of weight panels that a thread reads concurrently on CPUs on which reading one panel at a
+/// time is too slow. Each panel comes from a different part of the thread's task.
 pub(crate) const STREAMS: usize = 4;
 
 /// Number of `f32` values in a cache line of 64 bytes.
 pub(crate) const LINE: usize = 16;
 
-/// Functions for other architectures, on which only the hardware prefetches.
+/// Versions of the functions for other architectures, on which only the hardware prefetches data.
 #[cfg(not(target_arch = "x86_64"))]
 mod none {
     pub(crate) fn distance() -> usize {

@@ -1,4 +1,5 @@
-//! Vector registers of `f32`, so that the kernels can be written once for all instruction sets.
+//! A trait for vector registers of `f32` values, with which a kernel needs to be written only once
+//! for all instruction sets.
 //!
 //! [`Register`] is implemented for `__m512` (AVX-512), `__m256` (AVX2) and `[f32; 4]`, which the
 //! compiler translates to the instructions that every CPU of the target has.
@@ -22,15 +23,17 @@ pub(crate) trait Register: Copy {
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(at: *const f32) -> Self;
     unsafe fn store(self, at: *mut f32);
-    /// Returns `self + a * b` in each lane, with a single rounding if the instruction set has a
-    /// fused multiply-add.
+    /// Returns `self + a * b` in each lane. The result is rounded only once if the instruction set
+    /// has a fused multiply-add.
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
 
-    /// Loads `n` values into the first lanes and zeros into the others, where `1 <= n <= LANES`.
+    /// Loads `n` values into the first lanes and sets the other lanes to 0, where
+    /// `1 <= n <= LANES`.
     #[inline(always)]
     unsafe fn load_first(at: *const f32, n: usize) -> Self {
-        // SAFETY: The caller guarantees `n` readable values and `n <= LANES`. `lanes` has room for
-        // the widest register, which has 16 lanes.
+        // SAFETY: The caller guarantees that `n` values are readable at `at` and that `n` is at
+        // most `LANES`. The array `lanes` is large enough for the widest register, which has 16
+        // lanes.
         unsafe {
             if n == Self::LANES {
                 return Self::load(at);
@@ -43,8 +46,9 @@ pub(crate) trait Register: Copy {
     /// Stores the first `n` lanes, where `1 <= n <= LANES`.
     #[inline(always)]
     unsafe fn store_first(self, at: *mut f32, n: usize) {
-        // SAFETY: The caller guarantees `n` writable values and `n <= LANES`. `lanes` has room for
-        // the widest register, which has 16 lanes.
+        // SAFETY: The caller guarantees that `n` values are writable at `at` and that `n` is at
+        // most `LANES`. The array `lanes` is large enough for the widest register, which has 16
+        // lanes.
         unsafe {
             if n == Self::LANES {
                 return self.store(at);
@@ -56,7 +60,7 @@ pub(crate) trait Register: Copy {
     }
 }
 
-/// A register type that can load a square block of `LANES` rows by `LANES` columns transposed.
+/// A vector register that can load a square block of `LANES` x `LANES` values and transpose it.
 pub(crate) trait Square: Register {
     type Columns: AsRef<[Self]>;
 
@@ -65,7 +69,7 @@ pub(crate) trait Square: Register {
     ///
     /// # Safety
     ///
-    /// Each of the `LANES` rows must have `LANES` readable values, and the CPU must have the
+    /// `LANES` values must be readable in each of the `LANES` rows, and the CPU must have the
     /// instruction set of the register.
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns;
 
@@ -73,7 +77,7 @@ pub(crate) trait Square: Register {
     ///
     /// # Safety
     ///
-    /// `from` must have `LANES` readable weights, `to` must have room for `LANES` values, and the
+    /// `LANES` weights must be readable at `from`, `LANES` values must be writable at `to`, and the
     /// CPU must have the instruction set of the register.
     unsafe fn widen<W: Weight>(from: *const W, to: *mut f32);
 }
@@ -85,7 +89,8 @@ impl Square for [f32; 4] {
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns {
         let number = |l: usize, k: usize| {
             let row = from.wrapping_byte_offset(l as isize * distance);
-            // SAFETY: The caller guarantees `LANES` rows of `LANES` readable values.
+            // SAFETY: The caller guarantees that `LANES` values are readable in each of the `LANES`
+            // rows.
             unsafe { row.add(k).read_unaligned() }
         };
         std::array::from_fn(|k| std::array::from_fn(|l| number(l, k)))
@@ -94,13 +99,15 @@ impl Square for [f32; 4] {
     #[inline(always)]
     unsafe fn widen<W: Weight>(from: *const W, to: *mut f32) {
         for l in 0..Self::LANES {
-            // SAFETY: The caller guarantees `LANES` weights and room for their values.
+            // SAFETY: The caller guarantees that `LANES` weights are readable at `from` and that
+            // `LANES` values are writable at `to`.
             unsafe { *to.add(l) = (*from.add(l)).value() };
         }
     }
 }
 
-/// The register of the baseline kernels, which use no instructions beyond those of the target.
+/// The register of the portable kernels, which use only instructions that every CPU of the
+/// compilation target has.
 impl Register for [f32; 4] {
     const LANES: usize = 4;
 
@@ -110,12 +117,12 @@ impl Register for [f32; 4] {
     }
     #[inline(always)]
     unsafe fn load(at: *const f32) -> Self {
-        // SAFETY: The caller guarantees 4 readable values.
+        // SAFETY: The caller guarantees that 4 values are readable at `at`.
         unsafe { at.cast::<Self>().read_unaligned() }
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut f32) {
-        // SAFETY: The caller guarantees 4 writable values.
+        // SAFETY: The caller guarantees that 4 values are writable at `at`.
         unsafe { at.cast::<Self>().write_unaligned(self) }
     }
     #[inline(always)]

@@ -1,4 +1,5 @@
-//! The element types `f32`, `bf16` and `f16` of matrices in products, and their conversion to
+//! The element types that the matrices in a product can have (`f32`, `bf16` and `f16`), and their
+//! conversion to `f32`.
 //! `f32`.
 
 #[cfg(target_arch = "x86_64")]
@@ -7,7 +8,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 use ndarray::ArrayView2;
 
-/// An element of a matrix that is converted to `f32` before, or while, it is multiplied.
+/// A type of matrix elements that are converted to `f32` before or while they are multiplied.
 pub(crate) trait Weight: Copy + Send + Sync {
     /// Whether the type is `bf16`, whose values some CPUs can multiply without converting them.
     const IS_BF16: bool = false;
@@ -28,7 +29,7 @@ pub(crate) trait Weight: Copy + Send + Sync {
     fn widen(from: &[Self], to: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
-            // SAFETY: The condition has checked that the CPU has AVX2 and F16C.
+            // SAFETY: The `if` has checked that the CPU has AVX2 and F16C.
             return unsafe { widen_by_8(from, to) };
         }
         to.iter_mut().zip(from).for_each(|(to, w)| *to = w.value());
@@ -70,7 +71,8 @@ impl Weight for f32 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: The caller guarantees 8 readable elements and AVX2.
+        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU has
+        // AVX2.
         unsafe { _mm256_loadu_ps(at) }
     }
 }
@@ -93,7 +95,8 @@ impl Weight for bf16 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: The caller guarantees 8 readable elements and AVX2.
+        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU has
+        // AVX2.
         unsafe {
             // Interleaving with zeros moves each `bf16` to the upper half of a lane of 32 bits. The
             // compiler merges both interleaving instructions into a single shuffle.
@@ -108,8 +111,8 @@ impl Weight for bf16 {
 impl Weight for f16 {
     #[inline(always)]
     fn value(self) -> f32 {
-        // The conversion is written without branches so that the compiler can vectorize loops. The
-        // sign is moved separately from the exponent and the mantissa.
+        // The conversion is written without branches so that the compiler can vectorize loops. It
+        // moves the sign separately from the exponent and the mantissa.
         let sign = u32::from(self.to_bits() & 0x8000) << 16;
         let rest = u32::from(self.to_bits() & 0x7fff);
         // The biases of the exponents, 127 and 15, differ by 112.
@@ -131,12 +134,14 @@ impl Weight for f16 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: The caller guarantees 8 readable elements and F16C.
+        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU has
+        // F16C.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
     }
 }
 
-/// Converts elements 8 at a time with [`Weight::load8`], and the remaining ones individually.
+/// Converts the elements of `from` to `f32`, 8 at a time with [`Weight::load8`] and the remaining
+/// ones individually, and writes them to `to`.
 ///
 /// # Safety
 ///
@@ -147,7 +152,8 @@ unsafe fn widen_by_8<T: Weight>(from: &[T], to: &mut [f32]) {
     let (eights, rest) = from.as_chunks::<8>();
     let (wide, rest_of_to) = to.as_chunks_mut::<8>();
     for (from, to) in eights.iter().zip(wide) {
-        // SAFETY: Both chunks have 8 elements, and the caller guarantees AVX2 and F16C.
+        // SAFETY: Both chunks have 8 elements, and the caller guarantees that the CPU has AVX2 and
+        // F16C.
         unsafe { _mm256_storeu_ps(to.as_mut_ptr(), T::load8(from.as_ptr())) };
     }
     rest_of_to
@@ -157,7 +163,7 @@ unsafe fn widen_by_8<T: Weight>(from: &[T], to: &mut [f32]) {
 }
 
 /// Returns whether the CPU supports AVX2, FMA and F16C, which the AVX2 kernels require. Practically
-/// all CPUs with AVX2 support the other two.
+/// all CPUs with AVX2 also support FMA and F16C.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2")
@@ -175,8 +181,8 @@ mod tests {
         for w in all.chunks(16) {
             #[cfg(target_arch = "x86_64")]
             let halves: Option<[[f32; 8]; 2]> = has_avx2().then(|| {
-                // SAFETY: Each chunk has 16 elements, the CPU has AVX2 and F16C, and an `__m256`
-                // has the same bits as eight `f32`.
+                // SAFETY: The chunk has 16 elements, the CPU has AVX2 and F16C, and an `__m256` has
+                // the same layout as eight `f32` values.
                 [0, 8].map(|at| unsafe { std::mem::transmute(f16::load8(w[at..].as_ptr())) })
             });
             #[cfg(not(target_arch = "x86_64"))]

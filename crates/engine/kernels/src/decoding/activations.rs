@@ -1,38 +1,41 @@
-//! Rounding of activations to int8, for products with int8 and int4 weights.
+//! Rounding of activations (the inputs of a layer) to int8, for products with int8 and int4
+//! weights.
 //!
-//! Each block of 64 values of a row has a scale, which is 1/127 of the block's largest magnitude. A
-//! value is represented by `scale * byte`, where the byte is between -127 and 127.
+//! Each row of activations is divided into blocks of 64 values. A block has a single scale, which
+//! is its largest magnitude divided by 127. Each value is approximated by `scale * byte`, where
+//! `byte` is an integer from -127 to 127.
 
 use multiversion::multiversion;
 
 use crate::elementwise::math::ROUND;
 
-/// Number of columns of activations that share a scale. Rows of weights are padded to a multiple of
-/// this number.
+/// Number of neighboring activations that share a scale. Rows of weights are padded to a multiple
+/// of this number.
 pub(crate) const BLOCK: usize = 64;
-/// Number of columns for which [`ActivationBlock::sums`] contains a sum. It is also the number of
-/// int4 weights that share a scale.
+/// Number of neighboring activations whose bytes are added up in each element of
+/// [`ActivationBlock::sums`]. It is also the number of int4 weights that share a scale.
 pub(crate) const GROUP: usize = 32;
-/// Largest magnitude below which all values of a block are rounded to 0, because 127 divided by a
-/// smaller number could overflow.
+/// Threshold for the largest magnitude of a block. If the magnitude is smaller, all values of the
+/// block are rounded to 0, because dividing 127 by a number close to 0 could overflow.
 const TINY: f32 = 1e-30;
 
-/// The values of four neighboring columns, which a single instruction multiplies and adds.
+/// The values of four neighboring columns. The instruction `vpdpbusd`, for example, multiplies four
+/// weights by four activations and adds up the products.
 pub(crate) type Quad<T> = [T; 4];
 
 /// The activations of a row in 64 columns, rounded to int8.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ActivationBlock {
     pub(crate) quads: [Quad<i8>; BLOCK / 4],
-    /// Factor by which a byte is multiplied to get the value of the activation.
+    /// Scale of the block. An activation is approximately its byte multiplied by this scale.
     pub(crate) scale: f32,
-    /// Sum of the bytes of each group of 32 columns. Weights are stored with a constant offset, and
-    /// the kernels use these sums to compensate for it.
+    /// Sum of the bytes of each group of 32 columns. Weights are stored with a constant offset,
+    /// whose contribution to a dot product the kernels subtract by means of these sums.
     pub(crate) sums: [i32; BLOCK / GROUP],
 }
 
-/// Rounds the row `x` to blocks of int8 values. If the length isn't a multiple of 64, the last
-/// block is padded with zeros.
+/// Rounds the activations `x` of a row to int8 and returns them in blocks of 64 values. If the
+/// length of `x` isn't a multiple of 64, the last block is padded with zeros.
 pub(crate) fn blocks(x: &[f32]) -> Vec<ActivationBlock> {
     let of_block = |x: &[f32]| {
         let mut bytes = [0; BLOCK];
@@ -52,16 +55,16 @@ pub(crate) fn blocks(x: &[f32]) -> Vec<ActivationBlock> {
 /// Rounds `x` to int8, writes the bytes to the beginning of `out`, and returns their scale, which
 /// is the largest magnitude divided by 127.
 ///
-/// If all magnitudes are tiny, the scale and the bytes are 0. If `x` contains NaN or an infinity,
-/// the scale isn't finite.
+/// If all magnitudes are less than [`TINY`], the bytes and the returned scale are 0. If `x`
+/// contains NaN or an infinity, the returned scale isn't finite.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
-    // The maximum is computed from the bits, whose order is that of the magnitudes, with NaN above
-    // all others. The compiler vectorizes this loop. The maximum starts at 0, because an iterator's
-    // `max` would treat the first value separately.
+    // This loop finds the largest magnitude by comparing the bits of the values as integers, which
+    // have the same order as the magnitudes, with NaN above infinity. The compiler vectorizes the
+    // loop because it starts at 0. An iterator's `max` would treat the first value separately.
     let magnitudes = x.iter().map(|x| x.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
-    // This comparison is false for NaN, so NaN isn't mistaken for a tiny value.
+    // If `largest` is NaN, this comparison is false, so a row with NaN isn't rounded to 0.
     if largest < TINY {
         out.fill(0);
         return 0.0;

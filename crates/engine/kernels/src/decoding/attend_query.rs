@@ -1,10 +1,12 @@
-//! Attention of one query over cached keys and values, `softmax(scale K q)^T V`, which is what a
+//! Attention of a single query over cached keys and values, `softmax(scale K q)^T V`. A decoder
+//! computes it for each head and each new token.
 //! decoder computes for each head and each new token.
 //!
-//! The cache consists of pages of [`PAGE`] tokens. There is no mask, because the caller passes
-//! exactly those keys that the query may attend to. All sums are computed in the order of the dense
-//! product ([`gemm`](crate::gemm)). A query therefore has the same bits here as in the prompt,
-//! where matrix products compute many queries together.
+//! The cache consists of pages, each of which contains the keys and values of [`PAGE`] tokens.
+//! There is no mask, because the caller passes only the keys that the query may attend to. All sums
+//! are computed in the same order as in the dense matrix product ([`gemm`](crate::gemm)). A query
+//! therefore gives the same bits here as in a prompt, where matrix products compute the attention
+//! of many queries together.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
@@ -14,22 +16,24 @@ use crate::elementwise::{self, NEGLIGIBLE};
 use crate::prefetch::{self, LINE};
 use crate::product::kernel::DEPTH;
 
-/// Number of tokens in a page of the cache. The block of 384 steps, in which the dense product sums
-/// along the inner dimension, is a multiple of this number.
+/// Number of tokens in a page of the key-value cache. Because 384 is a multiple of this number,
+/// each page is within a single block of 384 steps, in which the dense matrix product sums along
+/// the inner dimension.
 pub const PAGE: usize = 64;
 
-/// Computes the context vector of `query` and writes it to `out`. Both have head_dim values.
+/// Computes the context vector of `query`, which is a weighted sum of the cached values, and writes
+/// it to `out`. `query` and `out` must have head_dim elements.
 ///
-/// Each page contains the keys of its tokens, of the shape (head_dim, PAGE), followed by their
-/// values, of the shape (PAGE, head_dim). The query attends to the first `n_keys` tokens of
-/// `pages`, and the products of the query and the keys are multiplied by `scale` before the
-/// softmax. `scores` is used as temporary memory. After the call, its first `n_keys` elements are
-/// the attention weights.
+/// Each page contains the keys of its tokens as a matrix of the shape (head_dim, PAGE), followed by
+/// their values as a matrix of the shape (PAGE, head_dim). The query attends to the first `n_keys`
+/// tokens of `pages`. Its dot products with the keys are multiplied by `scale` before the softmax.
+/// `scores` is used as temporary memory, and its first `n_keys` elements are the attention weights
+/// when the function returns.
 ///
 /// # Panics
 ///
-/// Panics if the lengths don't fit, if the pages contain fewer than `n_keys` tokens, or if `scale`
-/// is negative or NaN.
+/// Panics if the length of a page or of `out` doesn't fit the length of `query`, if the pages
+/// contain fewer than `n_keys` tokens, or if `scale` is negative or NaN.
 pub fn attend_query<'p>(
     query: &[f32],
     pages: impl Iterator<Item = &'p [f32]> + Clone,
@@ -81,7 +85,8 @@ pub fn attend_query<'p>(
     elementwise::add(out, &sums);
 }
 
-/// Computes `scores[j] = sum_d query[d] keys[d][j]` for the keys of a page.
+/// Computes the dot products of the query and the keys of a page,
+/// `scores[j] = sum_d query[d] keys[d][j]`.
 #[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
 fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
@@ -98,8 +103,8 @@ fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
     }
 }
 
-/// Computes `sums[c] += sum_j weights[j] rows[j][c]`. `rows` is a row-major matrix with
-/// `sums.len()` columns and at least as many rows as there are weights.
+/// Adds a weighted sum of the rows to `sums`: `sums[c] += sum_j weights[j] rows[j][c]`. `rows` is a
+/// row-major matrix with `sums.len()` columns and at least `weights.len()` rows.
 #[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
 fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
@@ -119,8 +124,8 @@ fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     }
 }
 
-/// Computes the first `C` columns of [`add_weighted`] and keeps their sums in registers.
-/// Consecutive rows begin `n` values apart.
+/// Computes [`add_weighted`] for the first `C` columns, whose sums stay in registers. `n` is the
+/// number of values from the beginning of one row to the beginning of the next.
 #[inline(always)]
 fn columns<const C: usize>(weights: &[f32], rows: &[f32], n: usize, sums: &mut [f32], fused: bool) {
     let mut local_sums: [f32; C] = *sums.first_chunk().expect("there are C sums");
@@ -145,8 +150,8 @@ mod tests {
     use super::*;
     use crate::product::gemm;
 
-    /// Compares the context vector and the attention weights with those of matrix products, bit for
-    /// bit.
+    /// Checks that the context vector and the attention weights have the same bits as when they are
+    /// computed with matrix products.
     #[test]
     fn a_query_has_the_bits_that_products_give_it_at_awkward_sizes() {
         for (n_keys, head_dim) in [

@@ -1,9 +1,10 @@
-//! Weight matrices in bf16 and f16, which halve the memory that a decoder reads.
+//! Weight matrices in bf16 and f16, which take half as much memory as matrices of `f32` weights. A
+//! decoder therefore reads only half as many bytes per token.
 //!
-//! Each weight is rounded once, to 8 bits of precision in bf16 and to 11 bits in f16, with ties to
-//! even. Products multiply and add in `f32`, usually without rounding their inputs. However, if the
-//! CPU can multiply bf16 values, products with bf16 weights round their inputs to bf16, for any
-//! number of rows.
+//! When a matrix is created, each weight is rounded to the nearest bf16 value (8 bits of precision)
+//! or f16 value (11 bits), with ties to even. Products multiply and add in `f32`, usually without
+//! rounding their inputs. The exception is a product with bf16 weights on a CPU that can multiply
+//! bf16 values. It rounds its inputs to bf16, for any number of rows.
 
 use half::{bf16, f16};
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};
@@ -15,19 +16,20 @@ use crate::threads::huge_pages::room;
 use crate::weight::Weight;
 use crate::{Dtype, PackedMatrix};
 
-/// A matrix of bf16 weights, as in `nn.Linear(..., dtype=torch.bfloat16)`. NaN remains NaN.
+/// A matrix whose weights are stored as bf16, like those of `nn.Linear(..., dtype=torch.bfloat16)`
+/// in PyTorch. A weight that is NaN remains NaN.
 pub type Bf16Matrix = PackedMatrix<Halves<bf16>>;
 
-/// A matrix of f16 weights, as in `nn.Linear(..., dtype=torch.float16)`. Magnitudes above 65504 are
-/// stored as 65504, and NaN remains NaN.
+/// A matrix whose weights are stored as f16, like those of `nn.Linear(..., dtype=torch.float16)` in
+/// PyTorch. Weights beyond ±65504 are stored as ±65504, and a weight that is NaN remains NaN.
 pub type F16Matrix = PackedMatrix<Halves<f16>>;
 
-/// The weights of a matrix of the shape (outputs, inputs), in row-major order.
+/// The 16-bit weights of a matrix of the shape (outputs, inputs), in row-major order.
 #[derive(Clone, PartialEq)]
 pub struct Halves<T>(Vec<T>);
 
-/// A weight of 16 bits. The trait makes sure that the products of each type are compiled in this
-/// crate and not again in every crate that uses such a matrix.
+/// A 16-bit weight. Each implementation calls the generic product for its own type, so the product
+/// is compiled once in this crate and not again in every crate that uses a matrix of such weights.
 pub(crate) trait Half: Weight {
     fn matmul_rows(weights: &[Self], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 
@@ -42,8 +44,8 @@ impl Half for bf16 {
         matmul_rows(weights, x, out);
     }
 
-    /// Returns bfloat16 if the CPU can multiply bf16 values, which means that products round their
-    /// inputs. Otherwise returns float32.
+    /// Returns [`Dtype::BFloat16`] if the CPU can multiply bf16 values, in which case products
+    /// round their inputs to bf16. Otherwise, returns [`Dtype::Float32`].
     fn operands() -> Dtype {
         match has_bf16() {
             true => Dtype::BFloat16,
@@ -82,7 +84,8 @@ impl<T: Half> Format for Halves<T> {
     }
 }
 
-/// Computes `out = x W^T` for weights of the shape (outputs, inputs).
+/// Computes `out = x W^T`, where `weights` contains the matrix `W` of the shape (outputs, inputs)
+/// in row-major order.
 fn matmul_rows<T: Half>(weights: &[T], x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
     let shape = (out.ncols(), x.ncols());
     let w = ArrayView2::from_shape(shape, weights).expect("as many elements");

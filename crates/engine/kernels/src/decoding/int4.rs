@@ -1,11 +1,16 @@
-//! Dot products of int4 weights and int8 activations. The integer sums are exact and are then
+//! Dot products of int4 weights and int8 activations. The products are added exactly, as integers.
+//! Each sum is then converted to `f32` and multiplied by the scales of the weights and activations.
 //! converted to `f32` and scaled.
 //!
-//! An output is `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i`, where `g` runs over groups
-//! of 32 weights. Two consecutive groups belong to a block `b` of 64 activations. A weight is
-//! stored as a nibble with an offset of 8. The offset would increase the sum of a group by `8 *
-//! sum_i x_i`, so the sum starts at `-8 * sum_i x_i` instead of 0. The versions for VNNI, AVX2 and
-//! other CPUs add the same numbers in the same order and return the same bits.
+//! Each output is the scaled dot product of a row of weights `w` and a row of activations `x`,
+//! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i`. The index `g` runs over groups of 32
+//! weights, which have the scales `scale_w[g]`. Two consecutive groups belong to a block `b` of 64
+//! activations, which has the scale `scale_x[b]`.
+//!
+//! Each weight is stored as a nibble (four bits) with an offset of 8. The offset would increase the
+//! sum of a group by `8 * sum_i x_i`, so the sum starts at `-8 * sum_i x_i` instead of 0. The
+//! versions for VNNI, AVX2 and other CPUs add the same numbers in the same order, so their results
+//! have the same bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -26,35 +31,37 @@ use crate::elementwise::reduce::{LANES, sum_of_lanes};
 use crate::prefetch;
 use crate::weight::Weight;
 
-/// A matrix of int4 weights with one f16 scale per 32 weights of a row. With 4.5 bits per weight,
-/// it takes a seventh of the memory of `f32` weights.
+/// A matrix of int4 weights, in which 32 neighboring weights of a row share an f16 scale. At 4.5
+/// bits per weight, it takes about a seventh of the memory of a matrix of `f32` weights.
 ///
-/// The format corresponds to `q4_0` of llama.cpp, but each scale is the one of several candidates
-/// whose rounded weights have the smallest squared error. Products also round the activations to
-/// int8, as with [`Int8Matrix`](crate::Int8Matrix).
+/// The format corresponds to llama.cpp's `q4_0`, but each scale is chosen from several candidates
+/// so that the squared error of the rounded weights is as small as possible. Products also round
+/// the activations to int8, like those of an [`Int8Matrix`](crate::Int8Matrix).
 pub type Int4Matrix = PackedMatrix<Panels<Block>>;
 
-/// Number that is added to each weight before it is stored. A stored 8 represents the weight 0.
+/// Offset that is added to each weight before it is stored as an unsigned number. The weight 0 is
+/// stored as 8.
 const OFFSET: u8 = 8;
-/// Number of groups of four columns that the low nibbles of 32 weights contain. The high nibbles
-/// contain the same number.
+/// Number of quads (groups of four columns) in the low nibbles of a group of 32 weights. The high
+/// nibbles contain the same number of quads.
 const QUADS: usize = GROUP / 8;
 
-/// A block of the weights of 16 rows in 64 columns, which takes nine cache lines.
+/// The weights of 16 rows in 64 columns, with their scales. A block takes nine cache lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block {
-    /// Nibbles of the weights, by groups of 32 columns. As in a block of int8 weights, four columns
-    /// of row 0 are followed by those of row 1, and so on. The low nibbles contain the first 16
-    /// columns of a group, and the high nibbles contain the other 16.
+    /// Nibbles of the weights, in groups of 32 columns. Each byte holds two weights of a row. The
+    /// low nibbles contain the first 16 columns of a group, and the high nibbles contain the other
+    /// 16. As in a block of int8 weights, four bytes of row 0 are followed by four bytes of row 1,
+    /// and so on.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
-    /// Scales of the weights, one for each row and each group of 32 columns.
+    /// Scales of the weights. There is one scale for each row and each group of 32 columns.
     scales: [[f16; ROWS]; BLOCK / GROUP],
 }
 
 impl Block {
-    /// Rounds up to 64 weights of a row and stores them. The remaining weights of the row aren't
-    /// changed.
+    /// Stores the first weights of a row, at most 64, after rounding them to int4. The remaining
+    /// weights of the row aren't changed.
     fn set_weights(&mut self, row: usize, weights: &[f32]) {
         for (g, weights) in weights.chunks(GROUP).enumerate() {
             let scale = best_scale(weights);
@@ -135,8 +142,8 @@ impl WeightBlock for Block {
                     for t in 0..T {
                         let nibbles = &w[t].nibbles[g][q];
                         prefetch::stream(nibbles, ahead);
-                        // SAFETY: `nibbles` contains 16 groups of four bytes, which are 64 readable
-                        // bytes.
+                        // SAFETY: `nibbles` is a reference to 16 groups of four bytes, so 64 bytes
+                        // are readable.
                         let both = unsafe { _mm512_loadu_si512(nibbles.as_ptr().cast()) };
                         let low = _mm512_and_si512(both, nibble);
                         let high = _mm512_and_si512(_mm512_srli_epi32::<4>(both), nibble);
@@ -150,7 +157,7 @@ impl WeightBlock for Block {
                     }
                 }
                 for t in 0..T {
-                    // SAFETY: The scales of a group take 32 bytes.
+                    // SAFETY: A group has 16 scales of two bytes, so 32 bytes are readable.
                     let scales = unsafe { _mm256_loadu_si256(w[t].scales[g].as_ptr().cast()) };
                     let scales = _mm512_cvtph_ps(scales);
                     for r in 0..R {
@@ -161,7 +168,8 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: Both types consist of `R * T * 16` values of type `f32`.
+        // SAFETY: The registers in `y` contain `R * T * 16` values of type `f32`, and the return
+        // type [`Dots`] is an array of the same number of `f32` values.
         unsafe { transmute_copy(&y) }
     }
 
@@ -179,9 +187,10 @@ impl WeightBlock for Block {
                 prefetch::panel::<T, _>(&w.scales);
             }
             for g in 0..BLOCK / GROUP {
-                // For each row, one lane of 16 bits contains the products of columns 0 and 1 of
-                // every quad, and the next lane contains those of columns 2 and 3. A lane is the
-                // sum of 16 products and can't overflow because `16 * 15 * 127` is less than 2^15.
+                // Each row has two lanes of 16 bits. One lane is the sum of the products in columns
+                // 0 and 1 of every quad, and the other lane is the sum of those in columns 2 and 3.
+                // Each of these sums consists of 16 products and can't overflow, because
+                // `16 * 15 * 127` is less than 2^15.
                 let mut pairs = [[[_mm256_setzero_si256(); 2]; T]; R];
                 for q in 0..QUADS {
                     for t in 0..T {
@@ -208,8 +217,8 @@ impl WeightBlock for Block {
                     }
                 }
                 for t in 0..T {
-                    // SAFETY: The scales of a group take 32 bytes, which are two registers of 16
-                    // bytes.
+                    // SAFETY: A group has 16 scales of two bytes, so two registers of 16 bytes are
+                    // readable.
                     let scales = unsafe {
                         let scales = w[t].scales[g].as_ptr().cast::<__m128i>();
                         [_mm_loadu_si128(scales), _mm_loadu_si128(scales.add(1))]
@@ -228,17 +237,18 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: Both types consist of `R * T * 16` values of type `f32`.
+        // SAFETY: The registers in `y` contain `R * T * 16` values of type `f32`, and the return
+        // type [`Dots`] is an array of the same number of `f32` values.
         unsafe { transmute_copy(&y) }
     }
 }
 
-/// Returns the scale whose rounded weights have the smallest squared error, out of several
-/// candidates.
+/// Tries several scales for a group of weights and returns the one with the smallest squared error
+/// of the rounded weights.
 ///
-/// The first candidate maps the weight with the largest magnitude to -8, because the range has one
-/// more value on the negative side. The other candidates map this weight to slightly larger or
-/// smaller numbers or to the positive end of the range.
+/// The first candidate maps the weight with the largest magnitude to -8, because the range from -8
+/// to 7 has one more value on the negative side. The other candidates map this weight to -7.5, -7,
+/// -8.5, 7 and 7.5.
 fn best_scale(weights: &[f32]) -> f16 {
     let largest = weights.iter().copied().fold(0.0f32, |largest, w| {
         if w.abs() > largest.abs() || w.is_nan() {
@@ -283,14 +293,14 @@ fn inverse(scale: f16) -> f32 {
 #[inline(always)]
 fn nearest(w: f32, inverse: f32) -> f32 {
     let scaled = w * inverse;
-    // These comparisons replace NaN by a number within the range.
+    // For NaN, the first comparison is false, so NaN becomes -8.
     let low = if scaled > -8.0 { scaled } else { -8.0 };
     let both = if low < 7.0 { low } else { 7.0 };
     (both + ROUND) - ROUND
 }
 
-/// Returns the initial value of the sums of group `g`, which compensates for the offset of the
-/// weights.
+/// Returns the number at which the integer sums of group `g` start. It cancels the contribution of
+/// the weights' offset to these sums.
 fn start(x: &ActivationBlock, g: usize) -> i32 {
     -i32::from(OFFSET) * x.sums[g]
 }

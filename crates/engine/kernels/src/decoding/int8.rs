@@ -1,14 +1,16 @@
-//! Dot products of int8 weights and int8 activations. The integer sums are exact and are then
+//! Dot products of int8 weights and int8 activations. The products are added exactly, as integers.
+//! Each sum is then converted to `f32` and multiplied by the scale of the activations.
 //! converted to `f32` and scaled.
 //!
-//! An output is `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i`, where `b` runs over blocks of
-//! 64 columns, `scale_w` is the scale of the row of weights, and `scale_x[b]` is the scale of a
-//! block of activations.
+//! Each output is the scaled dot product of a row of weights `w` and a row of activations `x`,
+//! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i`. The index `b` runs over blocks of 64
+//! columns, `scale_w` is the scale of the row of weights, and `scale_x[b]` is the scale of a block
+//! of activations.
 //!
 //! The VNNI instruction `vpdpbusd` multiplies unsigned bytes by signed bytes, so weights are stored
 //! with an offset of 128. The offset would increase the sum of a block by `128 * sum_i x_i`, so the
 //! sum starts at `-128 * sum_i x_i` instead of 0. The versions for VNNI, AVX2 and other CPUs add
-//! the same numbers in the same order and return the same bits.
+//! the same numbers in the same order, so their results have the same bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -23,25 +25,26 @@ use crate::decoding::panels::{Panels, WeightBlock};
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
 
-/// A matrix of int8 weights with one `f32` scale per row, which takes a quarter of the memory of
-/// `f32` weights.
+/// A matrix of int8 weights, in which each row has an `f32` scale. It takes about a quarter of the
+/// memory of a matrix of `f32` weights.
 ///
-/// The scale of a row is its largest magnitude divided by 127, and each weight is stored as a
-/// multiple of the scale between -127 and 127. Products also round the activations to int8, with
-/// one scale for each block of 64 columns.
+/// The scale of a row is its largest magnitude divided by 127. Each weight is stored as an integer
+/// from -127 to 127, which is multiplied by the scale. Products also round the activations to int8,
+/// with one scale for each block of 64 columns.
 pub type Int8Matrix = PackedMatrix<Panels<Block>>;
 
-/// Number that is added to each weight before it is stored. A stored 128 represents the weight 0.
+/// Offset that is added to each weight before it is stored as an unsigned byte. The weight 0 is
+/// stored as 128.
 const OFFSET: u8 = 128;
 
-/// A block of the weights of 16 rows in 64 columns. The block consists of groups of four columns.
-/// Within a group, the four weights of row 0 are followed by those of row 1, and so on.
+/// The weights of 16 rows in 64 columns, which are stored in groups of four columns. In each group,
+/// the four weights of row 0 are followed by the four weights of row 1, and so on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block([[Quad<u8>; ROWS]; BLOCK / 4]);
 
 impl Block {
-    /// Stores the weights of a row. A weight of -128 isn't allowed, because its magnitude doesn't
+    /// Stores the int8 weights of a row. None of them may be -128, because its magnitude doesn't
     /// fit in an `i8`.
     fn set_bytes(&mut self, row: usize, weights: &[i8; BLOCK]) {
         debug_assert!(!weights.contains(&i8::MIN));
@@ -104,7 +107,8 @@ impl WeightBlock for Block {
                 for t in 0..T {
                     let w = &w[t].0[q];
                     prefetch::stream(w, ahead);
-                    // SAFETY: `w` contains 16 groups of four bytes, which are 64 readable bytes.
+                    // SAFETY: `w` is a reference to 16 groups of four bytes, so 64 bytes are
+                    // readable.
                     let w = unsafe { _mm512_loadu_si512(w.as_ptr().cast()) };
                     for r in 0..R {
                         let x = _mm512_set1_epi32(word(x[r].quads[q]));
@@ -120,7 +124,8 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: Both types consist of `R * T * 16` values of type `f32`.
+        // SAFETY: The registers in `y` contain `R * T * 16` values of type `f32`, and the return
+        // type [`Dots`] is an array of the same number of `f32` values.
         unsafe { transmute_copy(&y) }
     }
 
@@ -156,22 +161,25 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: Both types consist of `R * T * 16` values of type `f32`.
+        // SAFETY: The registers in `y` contain `R * T * 16` values of type `f32`, and the return
+        // type [`Dots`] is an array of the same number of `f32` values.
         unsafe { transmute_copy(&y) }
     }
 }
 
-/// Returns the initial value of a block's sums, which compensates for the offset of the weights.
+/// Returns the number at which the integer sums of a block start. It cancels the contribution of
+/// the weights' offset to these sums.
 fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }
 
-/// Returns the sum of each group of four products.
+/// Returns the sum of the four products of each quad, with the activations `x` and the weights
+/// `stored`, which include their offset.
 ///
-/// The AVX2 instruction `vpmaddubsw` requires one unsigned operand. The function therefore
-/// multiplies the magnitude of `x` by the weight and inverts the sign of the weight if `x` is
-/// negative. The instruction adds two products in 16 bits, which can't overflow because `2 * 127 *
-/// 127` is less than 2^15.
+/// The AVX2 instruction `vpmaddubsw` requires one unsigned operand. The function therefore passes
+/// the magnitude of `x` and inverts the sign of the weight wherever `x` is negative. The
+/// instruction adds every two products in 16 bits. These sums can't overflow, because
+/// `2 * 127 * 127` is less than 2^15.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]

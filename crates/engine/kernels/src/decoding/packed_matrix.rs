@@ -1,9 +1,11 @@
-//! A constant matrix of weights with 16, 8 or 4 bits per weight, and the trait that its formats
+//! Immutable matrices with 16, 8 or 4 bits per weight, and the trait [`Format`], which defines how
+//! the weights are stored.
 //! implement.
 //!
-//! Products read the packed weights without unpacking the whole matrix. With int8 and int4 weights,
-//! they multiply integers. With bf16 and f16 weights, they convert to `f32` or multiply pairs of
-//! bf16 values. The matrices are for inference only, so there are no gradients.
+//! Products read the packed weights without unpacking the whole matrix. They multiply int8 and int4
+//! weights as integers. They convert bf16 and f16 weights to `f32`, or multiply pairs of bf16
+//! values if the CPU can. The matrices are meant for inference only, so no gradients are computed
+//! for them.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,37 +13,41 @@ use std::ops::Range;
 
 use ndarray::{ArrayRef2, ArrayViewMut2, CowArray, Ix2, s};
 
-/// Number of rows of a panel of int8 or int4 weights. If the last panel has fewer rows, the others
-/// are filled with zeros.
+/// Number of rows in a panel of int8 or int4 weights. If the last panel of a matrix has fewer rows,
+/// it is padded with rows of zeros.
 pub(crate) const ROWS: usize = 16;
-/// Number of weights that are requested and rounded at a time. They take 1 MB as `f32`.
+/// Largest number of weights that [`PackedMatrix::from_rows`] requests and rounds at a time, unless
+/// 16 rows contain more. As `f32` values, these weights take 1 MiB.
 const VALUES_PER_CALL: usize = 1 << 18;
 
-/// Storage of the weights of a matrix in some number format.
+/// The weights of a matrix, stored in a certain number format.
 pub(crate) trait Format: Sync {
-    /// Creates a matrix without rows and reserves memory for the shape (outputs, inputs).
+    /// Creates a matrix that has no rows yet and reserves memory for the given shape (outputs,
+    /// inputs).
     fn with_room(shape: (usize, usize)) -> Self;
 
-    /// Rounds and appends rows of the shape (rows, inputs). The number of rows is a multiple of 16,
-    /// except in the last call.
+    /// Rounds the weights in `rows`, which has the shape (rows, inputs), and appends them to the
+    /// matrix. The number of rows must be a multiple of 16, except in the last call.
     fn push_rows(&mut self, rows: &ArrayRef2<f32>);
 
-    /// Writes the values of a row to `out`, whose length is the number of inputs.
+    /// Converts the weights of a row to `f32` and writes them to `out`. The length of `out` must be
+    /// the number of inputs.
     fn read_row(&self, row: usize, out: &mut [f32]);
 
-    /// Returns the number of bytes of a matrix of the shape (outputs, inputs), or `usize::MAX` if
-    /// the number is too large.
+    /// Returns the number of bytes that a matrix of the shape (outputs, inputs) takes in memory, or
+    /// `usize::MAX` if that number doesn't fit in a `usize`.
     fn bytes(shape: (usize, usize)) -> usize;
 
     /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
-    /// outputs), neither of which is empty.
+    /// outputs). Neither `x` nor `out` may be empty.
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 }
 
-/// A constant matrix of the shape (outputs, inputs) whose weights are stored in the format `F`.
+/// An immutable matrix of the shape (outputs, inputs), whose weights are stored in the format `F`.
 ///
-/// Its types are [`Bf16Matrix`](crate::Bf16Matrix), [`F16Matrix`](crate::F16Matrix),
-/// [`Int8Matrix`](crate::Int8Matrix) and [`Int4Matrix`](crate::Int4Matrix).
+/// There is a type alias for each format: [`Bf16Matrix`](crate::Bf16Matrix),
+/// [`F16Matrix`](crate::F16Matrix), [`Int8Matrix`](crate::Int8Matrix) and
+/// [`Int4Matrix`](crate::Int4Matrix).
 #[derive(Clone, PartialEq)]
 pub struct PackedMatrix<F> {
     weights: F,
@@ -50,27 +56,27 @@ pub struct PackedMatrix<F> {
 
 #[expect(private_bounds, reason = "the formats are private to this crate")]
 impl<F: Format> PackedMatrix<F> {
-    /// Creates a matrix from weights of the shape (outputs, inputs), each of which is rounded to
-    /// the format `F`.
+    /// Creates a matrix from `f32` weights of the shape (outputs, inputs) by rounding each weight
+    /// to the format `F`.
     pub fn from_f32(weight: &ArrayRef2<f32>) -> Self {
         let rows = |rows| Ok::<_, Infallible>(weight.slice(s![rows, ..]).into());
         let Ok(matrix) = Self::from_rows(weight.dim(), rows);
         matrix
     }
 
-    /// Creates a matrix of the shape (outputs, inputs) from rows of `f32` weights, without
-    /// requiring all of them in memory at the same time.
+    /// Creates a matrix of the shape (outputs, inputs) from `f32` weights that `rows` provides a
+    /// few rows at a time, so they never have to be in memory all at once.
     ///
-    /// `rows` is called with consecutive ranges of rows and returns the weights of a range, of the
-    /// shape (rows of the range, inputs).
+    /// The function calls `rows` with consecutive ranges of row indices. Each call must return the
+    /// weights of these rows as a matrix of the shape (length of the range, inputs).
     ///
     /// # Errors
     ///
-    /// Returns the first error of `rows`.
+    /// Returns the first error that `rows` returns.
     ///
     /// # Panics
     ///
-    /// Panics if `rows` returns a matrix of another shape.
+    /// Panics if `rows` returns a matrix of the wrong shape.
     pub fn from_rows<'a, E>(
         shape: (usize, usize),
         mut rows: impl FnMut(Range<usize>) -> Result<CowArray<'a, f32, Ix2>, E>,
@@ -95,8 +101,8 @@ impl<F: Format> PackedMatrix<F> {
     ///
     /// # Panics
     ///
-    /// Panics if the matrix doesn't have this row or if the length of `out` isn't the number of
-    /// inputs.
+    /// Panics if `row` isn't less than the number of outputs, or if the length of `out` isn't the
+    /// number of inputs.
     pub fn read_row(&self, row: usize, out: &mut [f32]) {
         let (outputs, inputs) = self.shape;
         assert!(
@@ -108,14 +114,15 @@ impl<F: Format> PackedMatrix<F> {
         self.weights.read_row(row, out);
     }
 
-    /// Returns the number of bytes of memory that the weights take. A product reads all of them.
+    /// Returns the number of bytes that the weights of this matrix take in memory. Each product
+    /// reads all of them.
     pub fn bytes(&self) -> usize {
         Self::bytes_of(self.shape)
     }
 
-    /// Returns the number of bytes that a matrix of the shape (outputs, inputs) takes. Weights of 8
-    /// and 4 bits are stored in whole blocks of 16 rows by 64 columns, so a narrow matrix takes
-    /// more memory than its weights need.
+    /// Returns the number of bytes that a matrix of the shape (outputs, inputs) takes in memory.
+    /// Because int8 and int4 weights are stored in whole blocks of 16 rows by 64 columns, a narrow
+    /// matrix takes more memory than its weights alone.
     ///
     /// ```
     /// assert_eq!(kernels::Bf16Matrix::bytes_of((16, 8)), 2 * 16 * 8);
@@ -128,9 +135,10 @@ impl<F: Format> PackedMatrix<F> {
     /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
     /// outputs).
     ///
-    /// A row of the result has the same bits whether it is computed alone or together with others.
-    /// With int8 and int4 weights, `x` is rounded to int8 (see [`Int8Matrix`](crate::Int8Matrix)).
-    /// With bf16 weights, `x` is rounded to bf16 if [`has_bf16`](crate::has_bf16) returns true.
+    /// The result for a row of `x` has the same bits whether `x` contains only this row or others,
+    /// too. With int8 and int4 weights, `x` is rounded to int8 (see
+    /// [`Int8Matrix`](crate::Int8Matrix)). With bf16 weights, `x` is rounded to bf16 if
+    /// [`has_bf16`](crate::has_bf16) returns true.
     ///
     /// ```
     /// use ndarray::{Array2, array};
@@ -175,9 +183,9 @@ mod tests {
     use super::*;
     use crate::{Bf16Matrix, Dtype, F16Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
 
-    /// Compares products of a packed matrix with `f32` products of its rounded weights. For weights
-    /// within ±1, rounding may change a weight by at most `step` and an activation by at most
-    /// `x_step`.
+    /// Checks that products of a packed matrix agree with `f32` products of its rounded weights.
+    /// All weights and activations are within ±1. Rounding may change a weight by at most `step`
+    /// and an activation by at most `x_step`.
     fn check_product<F: Format>(step: f32, x_step: f32) {
         for (rows, n, m) in [
             (1, 1, 1),
@@ -210,7 +218,8 @@ mod tests {
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
             let expected = gemm::product(&x, &rounded.t(), None, Dtype::Float32);
-            // The errors of `n` activations add up, but some of them cancel each other out.
+            // The rounding errors of `n` activations partly cancel each other out, so their sum
+            // grows like the square root of `n`.
             let tolerance = (x_step * (n as f32).sqrt() * 1.5).max(1e-4);
             for ((at, got), expected) in y.indexed_iter().zip(&expected) {
                 assert!(
@@ -230,8 +239,8 @@ mod tests {
         check(None::<Bf16Matrix>, 1.0 / 256.0, x_step);
         check(None::<F16Matrix>, 1.0 / 2048.0, 0.0);
         check(None::<Int8Matrix>, 0.51 / 127.0, 0.5 / 127.0);
-        // The scale is at most a seventh of the largest magnitude, and the error of a weight at the
-        // end of the range may be as large as the scale.
+        // The scale of a group is at most a seventh of its largest magnitude. A weight that is
+        // clamped to the end of the int4 range may be off by as much as the scale.
         check(None::<Int4Matrix>, 1.0 / 7.0, 0.5 / 127.0);
     }
 

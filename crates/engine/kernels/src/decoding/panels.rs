@@ -1,12 +1,12 @@
 //! Matrices of int8 or int4 weights in panels of 16 rows, and their products with int8 activations.
 //!
-//! The rows of a panel are interleaved. Four columns of row 0 are followed by the same columns of
+//! The rows of a panel are interleaved: four columns of row 0 are followed by the same columns of
 //! row 1, and so on up to row 15. This order suits AVX-512 VNNI's instruction `vpdpbusd`, which
-//! multiplies 64 pairs of bytes and adds every four neighboring products to one of 16 lanes. A lane
-//! therefore contains the sum of one row, and no sums across lanes are needed.
+//! multiplies 64 pairs of bytes and adds every four neighboring products to one of 16 lanes. Each
+//! lane therefore computes the dot product of one row, so the lanes never have to be added up.
 //!
-//! A panel consists of blocks of 64 columns. `int8.rs` and `int4.rs` define the contents of a block
-//! and compute the dot products.
+//! Each panel consists of blocks of 64 columns. The contents of a block and its dot products are
+//! defined in `int8.rs` and `int4.rs`.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -28,14 +28,14 @@ use crate::weight::has_avx2;
 /// Number of rows of activations that are multiplied by a panel at the same time, so that its
 /// weights are read only once for all of them.
 const ROWS_AT_ONCE: usize = 4;
-/// Number of rows of activations that stay in the L2 cache while they are multiplied by one panel
-/// after the other.
+/// Number of rows of activations that are multiplied by one panel after the other before the next
+/// rows are processed. They stay in the L2 cache during that time.
 const ROWS_PER_CHUNK: usize = 64;
 
 /// The dot products of `R` rows of activations and the 16 rows of each of `T` panels.
 pub(crate) type Dots<const R: usize, const T: usize> = [[[f32; ROWS]; T]; R];
 
-/// Returns the block with the index `b` of each row or panel.
+/// Returns the block with the index `b` of each row of activations or each panel of weights.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
@@ -46,26 +46,28 @@ pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
     blocks
 }
 
-/// Loads four bytes of each row of a panel as two registers of eight rows.
+/// Loads four bytes of each of the 16 rows of a panel into two registers, the first of which
+/// contains rows 0 to 7.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn halves(quads: &[Quad<u8>; ROWS]) -> [__m256i; 2] {
     let quads = quads.as_ptr().cast::<__m256i>();
-    // SAFETY: `quads` contains 16 groups of four bytes, which are 64 readable bytes.
+    // SAFETY: `quads` is a reference to 16 groups of four bytes, so two registers of 32 bytes are
+    // readable.
     unsafe { [_mm256_loadu_si256(quads), _mm256_loadu_si256(quads.add(1))] }
 }
 
-/// Returns four activations as an integer of 32 bits, which a vector instruction can copy to all
-/// lanes. The bytes are written out, because the compiler didn't inline an array's `map` in some
-/// programs.
+/// Returns four activations as a 32-bit integer, which a vector instruction can copy to all lanes.
+/// The bytes are converted one by one instead of with an array's `map`, which the compiler didn't
+/// inline in some programs.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
     i32::from_ne_bytes([a as u8, b as u8, c as u8, d as u8])
 }
 
-/// The weights of a panel in [`BLOCK`] columns.
+/// The weights of the 16 rows of a panel in [`BLOCK`] columns.
 pub(crate) trait WeightBlock: Copy + Send + Sync {
     const ZEROS: Self;
 
@@ -73,12 +75,12 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
     /// which the dot products of the row must be multiplied.
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
 
-    /// Returns a weight that [`set_row`](Self::set_row) has stored. The returned value isn't
-    /// multiplied by the factor that `set_row` returned.
+    /// Returns the weight in the given row and column, as stored by [`set_row`](Self::set_row). The
+    /// returned value isn't multiplied by the factor that `set_row` returned.
     fn weight(&self, row: usize, column: usize) -> f32;
 
-    /// Returns the dot products of a row of activations and the rows of a panel. The result of this
-    /// portable version is the reference for the others.
+    /// Returns the dot products of a row of activations and the 16 rows of a panel. The versions
+    /// for specific instruction sets must return the same bits as this portable version.
     fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS];
 
     /// Returns the dot products, computed with AVX2.
@@ -105,7 +107,8 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
 }
 
 /// Returns the dot products of `R` rows of activations and the rows of `T` panels, computed with
-/// the best instruction set of the CPU. All rows and panels must have the same number of blocks.
+/// the fastest instruction set that the CPU supports. All rows and panels must have the same number
+/// of blocks.
 pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
     x: [&[ActivationBlock]; R],
     w: [&[B]; T],
@@ -114,11 +117,12 @@ pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: The condition has checked that the CPU has the instruction sets.
+            // SAFETY: The `if` has checked that the CPU supports AVX-512F and AVX512-VNNI.
             return unsafe { B::dots_vnni(x, w) };
         }
         if has_avx2() {
-            // SAFETY: The condition has checked that the CPU has the instruction sets.
+            // SAFETY: The `if` has checked that the CPU supports the instruction sets of
+            // [`has_avx2`].
             return unsafe { B::dots_avx2(x, w) };
         }
     }
@@ -128,10 +132,11 @@ pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
 /// Weights of the shape (outputs, inputs) in panels of 16 rows.
 #[derive(Clone, PartialEq)]
 pub struct Panels<B> {
-    /// Blocks of all panels, of the shape (outputs / 16, inputs / 64), in row-major order. Both
+    /// Blocks of all panels, as a row-major matrix of the shape (outputs / 16, inputs / 64). Both
     /// quotients are rounded up.
     blocks: Vec<B>,
-    /// Factor by which the dot products of each row are multiplied. There is one per output.
+    /// Factors by which the dot products are multiplied. There is one factor for each output, which
+    /// is a row of weights.
     scales: Vec<f32>,
 }
 
@@ -190,9 +195,10 @@ impl<B: WeightBlock> Format for Panels<B> {
 #[expect(private_bounds, reason = "the formats are private to this crate")]
 impl<B: WeightBlock> Panels<B> {
     /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
-    /// outputs). If `x` has a single row, `T` panels are read concurrently.
+    /// outputs). If `x` has a single row, each thread reads `T` panels concurrently.
     ///
-    /// A row of the result has the same bits whether it is computed alone or together with others.
+    /// The result for a row of `x` has the same bits whether `x` contains only this row or others,
+    /// too.
     fn matmul<const T: usize>(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         if out.ncols() > 1 && out.strides()[1] != 1 {
             let mut y = Array2::zeros(out.dim());
@@ -227,8 +233,9 @@ impl<B: WeightBlock> Panels<B> {
         });
     }
 
-    /// Multiplies a row of activations by the panels from `first` on. `T` panels, each from another
-    /// part of the range, are read concurrently.
+    /// Multiplies a row of activations by the panels of a task, the first of which has the index
+    /// `first`. The panels are divided into `T` parts, and one panel of each part is read at the
+    /// same time.
     fn row_by_panels<const T: usize>(&self, x: &[ActivationBlock], first: usize, out: &mut [f32]) {
         let count = out.len().div_ceil(ROWS);
         let part = count / T;
@@ -245,8 +252,8 @@ impl<B: WeightBlock> Panels<B> {
         }
     }
 
-    /// Multiplies several rows of activations by the panels from `first` on. Each panel is
-    /// multiplied by all rows before the next panel is read.
+    /// Multiplies several rows of activations by the panels of a task, the first of which has the
+    /// index `first`. Each panel is multiplied by all rows before the next panel is read.
     fn rows_by_panels(&self, x: &[Vec<ActivationBlock>], first: usize, out: &mut [&mut [f32]]) {
         for (i, column) in (0..out[0].len()).step_by(ROWS).enumerate() {
             let panel = [first + i];
@@ -267,7 +274,7 @@ impl<B: WeightBlock> Panels<B> {
     }
 
     /// Returns the dot products of `R` rows of activations and the rows of the given panels,
-    /// multiplied by the factors of these rows.
+    /// multiplied by the factors in `scales`.
     fn dots<const R: usize, const T: usize>(
         &self,
         x: [&[ActivationBlock]; R],
@@ -286,7 +293,7 @@ impl<B: WeightBlock> Panels<B> {
     }
 }
 
-/// Copies the beginning of `dots` to `out`, as far as both have elements.
+/// Copies `dots` to the beginning of `out`. If `out` is shorter, the rest of `dots` is ignored.
 fn write(dots: &[f32], out: &mut [f32]) {
     out.iter_mut().zip(dots).for_each(|(out, dot)| *out = *dot);
 }
@@ -297,8 +304,9 @@ pub(crate) mod tests {
     use crate::decoding::int4;
     use crate::decoding::int8;
 
-    /// Checks that all versions return the bits of the portable version for various numbers of
-    /// blocks. `block(panel, b)` returns the block with the index `b` of a panel.
+    /// Checks that all versions of the dot products return the same bits as the portable version,
+    /// for various numbers of blocks. `block(panel, b)` creates the block with the index `b` of a
+    /// panel.
     pub(crate) fn check_forms<B: WeightBlock>(block: impl Fn(usize, usize) -> B) {
         for blocks in [1, 2, 12, 48] {
             let x: [_; 4] = std::array::from_fn(|r| {
@@ -318,7 +326,8 @@ pub(crate) mod tests {
             assert_eq!(alone, expected, "a row, {blocks} blocks");
             #[cfg(target_arch = "x86_64")]
             if has_avx2() {
-                // SAFETY: The condition has checked that the CPU has the instruction sets.
+                // SAFETY: The `if` has checked that the CPU supports the instruction sets of
+                // [`has_avx2`].
                 let avx2 = unsafe { B::dots_avx2(x, w) };
                 assert_eq!(avx2, expected, "AVX2, {blocks} blocks");
             }

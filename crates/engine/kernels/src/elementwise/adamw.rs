@@ -10,7 +10,7 @@
 //! ```
 //!
 //! All loops use blocks of a fixed size, so the results have the same bits for any number of
-//! threads. The caller stores the weights and counts the steps `t`.
+//! threads. The caller stores the weights and moments and counts the steps `t`.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -18,20 +18,20 @@ use rayon::prelude::*;
 use crate::elementwise::math::flush;
 use crate::threads::for_each;
 
-/// Number of elements in a block. A task of [`adamw_update`] processes one block, whose four slices
-/// take 256 KiB, and [`sums_of_squares`] returns one sum per block.
+/// Number of elements in a block. Each task of [`adamw_update`] processes one block, whose weights,
+/// gradients and moments take 256 KiB. [`sums_of_squares`] returns one sum per block.
 pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 
 /// Magnitudes below which gradients (2^-56), first moments (2^-96) and second moments (2^-120) are
-/// replaced by zero. Such small values don't change any weight, because `eps` is much larger.
-/// Without these limits, the moments of weights without a gradient would decay to denormal numbers,
-/// which are slow on many CPUs.
+/// replaced with 0. Such small numbers don't change any weight, because `eps` is much larger. If
+/// they weren't replaced, the moments of weights without a gradient would decay to denormal
+/// numbers, with which many CPUs compute slowly.
 const MIN_GRADIENT: f32 = 1.387_778_8e-17;
 const MIN_MOMENT1: f32 = 1.262_177_4e-29;
 const MIN_MOMENT2: f32 = 7.523_164e-37;
 
-/// The coefficients of an update, which are the same for all weights. They are rounded to `f32`, as
-/// PyTorch rounds its scalars.
+/// The coefficients of an AdamW step, which are the same for all weights. They are stored as `f32`,
+/// because PyTorch also rounds its scalars to `f32`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWStep {
     /// Factor of the weight decay, `1 - lr * weight_decay`.
@@ -48,12 +48,13 @@ pub struct AdamWStep {
     pub sqrt_bias_correction2: f32,
     /// Constant that is added to the denominator.
     pub eps: f32,
-    /// Factor by which each gradient is multiplied first. It is 1 if the gradient isn't clipped.
+    /// Factor by which the gradient is multiplied before it is used. If the gradient isn't clipped,
+    /// this factor is 1.
     pub grad_scale: f32,
 }
 
-/// Updates the weights `p` and the moments `m` and `v` of a tensor from its gradient, and sets the
-/// gradient to 0. The work is distributed among the threads of rayon's pool.
+/// Updates the weights `p` of a tensor and their moments `m` and `v` from the gradient `grad`, and
+/// then sets the gradient to 0. The work is distributed among the threads of rayon's pool.
 ///
 /// # Panics
 ///
@@ -82,14 +83,15 @@ pub fn adamw_update(
     });
 }
 
-/// Returns the sum of the squares of `x`, computed in `f64`. The sums of the blocks of
-/// [`OPTIMIZER_BLOCK`] elements are added in order.
+/// Returns the sum of the squares of all elements of `x`, computed in `f64`. Each block of
+/// [`OPTIMIZER_BLOCK`] elements is summed separately, and the sums are then added in order.
 pub fn sum_of_squares(x: &[f32]) -> f64 {
     sums_of_squares(x).iter().sum()
 }
 
-/// Returns the sum of squares of each block of [`OPTIMIZER_BLOCK`] elements of `x`, computed in
-/// `f64` on all threads of rayon's pool. An empty slice has one block, whose sum is 0.
+/// Returns the sum of the squares of each block of [`OPTIMIZER_BLOCK`] elements of `x`, computed in
+/// `f64` on all threads of rayon's pool. If `x` is empty, the result contains a single sum, which
+/// is 0.
 pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
     if x.len() <= OPTIMIZER_BLOCK {
         return vec![sum_of_squares_of_block(x)];
@@ -99,7 +101,8 @@ pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-/// Adds `x` to `sum` and sets `x` to 0, while reading the memory only once.
+/// Adds the elements of `x` to `sum` and sets `x` to 0. Doing both in the same loop reads the
+/// memory only once.
 ///
 /// # Panics
 ///
@@ -145,7 +148,7 @@ fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], s
     }
 }
 
-/// Adds a block of `x` to `sum` and sets the block of `x` to 0.
+/// Adds the block `x` of a tensor to the block `sum` of the total, and sets `x` to 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn move_block_into_sum(sum: &mut [f32], x: &mut [f32]) {
     for (sum, x) in sum.iter_mut().zip(x) {
@@ -154,8 +157,8 @@ fn move_block_into_sum(sum: &mut [f32], x: &mut [f32]) {
     }
 }
 
-/// Returns the sum of squares of a block in `f64`. It is computed in eight lanes, whose sums are
-/// added in order.
+/// Returns the sum of the squares of a block, computed in `f64`. The squares are added in eight
+/// lanes, and the sums of the lanes are then added in order.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn sum_of_squares_of_block(x: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
@@ -175,8 +178,8 @@ fn sum_of_squares_of_block(x: &[f32]) -> f64 {
 mod tests {
     use super::*;
 
-    /// The first step with a learning rate of 0.1, a weight decay of 0.5, the betas 0.9 and 0.99,
-    /// and an `eps` of 1e-8.
+    /// Coefficients of the first step with a learning rate of 0.1, a weight decay of 0.5, the betas
+    /// 0.9 and 0.99, and an `eps` of 1e-8.
     const FIRST: AdamWStep = AdamWStep {
         keep: 0.95,
         step_size: 1.0,

@@ -1,31 +1,34 @@
-//! The exponential function and related functions in a form that the compiler can vectorize. They
+//! The exponential function and related functions, in a form that the compiler can vectorize. They
+//! evaluate polynomials and need neither lookup tables nor branches.
 //! consist of polynomials and need neither tables nor branches.
 //!
-//! The relative error of `exp` is below 2e-7, which a test checks against `f64::exp`. Results below
-//! the smallest normal number are 0, NaN remains NaN, and arguments above 88 are replaced by 88,
-//! because the arguments in a softmax are never positive. The functions don't use fused
-//! multiply-add, so the results have the same bits with every instruction set.
+//! The relative error of `exp` is below 2e-7, as a test verifies by comparing it with `f64::exp`.
+//! Results below the smallest normal number become 0, and NaN remains NaN. Arguments above 88 are
+//! clamped to 88. This doesn't affect a softmax, in which the arguments are never positive. The
+//! functions don't use fused multiply-add, so the results have the same bits with every instruction
+//! set.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
-/// High part of ln 2, which is the sum of `LN_2_HIGH` and `LN_2_LOW`. The high part has so few bits
-/// that `n * LN_2_HIGH` is exact for `|n| < 512`.
+/// High part of ln 2, which is represented as the sum `LN_2_HIGH + LN_2_LOW`. The high part has so
+/// few bits that `n * LN_2_HIGH` is exact for `|n| < 512`.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
-/// Number that is added and then subtracted to round to the nearest integer without a branch. Its
-/// value is 1.5 * 2^23.
+/// The number 1.5 * 2^23. Adding it to a number and then subtracting it rounds that number to the
+/// nearest integer without a branch.
 pub(crate) const ROUND: f32 = 12_582_912.0;
-/// Largest argument of [`exp`] that isn't clamped. Its exponential is below 2^127, the largest
-/// power of two of an `f32`.
+/// Largest argument of [`exp`] that isn't clamped. Its exponential is less than 2^127, the largest
+/// power of two that an `f32` can represent.
 const MAX_ARGUMENT: f32 = 88.0;
 /// Smallest argument of [`exp`] whose result is a normal number.
 const UNDERFLOW: f32 = -87.336_54;
 
-/// Value below which the exponentials of a softmax are set to 0, which is 2^-64.
+/// Threshold (2^-64) below which the exponentials of a softmax are set to 0.
 ///
-/// The sum of the exponentials is at least 1, so its rounding error is about 2^40 times as large as
-/// an omitted exponential. In the backward pass, the products of such small numbers would be
-/// denormal numbers, for which many CPUs take a hundred times as long.
+/// Omitting such small exponentials makes no noticeable difference. The sum of all exponentials is
+/// at least 1, so its rounding error is about 2^40 times as large as an omitted exponential. In the
+/// backward pass, products of such small numbers would be denormal numbers, with which many CPUs
+/// compute a hundred times more slowly.
 pub const NEGLIGIBLE: f32 = 5.421_011e-20;
 /// Negative binary logarithm of [`NEGLIGIBLE`].
 const LOG_2_NEGLIGIBLE: f32 = 64.0;
@@ -37,7 +40,7 @@ pub(crate) fn flush(x: f32, floor: f32) -> f32 {
 }
 
 /// Returns `sum + x * y`. If `fused` is true, the result is rounded only once, which is fast only
-/// on CPUs with fused multiply-add. Otherwise the product and the sum are both rounded.
+/// on CPUs with fused multiply-add. Otherwise, both the product and the sum are rounded.
 #[inline(always)]
 pub(crate) fn add_product(sum: f32, x: f32, y: f32, fused: bool) -> f32 {
     if fused {
@@ -57,7 +60,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     } else {
         clamped
     };
-    // The argument is split into `x = n ln 2 + r` with `|r| <= ln 2 / 2`.
+    // The argument is split into `x = n ln 2 + r` with an integer `n` and `|r| <= ln 2 / 2`, so
+    // that `e^x` is `2^n e^r`.
     let rounded = clamped * LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = (clamped - n * LN_2_HIGH) - n * LN_2_LOW;
@@ -71,21 +75,22 @@ pub(crate) fn exp(x: f32) -> f32 {
 /// Returns `2^n e^r` for `|r| <= ln 2 / 2` and `-126 <= n <= 127`, where `rounded` is `n + ROUND`.
 #[inline(always)]
 fn exp_of_parts(rounded: f32, r: f32) -> f32 {
-    // The approximation is `e^r = 1 + r + r^2 q(r)`, where `q` is the polynomial with the smallest
-    // error. Estrin's scheme evaluates it with few operations that depend on each other.
+    // `e^r` is approximated by `1 + r + r^2 q(r)`, where the coefficients of the polynomial `q`
+    // minimize the error. Estrin's scheme evaluates it with a short chain of dependent operations.
     let square = r * r;
     let low = 1.666_652_1e-1 * r + 4.999_999_4e-1;
     let high = 8.368_717e-3 * r + 4.166_839e-2;
     let q = (1.381_459_9e-3 * square + high) * square + low;
     let e_r = (q * square + r) + 1.0;
-    // The lowest bits of `rounded` are `n`, which is moved to the exponent. If the argument is NaN,
-    // `n` is arbitrary, but `e_r` is NaN and so is the result.
+    // The lowest bits of `rounded` are those of `n`. Shifting them to the exponent and adding the
+    // bits of 1.0 gives 2^n. If the argument is NaN, `n` is arbitrary, but `e_r` is NaN and so is
+    // the result.
     let power_of_two = f32::from_bits((rounded.to_bits() << 23).wrapping_add(1f32.to_bits()));
     e_r * power_of_two
 }
 
-/// Returns `1 / (1 + 2^x)`, which is the logistic function of `-x ln 2`. Results below
-/// [`NEGLIGIBLE`] are 0.
+/// Returns `1 / (1 + 2^x)`, which is the sigmoid function of `-x ln 2`. Results below
+/// [`NEGLIGIBLE`] become 0.
 #[inline(always)]
 pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     let clamped = if x > LOG_2_NEGLIGIBLE {
@@ -93,7 +98,7 @@ pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     } else {
         x
     };
-    // The lower limit is -126 because 2^-126 is the smallest normal number.
+    // The argument is clamped to at least -126, because 2^-126 is the smallest normal number.
     let clamped = if clamped < -126.0 { -126.0 } else { clamped };
     let rounded = clamped + ROUND;
     let r = (clamped - (rounded - ROUND)) * LN_2;

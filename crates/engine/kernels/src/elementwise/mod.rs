@@ -1,8 +1,10 @@
-//! Element-wise loops and operations on rows, such as GELU, softmax, LayerNorm and their backward
+//! Element-wise operations and operations on rows, such as GELU, softmax and LayerNorm, with their
+//! backward passes.
 //! passes.
 //!
-//! Operations on a row run on the calling thread, so callers divide the rows of a matrix among the
-//! threads. The operations of the optimizer, such as [`adamw_update`], run on all threads.
+//! Operations on a row run on the calling thread, so callers that want to use several threads must
+//! divide the rows of a matrix among them. The functions for the optimizer, such as
+//! [`adamw_update`], distribute their work among all threads themselves.
 
 use std::f32::consts::LOG2_E;
 
@@ -24,17 +26,18 @@ pub use transpose::transpose_into;
 /// The constant `sqrt(2 / pi)` of GELU.
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
-/// Magnitude below which a gradient is set to 0, which is 2^-96. Such a gradient doesn't change any
-/// weight, because AdamW adds 1e-8 to its denominator. Products of smaller numbers would often be
-/// denormal numbers, which are slow on many CPUs.
+/// Magnitude (2^-96) below which a gradient is set to 0. Such a small gradient doesn't change any
+/// weight, because AdamW adds 1e-8 to its denominator. If it weren't set to 0, its products with
+/// other small numbers would often be denormal numbers, with which many CPUs compute slowly.
 const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 
-/// Writes GELU of `x` to `out`, using the approximation with tanh (`approximate='tanh'` in
-/// PyTorch).
+/// Applies GELU to each element of `x` and writes the results to `out`. This is the approximation
+/// with tanh (`approximate='tanh'` in PyTorch).
 ///
-/// With `u = sqrt(2/pi) (x + 0.044715 x^3)`, this is `0.5 x (1 + tanh(u))`. It is computed in the
-/// equivalent form `x sigmoid(2 u)`, because `1 + tanh(u)` equals `2 sigmoid(2 u)`. If the slices
-/// have different lengths, only the elements of the shorter one are used.
+/// The approximation is `0.5 x (1 + tanh(u))` with `u = sqrt(2/pi) (x + 0.044715 x^3)`. It is
+/// computed in the form `x sigmoid(2 u)`, which is equivalent because `1 + tanh(u)` equals
+/// `2 sigmoid(2 u)`. If the slices have different lengths, only as many elements are computed as
+/// the shorter one has.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu(x: &[f32], out: &mut [f32]) {
     for (out, &x) in out.iter_mut().zip(x) {
@@ -44,7 +47,8 @@ pub fn gelu(x: &[f32], out: &mut [f32]) {
 
 /// Multiplies the gradient `d` by the derivative of [`gelu`] at `x`.
 ///
-/// With `s = sigmoid(2 u)`, the derivative is `s + x s (1 - s) 2 u'`.
+/// With `u` as defined for [`gelu`] and `s = sigmoid(2 u)`, the derivative is
+/// `s + x s (1 - s) 2 u'`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     for (d, &x) in d.iter_mut().zip(x) {
@@ -55,26 +59,26 @@ pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     }
 }
 
-/// Returns `sigmoid(2 u)` in the form `1 / (1 + 2^y)` with `y = -2 u log2(e)`, where `square` is
-/// `x^2`.
+/// Returns `sigmoid(2 u)`, with `u` as defined for [`gelu`]. It is computed in the form
+/// `1 / (1 + 2^y)` with `y = -2 u log2(e)`. The argument `square` must be `x^2`.
 #[inline(always)]
 fn gelu_sigmoid(x: f32, square: f32) -> f32 {
     const LINEAR: f32 = -2.0 * LOG2_E * SQRT_2_OVER_PI;
     math::falling_sigmoid(x * (LINEAR + LINEAR * CUBIC * square))
 }
 
-/// Replaces `row` by the softmax of `scale * row` and returns `ln(sum_i e^(scale * row_i))`, the
+/// Replaces `row` with the softmax of `scale * row` and returns `ln(sum_i e^(scale * row_i))`, the
 /// logarithm of the sum of exponentials.
 ///
-/// The exponentials are computed relative to the maximum, and those below `floor` are set to 0.
-/// `scale` must not be negative. If all elements are minus infinity, the result is NaN, as in
-/// PyTorch.
+/// To avoid overflow, the maximum of `scale * row` is subtracted from all arguments before their
+/// exponentials are computed. Exponentials below `floor` are then set to 0. `scale` must not be
+/// negative. If all elements are minus infinity, the result is NaN, as in PyTorch.
 pub fn softmax(row: &mut [f32], scale: f32, floor: f32) -> f32 {
     softmax_of_first(row, row.len(), scale, floor)
 }
 
-/// Computes [`softmax`] of the first `n` elements and sets the others to 0. If `n` is 0, the
-/// function returns minus infinity.
+/// Computes [`softmax`] of the first `n` elements of `row` and sets the other elements to 0. If `n`
+/// is 0, all elements are set to 0, and the function returns minus infinity.
 ///
 /// # Panics
 ///
@@ -96,8 +100,8 @@ pub fn softmax_of_first(row: &mut [f32], n: usize, scale: f32, floor: f32) -> f3
     max + sum.ln()
 }
 
-/// Replaces the first `n` elements by `exp(scale * x - shift)` and sets the others to 0.
-/// Exponentials below [`NEGLIGIBLE`] also become 0.
+/// Replaces each of the first `n` elements `x` of `row` with `exp(scale * x - shift)` and sets the
+/// other elements to 0. Exponentials below [`NEGLIGIBLE`] also become 0.
 ///
 /// # Panics
 ///
@@ -108,14 +112,15 @@ pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32) {
     row[n..].fill(0.0);
 }
 
-/// Returns `n`, rounded up to a multiple of [`LANES`], but at most the length of `row`. Processing
-/// a whole register takes no longer than processing only a part of it, element by element.
+/// Returns `n` rounded up to a multiple of [`LANES`], but at most the length of `row`. Processing a
+/// whole register takes no longer than processing a few of its elements one by one.
 fn whole_registers(row: &[f32], n: usize) -> usize {
     n.next_multiple_of(LANES).min(row.len())
 }
 
-/// Replaces `row` by `exp(scale * row - shift)`, sets results below `floor` to 0, and returns their
-/// sum, which is added in the order of [`reduce::sum`].
+/// Replaces each element `x` of `row` with `exp(scale * x - shift)`, or with 0 if the exponential
+/// is below `floor`. Returns the sum of the new elements, which are added in the same order as in
+/// [`reduce::sum`].
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) -> f32 {
     let mut lanes = [0.0f32; LANES];
@@ -143,11 +148,12 @@ fn multiply(row: &mut [f32], factor: f32) {
     rest.iter_mut().for_each(times);
 }
 
-/// Returns the cross-entropy of the logits in `row` and replaces them by the gradient of the loss.
+/// Returns the cross-entropy loss of the logits in `row`, where `target` is the index of the
+/// correct class. Replaces the logits with the gradient of the loss, multiplied by `factor`.
 ///
-/// The loss is `ln(sum_i e^(x_i - max)) - (x_target - max)`, and the gradient is `(softmax(x) -
-/// one_hot(target)) * factor`. Exponentials below [`NEGLIGIBLE`] times the largest one and denormal
-/// results become 0.
+/// The loss is `ln(sum_i e^(x_i - max)) - (x_target - max)`, and the new contents of `row` are
+/// `(softmax(x) - one_hot(target)) * factor`. Exponentials that are less than [`NEGLIGIBLE`] times
+/// the largest one become 0, and so do denormal results.
 ///
 /// # Panics
 ///
@@ -169,7 +175,7 @@ pub fn add(x: &mut [f32], y: &[f32]) {
     }
 }
 
-/// Adds the product of `y` and `z` to `x`, element by element.
+/// Multiplies `y` and `z` element by element and adds the products to `x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
     for ((x, &y), &z) in x.iter_mut().zip(y).zip(z) {
@@ -196,8 +202,8 @@ pub fn layer_norm(
     }
 }
 
-/// Computes [`layer_norm`] and also writes the normalized row `x_hat = (x - mean) rstd`, which the
-/// backward pass needs.
+/// Computes [`layer_norm`] and also writes the normalized row `(x - mean) rstd` to `x_hat`, because
+/// the backward pass needs it.
 ///
 /// # Panics
 ///
@@ -218,8 +224,9 @@ pub fn layer_norm_train(
     }
 }
 
-/// Computes the backward pass of LayerNorm for a row. Before the call, `d_x` contains the
-/// normalized row `x_hat`. After the call, it contains the gradient of the input.
+/// Computes the backward pass of LayerNorm for a row. Before the call, `d_x` must contain the
+/// normalized row `x_hat` from the forward pass. After the call, it contains the gradient of the
+/// input.
 ///
 /// # Panics
 ///
@@ -264,7 +271,7 @@ pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
 }
 
 /// Multiplies element `i` of `values` by `scale` if bit `first_bit + i` of `words` is 1, and by 0
-/// otherwise. Bit `k` is bit `k % 64` of `words[k / 64]`.
+/// otherwise. The bits are numbered across all words: bit `k` is bit `k % 64` of `words[k / 64]`.
 ///
 /// # Panics
 ///
@@ -280,8 +287,7 @@ pub fn apply_mask(values: &mut [f32], words: &[u64], first_bit: usize, scale: f3
         }
         for (lane, value) in chunk.iter_mut().enumerate() {
             let keep = ((bits >> lane) & 1) as u32;
-            // The factor is 0 or has the bits of `scale`. Computing it from the bits avoids a
-            // branch.
+            // This expression is `scale` if `keep` is 1, and 0 otherwise. It avoids a branch.
             *value *= f32::from_bits(keep.wrapping_neg() & scale.to_bits());
         }
     }

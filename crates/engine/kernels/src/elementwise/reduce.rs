@@ -1,16 +1,17 @@
 //! Reductions of slices to their sum, maximum or dot product.
 //!
-//! Element `i` is added to lane `i % 16`, and the 16 lanes are then combined pairwise. The order of
-//! the additions depends only on the length of the slice, so the result has the same bits with
-//! every instruction set.
+//! Element `i` of a slice is added to lane `i % 16`, and the 16 lanes are then combined pairwise.
+//! The order of the additions depends only on the length of the slice, so the result has the same
+//! bits with every instruction set.
 
 use multiversion::multiversion;
 
-/// Number of lanes, which is the number of `f32` values in the widest register.
+/// Number of lanes in which a reduction accumulates its result. It is the number of `f32` values in
+/// the widest vector register.
 pub(crate) const LANES: usize = 16;
 
-/// Reduces the elements of `$x` to 16 lanes, each of which begins with `$start` and is updated by
-/// `$step`. The lanes are then combined by [`fold`] with `$join`.
+/// Reduces the elements of `$x` in 16 lanes. Each lane starts at `$start`, and `$step` combines it
+/// with one element at a time. At the end, [`fold`] combines the lanes with `$join`.
 macro_rules! lanes {
     ($x:expr, $start:expr, $step:expr, $join:expr) => {{
         let mut lanes = [$start; LANES];
@@ -85,8 +86,9 @@ fn add_products(lanes: &mut [f32; LANES], a: &[f32; LANES], b: &[f32; LANES]) {
     }
 }
 
-/// Returns `rest`, padded with zeros. If only some of the lanes were updated, the compiler would
-/// keep them all in memory instead of registers.
+/// Returns `rest`, padded with zeros to [`LANES`] elements, so that all lanes can be updated. If
+/// only some of them were updated, the compiler would keep all lanes in memory instead of in
+/// registers.
 #[inline(always)]
 fn padded(rest: &[f32]) -> [f32; LANES] {
     let mut chunk = [0.0; LANES];
@@ -94,8 +96,8 @@ fn padded(rest: &[f32]) -> [f32; LANES] {
     chunk
 }
 
-/// Returns the sum of the lanes in the order of [`fold`]. The number of lanes must be a power of
-/// two.
+/// Returns the sum of the lanes, which [`fold`] adds pairwise. The number of lanes must be a power
+/// of two.
 #[inline(always)]
 pub(crate) fn sum_of_lanes<const N: usize>(lanes: [f32; N]) -> f32 {
     fold(lanes, |a, b| a + b)

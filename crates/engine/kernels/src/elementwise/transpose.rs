@@ -10,29 +10,32 @@ use crate::prefetch;
 #[cfg(target_arch = "x86_64")]
 use crate::register::Register;
 
-/// Writes the transpose of `x`, of the shape (rows, columns), to `out`, of the shape (columns,
-/// rows).
+/// Writes the transpose of `x` to `out`. If `x` has the shape (rows, columns), `out` must have the
+/// shape (columns, rows).
 ///
 /// # Panics
 ///
-/// Panics if the shapes don't fit or if the rows of `x` or `out` aren't contiguous.
+/// Panics if the shape of `out` isn't that of the transpose, or if the rows of `x` or `out` aren't
+/// contiguous.
 pub fn transpose_into(x: &ArrayRef2<f32>, mut out: ArrayViewMut2<'_, f32>) {
     // SAFETY: `out` is a mutable borrow, so it is writable and doesn't overlap `x`.
     unsafe { transpose(x, out.raw_view_mut()) };
 }
 
-/// Writes the transpose of `x`, of the shape (rows, columns), to `out`, of the shape (columns,
-/// rows). The elements of `out` may be uninitialized.
+/// Writes the transpose of `x` to `out`, whose elements may be uninitialized. If `x` has the shape
+/// (rows, columns), `out` must have the shape (columns, rows).
 ///
 /// # Panics
 ///
-/// Panics if the shapes don't fit or if the rows of `x` or `out` aren't contiguous.
+/// Panics if the shape of `out` isn't that of the transpose, or if the rows of `x` or `out` aren't
+/// contiguous.
 ///
 /// # Safety
 ///
 /// `out` must be writable and must not overlap `x`.
 pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: The caller guarantees the conditions for `out`, and the CPU has the instruction set.
+    // SAFETY: The caller guarantees that `out` is writable and doesn't overlap `x`. The vector
+    // versions are called only if the CPU supports their instruction set.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         {
@@ -55,7 +58,8 @@ pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn by_avx512(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: The caller guarantees the conditions of [`transpose`].
+    // SAFETY: The caller guarantees that `out` is writable and doesn't overlap `x`. `in_squares`
+    // passes only blocks that are within `x`.
     unsafe {
         in_squares::<16>(x, out, |square| match square.columns {
             16 => avx512_square(square),
@@ -72,7 +76,8 @@ unsafe fn by_avx512(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: The caller guarantees the conditions of [`transpose`].
+    // SAFETY: The caller guarantees that `out` is writable and doesn't overlap `x`. `in_squares`
+    // passes only blocks that are within `x`.
     unsafe {
         in_squares::<8>(x, out, |square| match (square.rows, square.columns) {
             (8, 8) => avx2_square(square),
@@ -87,12 +92,13 @@ unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
 ///
 /// The conditions of [`transpose`] apply.
 unsafe fn portable(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
-    // SAFETY: The caller guarantees the conditions of [`transpose`].
+    // SAFETY: The caller guarantees that `out` is writable and doesn't overlap `x`. `in_squares`
+    // passes only blocks that are within `x`.
     unsafe { in_squares::<8>(x, out, |square| element_by_element(square)) };
 }
 
-/// A square block of a matrix and the place of its transpose. Blocks at the edges may have fewer
-/// rows or columns.
+/// A square block of a matrix, and the address to which its transpose is written. A block at the
+/// edge of the matrix may have fewer rows or columns.
 struct Square {
     rows: usize,
     columns: usize,
@@ -120,7 +126,8 @@ impl Square {
 ///
 /// # Panics
 ///
-/// Panics if the shapes don't fit or if the rows of `x` or `out` aren't contiguous.
+/// Panics if the shape of `out` isn't that of the transpose, or if the rows of `x` or `out` aren't
+/// contiguous.
 ///
 /// # Safety
 ///
@@ -144,7 +151,7 @@ unsafe fn in_squares<const SIDE: usize>(
     let (stride, stride_of_to) = (x.strides()[0], out.strides()[0]);
     for j in (0..columns).step_by(SIDE) {
         for i in (0..rows).step_by(SIDE) {
-            // SAFETY: Row `i` and column `j` are within `x`, and their transposes are within `out`.
+            // SAFETY: `x` has a row `i` and a column `j`, so `out` has a row `j` and a column `i`.
             transpose(unsafe {
                 Square {
                     rows: SIDE.min(rows - i),
@@ -163,25 +170,26 @@ unsafe fn in_squares<const SIDE: usize>(
 ///
 /// # Safety
 ///
-/// The block must be within its matrix and its transpose.
+/// The block must be within its matrix, and its transpose must be writable.
 #[inline(always)]
 unsafe fn element_by_element(square: Square) {
     for c in 0..square.columns {
         for r in 0..square.rows {
-            // SAFETY: The caller guarantees that the block is within its matrix and its transpose.
+            // SAFETY: The caller guarantees that the block is within its matrix and that its
+            // transpose is writable.
             unsafe { *square.column(c).add(r) = *square.row(r).add(c) };
         }
     }
 }
 
 /// Transposes a block with 16 columns, four columns at a time. If the block has fewer than 16 rows,
-/// its last row is loaded in place of each missing row, which is faster than a branch. The lanes of
-/// missing rows aren't stored.
+/// its last row is loaded in place of each missing row, which is faster than a branch. The results
+/// for the missing rows aren't stored.
 ///
 /// # Safety
 ///
-/// The block must be within its matrix and its transpose and have 16 columns. The CPU must have
-/// AVX-512F.
+/// The block must have 16 columns and be within its matrix, and its transpose must be writable. The
+/// CPU must have AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 #[inline]
@@ -193,7 +201,8 @@ unsafe fn avx512_square(square: Square) {
         prefetch::line(square.row(r.min(square.rows - 1)), PREFETCH_DISTANCE);
     }
     for quad in (0..16).step_by(4) {
-        // SAFETY: The caller guarantees that the block is within its matrix and its transpose.
+        // SAFETY: The caller guarantees that the block is within its matrix and that its transpose
+        // is writable.
         unsafe {
             let row = |r: usize| square.row(r.min(square.rows - 1)).add(quad);
             for (c, column) in four_columns_of_16(row).into_iter().enumerate() {
@@ -203,15 +212,16 @@ unsafe fn avx512_square(square: Square) {
     }
 }
 
-/// Returns four columns of a block with 16 rows, where `row(r)` is the address of the first of four
-/// values of row `r`.
+/// Returns four neighboring columns of a block with 16 rows, where `row(r)` is the address at which
+/// the four values of row `r` begin.
 ///
-/// At first, each of four registers contains the values of rows `r`, `r + 4`, `r + 8` and `r + 12`.
-/// The values of pairs of registers and then those of all four registers are interleaved.
+/// First, register `r` (from 0 to 3) is filled with the values of rows `r`, `r + 4`, `r + 8` and
+/// `r + 12`. Then, single values of every two registers are interleaved, and finally pairs of
+/// values of all four registers.
 ///
 /// # Safety
 ///
-/// The CPU must have AVX-512F, and four values must be readable at each address.
+/// The CPU must have AVX-512F. Four values must be readable at each address that `row` returns.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn four_columns_of_16(row: impl Fn(usize) -> *const f32) -> [__m512; 4] {
@@ -241,14 +251,15 @@ pub(crate) unsafe fn four_columns_of_16(row: impl Fn(usize) -> *const f32) -> [_
 ///
 /// # Safety
 ///
-/// The block must be within its matrix and its transpose and have 8 rows and 8 columns. The CPU
-/// must have AVX2.
+/// The block must have 8 rows and 8 columns and be within its matrix, and its transpose must be
+/// writable. The CPU must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn avx2_square(square: Square) {
     for half in [0, 4] {
-        // SAFETY: The caller guarantees that the block is within its matrix and its transpose.
+        // SAFETY: The caller guarantees that the block is within its matrix and that its transpose
+        // is writable.
         unsafe {
             let columns = four_columns_of_8(|r| square.row(r).add(half));
             for (c, column) in columns.into_iter().enumerate() {
@@ -258,15 +269,16 @@ unsafe fn avx2_square(square: Square) {
     }
 }
 
-/// Returns four columns of a block with 8 rows, where `row(r)` is the address of the first of four
-/// values of row `r`.
+/// Returns four neighboring columns of a block with 8 rows, where `row(r)` is the address at which
+/// the four values of row `r` begin.
 ///
-/// At first, each of four registers contains the values of rows `r` and `r + 4`. The values of
-/// pairs of registers and then those of all four registers are interleaved.
+/// First, register `r` (from 0 to 3) is filled with the values of rows `r` and `r + 4`. Then,
+/// single values of every two registers are interleaved, and finally pairs of values of all four
+/// registers.
 ///
 /// # Safety
 ///
-/// The CPU must have AVX, and four values must be readable at each address.
+/// The CPU must have AVX. Four values must be readable at each address that `row` returns.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn four_columns_of_8(row: impl Fn(usize) -> *const f32) -> [__m256; 4] {

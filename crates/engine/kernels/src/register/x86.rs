@@ -6,8 +6,8 @@ use super::{Register, Square};
 use crate::elementwise::transpose::{four_columns_of_8, four_columns_of_16};
 use crate::weight::Weight;
 
-/// Implements [`Register`] with the intrinsics of an instruction set. The trailing functions
-/// replace default methods of the trait.
+/// Implements [`Register`] with the intrinsics of an instruction set. Functions at the end of the
+/// argument list override default methods of the trait.
 macro_rules! register {
     ($register:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add_product:ident
      $(, $first:item)*) => {
@@ -21,12 +21,14 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn load(at: *const f32) -> Self {
-                // SAFETY: The caller guarantees `LANES` readable values and the instruction set.
+                // SAFETY: The caller guarantees that `LANES` values are readable at `at` and that
+                // the CPU has the instruction set.
                 unsafe { $load(at) }
             }
             #[inline(always)]
             unsafe fn store(self, at: *mut f32) {
-                // SAFETY: The caller guarantees `LANES` writable values and the instruction set.
+                // SAFETY: The caller guarantees that `LANES` values are writable at `at` and that
+                // the CPU has the instruction set.
                 unsafe { $store(at, self) }
             }
             #[inline(always)]
@@ -47,13 +49,13 @@ register!(
     _mm512_storeu_ps,
     _mm512_fmadd_ps,
     unsafe fn load_first(at: *const f32, n: usize) -> Self {
-        // SAFETY: The caller guarantees AVX-512 and `n` readable values. The mask excludes all
-        // others.
+        // SAFETY: The caller guarantees that the CPU has AVX-512F and that `n` values are readable
+        // at `at`. The mask excludes all other lanes.
         unsafe { _mm512_maskz_loadu_ps(first(n), at) }
     },
     unsafe fn store_first(self, at: *mut f32, n: usize) {
-        // SAFETY: The caller guarantees AVX-512 and `n` writable values. The mask excludes all
-        // others.
+        // SAFETY: The caller guarantees that the CPU has AVX-512F and that `n` values are writable
+        // at `at`. The mask excludes all other lanes.
         unsafe { _mm512_mask_storeu_ps(at, first(n), self) }
     }
 );
@@ -73,7 +75,8 @@ register!(
     _mm256_fmadd_ps
 );
 
-/// Implements [`Square`] with a function that returns four columns of a block.
+/// Implements [`Square`] for a register type. `$four_columns` is a function that loads four columns
+/// of a block.
 macro_rules! square {
     ($register:ty, $lanes:literal, $four_columns:ident) => {
         impl Square for $register {
@@ -81,8 +84,8 @@ macro_rules! square {
 
             #[inline(always)]
             unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns {
-                // SAFETY: The caller guarantees `LANES` rows of `LANES` readable values and the
-                // instruction set.
+                // SAFETY: The caller guarantees that `LANES` values are readable in each of the
+                // `LANES` rows and that the CPU has the instruction set.
                 unsafe {
                     let mut columns = [Self::splat(0.0); $lanes];
                     for (quad, columns) in columns.as_chunks_mut().0.iter_mut().enumerate() {
@@ -97,8 +100,9 @@ macro_rules! square {
             #[inline(always)]
             unsafe fn widen<W: Weight>(from: *const W, to: *mut f32) {
                 for l in (0..Self::LANES).step_by(8) {
-                    // SAFETY: The caller guarantees `LANES` weights, room for their values, and
-                    // the instruction set.
+                    // SAFETY: The caller guarantees that `LANES` weights are readable at `from`,
+                    // that `LANES` values are writable at `to`, and that the CPU has the
+                    // instruction set.
                     unsafe { _mm256_storeu_ps(to.add(l), W::load8(from.add(l))) };
                 }
             }
