@@ -1,17 +1,18 @@
-//! The micro-kernel for AMX, the matrix unit of Intel CPUs since Sapphire Rapids.
+//! The micro-kernel for AMX, the matrix unit of Intel's server CPUs since Sapphire Rapids.
 //!
 //! AMX has eight tile registers of 16 rows by 64 bytes. The instruction `tdpbf16ps` multiplies a
-//! tile of 16 rows by 32 bf16 values with a tile of 32 values (16 rows of pairs) by 16 columns and
-//! adds the result to a tile of 16 by 16 sums in `f32`.
+//! matrix of 16 x 32 bf16 values by a matrix of 32 x 16 values and adds the product to 16 x 16 sums
+//! in `f32`. Each of the three matrices is a tile. A row of the second tile consists of 16 pairs,
+//! which contain the values of two consecutive rows of the matrix.
 //!
 //! Stable Rust has no intrinsics for AMX, so this file contains inline assembly, which declares all
-//! tiles that it changes. On CPUs without AMX, the tests emulate the instructions. Before AMX is
-//! used for the first time, [`has_amx`] compares one of its products with that of the AVX512-BF16
-//! kernel. If the results differ, the process uses AVX512-BF16 instead of AMX.
+//! tiles that it changes. On CPUs without AMX, the tests emulate the instructions. Before a process
+//! uses AMX for the first time, [`has_amx`] computes the same product with AMX and with
+//! AVX512-BF16. If the results differ, the process uses AVX512-BF16 instead of AMX.
 //!
-//! `tdpbf16ps` adds the products of the values at even positions and those at odd positions
-//! separately and then adds both sums to the tile. AVX512-BF16 adds in another order, so the last
-//! bits of its results differ.
+//! `tdpbf16ps` adds up the products of the even-numbered values and those of the odd-numbered
+//! values separately, and then adds both sums to the tile. The kernel for AVX512-BF16 adds in a
+//! different order, so the last bits of its results may differ from those of AMX.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -30,18 +31,18 @@ use crate::product::tiles::{Threads, multiply_by};
 use crate::register::{Register, Square};
 use crate::weight::Weight;
 
-/// Number of rows of a tile. Each row has 64 bytes, which contain 16 pairs of bf16 values or 16
-/// sums.
+/// Number of rows of a tile register. Each row has 64 bytes, which contain 16 pairs of bf16 values
+/// or 16 `f32` sums.
 const TILE: usize = 16;
-/// Number of rows and columns of the block of sums that the micro-kernel computes, which is two
-/// tiles.
+/// Number of rows, and also number of columns, of the block of `C` that the micro-kernel computes
+/// at a time. The block consists of 2 x 2 tiles.
 const SIDE: usize = 2 * TILE;
 
-/// The micro-kernel for AMX. It keeps 2 x 2 tiles of sums and uses the other four tiles for the
-/// operands.
+/// The micro-kernel for AMX. It keeps 2 x 2 tiles of sums in four of the tile registers and uses
+/// the other four for the operands.
 pub(crate) struct Amx;
 
-/// The operand of the instruction `ldtilecfg`, which contains the shapes of all tiles.
+/// The operand of the instruction `ldtilecfg`, which sets the shapes of all tile registers.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -62,13 +63,14 @@ const WHOLE_TILES: Configuration = Configuration {
 #[repr(align(64))]
 struct Sums([[f32; SIDE]; SIDE]);
 
-/// Sets the shapes of the calling thread's tiles and fills the tiles with zeros.
+/// Sets the shapes of the calling thread's tile registers and fills the registers with zeros.
 ///
 /// # Safety
 ///
-/// The CPU must have AMX, and no other code may use the thread's tiles.
+/// The CPU must have AMX, and no other code may be using the thread's tile registers.
 unsafe fn configure(shapes: &Configuration) {
-    // SAFETY: The caller guarantees that the CPU has AMX, and `shapes` is valid for 64 bytes.
+    // SAFETY: The caller guarantees that the CPU has AMX, and `shapes` is a reference to the 64
+    // bytes that the instruction reads.
     unsafe {
         asm!(
             "ldtilecfg [{}]",
@@ -108,8 +110,8 @@ impl Kernel for Amx {
             unreachable!("tiles are packed by rows");
         };
         let mut sums = MaybeUninit::<Sums>::uninit();
-        // SAFETY: The caller guarantees the conditions of [`Kernel::run`]. The panels are padded to
-        // whole tiles, so all loads stay within them.
+        // SAFETY: The caller guarantees that the CPU has AMX, that the panels are readable and that
+        // `c` is writable. The panels are padded to whole tiles, so all loads stay within them.
         unsafe {
             asm!(
                 "tilezero tmm0",
@@ -153,7 +155,7 @@ impl Kernel for Amx {
     }
 }
 
-/// Adds the initial value and stores the rows and columns that are within `C`.
+/// Adds the initial value of `C` to the sums and stores those that are within `C`.
 ///
 /// # Safety
 ///
@@ -164,7 +166,8 @@ unsafe fn store(Sums(sums): &Sums, rows: usize, c: *mut f32, block: &Block<'_>) 
         let row = c.wrapping_offset(r as isize * block.stride);
         for before in (0..block.columns).step_by(TILE) {
             let lanes = TILE.min(block.columns - before);
-            // SAFETY: The caller guarantees that these rows and columns are within `C`.
+            // SAFETY: The caller guarantees that `rows` rows and `block.columns` columns of `c` are
+            // writable.
             unsafe {
                 let sum = <__m512 as Register>::load(sums.as_ptr().add(before));
                 store_sum(sum, row, before, lanes, block.start);
@@ -173,9 +176,9 @@ unsafe fn store(Sums(sums): &Sums, rows: usize, c: *mut f32, block: &Block<'_>) 
     }
 }
 
-/// Converts a few rows of pairs to tiles that can be the right operand of `tdpbf16ps`. Each tile
-/// contains 16 pairs of up to 16 rows. A row of the tile contains the pairs of all these rows at
-/// one position.
+/// Converts the rows `x`, which consist of pairs of bf16 values, to tiles that can be the right
+/// operand of `tdpbf16ps`. Each tile contains 16 consecutive pairs of up to 16 rows, transposed:
+/// its first row contains the first of these pairs of each row of `x`, and so on.
 pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
     let tiles = x.length.div_ceil(TILE);
     let length = tiles * TILE;
@@ -196,16 +199,17 @@ pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
     }
 }
 
-/// Computes `C = start + x W^T` for at most 32 rows `x` in the form of [`tiles_of_rows`] and bf16
-/// weights `w` of the shape (outputs, n).
+/// Computes `C = start + x W^T`, where `x` contains at most 32 rows, converted by
+/// [`tiles_of_rows`], and `w` contains bf16 weights of the shape (outputs, n).
 ///
-/// Each tile of weights is read in its original place and multiplied by one or two tiles of `x`.
-/// `stride` is the distance between rows of `c`.
+/// Each tile of weights is loaded from its original location, or from a padded copy if it is
+/// incomplete, and multiplied by one or two tiles of `x`. `stride` is the distance between rows of
+/// `c`.
 ///
 /// # Safety
 ///
-/// The CPU must have AMX. `c` must be writable for the shape (rows, outputs), and initialized if
-/// `start` reads it.
+/// The CPU must have AMX. `c` must be writable for a matrix of the shape (rows, outputs), which
+/// must be initialized if `start` reads it.
 pub(crate) unsafe fn run_few_rows<W: Weight>(
     x: &Rows,
     w: &ArrayView2<W>,
@@ -224,9 +228,9 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
         (shapes.bytes_of_a_row[sums], shapes.bytes_of_a_row[tile]) = (bytes, bytes);
     }
     let mut panel = Panel([[0.0; TILE]; TILE]);
-    // SAFETY: The caller guarantees the conditions of this function. Each `asm!` block declares the
-    // tiles that it changes. The sums remain in their tiles between the blocks, because the
-    // compiler never uses tiles.
+    // SAFETY: The caller guarantees that the CPU has AMX and that `c` is writable. All loads stay
+    // within `w`, `x` or a local array. Each `asm!` block declares the tiles that it changes. The
+    // sums remain in their tiles between the blocks, because the compiler never uses tiles.
     unsafe {
         configure(&shapes);
         for first in (0..outputs).step_by(TILE) {
@@ -235,8 +239,8 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
                 .as_ptr()
                 .wrapping_add(first * (distance / size_of::<W>()))
                 .cast::<u8>();
-            // The loop body runs once even if the inner dimension is empty, because `c` must be set
-            // to the initial value.
+            // If the inner dimension is empty, the loop body still runs once, because it must set
+            // `c` to the initial value.
             for k in (0..x.length.max(1)).step_by(DEPTH) {
                 let depth = DEPTH.min(x.length - k);
                 let numbers = 2 * k..n.min(2 * (k + depth));
@@ -327,12 +331,12 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
     }
 }
 
-/// The contents of a tile.
+/// The contents of a tile register.
 #[repr(align(64))]
 struct Panel([[f32; TILE]; TILE]);
 
-/// Adds the initial value to the sums of up to 16 outputs, which have the shape (outputs, rows),
-/// and stores their transpose in `c`.
+/// Stores the sums of up to 16 outputs in `c`. The sums have the shape (outputs, rows) and are
+/// transposed, and the initial value of `C` is added to them.
 ///
 /// # Safety
 ///
@@ -345,8 +349,7 @@ unsafe fn store_columns(
     outputs: usize,
     start: Start<'_>,
 ) {
-    // SAFETY: The caller guarantees that `c` is writable, and the panel is a square of 16 x 16
-    // values.
+    // SAFETY: The caller guarantees that `c` is writable. `sums` contains 16 x 16 readable values.
     unsafe {
         let columns = <__m512 as Square>::columns(sums.0.as_ptr().cast(), 64);
         for (r, column) in columns.into_iter().enumerate().take(rows) {
@@ -356,17 +359,19 @@ unsafe fn store_columns(
 }
 
 /// Returns whether products can use AMX. The CPU must have AMX for bf16, the operating system must
-/// permit its use, and a test product must have the same result as with AVX512-BF16. The test runs
-/// only once per process.
+/// permit its use, and a test product must have the same result as with AVX512-BF16. These checks
+/// are performed only once per process.
 pub(crate) fn has_amx() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
-        /// Bits of the CPUID result for tiles (24) and for products of bf16 values (22).
+        /// Bits of the CPUID result that stand for support of tiles (bit 24) and of products of
+        /// bf16 values (bit 22).
         const FEATURES: u32 = 1 << 24 | 1 << 22;
         #[allow(unused_unsafe, reason = "Rust 1.89 calls it unsafe")]
         // SAFETY: Every CPU with AVX512-BF16 has this CPUID leaf.
         let features = || unsafe { __cpuid_count(7, 0).edx };
-        // SAFETY: The preceding conditions have checked the CPU and the permission.
+        // SAFETY: The preceding conditions have checked that the CPU has AMX and AVX512-BF16 and
+        // that the system permits the use of tiles.
         has_bf16()
             && features() & FEATURES == FEATURES
             && permitted()
@@ -380,7 +385,7 @@ pub(crate) fn has_amx() -> bool {
 ///
 /// # Safety
 ///
-/// The CPU must have the instruction set of the kernel and AVX512-BF16.
+/// The CPU must have AVX512-BF16 and the instruction set of the kernel `K`.
 pub(crate) unsafe fn is_right<K: Kernel>() -> bool {
     const ROWS: usize = SIDE + 1;
     const INNER: usize = 2 * SIDE + 3;
@@ -391,8 +396,8 @@ pub(crate) unsafe fn is_right<K: Kernel>() -> bool {
     let (a, b) = (integers((ROWS, INNER), 5), integers((INNER, COLUMNS), 3));
     let product = |multiply: Multiply| {
         let mut c = Array2::from_elem((ROWS, COLUMNS), MaybeUninit::new(f32::NAN));
-        // SAFETY: The shapes fit, the start doesn't read `c`, and the caller guarantees the
-        // instruction sets.
+        // SAFETY: The shapes fit, `Start::beta(0.0)` doesn't read `c`, and the caller guarantees
+        // that the CPU has the instruction sets of both kernels.
         unsafe { multiply(&a, &b, Start::beta(0.0), c.view_mut(), Threads::One) };
         // SAFETY: All elements were initialized with NaN.
         c.mapv(|c| unsafe { c.assume_init() })
@@ -409,8 +414,9 @@ type Multiply = unsafe fn(
     Threads,
 );
 
-/// Asks Linux for the permission to use tiles and returns whether it was granted. The permission
-/// applies to the whole process. A thread gets memory for its tiles when it first uses them.
+/// Asks Linux for permission to use tiles and returns whether it was granted. The permission
+/// applies to the whole process. Linux allocates memory for the tiles of a thread when the thread
+/// first uses them.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
     use std::ffi::c_long;
@@ -426,7 +432,7 @@ fn permitted() -> bool {
     unsafe { syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0 }
 }
 
-/// Returns `false`, because the request for permission is implemented only for Linux.
+/// Returns `false`, because asking for permission to use tiles is implemented only for Linux.
 #[cfg(not(target_os = "linux"))]
 fn permitted() -> bool {
     false
@@ -436,7 +442,7 @@ fn permitted() -> bool {
 mod tests {
     use super::*;
 
-    /// A kernel that adds 1 to the last column of the first row of each tile.
+    /// A kernel with wrong results. It adds 1 to the last column of the first row of each tile.
     struct Faulty;
 
     impl Kernel for Faulty {
@@ -471,10 +477,10 @@ mod tests {
 pub(crate) mod emulated {
     //! An emulator of AMX for tests on CPUs without it.
     //!
-    //! On such a CPU, each AMX instruction raises the signal SIGILL. The signal handler performs
-    //! the operation as Intel's Software Developer's Manual (volume 2) specifies it and continues
-    //! with the next instruction. Only the forms of instructions that this file uses are
-    //! implemented.
+    //! On a CPU without AMX, each AMX instruction raises the signal SIGILL. The signal handler
+    //! performs the operation of the instruction as specified in Intel's Software Developer's
+    //! Manual (volume 2) and continues with the next instruction. Only the forms of instructions
+    //! that this file uses are implemented.
 
     use std::cell::UnsafeCell;
     use std::ffi::{c_int, c_void};
@@ -486,14 +492,15 @@ pub(crate) mod emulated {
 
     use crate::weight::Weight;
 
-    /// Index in the registers of [`ucontext_t`] for each register number of an instruction.
+    /// Index of each general-purpose register in the array `gregs` of [`ucontext_t`], by the number
+    /// that stands for the register in an instruction.
     const REGISTERS: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
 
     /// A tile of 16 rows by 64 bytes.
     type Tile = [[u8; 64]; 16];
 
-    /// The tiles of a thread and their shapes, each of which consists of a number of rows and the
-    /// number of bytes per row. All shapes are empty before `ldtilecfg`.
+    /// The emulated tile registers of a thread and their shapes. A shape consists of the number of
+    /// rows and the number of bytes per row, both of which are 0 until `ldtilecfg` is executed.
     struct State {
         tiles: [Tile; 8],
         shapes: [(usize, usize); 8],
@@ -540,10 +547,10 @@ pub(crate) mod emulated {
     ///
     /// # Safety
     ///
-    /// At least 10 bytes must be readable at `at`, and the operands of the instruction must be
-    /// valid.
+    /// At least 10 bytes, the length of the longest implemented instruction, must be readable at
+    /// `at`, and the memory operand of the instruction must be valid.
     unsafe fn execute(state: &mut State, registers: &[i64; 23], at: *const u8) -> Option<usize> {
-        // SAFETY: The caller guarantees 10 readable bytes. None of the instructions is longer.
+        // SAFETY: The caller guarantees that 10 bytes are readable at `at`.
         let [vex, first, second, opcode, form, ..] = unsafe { at.cast::<[u8; 10]>().read() };
         // All instructions have the encoding VEX.128.0F38.W0.
         if vex != 0xc4 || first & 0x1f != 2 || second & 0x84 != 0 {
@@ -554,7 +561,8 @@ pub(crate) mod emulated {
         let (prefix, in_memory) = (second & 3, mode != 3);
         match (prefix, opcode, in_memory) {
             (0, 0x49, true) => {
-                // SAFETY: The caller guarantees that the operand is valid.
+                // SAFETY: The caller guarantees that the operand, which consists of 64 bytes, is
+                // valid.
                 let (configuration, length) = unsafe {
                     let (from, length) = operand(registers, at);
                     (from.cast::<[u8; 64]>().read(), length)
@@ -575,8 +583,8 @@ pub(crate) mod emulated {
             (3, 0x49, false) => state.tiles[register] = [[0; 64]; 16],
             (3 | 2, 0x4b, true) => {
                 let (rows, bytes) = state.shapes[register];
-                // SAFETY: The caller guarantees that the operand is valid. The index register
-                // contains the distance between rows.
+                // SAFETY: The caller guarantees that the operand is valid for all rows of the tile.
+                // The index register contains the distance between the rows.
                 unsafe {
                     let (start, length) = operand_of_rows(registers, at);
                     for row in 0..rows {
@@ -596,7 +604,8 @@ pub(crate) mod emulated {
         Some(5)
     }
 
-    /// Emulates `tdpbf16ps`, which sums the products at even and at odd positions separately.
+    /// Emulates `tdpbf16ps`, which adds up the products of the even-numbered values and those of
+    /// the odd-numbered values separately.
     fn add_products(state: &mut State, sums: usize, a: usize, b: usize) {
         let (rows, bytes) = state.shapes[sums];
         let (rows_of_a, bytes_of_a) = state.shapes[a];
@@ -632,20 +641,21 @@ pub(crate) mod emulated {
     ///
     /// At least 10 bytes must be readable at `at`.
     unsafe fn operand(registers: &[i64; 23], at: *const u8) -> (*const u8, usize) {
-        // SAFETY: The caller guarantees 10 readable bytes.
+        // SAFETY: The caller guarantees that 10 bytes are readable at `at`.
         let ((start, stride), length) = unsafe { operand_of_rows(registers, at) };
         assert_eq!(stride, 0, "an index register");
         (start, length)
     }
 
-    /// Returns the address of a memory operand, the value of its index register, and the length of
-    /// the instruction in bytes. The value is 0 if there is no index register.
+    /// Returns the address of a memory operand, the value of its index register multiplied by the
+    /// operand's scale, and the length of the instruction in bytes. If there is no index register,
+    /// the second value is 0.
     ///
     /// # Safety
     ///
     /// At least 10 bytes must be readable at `at`.
     unsafe fn operand_of_rows(registers: &[i64; 23], at: *const u8) -> ((*const u8, isize), usize) {
-        // SAFETY: The caller guarantees 10 readable bytes. None of the instructions is longer.
+        // SAFETY: The caller guarantees that 10 bytes are readable at `at`.
         let bytes = unsafe { at.cast::<[u8; 10]>().read() };
         // The encoding inverts the highest bits of register numbers.
         let [high_index, high_base] = [0x40, 0x20].map(|bit| usize::from(bytes[1] & bit == 0) * 8);

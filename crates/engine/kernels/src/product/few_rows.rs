@@ -1,16 +1,16 @@
 //! Products `C = start + x W^T` in which `x` has few rows and the rows of the weights `W` are
 //! contiguous. A decoder spends most of its time on such products.
 //!
-//! A weight is used only once per row of `x`, so the time to read the weights from memory
-//! dominates, and packing them would take longer than the product itself. The weights are therefore
-//! read once and in their original place. If a register has 16 lanes, the kernel loads a square of
-//! 16 rows by 16 lanes of `W`, transposes it in registers, and multiplies each column of the square
-//! by the value of each row of `x` at this position. A lane of the result then contains the sum of
-//! one output.
+//! Each weight is used only once per row of `x`, so most of the time is spent reading the weights
+//! from memory, and packing them would take longer than the product itself. The weights are
+//! therefore read once, from their original location. With registers of 16 lanes, the kernel loads
+//! a square of 16 rows by 16 lanes of `W`, transposes it in registers, and multiplies each column
+//! of the square by the corresponding value of each row of `x`. Each lane of the result then
+//! contains the sum of one output.
 //!
-//! The products of an element are added in the same order as in the general product, in blocks of
-//! [`DEPTH`] lanes along the inner dimension. A row of the result therefore has the same bits
-//! whether it is computed here, together with few rows, or in the general product.
+//! For each element of `C`, the products are added in the same order as in the general product, in
+//! blocks of [`DEPTH`] lanes along the inner dimension. A row of the result therefore has the same
+//! bits whether this module computes it, for a few rows, or the general product, for many rows.
 
 use std::mem::MaybeUninit;
 
@@ -36,11 +36,12 @@ use crate::weight::has_avx2;
 /// Largest number of rows of `x` that this module supports.
 pub(crate) const FEW_ROWS: usize = 32;
 
-/// Number of outputs of which the size of a task is a multiple. It is the number of lanes of the
+/// Number of outputs in a group that isn't divided among tasks. It is the number of lanes of the
 /// widest register and the number of rows of an AMX tile.
 pub(crate) const OUTPUTS: usize = 16;
 
-/// Largest number of rows of `x` whose sums are in registers at the same time.
+/// Largest number of rows of `x` that are multiplied at the same time, so that all of their sums
+/// fit in registers.
 const ROWS_AT_ONCE: usize = 8;
 
 /// The instruction set with which a product is computed.
@@ -59,7 +60,8 @@ enum Variant {
 }
 
 impl Variant {
-    /// Returns the variant that agrees bit for bit with the general product of operands in `dtype`.
+    /// Returns the variant whose results have the same bits as the general product of operands in
+    /// the format `dtype`, on this CPU.
     fn of(dtype: Dtype) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -89,7 +91,8 @@ impl Variant {
             let length = n.div_ceil(2);
             let mut lanes = vec![0.0; count * length];
             for (x, pairs) in x.rows().into_iter().zip(lanes.chunks_mut(length.max(1))) {
-                // SAFETY: These variants are used only if the CPU has AVX512-BF16 and AVX512-BW.
+                // SAFETY: `Variant::of` returns these variants only for products in bfloat16, for
+                // which the CPU must have AVX512-BF16 and AVX512-BW.
                 unsafe { round_row(x.to_slice().expect("a row-major matrix"), pairs) };
             }
             return Rows {
@@ -113,7 +116,7 @@ impl Variant {
 /// # Safety
 ///
 /// The shapes must fit, and `c` must be initialized if `start` reads it. If `dtype` is bfloat16,
-/// the weights must be bf16 values and the CPU must have AVX512-BF16.
+/// the weights must be bf16 values and the CPU must have AVX512-BF16 and AVX512-BW.
 pub(crate) unsafe fn multiply<W: Weight>(
     x: &ArrayView2<f32>,
     w: &ArrayView2<W>,
@@ -126,7 +129,7 @@ pub(crate) unsafe fn multiply<W: Weight>(
         if start.beta != 0.0 {
             rows.assign(&c);
         }
-        // SAFETY: The caller guarantees the conditions, and `rows` is initialized.
+        // SAFETY: The caller guarantees that the shapes fit, and `rows` is initialized.
         unsafe { multiply(x, w, start, rows.view_mut(), dtype) };
         return c.assign(&rows);
     }
@@ -148,8 +151,8 @@ pub(crate) unsafe fn multiply<W: Weight>(
     for_each(parts, |(w, start, mut c)| {
         let stride = c.strides()[0];
         let c = c.as_mut_ptr().cast();
-        // SAFETY: The caller guarantees the conditions, and the CPU has the instruction set of the
-        // variant.
+        // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
+        // reads it. The CPU has the instruction set of the variant.
         with_panels(&BLOCK, OUTPUTS * ROW_STRIDE, |panel| unsafe {
             match variant {
                 #[cfg(target_arch = "x86_64")]
@@ -168,7 +171,7 @@ pub(crate) unsafe fn multiply<W: Weight>(
     });
 }
 
-/// Defines a function that compiles [`blocks`] for an instruction set.
+/// Defines a version of [`blocks`] that is compiled for an instruction set.
 macro_rules! by {
     ($name:ident, $register:ty, $multiply:ty, $numbers:literal, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
@@ -181,7 +184,8 @@ macro_rules! by {
             start: Start<'_>,
             panel: &mut [f32],
         ) {
-            // SAFETY: The caller guarantees the conditions of [`blocks`].
+            // SAFETY: The caller guarantees that `c` is writable, that the CPU has the instruction
+            // set, and that weights are bf16 values if pairs are multiplied.
             unsafe { blocks::<$register, $multiply, W, $numbers>(x, w, c, stride, start, panel) }
         }
     };
@@ -203,8 +207,9 @@ by!(
     "avx512f,avx512bf16"
 );
 
-/// Computes all outputs of a task, as many at a time as a register has lanes. `N` is the number of
-/// values per lane, and `stride` is the distance between rows of `c`.
+/// Computes all outputs of a task. Each iteration computes as many outputs as a register has lanes.
+/// `N` is the number of values of a row that share a lane (1 for `f32`, 2 for bf16), and `stride`
+/// is the distance between rows of `c`.
 ///
 /// # Safety
 ///
@@ -225,8 +230,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     let in_place = size_of::<W>() * N == size_of::<f32>();
     for first in (0..outputs).step_by(V::LANES) {
         let here = V::LANES.min(outputs - first);
-        // The loop body runs once even if the inner dimension is empty, because `c` must be set to
-        // the initial value.
+        // If the inner dimension is empty, the loop body still runs once, because it must set `c`
+        // to the initial value.
         for k in (0..x.length.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(x.length - k);
             let numbers = k * N..n.min((k + depth) * N);
@@ -234,8 +239,9 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 true => numbers.len() / N / V::LANES * V::LANES,
                 false => 0, // fewer outputs than lanes
             };
-            // SAFETY: The caller guarantees the conditions of this function. Squares are read only
-            // within the rows of weights or within the panel.
+            // SAFETY: The caller guarantees that `c` is writable and that the CPU has the
+            // instruction set of the register. Squares are read only within the rows of weights or
+            // within the panel.
             unsafe {
                 let mut sums = [V::splat(0.0); FEW_ROWS];
                 let at_x = |at: usize| (x.lanes.as_ptr().add(k + at), x.length, x.count);
@@ -244,8 +250,7 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 for at in (0..whole).step_by(V::LANES) {
                     let from = from.add(at * N * size_of::<W>());
                     for l in 0..V::LANES as isize {
-                        // The prefetched values are in the same columns of the next outputs'
-                        // weights.
+                        // Prefetches the same columns of the rows of weights for the next outputs.
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
                     }
@@ -281,12 +286,14 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     }
 }
 
-/// Converts a square of weights, whose rows are `distance` bytes apart, to f32. Returns the address
-/// of the converted square in `values`, and the distance between its rows in bytes.
+/// Converts a square of weights, whose rows are `distance` bytes apart, to `f32` and writes the
+/// results to `values`. Returns their address, and the distance between the rows of the converted
+/// square in bytes.
 ///
 /// # Safety
 ///
-/// The whole square must be readable, and the CPU must have the instruction set of the register.
+/// All weights of the square must be readable, and the CPU must have the instruction set of the
+/// register.
 #[inline(always)]
 unsafe fn widen_square<V: Square, W: Weight>(
     from: *const W,
@@ -303,9 +310,9 @@ unsafe fn widen_square<V: Square, W: Weight>(
 }
 
 /// Copies rows of weights, which are `distance` bytes apart, to a panel. If `N` is 1, the weights
-/// are converted to f32. If `N` is 2, they are pairs of bf16 values and are copied as they are.
-/// Each row is padded with zeros to the next square. The weights of the next outputs are
-/// prefetched.
+/// are converted to `f32`. If `N` is 2, they are bf16 values and are copied without conversion, two
+/// per lane. Each row is padded with zeros, so that whole squares can be read from the panel. The
+/// function also prefetches the weights of the next outputs.
 #[inline(always)]
 fn fill_panel<V: Square, W: Weight, const N: usize>(
     rows: &ArrayView2<W>,
@@ -341,8 +348,8 @@ fn fill_panel<V: Square, W: Weight, const N: usize>(
 ///
 /// # Safety
 ///
-/// The whole square and `count` lanes of each row of `x` must be readable, and the CPU must have
-/// the instruction set of the register.
+/// All weights of the square and `count` lanes of each row of `x` must be readable, and the CPU
+/// must have the instruction set of the register.
 #[inline(always)]
 unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     (from, distance): (*const f32, isize),
@@ -350,7 +357,7 @@ unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     count: usize,
     sums: &mut [V; FEW_ROWS],
 ) {
-    // SAFETY: The caller guarantees that the square and the rows are readable.
+    // SAFETY: The caller guarantees that the square of weights and the rows of `x` are readable.
     unsafe {
         let columns = V::columns(from, distance);
         let columns = columns.as_ref();
@@ -373,13 +380,13 @@ unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     }
 }
 
-/// Multiplies the first `count` columns of a square by `R` rows of `x` and adds the products to
-/// `sums`.
+/// Multiplies the first `count` columns of a square of weights by `R` rows of `x` and adds the
+/// products to `sums`.
 ///
 /// # Safety
 ///
-/// `count` lanes of each row must be readable, and the CPU must have the instruction set of the
-/// register.
+/// `count` lanes of each row of `x` must be readable, and the CPU must have the instruction set of
+/// the register.
 #[inline(always)]
 unsafe fn add_products<V: Square, M: Multiply<V>, const R: usize>(
     columns: &[V],
@@ -390,7 +397,7 @@ unsafe fn add_products<V: Square, M: Multiply<V>, const R: usize>(
     let mut local_sums = *sums; // The compiler can keep this copy in registers.
     for (k, column) in columns.iter().enumerate().take(count) {
         for (r, sum) in local_sums.iter_mut().enumerate() {
-            // SAFETY: The caller guarantees that the lanes are readable.
+            // SAFETY: The caller guarantees that `count` lanes of each row of `x` are readable.
             unsafe {
                 let x = V::splat(*x.add(r * length + k));
                 *sum = M::add_product(*sum, x, *column);

@@ -1,17 +1,17 @@
 //! The dense matrix product `C = A B + beta C` of `f32` matrices with arbitrary strides.
 //!
-//! The operands are multiplied in float32 or rounded to bfloat16, and sums are always computed in
-//! `f32`. The implementation packs both operands into panels, as in Goto and van de Geijn's
-//! "Anatomy of High-Performance Matrix Multiplication", and distributes the tiles of `C` among the
-//! threads of rayon's pool. Matrices of 16-bit weights are converted to `f32` while they are
+//! The operands are multiplied in float32, or rounded to bfloat16 and then multiplied. Sums are
+//! always computed in `f32`. Both operands are packed into panels, as in Goto and van de Geijn's
+//! "Anatomy of High-Performance Matrix Multiplication", and the tiles of `C` are distributed among
+//! the threads of rayon's pool. Matrices of 16-bit weights are converted to `f32` while they are
 //! packed.
 //!
-//! For each element of `C`, the products are summed in blocks of 384 steps along the inner
-//! dimension, and the sums of the blocks are added in order. A step is one value in float32 and two
-//! neighboring values in bfloat16. The bits of an element therefore depend only on its row of `A`
-//! and its column of `B`. They don't depend on the number of threads, the division into tiles or
-//! the other rows. The kernel for few rows and transposed weights (`few_rows`) adds in the same
-//! order.
+//! For each element of `C`, the products are added up in blocks of 384 steps along the inner
+//! dimension, and the sums of the blocks are added in order. A step consists of one value in
+//! float32 and of two neighboring values in bfloat16. The bits of an element therefore depend only
+//! on its row of `A` and its column of `B`. They don't depend on the number of threads, the
+//! division into tiles or the other rows. The kernel for products of a few rows with transposed
+//! weights (`few_rows`) adds in the same order.
 
 use std::mem::MaybeUninit;
 
@@ -31,18 +31,19 @@ use crate::weight::Weight;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 
-/// Largest number of rows of `A` for which the transposed product `C^T = B^T A^T` is computed. `A`
-/// must also have at least four times as many columns as rows, and the columns of `B` must be
-/// contiguous, as in the transposed weights of a linear layer.
+/// Largest number of rows of `A` for which [`multiply`] computes the transposed product,
+/// `C^T = B^T A^T`. `A` must also have at least four times as many columns as rows, and the columns
+/// of `B` must be contiguous, as in the transposed weights of a linear layer.
 ///
-/// The right operand is packed once for all threads. In the transposed product, the small matrix
-/// `A` is the right operand, and each task packs only the weights that it reads.
+/// Transposing the product is faster, because each task packs its own rows of the left operand,
+/// whereas the whole right operand is packed before the tasks begin. In the transposed product, the
+/// small matrix `A` is the right operand, and each task packs only the weights that it needs.
 const TRANSPOSED_ROWS: usize = 128;
 /// Smallest number of multiplications for which a product uses several threads.
 const MIN_PARALLEL_WORK: usize = 1 << 19;
 
-/// Returns the product `A B` with operands in the format `dtype`. If `row` is given, it is added to
-/// each row of the result.
+/// Returns the product `A B`, whose operands are multiplied in the format `dtype`. If `row` isn't
+/// `None`, it is added to each row of the result.
 ///
 /// `a` has the shape (m, inner), `b` has the shape (inner, n), `row` has n values, and the result
 /// has the shape (m, n). The memory of the result comes from [`buffer`](crate::buffer) and isn't
@@ -73,7 +74,8 @@ pub fn product(
     Array2::from_shape_vec(shape, c).expect("as many elements")
 }
 
-/// Computes `C = A B + beta C` with operands in the format `dtype`.
+/// Computes `C = A B + beta C`, where the operands `A` and `B` are multiplied in the format
+/// `dtype`.
 ///
 /// `a` has the shape (m, inner), `b` has the shape (inner, n), and `c` has the shape (m, n). If
 /// `beta` is 0, the previous contents of `c` aren't read, so they may be NaN.
@@ -93,7 +95,7 @@ pub fn accumulate(
     widening_accumulate(a, b, beta, c, threads, dtype);
 }
 
-/// Computes [`accumulate`] for a right operand in any format.
+/// Computes [`accumulate`] for a right operand that consists of `f32`, bf16 or f16 values.
 pub(crate) fn widening_accumulate<B: Weight>(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<B>,
@@ -112,7 +114,8 @@ pub(crate) fn widening_accumulate<B: Weight>(
     }
 }
 
-/// Checks that the shapes of the matrices fit, on which the unsafe code of [`multiply`] relies.
+/// Panics if the shapes of the matrices don't fit, because the unsafe code of [`multiply`] relies
+/// on them.
 fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
     assert!(
         a.ncols() == b.nrows() && c == (a.nrows(), b.ncols()),
@@ -122,11 +125,11 @@ fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
     );
 }
 
-/// Returns the names of the instruction sets that products use on this CPU, which are some of
-/// `avx2`, `avx512`, `bf16` and `amx`, in this order.
+/// Returns the names of the instruction sets that matrix products can use on this CPU. The list
+/// contains some of the names `avx2`, `avx512`, `bf16` and `amx`, in this order.
 ///
-/// CPUs with the same list compute the same bits. Results of CPUs with different lists may differ
-/// in the last bits.
+/// On CPUs with the same list, products have the same bits. On CPUs with different lists, the last
+/// bits may differ.
 pub fn instruction_sets() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let all = [
@@ -146,7 +149,8 @@ pub fn instruction_sets() -> Vec<&'static str> {
 ///
 /// # Safety
 ///
-/// The shapes must fit, and `c` must be initialized if `start` reads it.
+/// The shapes must fit, a row in `start` must have as many values as `c` has columns, and `c` must
+/// be initialized if `start` reads it.
 unsafe fn multiply<A: Weight, B: Weight>(
     a: &ArrayRef2<A>,
     b: &ArrayRef2<B>,
@@ -168,7 +172,8 @@ unsafe fn multiply<A: Weight, B: Weight>(
         && multiplied_as_stored
         && let (Threads::Pool, Some(a)) = (threads, A::as_f32(a.view()))
     {
-        // SAFETY: The caller guarantees that `c` is initialized if `start` reads it.
+        // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
+        // reads it.
         return awake(|| unsafe { few_rows::multiply(&a, &b.t(), start, c, dtype) });
     }
     let few = c.nrows() <= TRANSPOSED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
@@ -183,21 +188,22 @@ unsafe fn multiply<A: Weight, B: Weight>(
             None => start,
         };
         let c = c.reversed_axes();
-        // SAFETY: The caller guarantees that `c` is initialized if `start` reads it. If `start`
-        // contained a row, the preceding loop has written it to all rows of `c`.
+        // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
+        // reads it. If `start` contained a row, the loop has just written it to all rows of `c`.
         return unsafe { multiply(&b.t(), &a.t(), start, c, threads, dtype) };
     }
     if dtype == Dtype::BFloat16 && !has_bf16() {
         let (a, b) = (rounded(a), rounded(b));
-        // SAFETY: The caller guarantees that `c` is initialized if `start` reads it.
+        // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
+        // reads it.
         return unsafe { multiply(&*a, &*b, start, c, threads, Dtype::Float32) };
     }
     let threads = match c.len() * a.ncols() {
         0..MIN_PARALLEL_WORK => Threads::One,
         _ => threads,
     };
-    // SAFETY: The caller guarantees that `c` is initialized if `start` reads it. Each kernel is
-    // used only if the CPU has its instruction set.
+    // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
+    // reads it. Each kernel is used only if the CPU has its instruction set.
     let multiply = || unsafe {
         #[cfg(target_arch = "x86_64")]
         {
@@ -229,8 +235,8 @@ mod tests {
     use super::*;
     use crate::product::kernel::{DEPTH, Kernel};
 
-    /// Computes `start + A B` with plain loops in the documented order. `add_product(x, y, sum)`
-    /// returns the sum after a step.
+    /// Computes `start + A B` with plain loops, which add the products in the documented order.
+    /// `add_product(x, y, sum)` returns `sum + x * y`.
     fn plain(
         (a, b): (&Array2<f32>, &Array2<f32>),
         start: Start<'_>,
@@ -282,8 +288,8 @@ mod tests {
                     for threads in [Threads::One, Threads::Pool] {
                         let mut c = before.clone();
                         let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-                        // SAFETY: `c` is initialized, and the caller has checked that the CPU has
-                        // the instruction set.
+                        // SAFETY: The shapes fit, `c` is initialized, and the test has checked that
+                        // the CPU has the instruction set of the kernel.
                         unsafe {
                             multiply_by::<K, _, _>(
                                 a,
@@ -319,7 +325,8 @@ mod tests {
         }
     }
 
-    /// A function that returns `A B` with operands in bfloat16, plus a row.
+    /// A function that multiplies two matrices in bfloat16 and adds a row to each row of the
+    /// product.
     type Bf16Product = fn(&ArrayRef2<f32>, &ArrayRef2<f32>, &[f32]) -> Array2<f32>;
 
     #[cfg(target_arch = "x86_64")]
@@ -330,13 +337,14 @@ mod tests {
             row: Some(row),
         };
         let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-        // SAFETY: `c` is initialized, and the caller has checked that the CPU has the instruction
-        // set.
+        // SAFETY: The shapes fit, `c` is initialized, and the test has checked that the CPU has the
+        // instruction set of the kernel.
         unsafe { multiply_by::<K, _, _>(a, b, start, view.deref_into_view_mut(), Threads::Pool) };
         c
     }
 
-    /// Compares products in bfloat16 with products of the rounded operands in `f64`.
+    /// Checks products in bfloat16 against `f64` products of the same operands, rounded to
+    /// bfloat16.
     #[test]
     fn products_of_bf16_are_those_of_the_rounded_operands() {
         check_bf16(|a, b, row| product(a, b, Some(row), Dtype::BFloat16));
@@ -346,7 +354,8 @@ mod tests {
         }
     }
 
-    /// Tests the AMX kernel in the same way. On a CPU without AMX, its instructions are emulated.
+    /// Checks products of the AMX kernel against `f64` products of the rounded operands. On a CPU
+    /// without AMX, its instructions are emulated.
     #[test]
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn products_by_amx_are_those_of_the_rounded_operands() {

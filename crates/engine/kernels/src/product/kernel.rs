@@ -2,9 +2,9 @@
 //! column panel of `B` and keeps the sums of its tile of `C` in vector registers
 //! ([`product`](super) explains these terms).
 //!
-//! The code is generic over the vector register, so all instruction sets share it. They differ in
-//! the number of lanes of a register and in the number of registers, which determine the size of
-//! the tile.
+//! The code is generic over the type of the vector registers, so all instruction sets share it.
+//! They differ in the number of registers and in the number of lanes of a register, which determine
+//! the size of the tile.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -20,8 +20,8 @@ pub(crate) struct Start<'a> {
     /// Factor of the previous contents of `C`. If the factor is 0, `C` isn't read and may be
     /// uninitialized.
     pub(crate) beta: f32,
-    /// Row that is added to each row of `C` instead of the previous contents, such as the bias of a
-    /// layer.
+    /// Row that is added to each row of the product instead of the previous contents of `C`, such
+    /// as the bias of a linear layer.
     pub(crate) row: Option<&'a [f32]>,
 }
 
@@ -38,7 +38,7 @@ impl Start<'_> {
     }
 }
 
-/// Rows of `A` that a micro-kernel reads, either packed or in their original place.
+/// Rows of `A` that a micro-kernel reads, either from a packed panel or directly from the matrix.
 #[derive(Clone, Copy)]
 pub(crate) struct RowPanel {
     pub(crate) start: *const f32,
@@ -50,11 +50,10 @@ pub(crate) struct RowPanel {
 /// The order in which the values of a row panel are stored. Distances are in lanes of 32 bits.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
-    /// The values of each row are contiguous, and the contained number is the distance between
-    /// rows. Of the wide kernels, only AMX reads this layout.
+    /// The values of each row are contiguous, and the field is the distance between rows. Among the
+    /// wide kernels ([`Kernel::WIDE`]), only AMX supports this layout.
     Rows(usize),
-    /// The values of each column are contiguous, and the contained number is the distance between
-    /// columns.
+    /// The values of each column are contiguous, and the field is the distance between columns.
     Columns(usize),
     /// The values of each column are contiguous, and the distance between columns is
     /// [`Kernel::ROWS`]. Because the compiler knows this distance, the kernel needs fewer
@@ -77,16 +76,16 @@ impl Layout {
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// Address from which a wide kernel prefetches data of a later panel into the L2 cache, one
-    /// cache line per four steps.
+    /// Address at which a wide kernel begins to prefetch a later panel into the L2 cache, one cache
+    /// line per four steps.
     pub(crate) next: *const f32,
 }
 
-/// The arguments of a micro-kernel other than the addresses of `A` and `C`.
+/// The arguments of a micro-kernel, except for the addresses of `A` and `C`.
 ///
-/// The caller writes the fields one by one shortly before the kernel reads them. The kernel also
-/// reads them one by one, because a load that spans several recent stores would have to wait for
-/// all of them.
+/// The caller writes the fields one by one shortly before the kernel reads them. The kernel must
+/// also read them one by one, because a load that covers several recently written fields would have
+/// to wait until all of these writes have reached the cache.
 pub(crate) struct Block<'a> {
     pub(crate) b: ColumnPanel,
     /// Number of steps along the inner dimension, at most [`DEPTH`].
@@ -101,19 +100,19 @@ pub(crate) struct Block<'a> {
 /// Largest number of steps in a block of the inner dimension (`KC` in BLIS). It determines the
 /// order in which the products are added, so changing it changes the last bits of results.
 pub(crate) const DEPTH: usize = 384;
-/// Distance between rows of a panel that is stored by rows, in lanes. A multiple of 4 KiB would
-/// make all rows compete for the same few lines of the L1 cache.
+/// Distance, in lanes, between the rows of a panel that is stored by rows. It is greater than
+/// [`DEPTH`] so that it isn't a multiple of a large power of two. Rows at such a distance would
+/// compete for the same few lines of the L1 cache.
 pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
 /// Number of steps that the main loop of a kernel executes per iteration.
 const UNROLL: usize = 4;
-/// Number of `f32` values that a kernel prefetches per step from a later column panel. At a quarter
-/// of a cache line per step, the next [`Kernel::COLUMN_BLOCK`] columns have been prefetched after
-/// eight row panels.
+/// Number of `f32` values of a later column panel that a kernel prefetches per step, which is a
+/// quarter of a cache line. At this rate, the next [`Kernel::COLUMN_BLOCK`] columns are completely
+/// prefetched after eight row panels have been multiplied.
 pub(crate) const PREFETCH_PER_STEP: usize = LINE / UNROLL;
-/// Number of steps by which prefetches of a column of `A` or a row of `B` precede its use.
-/// Consecutive columns or rows may be on different pages, where the hardware prefetcher doesn't
-/// help.
+/// Number of steps from the prefetch of a column of `A` or a row of `B` to its use. Consecutive
+/// columns or rows may be on different pages, where the hardware prefetcher doesn't help.
 pub(crate) const STEPS_AHEAD: usize = 16;
 
 /// A micro-kernel for one instruction set.
@@ -122,23 +121,24 @@ pub(crate) trait Kernel {
     const ROWS: usize;
     /// Number of columns of the register tile (`NR` in BLIS).
     const COLUMNS: usize;
-    /// Whether a vector register has the size of a cache line (64 bytes).
+    /// Whether the vector registers of the kernel are as large as a cache line (64 bytes).
     const WIDE: bool = Self::COLUMNS == 2 * LINE;
-    /// Number of columns of `B` that a task processes for all its rows before it continues with the
-    /// next columns. 256 columns take 400 KB of the L2 cache, and the prefetched columns take as
-    /// much again. Kernels with narrower registers use 64 columns (100 KB), because their CPU may
-    /// have an L2 cache of only 512 KB.
+    /// Number of columns of `B` by which a task multiplies all of its rows before it continues with
+    /// the next columns. 256 columns take 400 KB of the L2 cache, and the columns that are
+    /// prefetched meanwhile take as much again. Kernels with narrower registers use 64 columns (100
+    /// KB), because their CPU may have an L2 cache of only 512 KB.
     const COLUMN_BLOCK: usize = if Self::WIDE { 256 } else { 64 };
     /// Number of values along the inner dimension that share a lane of 32 bits, which is 1 for
     /// `f32` and 2 for bf16.
     const VALUES_PER_LANE: usize;
-    /// Number of steps that the kernel executes at once. Panels are padded with zeros to a multiple
-    /// of this number. If it is greater than 1, `A` is packed by rows.
+    /// Number of steps that an instruction of the kernel executes at once, which is 16 for AMX and
+    /// otherwise 1. Panels are padded with zeros to a multiple of this number of steps. If it is
+    /// greater than 1, `A` is packed by rows.
     #[cfg(target_arch = "x86_64")]
     const STEP_MULTIPLE: usize = 1;
 
-    /// Prepares the calling thread for [`Self::run`]. The thread calls [`Self::end`] after its last
-    /// run.
+    /// Prepares the calling thread for [`Self::run`]. After its last run, the thread must call
+    /// [`Self::end`].
     ///
     /// # Safety
     ///
@@ -154,8 +154,8 @@ pub(crate) trait Kernel {
 
     /// Computes `C = start + A B` for a row panel of `A` and a column panel of `B`.
     ///
-    /// The products of each element of `C` are added in the order of the inner dimension. The
-    /// initial value `start` is added to their sum.
+    /// For each element of `C`, the products are added in the order of the inner dimension, and the
+    /// initial value in `block.start` is then added to their sum.
     ///
     /// # Safety
     ///
@@ -168,7 +168,8 @@ pub(crate) trait Kernel {
     unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>);
 }
 
-/// Values of the const parameter `WAY`, which selects the [`Layout`] that a kernel is compiled for.
+/// Values of the const parameter `WAY`, which selects the [`Layout`] for which a kernel is
+/// compiled.
 const ROWS: u8 = 0;
 const COLUMNS: u8 = 1;
 const PACKED: u8 = 2;
@@ -206,8 +207,8 @@ pub(crate) struct OfPairs;
 impl Multiply<__m512> for OfPairs {
     #[inline(always)]
     unsafe fn add_product(sum: __m512, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: The caller guarantees that the CPU has the instruction set. Both register types
-        // have 512 bits, all of which may have any value.
+        // SAFETY: The caller guarantees that the CPU has AVX512-BF16. Both register types have 512
+        // bits, and all combinations of bits are valid.
         unsafe {
             let [a, b] = [a, b].map(|lanes| std::mem::transmute::<__m512, __m512bh>(lanes));
             _mm512_dpbf16_ps(sum, a, b)
@@ -234,8 +235,8 @@ unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, cons
         prefetch::line(a, 0);
         prefetch::line(a.wrapping_add(R - 1), 0); // The column may extend into a second line.
     }
-    // SAFETY: The caller guarantees that the operands are readable and that the CPU has the
-    // instruction set.
+    // SAFETY: The caller guarantees that the column of `A` and the row of `B` are readable and that
+    // the CPU has the instruction set.
     unsafe {
         let mut row = [V::splat(0.0); N];
         for (n, row) in row.iter_mut().enumerate() {
@@ -281,8 +282,8 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
             prefetch::line(row, n * size_of::<V>());
         }
     }
-    // SAFETY: The caller guarantees the conditions of [`Kernel::run`], and all offsets stay within
-    // the panels and the tile of `C`.
+    // SAFETY: The caller guarantees that the panels are readable, that the tile of `C` is writable
+    // and that the CPU has the instruction set. All offsets stay within the panels and the tile.
     unsafe {
         let mut sums = [[V::splat(0.0); N]; R];
         let mut k = 0;
@@ -321,9 +322,9 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
 ///
 /// # Safety
 ///
-/// The `lanes` columns of `row_of_c` from `before` on must be writable, and initialized if `start`
-/// reads them. A row in `start` must contain the same columns. The CPU must have the instruction
-/// set of the register.
+/// `row_of_c` must be writable for `lanes` columns from `before` on, and these columns must be
+/// initialized if `start` reads them. If `start` contains a row, the row must have these columns.
+/// The CPU must have the instruction set of the register.
 #[inline(always)]
 pub(crate) unsafe fn store_sum<V: Register>(
     sum: V,
@@ -332,7 +333,8 @@ pub(crate) unsafe fn store_sum<V: Register>(
     lanes: usize,
     start: Start<'_>,
 ) {
-    // SAFETY: The caller guarantees that the columns are readable and writable as needed.
+    // SAFETY: The caller guarantees that `lanes` columns of `row_of_c` from `before` on are
+    // writable, and that all values that `start` reads are initialized.
     unsafe {
         let at = row_of_c.add(before);
         let sum = if let Some(row) = start.row {
@@ -349,9 +351,10 @@ pub(crate) unsafe fn store_sum<V: Register>(
     }
 }
 
-/// Defines a [`Kernel`] with `$rows` rows. If fewer rows are left, the kernel computes them in
-/// parts with the listed numbers of rows. `$way` is the layout for which the kernel is compiled in
-/// addition to `COLUMNS`.
+/// Defines a [`Kernel`] for row panels of `$rows` rows. A panel with fewer rows is computed in
+/// parts with the listed numbers of rows. For example, the list `[6 2 1]` divides five rows into
+/// parts of 2, 2 and 1. `$way` is the layout for which the kernel is compiled in addition to
+/// `COLUMNS`.
 macro_rules! kernel {
     ($name:ident, $register:ty, $multiply:ty, $numbers:literal, $rows:expr, [$($part:literal)*], $way:ident, $(#[$features:meta])?) => {
         pub(crate) struct $name;
@@ -370,7 +373,8 @@ macro_rules! kernel {
                     c: *mut f32,
                     block: &Block<'_>,
                 ) {
-                    // SAFETY: The caller guarantees the conditions of [`Kernel::run`].
+                    // SAFETY: The caller guarantees that the panels are readable, that the tile of
+                    // `C` is writable and that the CPU has the instruction set.
                     unsafe { product::<$register, $multiply, R, N, WAY>(a, stride_of_a, c, block) }
                 }
                 let narrow = block.columns <= <$register>::LANES;
@@ -380,8 +384,8 @@ macro_rules! kernel {
                     Layout::Packed => (1, $rows, false),
                 };
                 let (mut at, mut rows) = (a.start, a.rows);
-                // SAFETY: The caller guarantees the conditions of [`Kernel::run`] for the whole
-                // panel. The parts are consecutive rows of the panel.
+                // SAFETY: The caller guarantees that all rows of the panel are readable and that
+                // the same rows of `c` are writable. The parts are consecutive rows of the panel.
                 unsafe {
                     $(
                         while rows >= $part {

@@ -1,4 +1,5 @@
-//! Matrix products `C = A B` from packed panels and register tiles, structured as in BLIS.
+//! Matrix products `C = A B`, computed from packed panels in register tiles, as in the library
+//! BLIS.
 //!
 //! A *micro-kernel* computes a tile of `C` that fits in the vector registers, for example 14 rows
 //! by 32 columns with AVX-512. In each *step* along the inner dimension, the micro-kernel
@@ -8,13 +9,13 @@
 //! two kinds of panels:
 //!
 //! - A *row panel* contains 14 rows and up to 384 columns of `A`, stored column by column.
-//! - A *column panel* contains up to 384 rows and 32 columns of `B`, stored row by row. If `B` has
-//!   fewer columns left, zeros take their place.
+//! - A *column panel* contains up to 384 rows and 32 columns of `B`, stored row by row. If fewer
+//!   than 32 columns are left, the panel is padded with zeros.
 //!
-//! For example, the product of a matrix of 256 x 768 and a matrix of 768 x 3072 consists of two
-//! *blocks* of 384 steps. Each block has 19 row panels, the last of which contains only 4 rows, and
-//! 96 column panels. `B` is packed once for all threads, and each thread packs the rows of `A` that
-//! belong to its task.
+//! For example, the product of a 256 x 768 matrix and a 768 x 3072 matrix is computed in two
+//! *blocks* of 384 steps. Each block has 96 column panels and 19 row panels, the last of which
+//! contains only 4 rows. `B` is packed once for all threads, and each thread packs the rows of `A`
+//! that belong to its task.
 //!
 //! The files of this module contain the following parts:
 //!

@@ -1,4 +1,5 @@
-//! Packing of both operands of a product into the panels that a micro-kernel reads, and the memory
+//! Packing of the operands of a product into the panels that a micro-kernel reads, and management
+//! of the panels' memory. [`product`](super) explains the terms.
 //! of these panels. [`product`](super) explains the terms.
 
 use std::cell::Cell;
@@ -15,7 +16,7 @@ use crate::threads::buffers::{buffer, recycle};
 use crate::threads::for_each;
 use crate::weight::Weight;
 
-/// A left operand with few rows, in the form that the kernels of `few_rows` read.
+/// A left operand with few rows, in the format that the kernels in `few_rows` read.
 pub(crate) struct Rows {
     pub(crate) lanes: Vec<f32>,
     /// Number of rows.
@@ -24,37 +25,39 @@ pub(crate) struct Rows {
     pub(crate) length: usize,
 }
 
-/// Number of values of `B` above which packing is divided among threads.
+/// Number of values of `B` above which several threads share the work of packing.
 const MIN_PARALLEL_VALUES: usize = 1 << 15;
 
-/// Largest number of values of `B` that are packed at a time (16 MiB).
+/// Largest number of values of `B` that are packed at a time. Their panels take 16 MiB.
 pub(crate) const MAX_PACKED_VALUES: usize = 1 << 22;
-/// Largest number of values of `B` whose panels are in memory that the thread keeps (2 MiB).
+/// Largest number of values of `B` for which each thread keeps the memory of the panels. They take
+/// 2 MiB.
 const MAX_THREAD_LOCAL_VALUES: usize = 1 << 19;
 
-/// A cache line. Memory that consists of cache lines is aligned so that loading a register never
-/// touches two lines.
+/// The contents of a cache line. Memory that is allocated as a vector of cache lines is aligned, so
+/// that loading a register never touches two lines.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Line(#[expect(dead_code, reason = "read as numbers")] [f32; LINE]);
 
 thread_local! {
-    /// Memory for panels of `A`. The thread keeps this memory and that for panels of a small `B`
-    /// for its next products.
+    /// Memory for panels of `A`. Each thread keeps it for later products, as it does with the
+    /// memory for panels of a small matrix `B`.
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     /// Memory for rows of `A` that are rounded to pairs of bf16 values before they are packed.
     #[cfg(target_arch = "x86_64")]
     static PAIRS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    /// Memory for temporary copies of parts of a matrix, such as rows that are transposed next.
+    /// Memory for temporary copies of parts of a matrix, such as rows that are about to be
+    /// transposed.
     pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `f` with a slice of at least `n` values from the thread-local buffer `key`. The initial
+/// Calls `f` with a slice of at least `n` values from the thread-local buffer `key`. Initially, the
 /// values are unspecified.
 ///
-/// The memory is removed from `key` during the call, because a thread that waits in `f` may compute
-/// another product. The other product then allocates memory of its own.
+/// The buffer is taken out of `key` during the call, because a thread that waits for others in `f`
+/// may compute another product in the meantime. That product then allocates its own buffer.
 pub(crate) fn with_panels<R>(
     key: &'static LocalKey<Cell<Vec<Line>>>,
     n: usize,
@@ -72,16 +75,17 @@ pub(crate) fn with_panels<R>(
     result
 }
 
-/// Calls `f` with at least `n` values for panels of `B`. Their initial contents are unspecified.
+/// Calls `f` with a slice of at least `n` values for panels of `B`. Initially, the values are
+/// unspecified.
 ///
-/// Small memory belongs to the thread. Large memory comes from the pool of [`buffer`], so that
-/// later products on any thread can use it again.
+/// For a small `n`, the slice is in memory that the thread keeps. For a large `n`, it comes from
+/// the pool of [`buffer`], so that later products on any thread can use the memory again.
 pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     if n <= MAX_THREAD_LOCAL_VALUES {
         return with_panels(&B_PANELS, n, f);
     }
-    // All large requests have the same size, so one buffer suits all products. The system provides
-    // only the pages that a product writes.
+    // All requests for large buffers have the same size, so one buffer suits all products. The
+    // operating system provides memory only for the pages that a product writes.
     let mut room = buffer(MAX_PACKED_VALUES + LINE);
     let before = room.as_ptr().align_offset(size_of::<Line>());
     if room.len() < before + n {
@@ -91,11 +95,12 @@ pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     recycle(room);
 }
 
-/// Packs `b` into column panels. Each panel contains up to [`DEPTH`] steps and the kernel's number
-/// of columns and is stored row by row. Missing columns of the last panel are filled with zeros.
+/// Packs `b` into column panels, which are stored row by row. Each panel contains up to [`DEPTH`]
+/// steps and [`Kernel::COLUMNS`] columns. If the last panel has fewer columns, it is padded with
+/// zeros.
 ///
 /// The panels of the first `DEPTH` steps come first, from left to right, followed by those of the
-/// next `DEPTH` steps. If `many` is true, the threads of the pool share the work.
+/// next `DEPTH` steps. If `many` is true and `b` is large, the threads of the pool share the work.
 pub(crate) fn pack_columns<K: Kernel, B: Weight>(
     b: &ArrayView2<B>,
     panels: &mut [f32],
@@ -115,14 +120,15 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
         if b.ncols() == K::COLUMNS && b.strides()[0] == 1 {
             return pack_transpose(b.reversed_axes(), &mut panel[..b.len()]);
         }
-        // For a later row, the line with the row's last value in this panel is prefetched. If the
-        // first value is in another line, that line has been prefetched with the preceding panel.
+        // Prefetches the cache line with this panel's last value in a later row. If the panel's
+        // first value in that row is in another line, that line has been prefetched for the
+        // preceding panel.
         let ahead = STEPS_AHEAD as isize * b.strides()[0] + b.ncols() as isize - 1;
         for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
             prefetch::line(b.as_ptr().wrapping_offset(ahead), 0);
             if let Some(b) = b.as_slice().and_then(|b| b.get(..K::COLUMNS)) {
-                // The compiler knows this length, so it inlines the loop instead of calling a
-                // function.
+                // The compiler knows the length of this slice, so it inlines the loop instead of
+                // calling a function.
                 B::widen(b, row);
                 continue;
             }
@@ -140,11 +146,11 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
     }
 }
 
-/// Packs one column panel of a kernel for pairs of bf16 values.
+/// Packs one column panel for a kernel that multiplies pairs of bf16 values.
 #[cfg(target_arch = "x86_64")]
 fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
     with_panels(&BLOCK, room_for_pairs(K::COLUMNS), |room| {
-        // SAFETY: Kernels for pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
+        // SAFETY: Kernels that multiply pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
         let pairs = unsafe { pair_up(&b.t(), room) };
         let steps = pairs.ncols();
         let panel = &mut panel[..steps.next_multiple_of(K::STEP_MULTIPLE) * K::COLUMNS];
@@ -161,8 +167,8 @@ fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
     });
 }
 
-/// Rounds `a` to pairs of bf16 values and packs them into row panels. They are stored by rows if
-/// the kernel executes several steps at once, and otherwise by columns.
+/// Rounds `a` to bf16 and packs the pairs of values into row panels. The panels are stored by rows
+/// if the kernel executes several steps at once, and otherwise by columns.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
@@ -171,20 +177,21 @@ pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     let (rows, length) = (a.nrows(), a.ncols().div_ceil(K::VALUES_PER_LANE));
     if K::STEP_MULTIPLE == 1 {
         return with_panels(&PAIRS, room_for_pairs(rows), |room| {
-            // SAFETY: Kernels for pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
+            // SAFETY: Kernels that multiply pairs are used only on CPUs with AVX512-BF16 and
+            // AVX512-BW.
             let pairs = unsafe { pair_up(a, room) };
             pack_rows::<K, f32>(&pairs, panels, None)
         });
     }
     if a.strides()[1] == 1 {
-        // SAFETY: Kernels for pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
+        // SAFETY: Kernels that multiply pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
         unsafe { pair_up(a, panels) };
     } else {
         with_panels(&PAIRS, room_for_pairs(rows), |room| {
             let shape = (rows, length).strides((ROW_STRIDE, 1));
             let mut to = ArrayViewMut2::from_shape(shape, &mut *panels).expect("panels have room");
-            // SAFETY: The CPU has AVX512-BF16 and AVX512-BW, as above. `to` is a mutable borrow of
-            // the panels, which don't overlap `room`.
+            // SAFETY: Kernels that multiply pairs are used only on CPUs with AVX512-BF16 and
+            // AVX512-BW. `to` is a mutable borrow of the panels, which don't overlap `room`.
             unsafe { transpose(&pair_up(a, room).t(), to.raw_view_mut()) };
         });
     }
@@ -198,7 +205,8 @@ pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     }
 }
 
-/// Packs a column panel whose columns are the contiguous `rows` of another matrix.
+/// Packs a column panel from a part of `B` whose columns are contiguous. The columns are passed as
+/// `rows` of the transposed matrix.
 fn pack_transpose<B: Weight>(rows: ArrayView2<B>, panel: &mut [f32]) {
     let (count, len) = rows.dim();
     let mut panel = ArrayViewMut2::from_shape((len, count), panel).expect("as many elements");
@@ -218,7 +226,7 @@ fn pack_transpose<B: Weight>(rows: ArrayView2<B>, panel: &mut [f32]) {
     });
 }
 
-/// The row panels of `A`, either packed or in their original place.
+/// The row panels of `A`, which are either packed or parts of the matrix itself.
 pub(crate) struct RowPanels {
     pub(crate) start: *const f32,
     /// Distance between the beginnings of consecutive panels, in lanes.
@@ -227,17 +235,17 @@ pub(crate) struct RowPanels {
     pub(crate) layout: Layout,
 }
 
-/// Returns the number of values that [`pack_rows`] needs for the given number of rows. They include
-/// space for an additional panel, in which rows are stored before they are transposed.
+/// Returns the number of values for which [`pack_rows`] needs space, for the given number of rows.
+/// The number includes an additional panel, in which rows are stored before they are transposed.
 pub(crate) fn room_for_rows<K: Kernel>(rows: usize) -> usize {
     (rows.next_multiple_of(K::ROWS) + K::ROWS) * ROW_STRIDE
 }
 
 /// Packs the rows of `a`, which has at most [`DEPTH`] columns, into row panels.
 ///
-/// Panels are stored by columns for wide kernels and if the columns of `a` are contiguous, and
-/// otherwise by rows. If `in_place` contains a layout and the values are `f32`, nothing is copied,
-/// and the returned panels are in `a`.
+/// The panels are stored by columns if the kernel is wide or the columns of `a` are contiguous, and
+/// otherwise by rows. However, if `in_place` contains a layout and the values are `f32`, nothing is
+/// copied, and the returned panels are parts of `a` itself.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],

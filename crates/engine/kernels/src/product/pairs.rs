@@ -1,9 +1,8 @@
 //! Rounding of operands to pairs of bf16 values.
 //!
 //! AVX512-BF16 and AMX multiply pairs of bf16 values that are neighbors along the inner dimension.
-//! A pair is stored in a lane of 32 bits, the size of an `f32`. A matrix of pairs therefore has the
-//! shape of an `f32` matrix with half the inner dimension and is packed and traversed by the same
-//! code.
+//! A pair is stored in a lane of 32 bits, the size of an `f32`. A matrix of pairs therefore looks
+//! like an `f32` matrix with half the inner dimension, so the same code packs and traverses it.
 
 use std::arch::x86_64::*;
 
@@ -17,9 +16,9 @@ pub(crate) fn room_for_pairs(rows: usize) -> usize {
     rows * ROW_STRIDE
 }
 
-/// Rounds a matrix of the shape (rows, inner) to bf16 and returns its pairs as a matrix of the
-/// shape (rows, inner / 2). If `inner` is odd, the second dimension is rounded up, and the last
-/// pair of each row is padded with 0.
+/// Rounds a matrix of the shape (rows, inner) to bf16 and returns the pairs of neighboring values
+/// as a matrix of the shape (rows, inner / 2). If `inner` is odd, the second dimension is rounded
+/// up, and the last pair of each row is padded with 0.
 ///
 /// The pairs are stored by rows if the rows of `matrix` are contiguous, and otherwise by columns.
 ///

@@ -1,9 +1,10 @@
-//! The loops around the micro-kernel. They divide a product into tasks for the threads, and a task
+//! The loops around the micro-kernel. They divide a product into tasks for the threads, and each
+//! task into panels ([`product`](super) explains the terms).
 //! into panels ([`product`](super) explains the terms).
 //!
-//! `multiply_by` packs a block of `B` for all threads, and `run_tasks` divides the block's part of
-//! `C` into tasks. `task` packs its rows of `A`, 384 steps at a time, and multiplies each row panel
-//! by the column panels.
+//! `multiply_by` packs a block of `B` for all threads, and `run_tasks` divides the corresponding
+//! part of `C` into tasks. A `task` packs its rows of `A`, 384 steps at a time, and multiplies each
+//! row panel by the column panels.
 
 use std::mem::MaybeUninit;
 
@@ -23,37 +24,38 @@ use crate::product::pack::{
 use crate::threads::for_each;
 use crate::weight::Weight;
 
-/// Largest number of rows of a task. Its row panels take about 220 KB, which remain in the L2 cache
-/// together with [`Kernel::COLUMN_BLOCK`] columns of `B`.
+/// Largest number of rows of a task. The row panels of a task take about 220 KB, so they fit in the
+/// L2 cache together with [`Kernel::COLUMN_BLOCK`] columns of `B`.
 const ROWS: usize = 140;
-/// Smallest number of columns to which tasks are narrowed if there are too few rows for all
-/// threads. Each task packs its rows of `A`, so narrower tasks would pack the same rows more often.
+/// Smallest number of columns to which tasks are narrowed if there are too few rows to keep all
+/// threads busy. Each task packs its rows of `A`, so narrower tasks would pack the same rows more
+/// often.
 const MIN_TASK_COLUMNS: usize = 256;
 /// Largest number of steps along the inner dimension for which `B` is packed at a time.
 const MAX_PACKED_DEPTH: usize = 10 * DEPTH;
-/// Number of tasks per thread if there are few rows. Several tasks per thread let idle threads take
-/// over work from threads that share their core with other processes.
+/// Number of tasks per thread if there are few rows. With several tasks per thread, idle threads
+/// can take over work from threads that share their core with other processes.
 const TASKS_PER_THREAD: usize = 3;
-/// Number of tasks per thread above which an additional task on some of the threads makes no
-/// noticeable difference.
+/// Number of tasks per thread that balances the work well enough. With so many tasks, it makes no
+/// noticeable difference if some of the threads run one task more than the others.
 const ENOUGH_TASKS: usize = 8;
-/// Number of values of `A` (512 KB) that a core's cache holds in addition to all other data of a
-/// task. An `A` of at most this size doesn't need to be packed.
+/// Number of values of `A` (512 KB) that fit in a core's cache together with all other data of a
+/// task. If `A` has at most this number of values, it doesn't need to be packed.
 const CACHED_VALUES: usize = 1 << 17;
-/// Number of `f32` values in 4 KiB. If the distance between rows is a multiple of it, all rows
-/// compete for the same lines of the L1 cache.
+/// Number of `f32` values in 4 KiB. If the distance between rows is a multiple of this number, all
+/// rows compete for the same lines of the L1 cache.
 const PAGE_VALUES: usize = 1024;
-/// Smallest number of columns of `B` for which a kernel with narrow registers packs an `A` whose
-/// columns are contiguous. The rows of a panel fill only a part of each cache line, and without
-/// packing, each of these lines would be read again for several panels.
+/// Smallest number of columns of `B` for which a kernel with narrow registers packs a matrix `A`
+/// whose columns are contiguous. A row panel of such a kernel contains only a part of each cache
+/// line of `A`, so without packing, the same lines would be read again for several panels.
 const MIN_COLUMNS_TO_PACK: usize = 256;
-/// Smallest number of multiply-adds of lanes that justifies another thread. Starting a task on a
-/// thread takes some microseconds.
+/// Smallest number of multiply-adds, counted in lanes, for which another thread is worthwhile. It
+/// takes a few microseconds to start a task on a thread.
 const MIN_STEPS_PER_THREAD: usize = 1 << 18;
 
-/// Returns the number of bytes that a thread uses to pack a right operand with `inner` rows and
-/// `columns` columns. This number is for estimates of memory. The memory is kept for later
-/// products.
+/// Returns the number of bytes of memory that a thread uses to pack a right operand with `inner`
+/// rows and `columns` columns. The memory is kept for later products, so estimates of the memory
+/// that a program needs should include it.
 pub fn packed_bytes(inner: usize, columns: usize) -> usize {
     let deep = inner.clamp(1, MAX_PACKED_DEPTH).next_multiple_of(DEPTH);
     // 64 is a multiple of the panel width of every kernel.
@@ -64,7 +66,7 @@ pub fn packed_bytes(inner: usize, columns: usize) -> usize {
 /// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The calling thread only, which is for callers that are already parallel.
+    /// Only the calling thread. This is for callers that already run on several threads.
     One,
     /// All threads of rayon's current pool.
     Pool,
@@ -75,7 +77,7 @@ pub enum Threads {
 /// # Safety
 ///
 /// The shapes of the matrices must fit. `c` must be initialized if `start` reads it. The CPU must
-/// have the instruction set of the kernel.
+/// have the instruction set of the kernel `K`.
 pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
     a: &ArrayRef2<A>,
     b: &ArrayRef2<B>,
@@ -96,8 +98,8 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
     let room = deep.next_multiple_of(DEPTH) * wide.next_multiple_of(K::COLUMNS);
     with_b_panels(room, |panels| {
         for j in (0..n).step_by(wide) {
-            // The loop body runs once even if the inner dimension is empty, because `c` must be set
-            // to the initial value.
+            // If the inner dimension is empty, the loop body still runs once, because it must set
+            // `c` to the initial value.
             for k in (0..inner.max(1)).step_by(deep) {
                 let (columns, depths) = (j..n.min(j + wide), numbers(k)..numbers(k + deep));
                 let a = a.slice(s![.., depths.clone()]);
@@ -108,16 +110,17 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
                 };
                 pack_columns::<K, B>(&b, panels, many > 1);
                 let c = c.slice_mut(s![.., columns]);
-                // SAFETY: The caller guarantees an initialized `c` if `start` reads it. The later
-                // blocks read what the first one has written.
+                // SAFETY: The caller guarantees that the shapes fit, that the CPU has the
+                // instruction set, and that `c` is initialized if `start` reads it. Later
+                // iterations read only what the first one has written.
                 unsafe { run_tasks::<K, A>(&a, panels, start, c, many) };
             }
         }
     });
 }
 
-/// Divides the rows of `c`, and also its columns if there are too few rows for all threads, into
-/// tasks and runs them on `many` threads.
+/// Divides the rows of `c` into tasks, and also its columns if there are too few rows for all
+/// threads. Then runs the tasks on `many` threads.
 ///
 /// # Safety
 ///
@@ -132,15 +135,15 @@ unsafe fn run_tasks<K: Kernel, A: Weight>(
     let (m, n) = c.dim();
     let panels = m.div_ceil(K::ROWS);
     let (down, across) = grid::<K>(panels, n, many);
-    // SAFETY: The caller guarantees the conditions of [`multiply_by`], and each task gets another
-    // part of `c`.
+    // SAFETY: The caller guarantees that the shapes fit, that the CPU has the instruction set, and
+    // that `c` is initialized if `start` reads it. No two tasks get the same part of `c`.
     let work = |(a, j, c)| unsafe { task::<K, A>(a, b, n, j, start, c) };
     if (down, across) == (1, 1) {
         return work((a.view(), 0, c));
     }
     let columns = n.div_ceil(across).next_multiple_of(K::COLUMNS);
-    // The parts have nearly equal sizes, because a thread with a smaller part would wait for the
-    // others.
+    // The numbers of rows per task are nearly equal, because a thread with fewer rows would have to
+    // wait for the others.
     let row = |i: usize| (i * panels / down * K::ROWS).min(m);
     let mut tasks = Vec::with_capacity(down * across);
     for j in (0..n).step_by(columns) {
@@ -159,11 +162,12 @@ unsafe fn run_tasks<K: Kernel, A: Weight>(
     }
 }
 
-/// Returns the numbers of tasks along the rows and along the columns of `C` for `panels` row
-/// panels, `n` columns and `many` threads.
+/// Returns the number of tasks into which the rows of `C` are divided, and the number of tasks into
+/// which its columns are divided, for `panels` row panels, `n` columns and `many` threads.
 ///
-/// Each thread gets the same number of tasks. There are no more tasks along the columns than
-/// necessary, because each of them packs the same rows of `A` again.
+/// The numbers are chosen so that all threads get about the same amount of work. The columns are
+/// divided no more than necessary, because each additional task along the columns packs the same
+/// rows of `A` again.
 fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     let down = panels.div_ceil(ROWS / K::ROWS);
     if many == 1 || down >= ENOUGH_TASKS * many {
@@ -174,11 +178,11 @@ fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     (down, across.min(n / MIN_TASK_COLUMNS).max(1))
 }
 
-/// Multiplies the rows `a` by the columns of `b` from `j` on, where `b` contains `n` packed
-/// columns.
+/// Computes the part `c` of the product by multiplying the rows `a` by the columns of `b` from `j`
+/// on. `b` contains `n` packed columns.
 ///
 /// Micro-kernels store whole registers. If the rows of `c` aren't contiguous, the result is
-/// therefore computed in temporary memory and then copied.
+/// therefore computed in temporary memory and then copied to `c`.
 ///
 /// # Safety
 ///
@@ -231,9 +235,9 @@ unsafe fn task<K: Kernel, A: Weight>(
             let a = a.slice(s![.., numbers]);
             let panels = pack_rows_of::<K, A>(&a, a_panels, in_place);
             for across in (0..columns).step_by(K::COLUMN_BLOCK) {
-                // The row panels are multiplied by these columns one after the other. Meanwhile,
-                // each call of the micro-kernel prefetches a few lines of the next columns from the
-                // L3 cache.
+                // One row panel after the other is multiplied by this block of columns. Meanwhile,
+                // each call of the micro-kernel prefetches a few cache lines of the next block of
+                // columns from the L3 cache.
                 let (next_k, next_at) = match across + K::COLUMN_BLOCK {
                     at if at < columns => (k, at),
                     _ => (k + DEPTH, 0),
@@ -253,8 +257,9 @@ unsafe fn task<K: Kernel, A: Weight>(
                             next: next.unwrap_or(start_of_b),
                         };
                         next = next.map(|next| next.wrapping_add(DEPTH * PREFETCH_PER_STEP));
-                        // SAFETY: Both panels are packed for this kernel, `c` has the given rows
-                        // and columns, and the caller guarantees the remaining conditions.
+                        // SAFETY: Both panels have a layout that this kernel reads, and `c` has the
+                        // given rows and columns. The caller guarantees that the CPU has the
+                        // instruction set and that `c` is initialized if `start` reads it.
                         unsafe {
                             let c = c.offset(i as isize * stride).add(at);
                             let block = Block {
@@ -275,7 +280,8 @@ unsafe fn task<K: Kernel, A: Weight>(
     });
 }
 
-/// Packs the row panels of `A`, as pairs of bf16 values if the kernel multiplies pairs.
+/// Packs the rows `a` into row panels. If the kernel multiplies pairs, the values are rounded to
+/// bf16 and packed as pairs.
 fn pack_rows_of<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
@@ -288,8 +294,8 @@ fn pack_rows_of<K: Kernel, A: Weight>(
     pack_rows::<K, A>(a, panels, in_place)
 }
 
-/// Returns the layout in which the kernel can read `a` without packing, for a task with the given
-/// number of columns. Returns `None` if packing is faster.
+/// Returns the layout in which the kernel can read `a` without packing, or `None` if packing is
+/// faster. `columns` is the number of columns of the task.
 fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
     let layout = Layout::of(a)?;
     let stays = match layout {
@@ -300,7 +306,8 @@ fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
             let cached = a.ncols() * along <= CACHED_VALUES;
             if K::WIDE {
                 // If the distance between columns isn't a whole number of cache lines, as with a
-                // vocabulary of 50257 tokens, the columns are distributed over the L1 cache.
+                // vocabulary of 50257 tokens, the columns are spread over the L1 cache and don't
+                // have to be packed.
                 cached || !along.is_multiple_of(LINE)
             } else {
                 cached && columns < MIN_COLUMNS_TO_PACK

@@ -1,9 +1,9 @@
 //! Passes, during which rayon's threads stay awake.
 //!
-//! A pass of a model consists of hundreds of short parallel loops in quick succession, and waking a
-//! sleeping thread takes longer than a small product. The threads therefore poll for work from one
-//! loop to the next, and for some milliseconds after the end of the pass. The results are the same
-//! with and without polling.
+//! A pass, such as the forward pass of a model, consists of hundreds of short parallel loops in
+//! quick succession. Waking a sleeping thread takes longer than computing a small matrix product.
+//! Between the loops, and for a few milliseconds after the pass, the threads therefore poll for
+//! work instead of sleeping. Polling doesn't change the results.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,51 +14,51 @@ use rayon::Yield;
 use super::{buffers, team};
 use crate::threads::passes::PASSES;
 
-/// Number of times that a thread polls for loops of the team before it tries once to steal a job
-/// from rayon's queues.
+/// Number of times that a thread polls for parallel loops of a pass before it tries once to steal a
+/// job from rayon's queues.
 const POLLS_PER_STEAL: usize = 8;
 
-/// Time without work after which a thread stops polling. It then behaves like any thread of rayon,
-/// which means that it sleeps or returns to the job that it interrupted to look for work.
+/// Time without work after which a thread stops polling. It then behaves like any other thread of
+/// rayon: it sleeps, or it returns to the job that it interrupted to look for work.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Time between two polls beyond which a thread assumes that the system has preempted it because
-/// other processes are competing for the CPUs. A polling thread that has to wait for its turn among
-/// them starts later than a sleeping thread that is woken.
+/// Time between two polls above which a thread assumes that the operating system has preempted it,
+/// because other processes are competing for the CPUs. In this situation, a polling thread, which
+/// has to wait for its turn, starts later than a sleeping thread that is woken.
 const PREEMPTED_AFTER: Duration = Duration::from_micros(200);
 
-/// Number of passes after a preemption during which no thread keeps polling once a pass has ended.
+/// Number of passes after a preemption for which all threads stop polling as soon as the pass ends.
 const PASSES_AFTER_PREEMPTION: usize = 512;
 
-/// Value of [`PASSES`] until which threads don't keep polling after the end of a pass, because of a
-/// preemption.
+/// Value of the counter [`PASSES`] below which threads stop polling as soon as a pass ends, because
+/// a thread was preempted.
 static NO_POLLING_UNTIL: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of threads that are polling for work.
 static POLLING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of calls to other threads that they haven't answered yet, because they are busy or
-/// blocked.
+/// Number of calls that threads haven't answered yet, because they are busy or blocked. A call asks
+/// a thread to poll for the work of a pass.
 static UNANSWERED_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Largest number of unanswered calls. If it is reached, no threads are called, because calls to
-/// threads that are blocked forever would accumulate.
+/// Largest number of unanswered calls. As soon as it is reached, `call_threads` does nothing.
+/// Without this limit, calls to threads that are blocked forever would accumulate.
 const MAX_UNANSWERED_CALLS: usize = 10_000;
 
 thread_local! {
-    /// Whether this thread is running a pass or polling for the work of a pass. While a thread
-    /// waits, it may execute another job. If passes in such jobs waited as well, they would
-    /// accumulate on the thread's stack.
+    /// Whether this thread is running a pass or polling for the work of a pass. If so, another pass
+    /// on the same thread runs without polling. While a thread waits, it may execute other jobs,
+    /// and if passes in these jobs waited as well, they would accumulate on the thread's stack.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `pass` on a thread of rayon's pool and returns its result. Meanwhile, the other threads of
-/// the pool poll for work without sleeping, so they start immediately on tasks of
+/// the pool poll for work instead of sleeping, so they start immediately on tasks of
 /// [`for_each`](crate::for_each).
 ///
 /// The threads keep polling for 5 ms after the pass, unless other processes are competing for the
 /// CPUs. A pass never waits for a thread that is busy with another job. A pass inside another pass,
-/// or concurrent with one, computes its result in the same way but doesn't wake any threads.
+/// or concurrent with one, computes the same result but doesn't wake any threads.
 pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     if INSIDE.get() {
         return pass();
@@ -71,7 +71,8 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
             PASSES.fetch_add(1, Ordering::Release);
             buffers::end_pass();
             if from_outside {
-                // The next work of this thread will be the caller's next pass.
+                // The caller isn't a thread of the pool, so this thread of the pool has nothing to
+                // do before the caller's next pass. It polls for that pass.
                 call_threads(move |index| {
                     if Some(index) == own_index {
                         look_for_work(this);
@@ -82,7 +83,8 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
         INSIDE.set(true);
         let _outside = OnDrop(|| INSIDE.set(false));
         call_threads(move |index| {
-            // If the pass has already ended, the thread may return to the job that it interrupted.
+            // A thread that is called after the end of the pass doesn't look for work, so it can
+            // return to the job that it interrupted.
             if Some(index) != own_index && PASSES.load(Ordering::Acquire) == this {
                 look_for_work(this);
             }
@@ -91,8 +93,7 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Returns whether this thread is part of a pass and all other threads of the pool are polling for
-/// its work.
+/// Returns whether this thread is in a pass and all other threads of the pool are polling for work.
 pub(crate) fn is_with_all() -> bool {
     INSIDE.get() && POLLING_THREADS.load(Ordering::Relaxed) + 1 >= rayon::current_num_threads()
 }
@@ -107,7 +108,7 @@ fn begin() -> Option<usize> {
     begun.then_some(before + 1)
 }
 
-/// Asks all threads of the pool to call `look` with their index as soon as they have no other work.
+/// Asks each thread of the pool to call `look` with its index as soon as it has no other work.
 fn call_threads(look: impl Fn(usize) + Send + Sync + 'static) {
     let threads = rayon::current_num_threads();
     if threads == 1 || UNANSWERED_CALLS.load(Ordering::Relaxed) >= MAX_UNANSWERED_CALLS {
@@ -127,7 +128,7 @@ fn call_threads(look: impl Fn(usize) + Send + Sync + 'static) {
     });
 }
 
-/// A guard that calls a function when it is dropped, which also happens in a panic.
+/// A guard that calls a function when it is dropped, including when a panic unwinds the stack.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -136,8 +137,9 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Runs tasks of the given pass until another pass begins, which calls the threads again, or until
-/// there has been no work for [`IDLE_TIMEOUT`].
+/// Polls for tasks of the given pass and runs them. Returns when another pass begins, because that
+/// pass calls the threads again, or when there has been no work for [`IDLE_TIMEOUT`]. After the end
+/// of the pass, a preemption also ends the polling.
 fn look_for_work(pass: usize) {
     let mut idle_since = Instant::now();
     let mut last_poll = idle_since;
@@ -203,7 +205,7 @@ mod tests {
         let (busy, passes) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (lowest, highest) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
         let pass = |local: u8| {
-            // The address of a local variable is within the thread's stack.
+            // The address of a local variable shows how much of the stack the thread is using.
             let depth = (&raw const local).addr();
             lowest.fetch_min(depth, Ordering::Relaxed);
             highest.fetch_max(depth, Ordering::Relaxed);
@@ -248,8 +250,8 @@ mod tests {
     fn a_thread_that_is_called_in_the_middle_of_a_job_goes_back_to_it() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
         let pool = pool.expect("two threads");
-        // Returns whether the pass called the thread. The pass doesn't do so if the pass of another
-        // test is in progress.
+        // Returns whether a pass called a thread while the thread was executing a job. A pass calls
+        // no threads if the pass of another test is in progress.
         let called_in_a_job = || {
             let [begun, in_pass, called, done] = [const { AtomicBool::new(false) }; 4];
             let wait_for = |flag: &AtomicBool| {

@@ -1,9 +1,9 @@
-//! A pool of buffers, from which a pass gets the memory of the previous passes again.
+//! A pool of buffers, which lets each pass reuse the memory of the previous passes.
 //!
-//! Without the pool, each training step would ask the system for new memory, which the system has
-//! to map and clear. The pool works with any allocator. It contains only buffers that were used in
-//! the last two passes, and never more memory than it has handed out. All of its memory is freed
-//! one or two seconds after the last pass.
+//! Without the pool, each training step would ask the operating system for new memory, which the
+//! system has to map and clear. The pool works with any allocator. It contains only buffers that
+//! were used in the last two passes, and never more memory than it has handed out. One or two
+//! seconds after the last pass, it frees all of its memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use crate::threads::huge_pages::room;
 use crate::threads::passes;
 
-/// Smallest number of values of a buffer that the pool keeps. The allocator is fast enough for
-/// smaller ones.
+/// Smallest number of values in a buffer that the pool keeps. Smaller buffers are freed, because
+/// allocating them again is fast.
 pub(crate) const SMALLEST: usize = 4 * 1024;
 
-/// Interval between checks for idleness. If the pool isn't used during a whole interval, its memory
-/// is freed.
+/// Interval at which a thread checks whether the pool is idle. If no buffer has been taken or
+/// recycled since the previous check, the memory of the pool is freed.
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -29,8 +29,8 @@ struct Pool {
     /// Number of buffers that have been taken or recycled so far. If this number hasn't changed
     /// since the last check, the pool is idle.
     uses: u64,
-    /// Number of values in buffers that were handed out and not yet recycled. The pool rejects
-    /// other buffers, so a program that recycles its own arrays doesn't accumulate memory.
+    /// Number of values in buffers that have been handed out and not yet recycled. The pool keeps
+    /// no more than this, so a program that recycles its own arrays doesn't accumulate memory.
     lent: usize,
     /// Whether the thread that frees the memory of an idle pool is running.
     watched: bool,
@@ -53,9 +53,9 @@ impl Pool {
         }
     }
 
-    /// Removes and returns the buffer that was recycled last among those with a capacity between
-    /// `n` and `n + n / 8`. The most recent buffer is the most likely one to be in a cache. Returns
-    /// `None` if there is no such buffer.
+    /// Takes a buffer with a capacity between `n` and `n + n / 8` out of the pool and returns it,
+    /// or returns `None` if there is none. If there are several, the one that was recycled last is
+    /// returned, because it is the most likely one to be in a cache.
     fn take(&mut self, n: usize) -> Option<Vec<f32>> {
         self.uses += 1;
         let fits = |(free, _): &(Vec<f32>, u64)| (n..=n + n / 8).contains(&free.capacity());
@@ -72,8 +72,8 @@ impl Pool {
         }
     }
 
-    /// Frees the buffers that have been used neither in this pass nor in the previous one. A pass
-    /// that recycles nothing, such as an update of the weights, doesn't count.
+    /// Ends a pass by freeing the buffers that were used neither in this pass nor in the previous
+    /// one. A pass that recycles nothing, such as an update of the weights, doesn't count.
     fn end_pass(&mut self) {
         if self.free.iter().any(|&(_, pass)| pass == self.passes) {
             let before = self.passes.saturating_sub(1);
@@ -83,7 +83,7 @@ impl Pool {
     }
 
     /// Returns all unused buffers if the pool is idle, which means that its number of uses is still
-    /// `uses`. Otherwise updates `uses` and returns `None`.
+    /// equal to `uses`. Otherwise, updates `uses` and returns `None`.
     fn unused(&mut self, uses: &mut u64) -> Option<Vec<(Vec<f32>, u64)>> {
         let before = std::mem::replace(uses, self.uses);
         (before == *uses).then(|| {
@@ -98,8 +98,8 @@ pub(crate) fn end_pass() {
     pool().end_pass();
 }
 
-/// Returns a vector with space for at least `n` values. The vector is empty or, if its memory was
-/// used before, may contain up to `n` values from the earlier use.
+/// Returns a vector with space for at least `n` values. The vector is empty or, if its memory comes
+/// from a recycled buffer, may contain up to `n` values from the earlier use.
 ///
 /// The capacity of the vector may exceed `n` by up to an eighth. Pass the vector to [`recycle`]
 /// after its last use, so that its memory can be used again.
@@ -116,8 +116,8 @@ pub fn buffer(n: usize) -> Vec<f32> {
     buffer
 }
 
-/// Gives a buffer back to the pool, from which [`buffer`] can return it again. Small buffers and
-/// buffers that don't come from the pool are freed.
+/// Gives a buffer back to the pool, from which [`buffer`] can hand it out again. Small buffers and
+/// buffers that don't come from the pool are freed instead.
 pub fn recycle(buffer: Vec<f32>) {
     if buffer.capacity() < SMALLEST {
         return;
@@ -143,8 +143,8 @@ fn give_back_when_idle() {
         }
         if let Some(buffers) = pool.unused(&mut uses) {
             pool.watched = false;
-            // The lock is released first, so that no thread waits while the system takes the memory
-            // back.
+            // The lock is released before the buffers are freed, so that other threads don't wait
+            // for it while the operating system takes the memory back.
             drop(pool);
             return drop(buffers);
         }

@@ -1,21 +1,22 @@
-//! Vectors whose elements are written in parallel, without filling them with zeros first.
+//! Vectors whose elements are written in parallel, without first being set to zero.
 
 use std::mem::MaybeUninit;
 
 use crate::threads::buffers::buffer;
 use crate::threads::for_each;
 
-/// Returns a vector of `n` values, which are written in blocks of `block` values on all threads.
-/// The last block may be shorter.
+/// Returns a vector of `n` values, which the threads of rayon's pool write in blocks of `block`
+/// values. The last block may be shorter.
 ///
-/// `f(i, values)` must write all values of block `i`. At the time of the call, the block contains
-/// zeros or values from an earlier use of the memory. In debug builds, it contains NaN instead, so
-/// that an element that isn't written is noticed. The memory comes from the pool of [`buffer`].
+/// The function `f(i, values)` must write all values of block `i`. Before the call, `values`
+/// contains zeros or values from an earlier use of the memory. In debug builds, it contains NaN
+/// instead, to reveal elements that `f` doesn't write. The memory comes from the pool of
+/// [`buffer`].
 pub fn fill_blocks(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     fill_blocks_in(buffer(n), n, block, f)
 }
 
-/// Computes [`fill_blocks`] in the memory of `out`, whose capacity must be at least `n`.
+/// Implements [`fill_blocks`] in the memory of `out`, whose capacity must be at least `n`.
 fn fill_blocks_in(
     mut out: Vec<f32>,
     n: usize,
@@ -30,15 +31,16 @@ fn fill_blocks_in(
         } else if i * block + part.len() > used {
             part.fill(MaybeUninit::new(0.0)); // The block is in the cache when `f` writes it.
         }
-        // SAFETY: Every element is initialized, either just now or by the earlier use, and
-        // `MaybeUninit<f32>` has the layout of `f32`.
+        // SAFETY: Every element of `part` is initialized, either by `fill` or by the earlier use of
+        // the memory, and `MaybeUninit<f32>` has the same layout as `f32`.
         f(i, unsafe {
             std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), part.len())
         });
     };
     let spare = &mut out.spare_capacity_mut()[..n];
     for_each(spare.chunks_mut(block.max(1)).enumerate().collect(), make);
-    // SAFETY: The blocks cover the first `n` elements, and all of them have been initialized.
+    // SAFETY: The blocks cover the first `n` elements, and all elements of each block are
+    // initialized.
     unsafe { out.set_len(n) };
     out
 }

@@ -15,12 +15,12 @@ static FEWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 pub struct LoopCounts {
     /// Number of loops whose tasks were shared by several threads.
     pub loops: usize,
-    /// Number of tasks of the loop with the fewest tasks, or `None` if there was no loop.
+    /// Number of tasks in the loop with the fewest tasks, or `None` if there was no loop.
     pub fewest_tasks: Option<usize>,
 }
 
-/// Returns statistics about the loops that [`for_each`] has run on several threads since the last
-/// call of this function, in the whole process. The counters are then reset.
+/// Returns statistics about all loops in this process that [`for_each`] has run on several threads
+/// since the last call of `loop_counts`, and resets the counters.
 pub fn loop_counts() -> LoopCounts {
     let fewest = FEWEST.swap(usize::MAX, Ordering::Relaxed);
     LoopCounts {
@@ -29,8 +29,8 @@ pub fn loop_counts() -> LoopCounts {
     }
 }
 
-/// Calls `f` once for each task on the threads of rayon's pool and returns when all calls have
-/// ended. If there is only one task or one thread, all calls happen on the calling thread.
+/// Calls `f` once for each task on the threads of rayon's pool and waits until all calls have
+/// returned. If there is only one task or one thread, all calls happen on the calling thread.
 ///
 /// ```
 /// let mut numbers = [1, 2, 3, 4, 5];
@@ -62,13 +62,14 @@ fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     FEWEST.fetch_min(count, Ordering::Relaxed);
     match awake::is_with_all() {
         true => team::share(count, run),
-        // Without this limit, rayon would combine the tasks into about two jobs per thread, and
-        // threads that finish early would have to wait for the others.
+        // The limit makes each task a separate job. Without it, rayon would combine the tasks into
+        // about two jobs per thread, and threads that finish early would have to wait for the
+        // others.
         false => (0..count).into_par_iter().with_max_len(1).for_each(run),
     }
 }
 
-/// Address of the first of several tasks, each of which is moved out by one thread.
+/// The address of the first task of a loop. Each task is moved out of the list by a single thread.
 struct Start<T>(*mut T);
 
 // SAFETY: Threads share only the address. Each task is moved to a single thread, for which `T:
@@ -80,7 +81,7 @@ impl<T> Start<T> {
     ///
     /// # Safety
     ///
-    /// The task must exist, and there must be only one call for each index.
+    /// The task must exist, and the function must be called only once for each index.
     unsafe fn take(&self, i: usize) -> T {
         // SAFETY: The caller guarantees that the task exists and hasn't been moved out.
         unsafe { self.0.add(i).read() }

@@ -1,9 +1,9 @@
 //! Allocation of memory on huge pages, for weights and activations.
 //!
-//! Memory on huge pages can be read 1.5 times as fast as memory on pages of 4 KiB. The requests in
-//! this module work with any allocator.
+//! Memory on huge pages can be read 1.5 times as fast as memory on pages of 4 KiB. This module only
+//! advises the operating system to use huge pages, so it works with any allocator.
 
-/// Smallest size, in bytes, of memory for which huge pages are requested.
+/// Smallest size, in bytes, of an allocation for which this module requests huge pages.
 #[cfg(any(target_os = "linux", test))]
 const SMALLEST: usize = 1 << 20;
 
@@ -14,16 +14,16 @@ pub(crate) fn room<T>(n: usize) -> Vec<T> {
     room
 }
 
-/// Returns a vector of `n` zeros. If it is large, the system provides its pages only when they are
-/// first accessed.
+/// Returns a vector of `n` zeros. If the vector is large, the operating system provides each of its
+/// pages only when the page is first accessed.
 pub fn zeros(n: usize) -> Vec<f32> {
     let mut zeros = vec![0.0; n];
     advise(&mut zeros);
     zeros
 }
 
-/// Asks the system to use huge pages for those parts of `memory` that don't have pages yet. If the
-/// system refuses, the memory gets pages of the normal size.
+/// Asks the operating system to use huge pages for those parts of `memory` that don't have pages
+/// yet. If the system refuses, these parts get pages of the normal size.
 #[cfg(target_os = "linux")]
 fn advise<T>(memory: &mut [T]) {
     use std::ffi::{c_int, c_void};
@@ -33,8 +33,8 @@ fn advise<T>(memory: &mut [T]) {
         fn madvise(at: *mut c_void, length: usize, advice: c_int) -> c_int;
     }
     const HUGE_PAGES: c_int = 14;
-    /// Largest size, in bytes, of a normal page on any system. The requested range begins at a
-    /// multiple of this size.
+    /// Largest size, in bytes, of a normal page on any system. The range for which huge pages are
+    /// requested must begin at a page boundary, so it begins at a multiple of this size.
     const PAGE: usize = 64 << 10;
 
     if size_of_val(memory) < SMALLEST {
@@ -42,14 +42,15 @@ fn advise<T>(memory: &mut [T]) {
     }
     let before = memory.as_ptr().addr() % PAGE;
     let start = memory.as_mut_ptr().wrapping_byte_sub(before);
-    // SAFETY: The advice doesn't change the contents of memory, including the neighboring memory
-    // that the rounded range contains.
+    // SAFETY: The advice doesn't change the contents of the memory, nor those of the neighboring
+    // memory that the range contains because its start is rounded down.
     unsafe {
         madvise(start.cast(), before + size_of_val(memory), HUGE_PAGES);
     }
 }
 
-/// Does nothing, because other systems decide on their own whether to use huge pages.
+/// Does nothing, because operating systems other than Linux decide on their own whether to use huge
+/// pages.
 #[cfg(not(target_os = "linux"))]
 fn advise<T>(_memory: &mut [T]) {}
 

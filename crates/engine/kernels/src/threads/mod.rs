@@ -2,7 +2,8 @@
 //!
 //! A *pass* is a computation that consists of many short parallel loops, such as the forward pass
 //! of a model. During a pass, rayon's threads stay awake ([`awake()`]) and share the tasks of its
-//! loops ([`for_each()`]). Buffers are kept for the next pass ([`buffer`] and [`recycle`]).
+//! loops ([`for_each()`]). The next pass reuses the memory of its buffers ([`buffer`] and
+//! [`recycle`]).
 
 mod awake;
 pub(crate) mod buffers;

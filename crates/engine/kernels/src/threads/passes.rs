@@ -1,12 +1,12 @@
-//! The counter from which threads and the pool of buffers learn whether a pass is in progress.
+//! A counter of passes, which shows whether a pass is in progress.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of passes that have begun plus the number of passes that have ended. It is odd while a
-/// pass is in progress.
+/// Number of passes that have begun plus the number of passes that have ended. It is therefore odd
+/// while a pass is in progress.
 ///
-/// Only one pass at a time keeps threads awake and is counted. Passes inside it or concurrent with
-/// it run without changing the counter.
+/// Only one pass at a time keeps threads awake and is counted. Other passes, which are inside this
+/// pass or concurrent with it, don't change the counter.
 pub(crate) static PASSES: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns whether a pass that keeps threads awake is in progress.

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
-/// Smallest number of bytes of weights that a task reads. For a smaller task, running it on another
-/// thread would cost more time than it saves.
+/// Smallest number of bytes of weights that a task reads. Running a smaller task on another thread
+/// would take more time than it saves.
 const BYTES_PER_TASK: usize = 32 * 1024;
 
-/// Divides `outputs` into tasks, each of which is a range of whole groups of `group` outputs. Only
-/// the last task may end with an incomplete group. `bytes` is the size of the weights of a group.
+/// Divides the outputs from 0 to `outputs` into tasks, each of which is a range of outputs. All
+/// tasks consist of whole groups of `group` outputs, except that the last group may be incomplete.
+/// `bytes` is the size of the weights of a group.
 ///
-/// Each thread gets a part of the outputs. The first task of a part is two thirds of it, and the
-/// following tasks become smaller and smaller. All threads therefore finish at about the same time,
-/// even if some of them are slower. The results of the product don't depend on the division.
+/// The outputs are divided into one part per thread. The first task of a part contains two thirds
+/// of it, the second one two thirds of the remainder, and so on. Because the last tasks are small,
+/// all threads finish at about the same time, even if some of them are slower than others. The
+/// results of the product don't depend on the division.
 pub(crate) fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {
     let groups = outputs.div_ceil(group);
     let least = (BYTES_PER_TASK / bytes.max(1)).max(1);

@@ -1,12 +1,13 @@
-//! Distribution of the loops of a pass among the threads that [`awake`](fn@super::awake) keeps
+//! Distribution of the tasks of parallel loops among the threads that [`awake`](fn@super::awake)
+//! keeps awake.
 //! awake.
 //!
 //! The thread that starts a loop stores the loop's address in a *slot*. Awake threads poll the
 //! slots. A thread that finds a loop runs one of its tasks after the other until none is left.
 //!
 //! rayon distributes a loop by splitting it into halves that other threads steal. With 16 threads,
-//! this takes longer than running one of the loops that a decoder needs for a token. GPT-2 needs
-//! about fifty such loops, which take about a millisecond in total.
+//! this takes longer than the loops of a decoder, which are short: for each token, GPT-2 runs about
+//! fifty loops, which take about a millisecond in total.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,12 +15,12 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// Largest number of loops whose tasks are shared at the same time. If there are more, the calling
-/// thread runs all tasks of a loop on its own.
+/// Largest number of loops whose tasks are shared at the same time. If another loop starts, its
+/// thread runs all of its tasks without help.
 const SLOTS: usize = 32;
 
-/// Number of polls for helpers between two calls of `yield_now`, which lets other processes use the
-/// CPU.
+/// Number of times that a thread checks whether helpers are still running its tasks before it calls
+/// `yield_now` once, which lets other processes use the CPU.
 const POLLS_PER_YIELD: usize = 64;
 
 static TEAM_SLOTS: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
@@ -33,7 +34,8 @@ struct CachePadded<T>(T);
 struct Slot {
     /// Whether a loop is using this slot.
     used: AtomicBool,
-    /// Address of the loop. It is null if there is no loop or all of its tasks have been taken.
+    /// Address of the loop. It is null if the slot contains no loop or if all tasks of the loop
+    /// have been taken.
     tasks: CachePadded<AtomicPtr<Tasks<'static>>>,
     /// Number of threads that may be accessing the loop.
     helpers: CachePadded<AtomicUsize>,
@@ -69,12 +71,13 @@ pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// Runs tasks of other threads' loops until there are none left. Returns whether there were any.
+/// Goes through the slots once and runs tasks of other threads' loops until all of them have been
+/// taken. Returns whether this thread has run any task.
 pub(crate) fn help() -> bool {
     slots().filter(|slot| slot.help()).count() > 0
 }
 
-/// Returns all slots. The order begins with a different slot for each thread of the pool.
+/// Returns all slots, in an order that begins with a different slot for each thread of the pool.
 fn slots() -> impl Iterator<Item = &'static Slot> {
     let first = rayon::current_thread_index().unwrap_or(0);
     (first..first + SLOTS).map(|i| &TEAM_SLOTS[i % SLOTS])
@@ -89,14 +92,15 @@ impl Slot {
         }
     }
 
-    /// Runs all tasks with the help of other threads, waits for these threads, and frees the slot.
+    /// Runs all tasks of a loop with the help of other threads, waits until these threads have
+    /// finished, and frees the slot.
     fn share(&self, tasks: &Tasks<'_>) {
         let shared = (&raw const *tasks).cast::<Tasks<'static>>();
         self.tasks.0.store(shared.cast_mut(), Ordering::SeqCst);
         tasks.take();
         self.tasks.0.store(null_mut(), Ordering::SeqCst);
-        // A helper registers before it reads the address of the loop, so each helper that has found
-        // the loop is counted.
+        // A helper adds itself to `helpers` before it reads the address of the loop, so the count
+        // includes every helper that may be running a task.
         for poll in 1.. {
             if self.helpers.0.load(Ordering::SeqCst) == 0 {
                 break;
@@ -109,17 +113,17 @@ impl Slot {
         self.used.store(false, Ordering::Release);
     }
 
-    /// Runs tasks of the loop in this slot, if there is one. Returns whether the loop had tasks
-    /// left.
+    /// Runs tasks of the loop in this slot, if there is one. Returns whether this thread has run
+    /// any task.
     fn help(&self) -> bool {
         if self.tasks.0.load(Ordering::Relaxed).is_null() {
             return false;
         }
         self.helpers.0.fetch_add(1, Ordering::SeqCst);
         let tasks = self.tasks.0.load(Ordering::SeqCst);
-        // SAFETY: This thread has registered as a helper before reading the address. The loop's
-        // thread first removes the address from the slot and then waits until there are no helpers,
-        // so the loop stays valid until then.
+        // SAFETY: This thread has added itself to `helpers` before reading the address. The loop's
+        // thread first removes the address from the slot and then waits until `helpers` is 0, so
+        // the loop stays valid until this thread has subtracted itself.
         let helped = unsafe { tasks.as_ref() }.is_some_and(Tasks::take);
         self.helpers.0.fetch_sub(1, Ordering::SeqCst);
         helped
@@ -127,7 +131,8 @@ impl Slot {
 }
 
 impl Tasks<'_> {
-    /// Runs tasks until all of them have been taken. Returns whether this thread has run any.
+    /// Runs tasks of this loop until all of them have been taken. Returns whether this thread has
+    /// run any task.
     fn take(&self) -> bool {
         let mut helped = false;
         loop {
