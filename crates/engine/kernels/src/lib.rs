@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 // The kernels need `unsafe` code for vector intrinsics, inline assembly, and uninitialized memory,
 // which they write before they read it. By default, the lints of the workspace deny `unsafe` code.
-// read. The lints of the workspace deny `unsafe` code elsewhere.
 #![allow(unsafe_code)]
 
 mod decoding;

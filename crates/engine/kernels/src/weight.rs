@@ -1,6 +1,5 @@
 //! The element types that the matrices in a product can have (`f32`, `bf16` and `f16`), and their
 //! conversion to `f32`.
-//! `f32`.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -8,7 +7,7 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 use ndarray::ArrayView2;
 
-/// A type of matrix elements that are converted to `f32` before or while they are multiplied.
+/// The type of a matrix element, which is converted to `f32` before or while it is multiplied.
 pub(crate) trait Weight: Copy + Send + Sync {
     /// Whether the type is `bf16`, whose values some CPUs can multiply without converting them.
     const IS_BF16: bool = false;
@@ -18,9 +17,9 @@ pub(crate) trait Weight: Copy + Send + Sync {
 
     /// Returns the value of this type that is nearest to `value`.
     ///
-    /// Ties are rounded to even. For `f16`, which has a small range, finite and infinite values
-    /// beyond ±65504 become ±65504. For `bf16`, values that are too large become infinite. NaN
-    /// remains NaN.
+    /// Ties are rounded to even. For `f16`, which has a small range, all values beyond ±65504,
+    /// including infinities, become ±65504. For `bf16`, values that are too large become infinite.
+    /// NaN remains NaN.
     fn nearest(value: f32) -> Self;
 
     /// Converts each element of `from` to `f32` and writes the results to `to`, which must have the

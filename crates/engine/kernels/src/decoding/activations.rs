@@ -12,7 +12,7 @@ use crate::elementwise::math::ROUND;
 /// Number of neighboring activations that share a scale. Rows of weights are padded to a multiple
 /// of this number.
 pub(crate) const BLOCK: usize = 64;
-/// Number of neighboring activations whose bytes are added up in each element of
+/// Number of neighboring activations whose bytes are summed in one element of
 /// [`ActivationBlock::sums`]. It is also the number of int4 weights that share a scale.
 pub(crate) const GROUP: usize = 32;
 /// Threshold for the largest magnitude of a block. If the magnitude is smaller, all values of the
@@ -29,8 +29,9 @@ pub(crate) struct ActivationBlock {
     pub(crate) quads: [Quad<i8>; BLOCK / 4],
     /// Scale of the block. An activation is approximately its byte multiplied by this scale.
     pub(crate) scale: f32,
-    /// Sum of the bytes of each group of 32 columns. Weights are stored with a constant offset,
-    /// whose contribution to a dot product the kernels subtract by means of these sums.
+    /// Sums of the bytes in each group of 32 columns. Weights are stored with a constant offset,
+    /// and the kernels use these sums to subtract the contribution of the offset from a dot
+    /// product.
     pub(crate) sums: [i32; BLOCK / GROUP],
 }
 
@@ -59,12 +60,13 @@ pub(crate) fn blocks(x: &[f32]) -> Vec<ActivationBlock> {
 /// contains NaN or an infinity, the returned scale isn't finite.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
-    // This loop finds the largest magnitude by comparing the bits of the values as integers, which
-    // have the same order as the magnitudes, with NaN above infinity. The compiler vectorizes the
-    // loop because it starts at 0. An iterator's `max` would treat the first value separately.
+    // This loop finds the largest magnitude by comparing the bits of the magnitudes as integers,
+    // which gives the same order, with NaN above infinity. The maximum starts at 0 so that the
+    // compiler vectorizes the loop. An iterator's `max` would treat the first value separately.
     let magnitudes = x.iter().map(|x| x.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
-    // If `largest` is NaN, this comparison is false, so a row with NaN isn't rounded to 0.
+    // If `largest` is NaN, this comparison is false, so values among which is a NaN aren't rounded
+    // to 0.
     if largest < TINY {
         out.fill(0);
         return 0.0;

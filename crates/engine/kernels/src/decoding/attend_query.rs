@@ -1,12 +1,11 @@
 //! Attention of a single query over cached keys and values, `softmax(scale K q)^T V`. A decoder
 //! computes it for each head and each new token.
-//! decoder computes for each head and each new token.
 //!
 //! The cache consists of pages, each of which contains the keys and values of [`PAGE`] tokens.
 //! There is no mask, because the caller passes only the keys that the query may attend to. All sums
-//! are computed in the same order as in the dense matrix product ([`gemm`](crate::gemm)). A query
-//! therefore gives the same bits here as in a prompt, where matrix products compute the attention
-//! of many queries together.
+//! are computed in the same order as in the dense matrix product ([`gemm`](crate::gemm)). The
+//! result for a query therefore has the same bits as in a prompt, where matrix products compute the
+//! attention of many queries together.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
@@ -16,9 +15,9 @@ use crate::elementwise::{self, NEGLIGIBLE};
 use crate::prefetch::{self, LINE};
 use crate::product::kernel::DEPTH;
 
-/// Number of tokens in a page of the key-value cache. Because 384 is a multiple of this number,
-/// each page is within a single block of 384 steps, in which the dense matrix product sums along
-/// the inner dimension.
+/// Number of tokens in a page of the key-value cache. The dense matrix product sums along the inner
+/// dimension in blocks of 384 steps, which is a multiple of this number, so each page lies within a
+/// single block.
 pub const PAGE: usize = 64;
 
 /// Computes the context vector of `query`, which is a weighted sum of the cached values, and writes

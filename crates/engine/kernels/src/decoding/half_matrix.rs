@@ -4,7 +4,7 @@
 //! When a matrix is created, each weight is rounded to the nearest bf16 value (8 bits of precision)
 //! or f16 value (11 bits), with ties to even. Products multiply and add in `f32`, usually without
 //! rounding their inputs. The exception is a product with bf16 weights on a CPU that can multiply
-//! bf16 values. It rounds its inputs to bf16, for any number of rows.
+//! bf16 values. It rounds its inputs to bf16, regardless of the number of rows.
 
 use half::{bf16, f16};
 use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};

@@ -1,6 +1,5 @@
 //! Dot products of int4 weights and int8 activations. The products are added exactly, as integers.
 //! Each sum is then converted to `f32` and multiplied by the scales of the weights and activations.
-//! converted to `f32` and scaled.
 //!
 //! Each output is the scaled dot product of a row of weights `w` and a row of activations `x`,
 //! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i`. The index `g` runs over groups of 32
@@ -35,8 +34,8 @@ use crate::weight::Weight;
 /// bits per weight, it takes about a seventh of the memory of a matrix of `f32` weights.
 ///
 /// The format corresponds to llama.cpp's `q4_0`, but each scale is chosen from several candidates
-/// so that the squared error of the rounded weights is as small as possible. Products also round
-/// the activations to int8, like those of an [`Int8Matrix`](crate::Int8Matrix).
+/// to minimize the squared error of the rounded weights. As with [`Int8Matrix`](crate::Int8Matrix),
+/// products also round the activations to int8.
 pub type Int4Matrix = PackedMatrix<Panels<Block>>;
 
 /// Offset that is added to each weight before it is stored as an unsigned number. The weight 0 is
@@ -60,7 +59,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Stores the first weights of a row, at most 64, after rounding them to int4. The remaining
+    /// Rounds the first weights of a row (at most 64) to int4 and stores them. The remaining
     /// weights of the row aren't changed.
     fn set_weights(&mut self, row: usize, weights: &[f32]) {
         for (g, weights) in weights.chunks(GROUP).enumerate() {

@@ -1,6 +1,5 @@
 //! Dot products of int8 weights and int8 activations. The products are added exactly, as integers.
 //! Each sum is then converted to `f32` and multiplied by the scale of the activations.
-//! converted to `f32` and scaled.
 //!
 //! Each output is the scaled dot product of a row of weights `w` and a row of activations `x`,
 //! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i`. The index `b` runs over blocks of 64
@@ -173,13 +172,13 @@ fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }
 
-/// Returns the sum of the four products of each quad, with the activations `x` and the weights
-/// `stored`, which include their offset.
+/// Multiplies the activations `x` by the weights `stored`, which still include their offset, and
+/// returns the sum of the four products of each quad.
 ///
 /// The AVX2 instruction `vpmaddubsw` requires one unsigned operand. The function therefore passes
 /// the magnitude of `x` and inverts the sign of the weight wherever `x` is negative. The
-/// instruction adds every two products in 16 bits. These sums can't overflow, because
-/// `2 * 127 * 127` is less than 2^15.
+/// instruction adds neighboring products in pairs, with results of 16 bits. These can't overflow,
+/// because `2 * 127 * 127` is less than 2^15.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -1,7 +1,6 @@
 //! Weight matrices with 16, 8 or 4 bits per weight, and the attention of a single query. Both are
-//! for decoding, which generates text token by token. Its speed is limited by the time to read the
+//! used for decoding (generating text token by token), whose speed is limited by reading the
 //! weights and the cached keys and values from memory.
-//! decoding, whose speed is limited by reading weights and cached keys and values from memory.
 
 mod activations;
 mod attend_query;

@@ -1,11 +1,10 @@
 //! Immutable matrices with 16, 8 or 4 bits per weight, and the trait [`Format`], which defines how
 //! the weights are stored.
-//! implement.
 //!
 //! Products read the packed weights without unpacking the whole matrix. They multiply int8 and int4
 //! weights as integers. They convert bf16 and f16 weights to `f32`, or multiply pairs of bf16
-//! values if the CPU can. The matrices are meant for inference only, so no gradients are computed
-//! for them.
+//! values if the CPU supports it. The matrices are meant for inference only, so no gradients are
+//! computed for them.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -38,8 +37,8 @@ pub(crate) trait Format: Sync {
     /// `usize::MAX` if that number doesn't fit in a `usize`.
     fn bytes(shape: (usize, usize)) -> usize;
 
-    /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
-    /// outputs). Neither `x` nor `out` may be empty.
+    /// Computes `out = x W^T`, where `W` is this matrix, `x` has the shape (rows, inputs) and `out`
+    /// has the shape (rows, outputs). Neither `x` nor `out` may be empty.
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 }
 
@@ -132,11 +131,11 @@ impl<F: Format> PackedMatrix<F> {
         F::bytes(shape)
     }
 
-    /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
-    /// outputs).
+    /// Computes `out = x W^T`, where `W` is this matrix, `x` has the shape (rows, inputs) and `out`
+    /// has the shape (rows, outputs).
     ///
-    /// The result for a row of `x` has the same bits whether `x` contains only this row or others,
-    /// too. With int8 and int4 weights, `x` is rounded to int8 (see
+    /// The result for a row of `x` has the same bits whether the row is multiplied alone or
+    /// together with others. With int8 and int4 weights, `x` is rounded to int8 (see
     /// [`Int8Matrix`](crate::Int8Matrix)). With bf16 weights, `x` is rounded to bf16 if
     /// [`has_bf16`](crate::has_bf16) returns true.
     ///

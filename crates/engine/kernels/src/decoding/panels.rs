@@ -135,8 +135,7 @@ pub struct Panels<B> {
     /// Blocks of all panels, as a row-major matrix of the shape (outputs / 16, inputs / 64). Both
     /// quotients are rounded up.
     blocks: Vec<B>,
-    /// Factors by which the dot products are multiplied. There is one factor for each output, which
-    /// is a row of weights.
+    /// Factors by which the dot products are multiplied, one for each row of weights.
     scales: Vec<f32>,
 }
 
@@ -194,11 +193,12 @@ impl<B: WeightBlock> Format for Panels<B> {
 
 #[expect(private_bounds, reason = "the formats are private to this crate")]
 impl<B: WeightBlock> Panels<B> {
-    /// Computes `out = x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
-    /// outputs). If `x` has a single row, each thread reads `T` panels concurrently.
+    /// Computes `out = x W^T`, where `W` is this matrix, `x` has the shape (rows, inputs) and `out`
+    /// has the shape (rows, outputs). If `x` has a single row, each thread reads `T` panels
+    /// concurrently.
     ///
-    /// The result for a row of `x` has the same bits whether `x` contains only this row or others,
-    /// too.
+    /// The result for a row of `x` has the same bits whether the row is multiplied alone or
+    /// together with others.
     fn matmul<const T: usize>(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         if out.ncols() > 1 && out.strides()[1] != 1 {
             let mut y = Array2::zeros(out.dim());

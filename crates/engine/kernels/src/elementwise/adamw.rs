@@ -25,7 +25,7 @@ pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 /// Magnitudes below which gradients (2^-56), first moments (2^-96) and second moments (2^-120) are
 /// replaced with 0. Such small numbers don't change any weight, because `eps` is much larger. If
 /// they weren't replaced, the moments of weights without a gradient would decay to denormal
-/// numbers, with which many CPUs compute slowly.
+/// numbers, which make arithmetic much slower on many CPUs.
 const MIN_GRADIENT: f32 = 1.387_778_8e-17;
 const MIN_MOMENT1: f32 = 1.262_177_4e-29;
 const MIN_MOMENT2: f32 = 7.523_164e-37;
@@ -148,7 +148,7 @@ fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], s
     }
 }
 
-/// Adds the block `x` of a tensor to the block `sum` of the total, and sets `x` to 0.
+/// Adds the elements of the block `x` to those of the block `sum` and sets `x` to 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn move_block_into_sum(sum: &mut [f32], x: &mut [f32]) {
     for (sum, x) in sum.iter_mut().zip(x) {

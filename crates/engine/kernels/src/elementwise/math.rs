@@ -1,6 +1,5 @@
 //! The exponential function and related functions, in a form that the compiler can vectorize. They
 //! evaluate polynomials and need neither lookup tables nor branches.
-//! consist of polynomials and need neither tables nor branches.
 //!
 //! The relative error of `exp` is below 2e-7, as a test verifies by comparing it with `f64::exp`.
 //! Results below the smallest normal number become 0, and NaN remains NaN. Arguments above 88 are
@@ -27,8 +26,8 @@ const UNDERFLOW: f32 = -87.336_54;
 ///
 /// Omitting such small exponentials makes no noticeable difference. The sum of all exponentials is
 /// at least 1, so its rounding error is about 2^40 times as large as an omitted exponential. In the
-/// backward pass, products of such small numbers would be denormal numbers, with which many CPUs
-/// compute a hundred times more slowly.
+/// backward pass, products of such small numbers would be denormal numbers, which many CPUs process
+/// a hundred times more slowly than other numbers.
 pub const NEGLIGIBLE: f32 = 5.421_011e-20;
 /// Negative binary logarithm of [`NEGLIGIBLE`].
 const LOG_2_NEGLIGIBLE: f32 = 64.0;

@@ -1,6 +1,5 @@
 //! Element-wise operations and operations on rows, such as GELU, softmax and LayerNorm, with their
 //! backward passes.
-//! passes.
 //!
 //! Operations on a row run on the calling thread, so callers that want to use several threads must
 //! divide the rows of a matrix among them. The functions for the optimizer, such as
@@ -28,7 +27,8 @@ const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
 /// Magnitude (2^-96) below which a gradient is set to 0. Such a small gradient doesn't change any
 /// weight, because AdamW adds 1e-8 to its denominator. If it weren't set to 0, its products with
-/// other small numbers would often be denormal numbers, with which many CPUs compute slowly.
+/// other small numbers would often be denormal numbers, which make arithmetic much slower on many
+/// CPUs.
 const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 
 /// Applies GELU to each element of `x` and writes the results to `out`. This is the approximation
@@ -36,8 +36,8 @@ const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 ///
 /// The approximation is `0.5 x (1 + tanh(u))` with `u = sqrt(2/pi) (x + 0.044715 x^3)`. It is
 /// computed in the form `x sigmoid(2 u)`, which is equivalent because `1 + tanh(u)` equals
-/// `2 sigmoid(2 u)`. If the slices have different lengths, only as many elements are computed as
-/// the shorter one has.
+/// `2 sigmoid(2 u)`. If one of the slices is longer than the other, its remaining elements are
+/// ignored.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu(x: &[f32], out: &mut [f32]) {
     for (out, &x) in out.iter_mut().zip(x) {
@@ -47,8 +47,8 @@ pub fn gelu(x: &[f32], out: &mut [f32]) {
 
 /// Multiplies the gradient `d` by the derivative of [`gelu`] at `x`.
 ///
-/// With `u` as defined for [`gelu`] and `s = sigmoid(2 u)`, the derivative is
-/// `s + x s (1 - s) 2 u'`.
+/// With `u` as defined for [`gelu`], its derivative `u'` and `s = sigmoid(2 u)`, the derivative of
+/// GELU is `s + x s (1 - s) 2 u'`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     for (d, &x) in d.iter_mut().zip(x) {

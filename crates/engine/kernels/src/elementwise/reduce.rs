@@ -1,8 +1,8 @@
 //! Reductions of slices to their sum, maximum or dot product.
 //!
-//! Element `i` of a slice is added to lane `i % 16`, and the 16 lanes are then combined pairwise.
-//! The order of the additions depends only on the length of the slice, so the result has the same
-//! bits with every instruction set.
+//! Element `i` of a slice is combined with lane `i % 16`, and the 16 lanes are then combined
+//! pairwise. The order of the operations depends only on the length of the slice, so the result has
+//! the same bits with every instruction set.
 
 use multiversion::multiversion;
 

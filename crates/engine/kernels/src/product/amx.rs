@@ -335,8 +335,8 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
 #[repr(align(64))]
 struct Panel([[f32; TILE]; TILE]);
 
-/// Stores the sums of up to 16 outputs in `c`. The sums have the shape (outputs, rows) and are
-/// transposed, and the initial value of `C` is added to them.
+/// Transposes the sums of up to 16 outputs from the shape (outputs, rows) to the shape (rows,
+/// outputs), adds the initial value of `C`, and stores the results in `c`.
 ///
 /// # Safety
 ///

@@ -10,7 +10,8 @@
 //!
 //! For each element of `C`, the products are added in the same order as in the general product, in
 //! blocks of [`DEPTH`] lanes along the inner dimension. A row of the result therefore has the same
-//! bits whether this module computes it, for a few rows, or the general product, for many rows.
+//! bits whether it is computed by this module, together with few other rows, or by the general
+//! product.
 
 use std::mem::MaybeUninit;
 
@@ -36,8 +37,8 @@ use crate::weight::has_avx2;
 /// Largest number of rows of `x` that this module supports.
 pub(crate) const FEW_ROWS: usize = 32;
 
-/// Number of outputs in a group that isn't divided among tasks. It is the number of lanes of the
-/// widest register and the number of rows of an AMX tile.
+/// Number of outputs in a group. Each task of a product consists of whole groups. A group has as
+/// many outputs as the widest register has lanes and as an AMX tile has rows.
 pub(crate) const OUTPUTS: usize = 16;
 
 /// Largest number of rows of `x` that are multiplied at the same time, so that all of their sums
@@ -60,8 +61,8 @@ enum Variant {
 }
 
 impl Variant {
-    /// Returns the variant whose results have the same bits as the general product of operands in
-    /// the format `dtype`, on this CPU.
+    /// Returns the variant whose results have the same bits as those of the general product on this
+    /// CPU, for operands in the format `dtype`.
     fn of(dtype: Dtype) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -152,7 +153,7 @@ pub(crate) unsafe fn multiply<W: Weight>(
         let stride = c.strides()[0];
         let c = c.as_mut_ptr().cast();
         // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
-        // reads it. The CPU has the instruction set of the variant.
+        // reads it. `Variant::of` returns only variants whose instruction set the CPU has.
         with_panels(&BLOCK, OUTPUTS * ROW_STRIDE, |panel| unsafe {
             match variant {
                 #[cfg(target_arch = "x86_64")]

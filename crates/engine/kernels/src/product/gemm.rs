@@ -128,7 +128,7 @@ fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
 /// Returns the names of the instruction sets that matrix products can use on this CPU. The list
 /// contains some of the names `avx2`, `avx512`, `bf16` and `amx`, in this order.
 ///
-/// On CPUs with the same list, products have the same bits. On CPUs with different lists, the last
+/// Products have the same bits on all CPUs for which the lists are equal. Otherwise, their last
 /// bits may differ.
 pub fn instruction_sets() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]

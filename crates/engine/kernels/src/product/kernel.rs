@@ -2,9 +2,8 @@
 //! column panel of `B` and keeps the sums of its tile of `C` in vector registers
 //! ([`product`](super) explains these terms).
 //!
-//! The code is generic over the type of the vector registers, so all instruction sets share it.
-//! They differ in the number of registers and in the number of lanes of a register, which determine
-//! the size of the tile.
+//! The code is generic over the type of the vector registers, so all instruction sets share it. The
+//! number of registers and the number of lanes of a register determine the size of the tile.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;

@@ -1,6 +1,5 @@
 //! Packing of the operands of a product into the panels that a micro-kernel reads, and management
 //! of the panels' memory. [`product`](super) explains the terms.
-//! of these panels. [`product`](super) explains the terms.
 
 use std::cell::Cell;
 use std::thread::LocalKey;

@@ -1,6 +1,5 @@
 //! The loops around the micro-kernel. They divide a product into tasks for the threads, and each
 //! task into panels ([`product`](super) explains the terms).
-//! into panels ([`product`](super) explains the terms).
 //!
 //! `multiply_by` packs a block of `B` for all threads, and `run_tasks` divides the corresponding
 //! part of `C` into tasks. A `task` packs its rows of `A`, 384 steps at a time, and multiplies each
@@ -36,7 +35,7 @@ const MAX_PACKED_DEPTH: usize = 10 * DEPTH;
 /// Number of tasks per thread if there are few rows. With several tasks per thread, idle threads
 /// can take over work from threads that share their core with other processes.
 const TASKS_PER_THREAD: usize = 3;
-/// Number of tasks per thread that balances the work well enough. With so many tasks, it makes no
+/// Number of tasks per thread that balances the work well enough. With this many tasks, it makes no
 /// noticeable difference if some of the threads run one task more than the others.
 const ENOUGH_TASKS: usize = 8;
 /// Number of values of `A` (512 KB) that fit in a core's cache together with all other data of a
@@ -49,8 +48,8 @@ const PAGE_VALUES: usize = 1024;
 /// whose columns are contiguous. A row panel of such a kernel contains only a part of each cache
 /// line of `A`, so without packing, the same lines would be read again for several panels.
 const MIN_COLUMNS_TO_PACK: usize = 256;
-/// Smallest number of multiply-adds, counted in lanes, for which another thread is worthwhile. It
-/// takes a few microseconds to start a task on a thread.
+/// Smallest number of multiply-adds, counted in lanes, for which it is worthwhile to use another
+/// thread. Starting a task on a thread takes a few microseconds.
 const MIN_STEPS_PER_THREAD: usize = 1 << 18;
 
 /// Returns the number of bytes of memory that a thread uses to pack a right operand with `inner`

@@ -29,8 +29,9 @@ struct Pool {
     /// Number of buffers that have been taken or recycled so far. If this number hasn't changed
     /// since the last check, the pool is idle.
     uses: u64,
-    /// Number of values in buffers that have been handed out and not yet recycled. The pool keeps
-    /// no more than this, so a program that recycles its own arrays doesn't accumulate memory.
+    /// Number of values in buffers that have been handed out and not yet recycled. The pool doesn't
+    /// accept more values than this, so a program that recycles its own arrays doesn't accumulate
+    /// memory.
     lent: usize,
     /// Whether the thread that frees the memory of an idle pool is running.
     watched: bool,

@@ -69,7 +69,8 @@ fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// The address of the first task of a loop. Each task is moved out of the list by a single thread.
+/// The address of the first task in a list. Each task is moved out of the list by exactly one
+/// thread.
 struct Start<T>(*mut T);
 
 // SAFETY: Threads share only the address. Each task is moved to a single thread, for which `T:

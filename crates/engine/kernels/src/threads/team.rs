@@ -1,6 +1,5 @@
 //! Distribution of the tasks of parallel loops among the threads that [`awake`](fn@super::awake)
 //! keeps awake.
-//! awake.
 //!
 //! The thread that starts a loop stores the loop's address in a *slot*. Awake threads poll the
 //! slots. A thread that finds a loop runs one of its tasks after the other until none is left.
@@ -15,8 +14,8 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// Largest number of loops whose tasks are shared at the same time. If another loop starts, its
-/// thread runs all of its tasks without help.
+/// Largest number of loops whose tasks are shared at the same time. If another loop starts while
+/// all slots are in use, its thread runs all of its tasks without help.
 const SLOTS: usize = 32;
 
 /// Number of times that a thread checks whether helpers are still running its tasks before it calls
