@@ -73,7 +73,7 @@ pub(crate) trait Square: Register {
     /// instruction set of the register.
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns;
 
-    /// Converts `LANES` weights to f32 and writes them to `to`.
+    /// Converts the `LANES` weights at `from` to `f32` and writes them to `to`.
     ///
     /// # Safety
     ///

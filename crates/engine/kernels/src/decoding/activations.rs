@@ -65,8 +65,8 @@ pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
     // compiler vectorizes the loop. An iterator's `max` would treat the first value separately.
     let magnitudes = x.iter().map(|x| x.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
-    // If `largest` is NaN, this comparison is false, so values among which is a NaN aren't rounded
-    // to 0.
+    // If `largest` is NaN, this comparison is false, so an input that contains NaN isn't rounded to
+    // 0.
     if largest < TINY {
         out.fill(0);
         return 0.0;

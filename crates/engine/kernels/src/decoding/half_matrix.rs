@@ -1,5 +1,5 @@
-//! Weight matrices in bf16 and f16, which take half as much memory as matrices of `f32` weights. A
-//! decoder therefore reads only half as many bytes per token.
+//! Weight matrices in bf16 and f16, which take half as much memory as matrices of `f32` weights.
+//! The speed of a decoder is limited by reading the weights, so they also make it faster.
 //!
 //! When a matrix is created, each weight is rounded to the nearest bf16 value (8 bits of precision)
 //! or f16 value (11 bits), with ties to even. Products multiply and add in `f32`, usually without

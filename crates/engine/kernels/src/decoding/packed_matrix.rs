@@ -149,7 +149,7 @@ impl<F: Format> PackedMatrix<F> {
     ///
     /// # Panics
     ///
-    /// Panics if the shapes don't fit.
+    /// Panics if the shapes of `x` and `out` don't fit the shape of this matrix.
     pub fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         assert!(
             x.ncols() == self.shape.1 && out.dim() == (x.nrows(), self.shape.0),

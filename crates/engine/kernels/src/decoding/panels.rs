@@ -83,7 +83,8 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
     /// for specific instruction sets must return the same bits as this portable version.
     fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS];
 
-    /// Returns the dot products, computed with AVX2.
+    /// Returns the dot products of `R` rows of activations and the rows of `T` panels, computed
+    /// with AVX2.
     ///
     /// # Safety
     ///
@@ -94,7 +95,8 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
         w: [&[Self]; T],
     ) -> Dots<R, T>;
 
-    /// Returns the dot products, computed with AVX-512 VNNI.
+    /// Returns the dot products of `R` rows of activations and the rows of `T` panels, computed
+    /// with AVX-512 VNNI.
     ///
     /// # Safety
     ///

@@ -54,7 +54,7 @@ pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2
 ///
 /// # Safety
 ///
-/// The conditions of [`transpose`] apply, and the CPU must have AVX-512F.
+/// `out` must be writable and must not overlap `x`, and the CPU must have AVX-512F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn by_avx512(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
@@ -72,7 +72,7 @@ unsafe fn by_avx512(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
 ///
 /// # Safety
 ///
-/// The conditions of [`transpose`] apply, and the CPU must have AVX2.
+/// `out` must be writable and must not overlap `x`, and the CPU must have AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
@@ -90,7 +90,7 @@ unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
 ///
 /// # Safety
 ///
-/// The conditions of [`transpose`] apply.
+/// `out` must be writable and must not overlap `x`.
 unsafe fn portable(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     // SAFETY: The caller guarantees that `out` is writable and doesn't overlap `x`. `in_squares`
     // passes only blocks that are within `x`.
@@ -131,7 +131,7 @@ impl Square {
 ///
 /// # Safety
 ///
-/// The conditions of [`transpose`](self::transpose) apply.
+/// `out` must be writable and must not overlap `x`.
 #[inline(always)]
 unsafe fn in_squares<const SIDE: usize>(
     x: &ArrayRef2<f32>,
@@ -225,7 +225,8 @@ unsafe fn avx512_square(square: Square) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn four_columns_of_16(row: impl Fn(usize) -> *const f32) -> [__m512; 4] {
-    // SAFETY: The caller guarantees AVX-512F and readable addresses.
+    // SAFETY: The caller guarantees that the CPU has AVX-512F and that four values are readable at
+    // each address.
     unsafe {
         let mut rows = [_mm512_setzero_ps(); 4];
         for r in 0..16 {
@@ -282,7 +283,8 @@ unsafe fn avx2_square(square: Square) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn four_columns_of_8(row: impl Fn(usize) -> *const f32) -> [__m256; 4] {
-    // SAFETY: The caller guarantees AVX and readable addresses.
+    // SAFETY: The caller guarantees that the CPU has AVX and that four values are readable at each
+    // address.
     unsafe {
         let mut rows = [_mm256_setzero_ps(); 4];
         for (r, both) in rows.iter_mut().enumerate() {

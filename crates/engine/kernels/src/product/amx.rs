@@ -451,7 +451,8 @@ mod tests {
         const VALUES_PER_LANE: usize = 2;
 
         unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>) {
-            // SAFETY: The caller guarantees the conditions of [`Kernel::run`].
+            // SAFETY: The caller guarantees the conditions of [`Kernel::run`], which are the same
+            // for the AVX512-BF16 kernel.
             unsafe {
                 Avx512Bf16::run(a, c, block);
                 *c.add(block.columns - 1) += 1.0;

@@ -238,7 +238,7 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
             let numbers = k * N..n.min((k + depth) * N);
             let whole = match here == V::LANES {
                 true => numbers.len() / N / V::LANES * V::LANES,
-                false => 0, // fewer outputs than lanes
+                false => 0, // There are fewer outputs than lanes.
             };
             // SAFETY: The caller guarantees that `c` is writable and that the CPU has the
             // instruction set of the register. Squares are read only within the rows of weights or

@@ -1,4 +1,4 @@
-//! Passes, during which rayon's threads stay awake.
+//! The function that runs a pass, during which rayon's threads stay awake.
 //!
 //! A pass, such as the forward pass of a model, consists of hundreds of short parallel loops in
 //! quick succession. Waking a sleeping thread takes longer than computing a small matrix product.
