@@ -4,8 +4,8 @@
 //! cargo run --release -p generate --example custom_sampler
 //! ```
 //!
-//! The decoder computes the logits of the next token, and this program chooses the token with the
-//! largest logit that isn't among the last three tokens.
+//! In each step, the decoder computes the logits of the next token. The program then chooses the
+//! token with the largest logit among the tokens that differ from the last three.
 
 use std::error::Error;
 

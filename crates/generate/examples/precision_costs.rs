@@ -4,12 +4,13 @@
 //! cargo run --release -p generate --example precision_costs MODEL TEXT
 //! ```
 //!
-//! `MODEL` is the folder of a model, and `TEXT` is a text file. The program prints the loss in each
-//! number format, and how often the most probable token is the same as in f32.
+//! `MODEL` is the path of a model folder, and `TEXT` is the path of a text file. For each number
+//! format, the program prints the loss and the percentage of predictions whose most probable token
+//! is the same as in f32.
 //!
-//! The text is split into windows of the model's context length. In each window, every token is
-//! predicted from the true tokens before it in a decoding step of its own, so the measurement uses
-//! the same kernels as text generation.
+//! The program splits the text into windows of the model's context length. Within each window, it
+//! predicts every token from the true tokens before it, with one decoding step per token. The
+//! measurement therefore uses the same kernels as text generation.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! A text server that continues the texts of several clients at the same time.
+//! A server that generates text for several clients at the same time.
 //!
 //! ```sh
 //! cargo run --release -p generate --example server MODEL [ADDRESS]
@@ -7,13 +7,13 @@
 //! `MODEL` is the folder of a model that uses GPT-2's vocabulary. To try the server, run
 //! `nc localhost 7878` in two terminals.
 //!
-//! Each connection is a session. The server appends every line that a client sends to the text of
-//! the session, and then continues the text to the end of the line.
+//! Each connection is a session with its own text. When a client sends a line, the server appends
+//! the line to the text and then generates tokens up to the end of a line.
 //!
-//! A single thread computes the next token of all texts together, so the weights are read only once
-//! per step, regardless of the number of texts. Each connection also has a thread of its own, which
-//! waits for the client. Between two lines, a session stores only its text and the KV cache of the
-//! text.
+//! A single thread computes the next tokens of all texts in shared steps, so each step reads the
+//! weights only once, regardless of the number of texts. Each connection also has a thread, which
+//! waits for the client's lines. Between two lines, a session stores only its text and the KV cache
+//! of this text.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -30,17 +30,17 @@ use generate::{
 use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
 
 /// Maximum number of texts that are continued at the same time. Further requests wait in the
-/// channel.
+/// channel until another text ends.
 const MAX_TEXTS: usize = 64;
-/// IDs of the tokens that end a line in GPT-2's vocabulary: a line end, an empty line, and the end
-/// of the text.
+/// IDs of the tokens in GPT-2's vocabulary that end a line: `\n`, `\n\n` and `<|endoftext|>`.
 const END_OF_LINE: [u32; 3] = [198, 628, 50256];
 
-/// The reply that a session receives: an event with a token or with the end of its text, or the
-/// error because of which the text couldn't be added.
+/// A reply to a session: an event (a new token or the end of the text), or the error that prevented
+/// the text from being added to the streams.
 type Reply = Result<StreamEvent, GenerateError>;
 
-/// A request to append `ids` to a text and to continue the text. The events are sent to `session`.
+/// A request to append the tokens `ids` to the text in `state` and to continue this text. The
+/// resulting events are sent to the channel `session`.
 struct Request {
     state: DecoderState,
     ids: Vec<u32>,
@@ -76,13 +76,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Computes the tokens of all texts. Returns when all senders of requests are gone.
+/// Generates the tokens of all requests. Returns when all senders of requests have been dropped and
+/// all texts have ended.
 fn compute(weights: DecoderWeights, requests: &Receiver<Request>) {
     let mut streams = TokenStreams::new(weights);
     let mut sessions = BTreeMap::new();
     loop {
-        // New texts are added between two steps. If there are no texts, the thread waits for a
-        // request.
+        // Add the texts of waiting requests before the next step. If there are no texts at all,
+        // wait for a request.
         while streams.len() < MAX_TEXTS {
             let request = match streams.is_empty() {
                 true => requests.recv().ok(),
@@ -120,7 +121,8 @@ fn compute(weights: DecoderWeights, requests: &Receiver<Request>) {
     }
 }
 
-/// Answers the lines of a client until the client closes the connection.
+/// Reads lines from a client and sends back the generated continuation of each line, until the
+/// client closes the connection.
 fn serve(client: &TcpStream, seed: u64, requests: &Sender<Request>) -> Result<(), Box<dyn Error>> {
     let tokenizer = Gpt2Tokenizer::new();
     let (mut state, mut client_output) = (DecoderState::default(), client);

@@ -1,12 +1,13 @@
 //! Batched decoding: one model continues several independent texts ("continuous batching").
 //!
-//! A step computes the next token of every text and reads the model's weights only once, which is
-//! much faster than one step per text. Texts can join and leave the batch between any two steps.
-//! Each text has its own length, its own context size and its own KV cache, so no text is padded.
+//! Each step processes the next tokens of all texts together and reads the model's weights only
+//! once, which is much faster than a separate step for each text. Texts can join and leave the
+//! batch between any two steps. Each text has its own length, context size and KV cache, so no
+//! padding is needed.
 //!
 //! The logits of a text are bit for bit the same as if the text were decoded alone, regardless of
-//! which other texts are in the batch. The reason is that each row of a matrix product has the same
-//! bits for any number of rows.
+//! which other texts are in the batch. The reason is that the kernels compute each row of a matrix
+//! product in the same way for any number of rows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::{AsWeights, DecoderState, DecoderWeights, GenerateError};
 /// A batch of independent texts that one model continues together.
 ///
 /// The type parameter `W` determines how the batch stores the model: by reference, by value or in
-/// an [`Arc`](std::sync::Arc), as for a [`Decoder`](crate::Decoder).
+/// an [`Arc`](std::sync::Arc). [`Decoder`](crate::Decoder) has the same type parameter.
 ///
 /// ```
 /// use generate::{Batch, DecoderState, greedy_id};
@@ -52,17 +53,17 @@ use crate::{AsWeights, DecoderState, DecoderWeights, GenerateError};
 pub struct Batch<W = DecoderWeights> {
     weights: W,
     states: BTreeMap<Slot, DecoderState>,
-    /// Number of texts that have been added so far, which is also the number of the next slot.
+    /// Number of texts that have been added so far. The next text gets this number as its slot.
     joined: u64,
 }
 
 impl<W: AsWeights> Batch<W> {
-    /// Largest number of additional prompt tokens that a step processes.
+    /// Maximum number of tokens that a step processes in addition to one token of each text.
     ///
-    /// A step processes one pending token of every text. The texts that have more than one pending
-    /// token, such as a new prompt, share these additional tokens. A longer prompt is therefore
+    /// A step processes at least one pending token of each text. Texts with more pending tokens,
+    /// such as a new prompt, share this number of additional tokens. A longer prompt is therefore
     /// spread over several steps, so that the other texts don't have to wait until the whole prompt
-    /// is processed.
+    /// has been processed.
     pub const PROMPT_ROWS: usize = 256;
 
     /// Creates a batch without texts.
@@ -76,15 +77,15 @@ impl<W: AsWeights> Batch<W> {
 
     /// Adds a text and returns the slot that identifies the text in this batch.
     ///
-    /// The state is either that of a new text ([`DecoderState::new`]), or that of a text that a
-    /// decoder or another batch of the same model has begun. To fork a text, add a clone of its
-    /// state.
+    /// For a new text, pass [`DecoderState::new`]. To continue a text of a decoder or of another
+    /// batch that uses the same model, pass the state of that text. To fork a text, pass a clone of
+    /// its state.
     ///
     /// # Errors
     ///
     /// Returns an error if the state belongs to a model with a different configuration, if its
-    /// context size is 0 or larger than the model's context length, or if the shapes of the model's
-    /// fields don't match ([`GptModel::check`](gpt::GptModel::check)).
+    /// context size is 0 or larger than the model's context length, or if a field of the model
+    /// doesn't match the model's configuration ([`GptModel::check`](gpt::GptModel::check)).
     pub fn add(&mut self, state: DecoderState) -> Result<Slot, GenerateError> {
         self.weights.as_weights().check()?;
         let state = state.bind(&self.weights.as_weights().config())?;
@@ -121,8 +122,8 @@ impl<W: AsWeights> Batch<W> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text isn't in the batch, and in the cases in which
-    /// [`Decoder::start`](crate::Decoder::start) does.
+    /// Returns an error if the text isn't in the batch, or in any of the cases that
+    /// [`Decoder::start`](crate::Decoder::start) lists.
     pub fn start(&mut self, slot: Slot, prompt: &[u32]) -> Result<(), GenerateError> {
         self.state(slot)?.start(prompt)
     }
@@ -132,13 +133,13 @@ impl<W: AsWeights> Batch<W> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text isn't in the batch, and in the cases in which
-    /// [`Decoder::push`](crate::Decoder::push) does.
+    /// Returns an error if the text isn't in the batch, or in any of the cases that
+    /// [`Decoder::push`](crate::Decoder::push) lists.
     pub fn push(&mut self, slot: Slot, tokens: &[u32]) -> Result<(), GenerateError> {
         self.state(slot)?.push(tokens)
     }
 
-    /// Removes all tokens of a text after the first `len` tokens, in the same way as
+    /// Shortens a text to its first `len` tokens, in the same way as
     /// [`Decoder::truncate`](crate::Decoder::truncate).
     ///
     /// # Errors
@@ -152,15 +153,15 @@ impl<W: AsWeights> Batch<W> {
     /// Performs one step, which processes pending tokens of all texts. Returns the slots of the
     /// texts that have new logits, in the order in which the texts were added.
     ///
-    /// A text with a single pending token always gets new logits. The texts with longer prompts
+    /// A text with a single pending token always gets new logits. Texts with more pending tokens
     /// share [`PROMPT_ROWS`](Self::PROMPT_ROWS) additional tokens per step, and texts that were
-    /// added earlier have priority. A text gets new logits in the step that processes the last of
-    /// its pending tokens. Until then, its slot isn't in the returned list.
+    /// added earlier have priority. Such a text gets new logits in the step that processes the last
+    /// of its pending tokens. Until then, the returned list doesn't contain its slot.
     ///
     /// # Panics
     ///
-    /// Panics if an implementation of [`AsWeights`] returns a model with other shapes than when the
-    /// texts were added.
+    /// Panics if [`AsWeights::as_weights`] returns a model whose shapes differ from those of the
+    /// model for which the texts were added.
     pub fn advance(&mut self) -> Vec<Slot> {
         self.step(None)
     }
@@ -168,8 +169,9 @@ impl<W: AsWeights> Batch<W> {
     /// Performs one step like [`advance`](Self::advance), but calls `hook` before the first block
     /// and after each block. The hook can read and change the residual stream.
     ///
-    /// The arguments of the hook are the slot of a text, the number of blocks that its tokens have
-    /// passed, and the residual stream of its tokens, of shape (tokens, emb_dim). See
+    /// The hook is called separately for each text. Its arguments are the slot of the text, the
+    /// number of blocks that the text's tokens have passed so far, and the residual stream of these
+    /// tokens, of shape (tokens, emb_dim). See
     /// [`Decoder::advance_with`](crate::Decoder::advance_with) for an example.
     ///
     /// # Panics

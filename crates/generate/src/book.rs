@@ -1,7 +1,8 @@
 //! The functions `generate_text_simple` (listing 4.8) and `generate` (listing 5.4) of the book.
 //!
-//! As in the book, each new token requires a pass over the whole window. These functions are simple
-//! but slow. The tests compare the [`Decoder`](crate::Decoder), which has a cache, with them.
+//! As in the book, both functions process the whole context again for each new token, which is
+//! simple but slow. The tests use them as a reference for the [`Decoder`](crate::Decoder), which
+//! has a cache.
 
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array1, Array2, ArrayRef2, Axis, concatenate, s};
@@ -18,21 +19,22 @@ use crate::{GenerateError, Sampling};
 pub struct BookSampling {
     /// Largest number of tokens to append.
     pub max_new_tokens: usize,
-    /// Number of tokens at the end of the text that the model sees.
+    /// Maximum number of tokens that the model sees at a time. If a text is longer, the model sees
+    /// only its last tokens.
     pub context_size: usize,
-    /// Divisor of the logits, a finite number of at least 0. The value 0 chooses the token with the
-    /// largest logit, without drawing random numbers.
+    /// Temperature by which the logits are divided, a finite number of at least 0. If it is 0, the
+    /// token with the largest logit is chosen and no random numbers are drawn.
     pub temperature: f32,
-    /// Number of largest logits among which the token is drawn. The values `None` and 0 keep all
-    /// tokens.
+    /// Number of most probable tokens among which the next token is drawn. If it is `None` or 0,
+    /// the token is drawn from the whole vocabulary.
     pub top_k: Option<usize>,
-    /// ID of the token that ends the text, such as `<|endoftext|>`. In a batch with a single row,
-    /// this token isn't appended.
+    /// ID of the token that ends the text, such as `<|endoftext|>`. If the batch has a single row,
+    /// this token isn't appended to the text.
     pub eos_id: Option<u32>,
 }
 
-/// The defaults are greedy decoding of 50 tokens without a token that ends the text, and the
-/// context length of the GPT-2 model with 124 million parameters.
+/// By default, [`generate`] appends 50 tokens with greedy decoding, doesn't stop at any token, and
+/// uses the context length of the GPT-2 model with 124 million parameters.
 impl Default for BookSampling {
     fn default() -> Self {
         Self {
@@ -45,9 +47,11 @@ impl Default for BookSampling {
     }
 }
 
-/// Appends the most probable next token to each row of `idx`, of shape (batch, num_tokens), and
-/// repeats this `max_new_tokens` times (listing 4.8). Returns an array of shape (batch, num_tokens
-/// + max_new_tokens).
+/// Appends the most probable next token to each row of `idx` and repeats this `max_new_tokens`
+/// times (listing 4.8).
+///
+/// The shape of `idx` is (batch, num_tokens), and the shape of the result is (batch, num_tokens +
+/// max_new_tokens).
 ///
 /// A [`Decoder`](crate::Decoder) generates the same tokens faster, because each token passes
 /// through the model only once.
@@ -101,11 +105,14 @@ fn argmax(x: &ArrayRef2<f32>) -> Result<Array2<u32>, GenerateError> {
     Ok(ids?.insert_axis(Axis(1)))
 }
 
-/// Appends up to `max_new_tokens` tokens to each row of `idx`, of shape (batch, num_tokens)
-/// (listing 5.4). The tokens are drawn at random or, if the temperature is 0, chosen greedily.
+/// Appends up to `max_new_tokens` tokens to each row of `idx` (listing 5.4). The tokens are drawn
+/// at random or, if the temperature is 0, chosen greedily.
 ///
-/// In a batch with several rows, a row in which `eos_id` was chosen is filled with `eos_id` until
-/// this token has been chosen in all rows.
+/// The shape of `idx` is (batch, num_tokens), and the shape of the result is (batch, num_tokens +
+/// number of new tokens).
+///
+/// A row ends when `eos_id` is chosen. If the batch has several rows, a row that has ended is
+/// filled with `eos_id` until all rows have ended.
 ///
 /// ```
 /// use generate::{BookSampling, generate};
@@ -128,8 +135,8 @@ fn argmax(x: &ArrayRef2<f32>) -> Result<Array2<u32>, GenerateError> {
 ///
 /// # Errors
 ///
-/// Returns the same errors as [`generate_text_simple`], and an error if the temperature is negative
-/// or not finite, or if no token can be drawn from the probabilities.
+/// Returns an error in the cases that [`generate_text_simple`] lists, if the temperature is
+/// negative or not finite, or if no token can be drawn from the probabilities.
 pub fn generate(
     model: &GptModel,
     mut idx: Array2<u32>,

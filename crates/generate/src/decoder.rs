@@ -1,8 +1,8 @@
 //! A decoder, which continues one text with a key-value cache.
 //!
-//! Without a cache, each new token requires a pass over the whole text. The decoder keeps the keys
-//! and values of all processed tokens, so each token passes through the blocks only once, and a
-//! step reads the weights and the cache once.
+//! Without a cache, the model has to process the whole text again for each new token. The decoder
+//! keeps the keys and values of all processed tokens, so each token passes through the blocks only
+//! once.
 //!
 //! Prompts and single tokens are processed in the same way: [`Decoder::advance`] processes all
 //! tokens of the text that aren't in the cache yet (the *pending* tokens) and returns the logits of
@@ -18,8 +18,9 @@ use crate::{AsWeights, DecoderConfig, DecoderState, DecoderWeights, GenerateErro
 /// A model together with a text that the model continues.
 ///
 /// The type parameter `W` determines how the decoder stores the model. `Decoder::new(&model)`
-/// borrows a [`GptModel`](gpt::GptModel). A decoder that is a field of a struct can own
-/// [`DecoderWeights`], whose clones share the same memory, or an `Arc<GptModel>`.
+/// borrows a [`GptModel`](gpt::GptModel). If the decoder has to own its model, for example because
+/// it is a field of a struct, use [`DecoderWeights`], whose clones share the same memory, or an
+/// `Arc<GptModel>`.
 ///
 /// ```
 /// use generate::Decoder;
@@ -65,8 +66,9 @@ impl<W: AsWeights> Decoder<W> {
         Self::with_state(weights, DecoderState::new(config))
     }
 
-    /// Creates a decoder that continues the text of an earlier decoder of the same model. This call
-    /// takes only one or two microseconds, because no weights are copied or rounded.
+    /// Creates a decoder that continues the text in `state`, which an earlier decoder of the same
+    /// model has left behind. This call takes only one or two microseconds, because no weights are
+    /// copied or rounded.
     ///
     /// # Errors
     ///
@@ -151,13 +153,15 @@ impl<W: AsWeights> Decoder<W> {
         self.state.push(tokens)
     }
 
-    /// Removes all tokens after the first `len` tokens. If the text has at most `len` tokens,
-    /// nothing changes.
+    /// Removes all tokens after the first `len` tokens. If the text has at most `len` tokens, it
+    /// stays unchanged.
     ///
-    /// Use this method if a user edits an earlier turn, if the next text has the same beginning, or
-    /// if guessed tokens turn out to be wrong (speculative decoding). The remaining tokens stay in
-    /// the cache, except for the last, which becomes pending because its logits are needed. If the
-    /// text was longer than the context, all remaining tokens in the window become pending.
+    /// This method is useful if a user edits an earlier turn of a conversation, if the next text
+    /// has the same beginning, or if guessed tokens turn out to be wrong (speculative decoding).
+    ///
+    /// The remaining tokens stay in the cache, except for the last one. This token becomes pending,
+    /// because the logits that follow it haven't been kept. If the text was longer than the
+    /// context, all remaining tokens that the model sees become pending.
     ///
     /// ```
     /// use generate::Decoder;
@@ -186,8 +190,8 @@ impl<W: AsWeights> Decoder<W> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is empty, or if the shapes of the model's fields don't match
-    /// ([`GptModel::check`](gpt::GptModel::check)).
+    /// Returns an error if the text is empty, or if a field of the model doesn't match the model's
+    /// configuration ([`GptModel::check`](gpt::GptModel::check)).
     pub fn advance(&mut self) -> Result<ArrayView1<'_, f32>, GenerateError> {
         self.state.advance(self.weights.as_weights(), None)?;
         Ok(self.logits())
@@ -197,11 +201,12 @@ impl<W: AsWeights> Decoder<W> {
     /// first block and after each block. The hook can read and change the residual stream, for
     /// example for activation steering or ablation.
     ///
-    /// The arguments of the hook are the number of blocks that the tokens have passed, and the
-    /// residual stream of the tokens, of shape (tokens, emb_dim). The number of blocks is 0 for the
-    /// embeddings and `n_layers` for the input of the final layer normalization. Later tokens
-    /// attend to the keys and values computed from the changed rows. If the text is longer than the
-    /// context, the rows are those of all tokens in the window.
+    /// The arguments of the hook are the number of blocks that the pending tokens have passed, and
+    /// the residual stream of these tokens, of shape (tokens, emb_dim). The number of blocks is 0
+    /// when the hook receives the embeddings, and `n_layers` when it receives the input of the
+    /// final layer normalization. Later tokens also see the changes, because the keys and values
+    /// are computed from the changed residual stream. If the text is longer than the context, all
+    /// tokens that the model sees are pending.
     ///
     /// ```
     /// use generate::Decoder;

@@ -11,7 +11,7 @@ use crate::slot::Slot;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// The text is empty, so there is no token after which a next token can be predicted.
+    /// The text is empty, so there is no token from which the model can predict the next one.
     #[error("the prompt is empty, but at least one token is needed")]
     EmptyPrompt,
     /// The context size is 0 or larger than the model's context length.
@@ -33,7 +33,7 @@ pub enum GenerateError {
         /// Largest number of tokens that fit in the context.
         context_size: usize,
     },
-    /// A decoder's state was created with a model whose configuration differs from that of the
+    /// The decoder state was created for a model whose configuration differs from that of the
     /// current model.
     #[error("this decoder state belongs to a model with a different configuration")]
     OtherModel,
@@ -42,11 +42,12 @@ pub enum GenerateError {
         "this batch has no text at {0:?}, because the text was removed or the slot belongs to another batch"
     )]
     UnknownSlot(Slot),
-    /// A deserialized decoder state is damaged, because its parts don't match.
+    /// A deserialized decoder state is damaged, because its text, its cache and the configuration
+    /// of its model don't match each other.
     #[error("this decoder state is damaged, because its cache doesn't match its text or its model")]
     DamagedState,
-    /// A stop string is empty. Every text contains the empty string, so the generation would stop
-    /// at once.
+    /// A stop string is empty. Because every text contains the empty string, such a stop string
+    /// would end every text at once.
     #[error("a stop string is empty, but it must contain at least one character")]
     EmptyStopString,
     /// A sampling setting is out of range.

@@ -1,12 +1,13 @@
-//! Filters that turn logits into probabilities (section 5.3 of the book): temperature scaling,
-//! top-k, top-p, min-p and the repetition penalty, and the greedy choice of the largest logit.
+//! Functions that prepare logits for sampling (section 5.3 of the book): temperature scaling, the
+//! top-k, top-p and min-p filters, and the repetition penalty. This module also contains the greedy
+//! choice of the largest logit.
 //!
 //! Each filter works on the logits of one position, an array of shape (vocab_size). To exclude a
 //! token, a filter sets its logit to minus infinity, so the probability of the token becomes 0. The
 //! filters don't draw random numbers.
 //!
-//! [`softmax_with_temperature`] and [`greedy_id`] check the logits. The other filters don't, so
-//! their callers call [`check_logits`] first.
+//! [`softmax_with_temperature`] and [`greedy_id`] return an error if the logits are invalid. The
+//! other functions don't check the logits, so [`Sampling`](crate::Sampling) calls [`check_logits`].
 
 use kernels::reduce::max;
 use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
@@ -134,15 +135,15 @@ pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
 /// Keeps the smallest set of most probable tokens whose probabilities sum to at least `top_p`, and
 /// sets the logits of the other tokens to minus infinity.
 ///
-/// If two tokens are equally probable, the one with the higher ID comes first. The order is that of
-/// the transformers library, which sorts the probabilities in ascending order and removes tokens
-/// from the start.
+/// If two tokens are equally probable, the token with the higher ID is preferred. The transformers
+/// library has the same preference, because it sorts the probabilities in ascending order and
+/// removes tokens from the start.
 pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     let p = softmax(&ArrayView1::from(&*logits), Axis(0));
-    // Most tokens can be excluded without sorting. The tokens that are at most as probable as token
-    // i have a total probability of at most n * p_i. If that is less than 1 - top_p, the more
-    // probable tokens already reach top_p, so token i is excluded. The factor 0.999 is a margin for
-    // rounding errors.
+    // Most tokens can be excluded without sorting. All tokens that are at most as probable as token
+    // i have a total probability of at most n * p_i. If this bound is less than 1 - top_p, the more
+    // probable tokens already sum to at least top_p, so token i is excluded. The factor 0.999 is a
+    // margin for rounding errors.
     let (top_p, n) = (f64::from(top_p), p.len() as f64);
     let can_stay = |p: f32| f64::from(p) * n >= (1.0 - top_p) * 0.999;
     let mut order: Vec<usize> = (0..p.len()).filter(|&i| can_stay(p[i])).collect();

@@ -12,12 +12,14 @@ use tensor_ops::engine::{Pooled, awake, empty, for_each};
 use crate::layers::BlockRef;
 use crate::weights::WeightsRef;
 
-/// The new tokens of a text, and the memory that the forward pass reads and writes for the text.
+/// The new tokens of a text, together with the caches and the logits that the forward pass updates.
 ///
-/// The caller makes sure that the tokens are in the model's vocabulary and fit in the context.
+/// The tokens must be in the model's vocabulary and fit in the context. The forward pass doesn't
+/// check these conditions.
 pub(crate) struct Sequence<'s> {
     pub(crate) tokens: &'s [u32],
-    /// Position of the first new token, which is the number of tokens in the caches.
+    /// Position of the first new token in the context, which equals the number of tokens that are
+    /// already in the caches.
     pub(crate) past: usize,
     /// Caches of the blocks, one per block.
     pub(crate) caches: &'s mut [KvCache],
@@ -26,16 +28,17 @@ pub(crate) struct Sequence<'s> {
     pub(crate) logits: Option<&'s mut Array1<f32>>,
 }
 
-/// A matrix of shape (rows, features), with one row per new token of all texts.
+/// A matrix of shape (rows, features) that contains one row for each new token of each text.
 type Rows = Pooled<Ix2>;
 
-/// A function that can read and change the residual stream between blocks. Its arguments are the
-/// index of a sequence, the number of blocks that its tokens have passed, and the residual stream
-/// of its new tokens, of shape (new tokens, emb_dim).
+/// A function that can read and change the residual stream before the first block and after each
+/// block. Its arguments are the index of a sequence, the number of blocks that the new tokens of
+/// this sequence have passed, and the residual stream of these tokens, of shape (new tokens,
+/// emb_dim).
 pub(crate) type Hook<'h> = dyn FnMut(usize, usize, ArrayViewMut2<f32>) + Send + 'h;
 
-/// Runs the new tokens of all sequences through the model, which appends their keys and values to
-/// the caches and writes the requested logits. Each sequence must have at least one new token.
+/// Runs the new tokens of all sequences through the model, appends their keys and values to the
+/// caches, and writes the requested logits. Each sequence must have at least one new token.
 pub(crate) fn take_in(
     weights: WeightsRef<'_>,
     sequences: &mut [Sequence<'_>],
@@ -51,8 +54,8 @@ pub(crate) fn take_in(
             let block = weights.block(i);
             let mut context = attend(&block, i, sequences, &x);
             if i + 1 == config.n_layers && hook.is_none() {
-                // After the last attention layer, only the rows from which logits are computed are
-                // needed.
+                // After the last attention layer, only the rows of tokens whose logits were
+                // requested are still needed.
                 context = last_rows(sequences, &context);
                 x = last_rows(sequences, &x);
                 if x.is_empty() {
@@ -80,8 +83,8 @@ fn show(hook: &mut Option<&mut Hook<'_>>, blocks: usize, sequences: &[Sequence<'
     }
 }
 
-/// Returns a matrix of shape (rows, features) with arbitrary values. The caller must write each
-/// value before reading it.
+/// Returns a matrix of shape (rows, features) with unspecified contents. The caller must write each
+/// element before reading it.
 fn rows(rows: usize, features: usize) -> Rows {
     empty((rows, features)).into()
 }
@@ -98,8 +101,8 @@ fn embed(weights: WeightsRef<'_>, sequences: &[Sequence<'_>], emb_dim: usize) ->
     x
 }
 
-/// Computes the first half of a block, except for its output projection: the context vectors
-/// `att(norm1(x))`, of shape (rows, emb_dim). Appends the keys and values to the caches.
+/// Computes the attention layer of a block without its output projection. Appends the new keys and
+/// values to the caches, and returns the context vectors `att(norm1(x))`, of shape (rows, emb_dim).
 fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Rows) -> Rows {
     let (n, emb_dim) = x.dim();
     let normed = Pooled::from(block.norm1.forward(&**x));
@@ -120,7 +123,7 @@ fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Ro
     context
 }
 
-/// Returns the last row of each sequence that needs logits.
+/// Returns a matrix with the last row of each sequence whose logits were requested.
 fn last_rows(sequences: &[Sequence<'_>], all: &Rows) -> Rows {
     let mut end = 0;
     let ends = sequences.iter().map(|sequence| {
@@ -151,8 +154,9 @@ fn finish(block: &BlockRef<'_>, hidden_dim: usize, x: &mut Rows, context: &Rows)
     **x += &*branch;
 }
 
-/// Computes the logits of the rows `x`, of shape (rows, emb_dim), and writes them to the sequences
-/// that need them. There is one row for each of these sequences.
+/// Computes the logits of the rows of `x`, of shape (rows, emb_dim), and writes them to the
+/// sequences whose logits were requested. `x` contains one row for each of these sequences, in the
+/// same order.
 fn logits(weights: WeightsRef<'_>, sequences: &mut [Sequence<'_>], x: &Rows, vocab_size: usize) {
     let wanted = sequences.iter_mut().filter_map(|of| of.logits.as_mut());
     let mut wanted: Vec<ArrayViewMut2<f32>> = wanted

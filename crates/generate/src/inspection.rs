@@ -1,10 +1,10 @@
 //! Inspection of a model's computation on a text: the loss of each token, the most likely next
-//! tokens, and for each block the attention weights and the predictions at this block (the "logit
-//! lens").
+//! tokens and, for each block, the attention weights and the predictions that the model would make
+//! if this block were the last one (the "logit lens").
 //!
-//! To save memory, the blocks are inspected one after the other, and the logits of only a few
-//! positions are computed at a time. At any time, memory contains the attention weights of a single
-//! block.
+//! To save memory, the blocks are inspected one after the other, so memory contains the attention
+//! weights of only one block at a time. Similarly, logits are computed for at most
+//! [`Inspection::ROWS`] tokens at a time.
 
 use std::fmt;
 
@@ -15,7 +15,8 @@ use tensor_ops::cross_entropy_rows;
 use crate::GenerateError;
 use crate::filters::{likeliest, softmax_with_temperature};
 
-/// The results of a model's computation on a text.
+/// The results of running a model on a text: the loss and the most likely next tokens for each
+/// token and, on request, the attention weights and predictions of each block.
 ///
 /// ```
 /// use generate::Inspection;
@@ -40,7 +41,7 @@ pub struct Inspection<'m> {
     text_of: &'m (dyn Fn(u32) -> String + Sync),
     /// IDs of the text's tokens, of shape (1, num_tokens).
     ids: Array2<u32>,
-    /// Tokens of the text, with the model's predictions after each of them.
+    /// Tokens of the text, each with the model's predictions of the token that follows it.
     pub tokens: Vec<Token>,
 }
 
@@ -69,8 +70,8 @@ pub struct Candidate {
     pub text: String,
     /// Probability that the model assigns to this token.
     pub probability: f32,
-    /// Logit of the token, which is the logarithm of its probability plus a number that is the same
-    /// for all candidates.
+    /// Logit of the token. It equals the natural logarithm of the probability plus a constant that
+    /// is the same for all tokens of the vocabulary.
     pub logit: f32,
 }
 
@@ -83,23 +84,24 @@ pub struct BlockView {
     /// Residual stream after this block, of shape (num_tokens, emb_dim), before any layer
     /// normalization.
     pub residual: Array2<f32>,
-    /// Most likely next tokens according to the logit lens, as if this block were the last one.
-    /// There is one list for each token from the position that was passed to
-    /// [`Inspection::blocks`].
+    /// Most likely next tokens that the model would predict if this block were the last one (the
+    /// logit lens). There is one list for each token of the text, beginning with the token at the
+    /// index `from` that was passed to [`Inspection::blocks`].
     pub predictions: Vec<Vec<Candidate>>,
 }
 
 impl<'m> Inspection<'m> {
-    /// Number of positions whose logits are computed at a time.
+    /// Maximum number of tokens whose logits are computed at a time.
     pub const ROWS: usize = 64;
-    /// Number of candidates that most callers request.
+    /// Number of most likely next tokens to request from [`Inspection::of`], unless a caller needs
+    /// more or fewer.
     pub const TOP: usize = 10;
 
     /// Runs the model on a text and collects the `top` most likely next tokens after each token.
-    /// `text_of` returns the text of a token ID.
+    /// The function `text_of` converts a token ID to the token's text.
     ///
-    /// `each` is called once for each token, in order, with the logits of the next token, of shape
-    /// (vocab_size). The logits aren't stored.
+    /// The function `each` is called once for each token of the text, in order. Its argument
+    /// contains the logits of the token that follows, of shape (vocab_size), which aren't stored.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The layers of a model in the form that the forward pass uses. The layers are borrowed, so the
-//! forward pass doesn't depend on their number format or on their owner.
+//! Borrowed views of a model's layers, through which the forward pass reads the weights. The
+//! forward pass therefore doesn't depend on the number format of the weights or on their owner.
 
 use std::ops::Range;
 
@@ -38,8 +38,8 @@ impl Projection<'_> {
         match (self.weight, self.bias) {
             (Matrix::F32(weight), None) => matmul_into(x, &weight.t(), 0.0, out),
             (Matrix::F32(weight), Some(bias)) => {
-                // The bias is added in the same order as in `Linear`, so that the results are bit
-                // for bit the same.
+                // The output is initialized with the bias, and the matrix product is added to it,
+                // as in `Linear`. The results are therefore bit for bit the same.
                 out.assign(bias);
                 matmul_into(x, &weight.t(), 1.0, out);
             }
@@ -78,7 +78,8 @@ pub(crate) enum Packed {
 }
 
 impl Packed {
-    /// Rounds the rows that `read` writes, a few rows at a time.
+    /// Creates a rounded matrix from the f32 rows that `read` writes, a few rows at a time. Returns
+    /// an error if `read` returns one.
     ///
     /// # Panics
     ///
@@ -104,7 +105,7 @@ impl Packed {
         })
     }
 
-    /// Writes the values of a row, of shape (inputs), to `out`.
+    /// Converts a row to f32 and writes it to `out`, of shape (inputs).
     pub(crate) fn read_row(&self, row: usize, out: &mut [f32]) {
         match self {
             Self::F16(matrix) => matrix.read_row(row, out),

@@ -59,7 +59,7 @@ impl PackedBlock {
     }
 }
 
-/// All weights of a model.
+/// The weights of a model, with matrices that are rounded to the format `dtype`.
 pub(crate) struct PackedWeights {
     pub(crate) config: GptConfig,
     pub(crate) dtype: Dtype,
@@ -73,7 +73,8 @@ pub(crate) struct PackedWeights {
 }
 
 impl PackedWeights {
-    /// Rounds the weights of a model. The caller has checked the shapes of the model's fields.
+    /// Copies and rounds the weights of a model. The caller must have checked the shapes of the
+    /// model's fields with [`GptModel::check`].
     pub(crate) fn new(model: &GptModel, dtype: Dtype) -> Self {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
         let Ok(weights) = Self::read(model.config(), dtype, |name, rows, out| {
@@ -84,8 +85,9 @@ impl PackedWeights {
         weights
     }
 
-    /// Rounds the weights that `read` writes. Each call of `read` must write some rows of the
-    /// parameter with the given name, which is one of the names of [`GptConfig::parameters`].
+    /// Reads and rounds the weights of a model. The function calls `read(name, rows, out)`, which
+    /// must write the given rows of the parameter `name` to `out`. The names are those of
+    /// [`GptConfig::parameters`].
     pub(crate) fn read<E>(
         config: GptConfig,
         dtype: Dtype,
@@ -97,7 +99,7 @@ impl PackedWeights {
             dtype,
         };
         let vocabulary = (config.vocab_size, config.emb_dim);
-        // The largest matrices come first, while most of the memory is still free.
+        // The largest matrices are read first, while most of the memory is still free.
         let of_embeddings = of_embeddings(dtype);
         let mut table = |name, dtype| {
             Packed::read(vocabulary, dtype, |rows, out| {
@@ -126,8 +128,8 @@ impl PackedWeights {
     }
 }
 
-/// The source of the parameters: the function that reads them, and the configuration that
-/// determines their shapes.
+/// The source of a model's parameters: the function that reads them, the configuration that
+/// determines their shapes, and the number format to which the matrices are rounded.
 struct Source<'c, F> {
     read: F,
     config: &'c GptConfig,
@@ -150,8 +152,8 @@ impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F>
         })
     }
 
-    /// Reads several layers that have the same input and combines them to one layer. Each of its
-    /// output rows is the concatenation of the outputs of these layers.
+    /// Reads several linear layers that have the same input and combines them into one layer. Each
+    /// output row of the combined layer is the concatenation of the output rows of these layers.
     fn linear(
         &mut self,
         layers: &[String],

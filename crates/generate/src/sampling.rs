@@ -1,9 +1,9 @@
 //! The choice of the next token from its logits.
 //!
 //! The repetition penalty, temperature, top-k, top-p and min-p are applied in the same order as in
-//! the transformers library. Then a token is drawn from the resulting probabilities like in
-//! `torch.multinomial`, with the same random numbers as in PyTorch. At a temperature of 0, the
-//! token with the largest logit is chosen and no random numbers are used.
+//! the transformers library. A token is then drawn from the resulting probabilities with the
+//! algorithm of `torch.multinomial` and the same random numbers as in PyTorch. If the temperature
+//! is 0, the token with the largest logit is chosen and no random numbers are used.
 
 use std::borrow::BorrowMut;
 
@@ -16,8 +16,8 @@ use crate::filters::{
     check_logits, divide_by_temperature, greedy_id, keep_min_p, keep_top_k, keep_top_p, penalize,
 };
 
-/// Settings that determine how the next token is chosen. The default is greedy decoding, where the
-/// temperature is 0 and the other settings have no effect.
+/// Settings that determine how the next token is chosen. The default is greedy decoding: the
+/// temperature is 0, and all other settings are turned off.
 ///
 /// ```
 /// use generate::Sampling;
@@ -39,23 +39,24 @@ use crate::filters::{
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Sampling {
-    /// Divisor of the logits, a finite number of at least 0. A value below 1 makes likely tokens
-    /// even more likely, and a value above 1 makes the probabilities more equal. The value 0
-    /// chooses the token with the largest logit (greedy decoding).
+    /// Temperature by which the logits are divided, a finite number of at least 0. A value below 1
+    /// makes likely tokens even more likely, and a value above 1 makes the probabilities more
+    /// equal. If the value is 0, the token with the largest logit is chosen (greedy decoding).
     ///
-    /// The transformers library implements this setting as `TemperatureLogitsWarper`, which doesn't
-    /// support the value 0. Its equivalent is `do_sample=False`.
+    /// The transformers library implements this setting as `TemperatureLogitsWarper`, which
+    /// requires a value above 0. For greedy decoding, that library has the option `do_sample=False`
+    /// instead.
     pub temperature: f32,
-    /// Number of largest logits that are kept. Tokens that tie with the smallest of these logits
-    /// are kept as well. If the value is `None`, 0 or larger than the vocabulary, all tokens are
-    /// kept.
+    /// Number of tokens with the largest logits that are kept. Other tokens whose logits equal the
+    /// smallest of these logits are kept as well. If the value is `None`, 0 or larger than the
+    /// vocabulary, all tokens are kept.
     ///
     /// The transformers library implements this filter as `TopKLogitsWarper`. The book uses it in
     /// section 5.3.2.
     pub top_k: Option<usize>,
-    /// Total probability of the tokens that are kept, above 0 and at most 1. The filter keeps the
-    /// smallest set of most probable tokens whose probabilities sum to at least `top_p`. The value
-    /// 1 keeps all tokens.
+    /// Minimum total probability of the tokens that are kept, above 0 and at most 1. The filter
+    /// keeps the smallest set of most probable tokens whose probabilities sum to at least `top_p`.
+    /// The value 1 keeps all tokens.
     ///
     /// The transformers library implements this filter, which is known as nucleus sampling
     /// (Holtzman et al., 2019), as `TopPLogitsWarper`.
@@ -161,8 +162,8 @@ impl Sampling {
     }
 
     /// Chooses the next token of a text and returns its ID. The repetition penalty is applied to
-    /// the IDs in `tokens`, which are all tokens of the text so far. The logits have the shape
-    /// (vocab_size).
+    /// the token IDs in `tokens`, which must contain all tokens of the text so far. The shape of
+    /// the logits is (vocab_size).
     ///
     /// # Errors
     ///
@@ -207,10 +208,11 @@ impl Sampling {
     }
 }
 
-/// Chooses the tokens of a text. Closures with suitable arguments and [`RandomSampler`] implement
-/// this trait.
+/// A rule that chooses the next token of a text. [`RandomSampler`] implements this trait, and so
+/// does each closure with the type `FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E>`.
 pub trait Sampler {
-    /// Type of the error that a choice returns. Errors of the decoder are converted to this type.
+    /// Type of the error that [`choose`](Self::choose) returns. Errors that occur in the decoder
+    /// are converted to this type.
     type Error: From<GenerateError>;
 
     /// Chooses the next token from all tokens of the text so far and from the logits of the next
@@ -218,7 +220,7 @@ pub trait Sampler {
     ///
     /// # Errors
     ///
-    /// Returns an error if no token can be chosen. In this case, the generation ends.
+    /// Returns an error if no token can be chosen. Such an error ends the generation.
     fn choose(&mut self, text: &[u32], logits: ArrayView1<f32>) -> Result<u32, Self::Error>;
 }
 

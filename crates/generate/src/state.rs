@@ -12,13 +12,12 @@ use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 
 /// The tokens of a text, their key-value cache, and the logits of the next token.
 ///
-/// A server needs to keep only this state between two requests of a session. A
-/// [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) continues a text from its state without
-/// computing any token again.
+/// Between two requests of a session, a server needs to keep only this state. A
+/// [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) then continues the text from its state
+/// without processing any token again.
 ///
-/// A clone of a state is a fork of the text. Both share the memory of the cached tokens, so the
-/// common beginning of several texts, such as a system prompt, has to be computed and stored only
-/// once.
+/// To fork a text, clone its state. The clones share the memory of the cached tokens, so a common
+/// beginning of several texts, such as a system prompt, has to be processed and stored only once.
 ///
 /// ```
 /// use generate::{Decoder, DecoderState, DecoderWeights, GenerateError};
@@ -60,14 +59,16 @@ use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 #[cfg_attr(feature = "serde", serde(try_from = "written::State"))]
 pub struct DecoderState {
     config: DecoderConfig,
-    /// Configuration of the model to which the cache belongs. The value is `None` until the state
-    /// is used with a model for the first time.
+    /// Configuration of the model with which the state is used, or `None` if the state hasn't been
+    /// used with a model yet.
     model: Option<GptConfig>,
     /// Caches of the blocks, one per block.
     caches: Vec<KvCache>,
-    /// All tokens of the text, including those before the window.
+    /// All tokens of the text, including those that the model no longer sees because the text is
+    /// longer than the context.
     tokens: Vec<u32>,
-    /// Index of the first token of the window for which the cache was computed.
+    /// Index in `tokens` of the first cached token. It is above 0 if the text is longer than the
+    /// context.
     start: usize,
     /// Logits of the next token, of shape (vocab_size).
     #[cfg_attr(feature = "serde", serde(serialize_with = "written::numbers"))]
@@ -88,9 +89,9 @@ impl DecoderState {
         &self.tokens
     }
 
-    /// Returns the logits of the next token, of shape (vocab_size), from the last step. The array
-    /// is empty if the state hasn't been used with a model, and contains zeros before the first
-    /// step.
+    /// Returns the logits of the next token, of shape (vocab_size), as computed by the last step.
+    /// The array is empty if the state hasn't been used with a model, and contains zeros before the
+    /// first step.
     pub fn logits(&self) -> ArrayView1<'_, f32> {
         self.logits.view()
     }
@@ -123,8 +124,9 @@ impl DecoderState {
         self.config.past_context == PastContext::Stop && self.room() == 0
     }
 
-    /// Prepares a new state for a model. For a state that has already been used, only checks that
-    /// it belongs to a model with the same configuration.
+    /// Prepares the state for use with a model. If the state is new, this method creates the KV
+    /// caches. Otherwise, it only checks that the state belongs to a model with the same
+    /// configuration.
     ///
     /// # Errors
     ///
@@ -183,8 +185,8 @@ impl DecoderState {
     pub(crate) fn truncate(&mut self, len: usize) {
         if len < self.tokens.len() {
             self.tokens.truncate(len);
-            // The last remaining token must be processed again, because its logits haven't been
-            // kept.
+            // The last remaining token must be processed again, because the logits that follow it
+            // haven't been kept.
             let cached = len.saturating_sub(self.start + 1);
             self.caches
                 .iter_mut()
@@ -196,7 +198,8 @@ impl DecoderState {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is empty, or if the shapes of the model's fields don't match.
+    /// Returns an error if the text is empty, or if a field of the model doesn't match the model's
+    /// configuration.
     pub(crate) fn advance(
         &mut self,
         weights: WeightsRef<'_>,
@@ -212,8 +215,10 @@ impl DecoderState {
         Ok(())
     }
 
-    /// Returns the next pending tokens, at most `most`, together with the caches and the logits
-    /// that the forward pass writes to. If the window has moved, the cache is emptied first.
+    /// Returns a [`Sequence`] that contains the next pending tokens, at most `most`, and the caches
+    /// and logits that the forward pass updates. If the text has outgrown the context since the
+    /// last step, this method first empties the cache, so all tokens that the model sees are
+    /// pending.
     pub(crate) fn next(&mut self, most: usize) -> Sequence<'_> {
         let start = self.window_start();
         if start != self.start {
@@ -246,8 +251,8 @@ impl DecoderState {
         self.tokens.len().saturating_sub(self.context_size())
     }
 
-    /// Checks that all `tokens` are in the model's vocabulary, and that they fit in the context
-    /// after `len` other tokens.
+    /// Checks that all `tokens` are in the model's vocabulary. If the configuration is
+    /// [`PastContext::Stop`], also checks that they fit in the context after `len` other tokens.
     fn check(&self, len: usize, tokens: &[u32]) -> Result<(), GenerateError> {
         let vocab_size = self.logits.len();
         check_vocabulary(vocab_size, 0, len, tokens.iter().copied())?;
@@ -306,8 +311,9 @@ mod written {
                 };
             };
             model.validate()?;
-            // These lengths are compared first, because the sizes of the allocations below depend
-            // on the configuration, which may be damaged as well.
+            // Check these lengths before `bind` allocates memory, because the sizes of its
+            // allocations depend on the configuration. A damaged configuration could request far
+            // too much memory.
             if state.caches.len() != model.n_layers || state.logits.len() != model.vocab_size {
                 return damaged;
             }

@@ -1,12 +1,13 @@
 //! Detection of stop strings in a text that arrives in pieces.
 //!
-//! No part of a stop string is ever shown, even if the string spans several pieces. For example, if
-//! the stop string is `"\nUser:"` and a piece ends with `"\nUs"`, these characters are held back
+//! No part of a stop string is ever returned, even if the string spans several pieces. For example,
+//! if the stop string is `"\nUser:"` and a piece ends with `"\nUs"`, these characters are held back
 //! until the next piece shows whether they begin the stop string.
 
 use crate::GenerateError;
 
-/// Watches a text that arrives in pieces for strings that end it.
+/// A detector of stop strings, which receives a text in pieces and returns the parts of the text
+/// that can be shown.
 ///
 /// ```
 /// use generate::StopStrings;
@@ -20,8 +21,8 @@ use crate::GenerateError;
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
-    /// End of the text so far that isn't shown yet, because it may be the beginning of a stop
-    /// string.
+    /// End of the text so far. It hasn't been returned yet, because it may be the beginning of a
+    /// stop string.
     held: String,
     is_found: bool,
 }
@@ -31,7 +32,8 @@ impl StopStrings {
     ///
     /// # Errors
     ///
-    /// Returns an error if a stop string is empty, because it would stop every text at once.
+    /// Returns an error if a stop string is empty, because an empty string would end every text at
+    /// once.
     pub fn new(stops: impl IntoIterator<Item = String>) -> Result<Self, GenerateError> {
         let stops: Vec<String> = stops.into_iter().collect();
         if stops.iter().any(String::is_empty) {
@@ -43,8 +45,8 @@ impl StopStrings {
         })
     }
 
-    /// Appends a piece to the text and returns the part of the text that can be shown now. Returns
-    /// an empty string if a stop string has been found before.
+    /// Appends a piece to the text and returns the part of the text that can now be shown. If an
+    /// earlier call has found a stop string, returns an empty string.
     #[must_use]
     pub fn push(&mut self, piece: &str) -> String {
         if self.is_found {

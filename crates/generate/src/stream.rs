@@ -27,7 +27,8 @@ pub struct GenerateOptions {
     pub stop_ids: Vec<u32>,
 }
 
-/// Greedy decoding of at most 50 tokens, without any token that ends the text.
+/// By default, a stream generates at most 50 tokens with greedy decoding, and no token ends the
+/// text.
 impl Default for GenerateOptions {
     fn default() -> Self {
         Self {
@@ -53,8 +54,8 @@ pub enum FinishReason {
     ContextFull,
 }
 
-/// The numbers of tokens and the times of the two phases of generation: processing the prompt, and
-/// decoding (one token per step).
+/// Token counts and durations of the two phases of generation: processing the prompt, and decoding,
+/// which generates one token per step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -62,12 +63,13 @@ pub enum FinishReason {
 pub struct Timings {
     /// Number of tokens that were processed before the first token was chosen.
     pub prompt_tokens: usize,
-    /// Time for processing these prompt tokens.
+    /// Time spent on processing these prompt tokens.
     pub prompt_time: Duration,
     /// Number of tokens that were chosen after the first one. Each of them required a pass through
     /// the model.
     pub decoded_tokens: usize,
-    /// Time for the passes through the model and the choices of these decoded tokens.
+    /// Time spent on these decoded tokens, which includes the passes through the model and the
+    /// choices of the tokens.
     pub decode_time: Duration,
 }
 
@@ -91,16 +93,16 @@ fn rate(tokens: usize, time: Duration) -> f64 {
     tokens as f64 / time.as_secs_f64()
 }
 
-/// An iterator over the new tokens of a decoder's text.
+/// An iterator that generates the next tokens of a decoder's text.
 ///
 /// Iterate with `for token in &mut stream` if you need the stream afterwards, for example to ask
 /// why the text has ended and how long the generation took.
 ///
 /// If the decoder stops at the end of the context
-/// ([`PastContext::Stop`](crate::PastContext::Stop)), the stream returns one more token than the
-/// context can hold. The last token is computed from a full context, so there is no space to append
-/// it to the text. If the context is already full and all of its tokens have been processed, the
-/// stream returns no tokens.
+/// ([`PastContext::Stop`](crate::PastContext::Stop)), the stream can return one more token than the
+/// context can hold. The model predicts this token from a full context, so the stream returns it
+/// without appending it to the text. If the context is already full and all of its tokens have been
+/// processed, the stream returns no tokens.
 ///
 /// ```
 /// use generate::{Decoder, FinishReason, GenerateOptions, TokenStream};
@@ -261,8 +263,8 @@ impl<F> std::fmt::Debug for TokenStream<'_, F> {
 
 /// The stop conditions, the sampler and the progress of a text that is being continued.
 ///
-/// This type contains what [`TokenStream`] and [`TokenStreams`](crate::TokenStreams) have in
-/// common. The type parameter `F` is the sampler.
+/// [`TokenStream`] and [`TokenStreams`](crate::TokenStreams) share this implementation. The type
+/// parameter `F` is the type of the sampler.
 pub(crate) struct Continuation<F> {
     sampler: F,
     max_new_tokens: usize,
@@ -296,8 +298,8 @@ impl<F> Continuation<F> {
         self.finish
     }
 
-    /// Records the number of tokens that a pass through the model has processed, and the time it
-    /// took. The tokens are prompt tokens if no token has been chosen before.
+    /// Records a pass through the model: the number of tokens that it processed, and its duration.
+    /// If no token has been chosen yet, the processed tokens are prompt tokens.
     pub(crate) fn processed(&mut self, tokens: usize, time: Duration) {
         if self.steps == 0 {
             self.timings.prompt_tokens += tokens;
@@ -307,8 +309,8 @@ impl<F> Continuation<F> {
         }
     }
 
-    /// Records the time that the choice of a token took. The choice of the first token isn't
-    /// counted.
+    /// Adds the time that the choice of a token took to the decoding time. The choice of the first
+    /// token isn't part of this time, because decoding begins after it.
     pub(crate) fn chose(&mut self, time: Duration) {
         if self.steps > 1 {
             self.timings.decode_time += time;

@@ -67,14 +67,14 @@ pub enum StreamEvent<E = GenerateError> {
     Ended(Box<EndedStream<E>>),
 }
 
-/// The result of a text that has ended.
+/// A text that has ended, together with the reason for its end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedStream<E = GenerateError> {
     /// The reason why the text has ended, or the error of its sampler.
     pub reason: Result<FinishReason, E>,
-    /// Processing times of the text. Each time includes the computation for the other texts that
-    /// took part in the same steps.
+    /// Token counts and durations for the text. All texts of a step are processed together, so the
+    /// durations include the computation for the other texts.
     pub timings: Timings,
     /// The text and its KV cache, with which the text can be continued later.
     pub state: DecoderState,
@@ -110,7 +110,8 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
     ///   [`PastContext::Stop`](crate::PastContext::Stop).
     /// - The context size of the state is 0 or larger than the model's context length.
     /// - The state belongs to a model with a different configuration.
-    /// - The shapes of the model's fields don't match ([`GptModel::check`](gpt::GptModel::check)).
+    /// - A field of the model doesn't match the model's configuration
+    ///   ([`GptModel::check`](gpt::GptModel::check)).
     pub fn add(
         &mut self,
         state: DecoderState,
@@ -132,8 +133,8 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`add`](Self::add), except for sampling settings that are out of
-    /// range.
+    /// Returns the same errors as [`add`](Self::add), except that the sampling settings aren't
+    /// checked.
     pub fn add_with_sampler(
         &mut self,
         state: DecoderState,
@@ -183,9 +184,10 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
     /// of the step. A text that gets its last token reports two events, first
     /// [`StreamEvent::Token`] and then [`StreamEvent::Ended`].
     ///
-    /// Texts that had reached their end before the step come first. The events of the other texts
-    /// are in the order in which the texts were added. A text with a long prompt needs several
-    /// steps until its first token (see [`Batch::advance`]) and reports no events until then.
+    /// A text that is already complete when it is added, for example because `max_new_tokens` is 0,
+    /// ends without a token. The events of such texts come first. The events of the other texts are
+    /// in the order in which the texts were added. A text with a long prompt needs several steps
+    /// until its first token (see [`Batch::advance`]) and reports no events until then.
     pub fn step(&mut self) -> Vec<(Slot, StreamEvent<E>)> {
         let over = self.continuations.iter_mut();
         let over = over.filter_map(|(&slot, of)| Some((slot, of.over()?)));

@@ -3,9 +3,9 @@
 use gpt::GptConfig;
 use kernels::{Bf16Matrix, Dtype, F16Matrix, Int4Matrix, Int8Matrix};
 
-/// Returns the memory in bytes that the weights of a decoder take in a number format. The result is
-/// calculated from the configuration alone. If the number of bytes exceeds the range of `usize`,
-/// the result is `usize::MAX`.
+/// Returns the number of bytes of memory that a decoder needs for the weights of a model in the
+/// number format `dtype`. The result is calculated from the configuration alone. If it would exceed
+/// the range of `usize`, it is `usize::MAX`.
 ///
 /// ```
 /// use generate::{Dtype, weight_bytes};
@@ -37,8 +37,8 @@ pub fn weight_bytes(dtype: Dtype, config: &GptConfig) -> usize {
 }
 
 /// Returns the number of bytes of weights that a decoding step reads: the matrices of all blocks
-/// and of the output head, once each. If the number exceeds the range of `usize`, the result is
-/// `usize::MAX`.
+/// and the matrix of the output head, each of them once. If the result would exceed the range of
+/// `usize`, it is `usize::MAX`.
 pub fn step_bytes(dtype: Dtype, config: &GptConfig) -> usize {
     let head = bytes_of(dtype, (config.vocab_size, config.emb_dim));
     bytes_of_blocks(dtype, config).saturating_add(head)
@@ -70,8 +70,9 @@ fn bytes_of(dtype: Dtype, (rows, columns): (usize, usize)) -> usize {
     }
 }
 
-/// Returns the number format of the token embeddings. If the weights are in int4, the embeddings
-/// are in int8, because 4 bits aren't enough to distinguish the tokens.
+/// Returns the number format of the token embeddings of a model whose other matrices have the
+/// format `dtype`. If `dtype` is int4, the embeddings are in int8, because 4 bits aren't enough to
+/// distinguish the tokens.
 pub(crate) fn of_embeddings(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Int4 => Dtype::Int8,

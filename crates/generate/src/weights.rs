@@ -59,7 +59,8 @@ impl DecoderWeights {
     ///
     /// # Errors
     ///
-    /// Returns an error if the shapes of the model's fields don't match ([`GptModel::check`]).
+    /// Returns an error if a field of the model doesn't match the model's configuration
+    /// ([`GptModel::check`]).
     pub fn new(model: &GptModel, dtype: Dtype) -> Result<Self, GptError> {
         model.check()?;
         if dtype == Dtype::Float32 {
@@ -71,10 +72,10 @@ impl DecoderWeights {
 
     /// Reads the weights of a model with the configuration `config`.
     ///
-    /// The function calls `read(name, rows, out)`, which must write the given rows of the parameter
-    /// `name` to `out`, in row-major order. The names are those of [`GptConfig::parameters`]. In
-    /// formats other than f32, the weights are read and rounded in pieces of about one megabyte, so
-    /// the whole model is never in memory in f32.
+    /// This function calls `read(name, rows, out)`, which must write the given rows of the
+    /// parameter `name` to `out`, in row-major order. The names are those of
+    /// [`GptConfig::parameters`]. In formats other than f32, the weights are read and rounded in
+    /// blocks of about one megabyte, so the whole model is never in memory in f32.
     ///
     /// ```
     /// use generate::gpt::GptConfig;
@@ -96,8 +97,7 @@ impl DecoderWeights {
     ///
     /// # Errors
     ///
-    /// Returns an error if the configuration isn't valid. Otherwise, returns the first error of
-    /// `read`.
+    /// Returns an error if the configuration isn't valid, or if `read` returns an error.
     pub fn read<E: From<GenerateError>>(
         config: &GptConfig,
         dtype: Dtype,
@@ -203,12 +203,12 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Checks that the shapes of a [`GptModel`]'s public fields match. The shapes of rounded copies
-    /// always match.
+    /// Checks that the public fields of a [`GptModel`] match the model's configuration. Rounded
+    /// copies aren't checked, because their fields are private.
     ///
     /// # Errors
     ///
-    /// Returns an error that contains the name of the first field whose shape doesn't match.
+    /// Returns an error that contains the name of the first field that doesn't match.
     pub(crate) fn check(self) -> Result<(), GptError> {
         match self.0 {
             FormRef::Model(model) => model.check(),
@@ -216,8 +216,8 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Writes the sum of the embedding of the token `id` and the embedding of the position to
-    /// `out`, of shape (emb_dim).
+    /// Adds the embedding of the token `id` and the embedding of the position, and writes the sum
+    /// to `out`, of shape (emb_dim).
     pub(crate) fn embed(self, id: u32, position: usize, mut out: ArrayViewMut1<f32>) {
         let (table, positions) = match self.0 {
             FormRef::Model(model) => (Matrix::F32(&model.tok_emb.weight), &model.pos_emb.weight),
@@ -254,8 +254,8 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Computes the logits, of shape (rows, vocab_size), from the output of the last block, `x`, of
-    /// shape (rows, emb_dim). The final layer normalization is included.
+    /// Applies the final layer normalization and the output head to `x`, the output of the last
+    /// block, of shape (rows, emb_dim). Writes the logits to `out`, of shape (rows, vocab_size).
     pub(crate) fn logits(self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         let (norm, head) = match self.0 {
             FormRef::Model(model) => (&model.final_norm, Matrix::F32(model.head_weight())),

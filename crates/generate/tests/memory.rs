@@ -1,7 +1,8 @@
-//! Measures the peak memory of a decoder from the opening of a model folder to the first logits.
+//! Measures the peak memory that a decoder needs to load its weights and to compute the first
+//! logits.
 //!
-//! The allocator counts the bytes of the whole process, and tests run in parallel, so this file
-//! contains only one test.
+//! The allocator counts the memory of the whole process. Because tests in the same file run in
+//! parallel, this file contains only one test.
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{ModelFolder, SpecialTokens, save_book, save_hugging_face};
@@ -13,8 +14,8 @@ use torch_rng::TorchRng;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Returns the peak memory in bytes until the first logits have been computed, minus the memory
-/// that was in use before.
+/// Loads a model and computes the first logits. Returns the peak memory during this time in bytes,
+/// minus the memory that was already in use before.
 fn peak_of_decoding(folder: &ModelFolder, precision: Dtype) -> usize {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();

@@ -1,9 +1,10 @@
 //! Tests that models with different number formats can share a thread pool without changing each
 //! other's results.
 //!
-//! While a thread waits for a task, it may execute another task of the pool. If the number format
-//! were stored per thread, it would leak from the products of one model into those of another. The
-//! environment variable `SHARED_POOL_TRIES` sets the number of attempts per pool and kind of task.
+//! While a thread waits for a task to finish, it may execute another task of the same pool. If the
+//! number format were stored in a thread-local variable, the format of one model would then be used
+//! for the matrix products of another model. The environment variable `SHARED_POOL_TRIES` sets how
+//! often each kind of task is executed for each pool size. The default is 20.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -103,8 +104,9 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
     let asked = &model(64, Dtype::Float32);
     let expected = TASKS.map(|(_, task)| task(asked));
     let in_bf16 = TASKS.map(|(_, task)| task(&model(64, Dtype::BFloat16)));
-    // The test would detect a leak, because the results in bf16 have other bits. Decoders aren't
-    // compared here, because their number format doesn't depend on that of training.
+    // If the format of one model were used for another model, the comparisons below would fail,
+    // because results in bf16 have different bits. The decoder is left out here, because the format
+    // for training doesn't affect decoders.
     assert!(expected[0] != in_bf16[0] && expected[2] != in_bf16[2]);
     let (trained, ids) = (&model(256, Dtype::BFloat16), &ids(2, 256));
     for threads in [2, 3, 4, 8] {

@@ -1,4 +1,5 @@
-//! Tests that texts in a batch get the same bits as if each were decoded alone.
+//! Tests that the results for a text in a batch are bit for bit the same as if the text were
+//! decoded alone.
 
 use crate::common::{models, scripted, take_in};
 use generate::{
@@ -12,10 +13,10 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use torch_rng::TorchRng;
 
-/// A text that is added to streams and may be removed before its end.
+/// A random text that is added to [`TokenStreams`] and may be removed before it ends.
 #[derive(Clone, Debug)]
 struct Visit {
-    /// Number of steps between the previous text's arrival and the arrival of this text.
+    /// Number of steps between the addition of the previous text and the addition of this text.
     wait: usize,
     prompt: Vec<u32>,
     config: DecoderConfig,
@@ -84,8 +85,8 @@ impl Visit {
     }
 }
 
-/// The new tokens of a text, the reason of its end (`None` if the text was removed), and its last
-/// logits.
+/// The generated tokens of a text, the reason why the text has ended (`None` if it was removed
+/// before its end), and its last logits.
 type Outcome = (Vec<u32>, Option<FinishReason>, Array1<f32>);
 
 fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
@@ -95,8 +96,9 @@ fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
     let mut stream = TokenStream::new(&mut decoder, visit.options.clone(), &mut rng).unwrap();
     let most = visit.leaves_after;
     let tokens: Vec<u32> = stream.by_ref().take(most).map(Result::unwrap).collect();
-    // If the last token before the removal is also the last token of the text, the text has ended,
-    // so there is a reason.
+    // If the last of these tokens is also the last that the text may get, the text has ended, like
+    // in [`TokenStreams`]. The stream reports the reason only after it has been asked for one more
+    // token.
     let over = tokens.len() < most || tokens.len() == visit.options.max_new_tokens;
     let reason = match stream.finish_reason() {
         None if over => stream
@@ -182,7 +184,8 @@ proptest! {
                 parts.push(part).unwrap();
                 parts.advance().unwrap();
                 rest = others;
-                // Some tokens are tried and removed again, also in a fork of the text.
+                // The text and a fork of it get additional tokens, which must lead to the same
+                // logits. The tokens are then removed from the text again.
                 let (len, tried) = (parts.tokens().len(), vec![0; cut]);
                 let mut fork = parts.clone();
                 for decoder in [&mut parts, &mut fork] {
@@ -313,8 +316,8 @@ fn a_hook_sees_every_text_after_each_block_and_what_it_changes_counts() {
     for (slot, alone) in slots.iter().zip(&alone) {
         assert_eq!(batch.get(*slot).unwrap().logits(), alone.logits());
     }
-    // The logits are computed from the residual stream after the last block, so a change must be
-    // visible.
+    // The logits are computed from the residual stream after the last block, so they must change if
+    // a hook changes this residual stream.
     let mut decoder = Decoder::new(&model);
     decoder.start(&[1, 2]).unwrap();
     let steered = decoder.advance_with(|blocks, mut rows| {

@@ -1,4 +1,5 @@
-//! Tests of the book's functions: batches, cropping to the context, and the token that ends a text.
+//! Tests of the functions from the book: batches with several rows, texts that are longer than the
+//! context, and a token that ends the text.
 
 use crate::common::scripted;
 use generate::{BookSampling, generate, generate_text_simple};

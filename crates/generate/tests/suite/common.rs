@@ -8,8 +8,9 @@ use torch_rng::TorchRng;
 /// Generates small models of all kinds: with and without a tied head, with and without biases, with
 /// one or several heads, and with each activation function.
 ///
-/// The models have at least 8 features. With only two features, layer normalization would almost
-/// divide by the difference of the two, so rounding errors could become arbitrarily large.
+/// The models have at least 8 features. With only two features, layer normalization would
+/// essentially divide by the difference between the two. If this difference were small, rounding
+/// errors would become very large.
 pub(crate) fn models() -> impl Strategy<Value = GptModel> {
     (
         (1..4usize, 8..17usize, 1..4usize, 2..60usize),
@@ -54,8 +55,8 @@ pub(crate) fn models_and_prompts() -> impl Strategy<Value = (GptModel, Vec<u32>)
     })
 }
 
-/// Returns a model with GPT-2's vocabulary whose most probable token after position `i` is
-/// `script[i]`, for any text.
+/// Returns a model with GPT-2's vocabulary. The token that it predicts after position `i` is always
+/// `script[i]`, regardless of the text.
 pub(crate) fn scripted(script: &[u32]) -> GptModel {
     let size = script.len() + 1;
     let config = GptConfig {
@@ -88,7 +89,7 @@ pub(crate) fn take_in(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32]) {
     decoder.advance().unwrap();
 }
 
-/// Returns the new tokens with which a decoder continues its text.
+/// Generates tokens that continue a decoder's text, and returns them.
 pub(crate) fn continued(
     decoder: &mut Decoder<impl AsWeights>,
     options: GenerateOptions,

@@ -1,4 +1,5 @@
-//! Tests of streams: their tokens, their end, and the reason of the end.
+//! Tests of [`TokenStream`] and [`StopStrings`]: which tokens a stream generates, and when and why
+//! it ends.
 
 use crate::common::scripted;
 use generate::{
