@@ -1,8 +1,9 @@
-//! Trains a model in a GPT-2 folder to tell spam from other messages, as in chapter 6 of the book.
-//! Run it with `cargo run --release -p train --example classifier FOLDER`.
+//! Trains a GPT-2 model to tell spam from other messages, as in chapter 6 of the book. Run it with
+//! `cargo run --release -p train --example classifier FOLDER`, where `FOLDER` is the folder of the
+//! model.
 //!
-//! The example adds a head for two classes. Only this head, the last block and the final layer
-//! normalization are trained. All other layers are frozen.
+//! The example adds an output head with two classes. Only this head, the last block and the final
+//! layer normalization are trained. All other layers are frozen.
 
 use std::error::Error;
 
@@ -23,8 +24,8 @@ const MESSAGES: [(&str, u32); 6] = [
     ("Thanks for the book, I liked it", 0),
 ];
 
-/// A model without its output head, and a custom head. The gradients are stored in another value of
-/// this type.
+/// A model and a linear layer that replaces the model's output head. The gradients are stored in
+/// another value of this type.
 #[derive(Clone)]
 struct Classifier {
     model: GptModel,
@@ -55,7 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (text, class) in MESSAGES {
             let ids: Array2<u32> = text_to_token_ids(text, &tokenizer)?; // shape: (1, num_tokens)
             let (hidden, cache) = gpt.model.forward_hidden_train(&ids, rng)?;
-            // The last token, of shape (1, emb_dim), contains information about the whole text.
+            // The hidden state of the last token, of shape (1, emb_dim), contains information about
+            // the whole text, because this token attends to all tokens.
             let last = hidden.slice(s![.., -1, ..]);
             let (loss, d_logits) = cross_entropy_train(gpt.head.forward(&last), &[class], share);
             total += loss * share;

@@ -5,7 +5,7 @@
 //! implements its forward and backward pass, compares its gradients with finite differences, trains
 //! it with AdamW, saves the weights and the moments, and continues the training from the files.
 //!
-//! This layer contains neither attention nor dropout.
+//! For simplicity, the layer contains neither attention nor dropout.
 
 use std::error::Error;
 
@@ -25,11 +25,12 @@ struct GatedUnit {
     down: Linear,
 }
 
-// This macro gives the optimizer, clipping and files access to the names and views of the weights.
+// This macro implements [`Parameters`], through which the optimizer, gradient clipping, and the
+// functions that write and read files access the weights and their names.
 parameters!(GatedUnit { "gate." gate, "up." up, "down." down });
 
-/// The values that the forward pass stores for the backward pass. All except `x` have shape (rows,
-/// hidden).
+/// The intermediate results of the forward pass that the backward pass needs. All arrays except `x`
+/// have the shape (rows, hidden).
 struct Cache {
     /// Input of the layer, of shape (rows, features).
     x: Array2<f32>,
@@ -51,8 +52,8 @@ impl GatedUnit {
         }
     }
 
-    /// Applies the layer and returns a cache for the backward pass. The input and the output have
-    /// shape (rows, features).
+    /// Applies the layer. Returns the output, and a cache for the backward pass. The input and the
+    /// output have the shape (rows, features).
     fn forward_train(&self, x: &ArrayRef2<f32>) -> (Array2<f32>, Cache) {
         let (gate, up) = (self.gate.forward(x), self.up.forward(x));
         let gated = &gate * &up.mapv(|x| x * sigmoid(x));
@@ -81,7 +82,8 @@ impl GatedUnit {
     }
 }
 
-/// Takes training steps that all use the same rows, and returns the loss of the last step.
+/// Takes `steps` training steps with the inputs `x` and the expected outputs `target`. Returns the
+/// loss of the last step.
 fn train(
     layer: &mut GatedUnit,
     optimizer: &mut AdamW,
@@ -134,8 +136,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         train(&mut layer, &mut optimizer, &x, &target, 200)
     );
 
-    // Save the weights and the moments to files. A run that is resumed from these files must take
-    // the same steps.
+    // Save the weights and the moments to files. The assertion below checks that a run that is
+    // resumed from these files takes the same steps.
     let folder = std::env::temp_dir().join(format!("own-layer-{}", std::process::id()));
     atomic_file::create_folder(&folder)?;
     let [weights, moments] = ["weights", "moments"].map(|name| folder.join(name));

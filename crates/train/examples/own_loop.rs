@@ -1,8 +1,8 @@
 //! A custom training loop for any text, which can be interrupted and resumed. Run it with `cargo
 //! run --release -p train --example own_loop [FILE [STATE]]`.
 //!
-//! A program like this needs the crates `train`, which re-exports the data loader, the model and
-//! the random number generator, `generate`, and `tokenizer` with its feature `ndarray`.
+//! A program like this depends on three crates: `train`, which re-exports the data loader, the
+//! model and the random number generator, `generate`, and `tokenizer` with its feature `ndarray`.
 
 use std::error::Error;
 use std::path::Path;
@@ -47,8 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = GptModel::new(config, &mut rng)?;
     println!("{} parameters", model.num_parameters());
     let mut grads = GptModel::zeros(config)?;
-    // This value contains everything that the loop changes. It is saved to and loaded from a single
-    // file.
+    // This value contains everything that the loop changes. The program saves it to a single file
+    // and loads it from this file.
     let mut state = LoopState {
         step: 0,
         batches: Batches::new(loader.clone()),
@@ -78,8 +78,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         optimizers[0].step(model, &mut grads); // also sets the gradients to 0
         state.step += 1;
         if state.step.is_multiple_of(per_epoch) {
-            // With a separate generator, an evaluation doesn't change the random numbers of the
-            // run.
+            // Because it uses a separate generator, the evaluation doesn't change the random
+            // numbers of the run.
             let mut rng = TorchRng::manual_seed(0);
             let loss = calc_loss_loader(&loader, &state.model, None, &mut rng)?;
             println!("step {}: loss {loss:.3}", state.step);

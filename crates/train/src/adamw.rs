@@ -1,8 +1,9 @@
-//! AdamW like `torch.optim.AdamW`, with bias-corrected moments and decoupled weight decay of all
-//! weights (section 5.2 of the book).
+//! An optimizer like `torch.optim.AdamW`, with bias-corrected moments and with weight decay that is
+//! decoupled from the gradient (section 5.2 of the book).
 //!
-//! [`AdamW::step_plain`] computes the formulas one after the other. [`AdamW::step`] computes the
-//! same up to rounding on all cores, with `tensor_ops::engine::adamw_update`.
+//! [`AdamW::step_plain`] follows the formulas literally, for one weight after the other.
+//! [`AdamW::step`] computes the same results up to rounding, but it runs
+//! `tensor_ops::engine::adamw_update` on all cores.
 
 use std::mem::take;
 
@@ -25,15 +26,16 @@ pub struct AdamWConfig {
     /// Factors beta1 and beta2 by which each step multiplies the first and the second moments. Both
     /// must be at least 0 and less than 1.
     pub betas: (f64, f64),
-    /// Small number that is added to the denominator of the update, so that it is never 0.
+    /// Small number that is added to the denominator of the update to prevent a division by 0.
     pub eps: f64,
-    /// Strength of the weight decay. Each step multiplies all weights by `1 - lr * weight_decay`.
+    /// Strength of the weight decay. Each step multiplies all weights by `1 - lr * weight_decay`
+    /// before it applies the gradients.
     pub weight_decay: f64,
 }
 
 impl Default for AdamWConfig {
-    /// Returns the settings of the book, which are a learning rate of 0.0004, a weight decay of
-    /// 0.1, and PyTorch's defaults for the others.
+    /// Returns the settings of the book: a learning rate of 0.0004, a weight decay of 0.1, and
+    /// PyTorch's defaults for the other settings.
     fn default() -> Self {
         Self {
             lr: 4e-4,
@@ -44,8 +46,8 @@ impl Default for AdamWConfig {
     }
 }
 
-/// An optimizer for any type that implements [`Parameters`], such as a whole model or one of its
-/// layers.
+/// An AdamW optimizer for the weights of any type that implements [`Parameters`], such as a whole
+/// model or one of its layers.
 ///
 /// Step t computes the following for each weight p, where g is its gradient, and m and v are its
 /// moments:
@@ -74,9 +76,9 @@ impl Default for AdamWConfig {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// To use parameter groups, create an optimizer for each [selection](Parameters::select_mut) of
-/// parameters. Layers that aren't in any of the selections are frozen. The AMSGrad variant isn't
-/// supported.
+/// To use different settings for groups of parameters, create an optimizer for each
+/// [selection](Parameters::select_mut) of parameters. Layers that aren't in any of the selections
+/// are frozen. The AMSGrad variant isn't supported.
 ///
 /// ```
 /// # use train::gpt::{GptConfig, TransformerBlock};
@@ -129,8 +131,8 @@ pub struct AdamW {
     pub config: AdamWConfig,
     /// Number of steps that have been taken.
     pub steps: u64,
-    /// First moments of all weights, one weight after the other. If the run is shared, these are
-    /// the moments of the parts that this rank owns.
+    /// First moments of all weights, one weight after the other. If the run is shared, only the
+    /// moments of the parts that this rank owns.
     pub(crate) m: Vec<f32>,
     /// Second moments, in the order of the first moments.
     pub(crate) v: Vec<f32>,
@@ -226,8 +228,8 @@ impl AdamW {
         self.update(slices(parameters), slices(grads), 1.0);
     }
 
-    /// Takes a [`step`](Self::step) with gradients that are multiplied by `grad_scale`. The factor
-    /// is 1, or the factor by which clipping scales the gradient.
+    /// Takes a [`step`](Self::step) after multiplying all gradients by `grad_scale`. This is the
+    /// scaling factor of gradient clipping, or 1 if the gradient isn't clipped.
     pub(crate) fn update(
         &mut self,
         weights: Vec<&mut [f32]>,
@@ -261,8 +263,8 @@ impl AdamW {
         });
     }
 
-    /// Keeps only the moments of the parts that this rank owns. They are stored as a single weight
-    /// without a name.
+    /// Discards all moments except those of the parts that this rank owns. The remaining moments
+    /// are stored as if they belonged to a single weight without a name.
     pub(crate) fn keep_own_parts(&mut self, ranks: &dyn Ranks) {
         let shapes = self.weights.iter().map(|(_, shape)| shape);
         let lengths: Vec<usize> = shapes.map(|shape| shape.iter().product()).collect();
@@ -273,8 +275,8 @@ impl AdamW {
     }
 }
 
-/// The moments of the optimizer. The name of a moment consists of `m.` or `v.` and the name of the
-/// weight.
+/// The parameters of an optimizer are its moments. The name of a moment consists of `m.` or `v.`
+/// and the name of the weight.
 impl Parameters for AdamW {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         for (moment, mut numbers) in [("m.", &self.m[..]), ("v.", &self.v[..])] {

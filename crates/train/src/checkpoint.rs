@@ -12,9 +12,9 @@
 //!                                       the hash of every other file
 //! ```
 //!
-//! Hugging Face's transformers and llama.cpp's converter can load such a folder. They ignore the
-//! last three files. manifest.json is written last. `run_checkpoints.rs` finds the checkpoints of a
-//! run and determines which is the newest.
+//! Hugging Face's transformers and llama.cpp's converter can load such a folder, because they
+//! ignore the last three files. manifest.json is written last. The functions in
+//! `run_checkpoints.rs` read the manifests to find the checkpoints of a run.
 
 use std::path::Path;
 
@@ -41,8 +41,9 @@ pub(crate) fn write(
     write_json(&folder.join(STATE), state)
 }
 
-/// Reads a checkpoint that was saved with these settings. The lengths and hashes of all files are
-/// checked first, and then their contents.
+/// Reads a checkpoint and checks that it was saved with these settings. Before it uses the contents
+/// of the files, this function checks the lengths and hashes of all files except those that users
+/// may edit.
 pub(crate) fn read(
     folder: &Path,
     settings: &Settings,
@@ -67,15 +68,16 @@ pub(crate) fn read(
 ///
 /// # Errors
 ///
-/// Returns an error if there is no checkpoint, or if its state.json can't be read or was changed.
+/// Returns an error if the folder isn't a checkpoint, or if its state.json can't be read or was
+/// changed.
 pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainError> {
     let folder = checkpoint.as_ref();
     Manifest::read(folder)?.verify(folder, |file| file == STATE)?;
     Ok(read_json::<TrainState>(&folder.join(STATE))?.settings)
 }
 
-/// Checks that the tokenizer in a checkpoint is the one that was saved with it. Weights aren't
-/// read. If the folder isn't a checkpoint, the check succeeds.
+/// Checks that the tokenizer files in a checkpoint haven't been changed since the checkpoint was
+/// saved. The weights aren't read. If the folder isn't a checkpoint, the function returns `Ok(())`.
 ///
 /// # Errors
 ///

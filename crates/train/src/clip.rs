@@ -1,4 +1,4 @@
-//! Clipping the norm of a gradient, like `torch.nn.utils.clip_grad_norm_` (appendix D.3 of the
+//! Clipping of the gradient's norm, like `torch.nn.utils.clip_grad_norm_` (appendix D.3 of the
 //! book).
 //!
 //! The norm is `sqrt(sum g^2)` over all elements of all gradients, and each element is multiplied
@@ -8,7 +8,7 @@
 use tensor_ops::Parameters;
 use tensor_ops::engine::{row_major, sum_of_squares};
 
-/// Returns the Euclidean norm of all gradients taken together.
+/// Returns the Euclidean norm of the vector that consists of all gradients.
 ///
 /// # Panics
 ///
@@ -25,8 +25,8 @@ pub fn grad_norm(grads: &(impl Parameters + ?Sized)) -> f64 {
 /// Scales the gradients so that their norm isn't larger than `max_norm`, and returns the norm
 /// before scaling.
 ///
-/// [`Trainer`](crate::Trainer) doesn't call this function. It passes the factor to the optimizer,
-/// which avoids a pass over the memory.
+/// [`Trainer`](crate::Trainer) doesn't call this function. Instead, it passes the scaling factor to
+/// the optimizer, which saves a pass over the gradients.
 ///
 /// ```
 /// use tensor_ops::Linear;
@@ -50,8 +50,8 @@ pub fn clip_grad_norm(grads: &mut (impl Parameters + ?Sized), max_norm: f64) -> 
     norm
 }
 
-/// Returns the factor by which a gradient with this norm must be multiplied. The factor is never
-/// larger than 1.
+/// Returns the factor by which a gradient with the norm `norm` must be multiplied so that its norm
+/// isn't larger than `max_norm`. The factor is at most 1.
 pub(crate) fn clip_scale(norm: f64, max_norm: f64) -> f32 {
     (max_norm / (norm + 1e-6)).min(1.0) as f32
 }

@@ -4,8 +4,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// Returns the name and the value of each field that `whole` contains. The name of a nested field
-/// is a path, such as `config.optimizer.lr`.
+/// Returns the name and the value of each field of `whole`. The name of a nested field is a path,
+/// such as `config.optimizer.lr`. Fields that are `None` are left out.
 pub(crate) fn fields(whole: &impl Serialize) -> Vec<(String, String)> {
     fn add(name: String, value: Value, fields: &mut Vec<(String, String)>) {
         match value {

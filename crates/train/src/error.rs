@@ -10,7 +10,7 @@ use gpt::GptError;
 use tensor_ops::UnsupportedDtype;
 use thiserror::Error;
 
-/// An error that occurred when a run was started, continued, saved or resumed.
+/// An error that occurred when a training run was started, continued, saved or resumed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -60,7 +60,7 @@ pub enum TrainError {
     RanksDiffer {
         /// Name of the first value that differs.
         name: String,
-        /// Number of a rank whose value isn't that of rank 0.
+        /// Number of the rank whose value differs from that of rank 0.
         rank: usize,
         /// Value on this rank.
         other: String,
@@ -108,8 +108,8 @@ pub enum TrainError {
         /// Description of the problem.
         problem: String,
     },
-    /// The settings, the model or the data aren't those of the checkpoint. Training can't continue
-    /// as if it had never stopped.
+    /// The settings, the model or the data differ from those of the checkpoint, so the run can't be
+    /// continued as if it hadn't been interrupted.
     #[error(
         "{}: {name} is {saved} in the checkpoint, but {now} now; resume with the same settings and data",
         .path.display()
@@ -137,8 +137,8 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Returns true if all ranks of a shared run return this error at the same time. Any other
-    /// error occurs on one rank only, and the other ranks wait for that rank.
+    /// Returns true if this is an error that all ranks of a shared run return together. Any other
+    /// error occurs on a single rank, while the other ranks are still waiting for this rank.
     pub fn is_common(&self) -> bool {
         matches!(
             self,

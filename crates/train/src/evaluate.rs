@@ -1,9 +1,9 @@
-//! Evaluating the losses of a run during training, like the book's `evaluate_model`. If several
-//! ranks share the run, they divide the batches among themselves.
+//! Evaluation of the losses of a run during training, like in the book's `evaluate_model`. If
+//! several ranks share the run, they divide the batches among themselves.
 //!
 //! These losses are means over tokens, like those of `gpt eval`. In contrast, the book's
-//! `calc_loss_loader` computes the mean over batches, in which a token of a smaller last batch has
-//! more weight.
+//! `calc_loss_loader` computes the mean over batches, which gives the tokens of a smaller last
+//! batch more weight.
 
 use dataloader::DataLoader;
 use tensor_ops::counted_targets;
@@ -13,11 +13,12 @@ use crate::ranks::{OneProcess, any, of_all_batches};
 use crate::{Evaluation, Ranks, TrainError, Trainer, calc_loss_batch};
 
 impl Trainer {
-    /// Evaluates the losses without changing the run. The result isn't stored in the run.
+    /// Computes the training loss and the validation loss without changing the run. The result
+    /// isn't stored in the run.
     ///
-    /// `stop` is called before each batch. If it returns true, the evaluation ends and `None` is
-    /// returned. In a shared run, a process can call this function at any time, because it computes
-    /// all batches itself.
+    /// This method calls `stop` before each batch and returns `None` if `stop` returns true. In a
+    /// shared run, any process can call this method at any time, because it computes all batches
+    /// itself.
     ///
     /// # Errors
     ///
@@ -32,8 +33,8 @@ impl Trainer {
 
     /// Computes the mean losses of the first `eval_batches` batches in a new pass over each loader.
     ///
-    /// If there are several ranks, each computes one batch at a time. `stop` is called before each
-    /// of these rounds. If it returns true on any rank, `None` is returned on all of them.
+    /// If several ranks share the run, each of them computes one batch per round. All ranks call
+    /// `stop` before each round. If any of these calls returns true, all ranks return `None`.
     ///
     /// # Errors
     ///
@@ -67,8 +68,8 @@ impl Trainer {
     }
 
     /// Computes the validation loss of the first `num_batches` batches without changing the run's
-    /// random number generator. If there is no validation data, one batch of the training data is
-    /// used to check that the loss is finite, and `None` is returned.
+    /// random number generator. If there is no validation data, only checks that the loss of one
+    /// training batch is finite, and returns `None`.
     ///
     /// # Errors
     ///

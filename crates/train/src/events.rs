@@ -1,4 +1,4 @@
-//! The events of a training run. The caller turns them into progress bars, logs and plots.
+//! The events of a training run, from which a program can create progress bars, logs and plots.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
-/// Something that has just happened in a run. Each event is passed to the closure of
-/// [`Trainer::run`](crate::Trainer::run).
+/// Something that has happened or is about to happen in a training run. Each event is passed to the
+/// closure of [`Trainer::run`](crate::Trainer::run).
 ///
 /// To continue training, the closure returns `ControlFlow::Continue(())`. If it returns
-/// `Break(())`, the run finishes the work that is due after the current step, saves a checkpoint,
-/// and returns [`Outcome::Stopped`].
+/// `Break(())`, the run finishes the work that is due after the current step, saves a checkpoint if
+/// it has a folder, and returns [`Outcome::Stopped`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A batch was used to update the weights. Only
-    /// [`train_model_simple`](crate::train_model_simple) has this event.
+    /// [`train_model_simple`](crate::train_model_simple) reports this event.
     Batch {
         /// Mean loss of the batch, with dropout.
         loss: f32,
@@ -26,16 +26,16 @@ pub enum Event<'a> {
     Step(&'a StepReport),
     /// The losses were evaluated.
     Evaluation(&'a Evaluation),
-    /// A sample of text is due. The closure can generate it with the model. The run continues when
-    /// the closure returns.
+    /// It is time for a sample of text, which the closure can generate with the model. The run
+    /// continues when the closure returns.
     SampleDue {
         /// Number of optimizer steps so far.
         steps_done: u64,
         /// Model after the last step.
         model: &'a GptModel,
     },
-    /// An evaluation is about to compute its next batch. If the closure breaks here, the evaluation
-    /// is canceled, and a resumed run repeats it.
+    /// An evaluation is about to compute its next batch. If the closure returns `Break(())`, the
+    /// evaluation is canceled. It is repeated when the run is resumed.
     EvaluationBatch,
     /// A checkpoint is complete and stored on disk.
     Saved {
@@ -43,8 +43,8 @@ pub enum Event<'a> {
         steps_done: u64,
         /// Path to the folder of the checkpoint.
         path: &'a Path,
-        /// Reasons why older checkpoints couldn't be deleted. The next save tries to delete them
-        /// again.
+        /// Errors that occurred when older checkpoints were to be deleted. The next save tries to
+        /// delete these checkpoints again.
         not_deleted: &'a [TrainError],
     },
 }
@@ -59,7 +59,7 @@ pub enum Outcome {
     Stopped,
 }
 
-/// The numbers of one optimizer step.
+/// The results of one optimizer step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StepReport {
@@ -78,7 +78,7 @@ pub struct StepReport {
     pub tokens_seen: u64,
 }
 
-/// The numbers of one evaluation, which are computed without dropout.
+/// The results of one evaluation, which are computed without dropout.
 ///
 /// The losses of a [`Trainer`](crate::Trainer) are means over tokens. Those of
 /// [`train_model_simple`](crate::train_model_simple) are means over batches, as in the book.

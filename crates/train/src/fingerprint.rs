@@ -1,10 +1,11 @@
-//! A fingerprint of the training data, which is used to check that a run is resumed with the same
-//! data. It contains the number of token IDs, the form of the windows, and a hash of some of the
-//! IDs.
+//! A fingerprint of training or validation data, which is used to check that a run is resumed with
+//! the same data. It contains the number of token IDs, the settings of the data loader, and a hash
+//! of some of the IDs.
 //!
-//! At most a thousand blocks of 1,024 IDs at fixed positions are hashed, so even the fingerprint of
-//! a very large text takes little time. As a consequence, a change between two blocks isn't
-//! noticed. If there are fewer than a million IDs, all of them are hashed.
+//! The hash covers at most a thousand blocks of 1,024 IDs, which are spread evenly over the data.
+//! The fingerprint of even a very large text can therefore be computed quickly, but a change
+//! between two blocks isn't detected. If the data has fewer than a million IDs, the hash covers all
+//! of them.
 
 use dataloader::{DataLoader, DataLoaderConfig, DataLoaderError};
 use serde::{Deserialize, Serialize};
@@ -12,11 +13,11 @@ use sha2::{Digest, Sha256};
 
 use crate::hex::hex;
 
-/// Largest number of blocks that are hashed. `BLOCK` is the number of IDs in each block.
+/// Maximum number of blocks that are hashed. Each block contains `BLOCK` token IDs.
 const BLOCKS: usize = 1000;
 const BLOCK: usize = 1024;
 
-/// A summary of the data of a loader.
+/// The fingerprint of the data of a loader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fingerprint {
@@ -27,7 +28,7 @@ pub(crate) struct Fingerprint {
     batch_size: usize,
     shuffle: bool,
     drop_last: bool,
-    /// Hash of the blocks of IDs, in which each ID takes four bytes.
+    /// SHA-256 of the blocks as hexadecimal digits. Each ID is hashed as four bytes.
     sha256: String,
 }
 
@@ -40,7 +41,7 @@ impl Fingerprint {
         let mut hasher = Sha256::new();
         for block in 0..blocks {
             // The blocks are spread evenly from the first ID to the last. If there are few IDs, the
-            // blocks follow each other without gaps.
+            // blocks cover all of them without gaps.
             let start = (last * block as u64 / (blocks - 1).max(1) as u64) as usize;
             let ids = corpus.read(start..tokens.min(start + BLOCK))?;
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();

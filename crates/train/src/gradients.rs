@@ -1,8 +1,8 @@
 //! The sum of the gradients of a training step.
 //!
-//! The gradients of each batch start at 0 and are added to the sum in the order of the batches. The
-//! sum therefore has the same bits no matter which rank computes which batch. The sum is then
-//! clipped and passed to the optimizer.
+//! The gradients of each batch are computed separately, starting from 0, and then added to the sum
+//! in the order of the batches. The sum is therefore bit for bit the same, no matter which rank
+//! computes which batch. The sum is then clipped and passed to the optimizer.
 
 use dataloader::Batch;
 use gpt::engine::move_gradients;
@@ -13,13 +13,13 @@ use torch_rng::TorchRng;
 use crate::Ranks;
 use crate::shards::{add_round, own_parts, slices};
 
-/// The sum of the gradients of the current step, and the memory that is needed to compute it.
+/// The sum of the gradients of the current step, and the buffers that are needed to compute it.
 #[derive(Debug)]
 pub(crate) struct StepGradients {
     parts: BatchParts,
     sum: Sum,
-    /// Gradients of a single batch, which are needed if a batch can't be added to the sum directly.
-    /// They are 0 between two batches.
+    /// Buffer for the gradients of a single batch. It is needed for batches whose gradients can't
+    /// be added to the sum directly. Between two batches, it contains zeros.
     batch: Option<GptModel>,
 }
 
@@ -40,7 +40,7 @@ impl StepGradients {
         })
     }
 
-    /// Replaces the sum by the parts that this rank owns. This function must be called before the
+    /// Reduces the sum to the parts that this rank owns. This method must be called before the
     /// first batch of a step.
     pub(crate) fn share(&mut self, ranks: &dyn Ranks) {
         if let Sum::Whole(sum) = &mut self.sum {
@@ -69,8 +69,8 @@ impl StepGradients {
             .loss_and_grads(model, inputs, targets, weight, rng, grads)
     }
 
-    /// Adds the gradients of all batches of a round to the sum, in the order of the ranks.
-    /// `batches` is the number of batches in the round. They were computed by the first ranks.
+    /// Adds the gradients of a round to the sum, in the order of the ranks. In this round, each of
+    /// the first `batches` ranks has computed one batch.
     pub(crate) fn add_round(&mut self, model: &GptModel, ranks: &dyn Ranks, batches: usize) {
         let batch = self.batch.get_or_insert_with(|| zeros(model));
         match &mut self.sum {
@@ -79,8 +79,8 @@ impl StepGradients {
         }
     }
 
-    /// Returns the parts of the sum that this rank owns. There is one part for each piece of a
-    /// weight, as described in `shards.rs`.
+    /// Returns the parts of the sum that this rank owns. `shards.rs` describes how the weights are
+    /// divided into pieces, each of which has one part per rank.
     pub(crate) fn own_sums(&mut self, ranks: &dyn Ranks) -> Vec<&mut [f32]> {
         match &mut self.sum {
             Sum::Whole(sum) => own_parts(ranks, slices(&mut **sum)),
@@ -88,7 +88,8 @@ impl StepGradients {
         }
     }
 
-    /// Sets all gradients to 0, even if a step has failed.
+    /// Sets all gradients to 0. This is necessary after a step that has failed, because it may
+    /// leave gradients behind.
     pub(crate) fn clear(&mut self) {
         match &mut self.sum {
             Sum::Whole(sum) => sum.fill_zero(),

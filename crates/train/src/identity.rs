@@ -2,9 +2,9 @@
 //!
 //! The run is identified by a random ID, which is stored in its folder (in `run.json` and `.lock`)
 //! and in each checkpoint. When a process opens the folder, it writes a random token to `run.json`,
-//! which makes it the owner of the folder. Before it writes anything else, it checks that its token
-//! is still there. For example, somebody may delete the lock and start a second process, which then
-//! writes its own token. The first process notices this and ends.
+//! which makes it the owner of the folder. Before it writes anything else, it checks that
+//! `run.json` still contains its token. For example, somebody may delete the lock and start a
+//! second process, which then writes its own token. The first process notices this and ends.
 //!
 //! Runs aren't identified by paths, inode numbers or times, because these change if a folder is
 //! copied or renamed, and on network file systems.
@@ -29,11 +29,11 @@ pub const LOCK: &str = ".lock";
 /// Name of the file in a run's folder that contains the ID of the run and the token of its owner.
 pub const RUN_FILE: &str = "run.json";
 
-/// Largest size of both files in bytes.
+/// Maximum size of [`LOCK`] and of [`RUN_FILE`] in bytes. A larger file is rejected.
 const MAX_BYTES: u64 = 1 << 12;
 
-/// The contents of [`LOCK`]. This file isn't replaced if a user copies the files `RUN/*` of another
-/// run into the folder, because its name starts with a dot.
+/// The contents of [`LOCK`]. If a user copies the files `RUN/*` of another run into the folder,
+/// [`RUN_FILE`] is replaced, but the lock file isn't, because its name starts with a dot.
 #[derive(Serialize, Deserialize)]
 struct LockFile {
     run: String,
@@ -47,7 +47,8 @@ pub(crate) struct RunFile {
     pub(crate) run: String,
     /// Random token of the process that opened the folder last.
     owner: String,
-    /// Name of the folder when it was last opened, which shows whether the folder is a copy.
+    /// Name of the folder when it was last opened. If the folder has another name now, it was
+    /// copied or renamed.
     folder: String,
 }
 
@@ -68,15 +69,15 @@ pub(crate) fn of_lock(folder: &Path) -> Option<String> {
     Some(read::<LockFile>(&folder.join(LOCK))?.run)
 }
 
-/// Returns the ID of the run in a folder, and whether the folder has the same name as when it was
-/// last opened. A copy of a run's folder has another name. Returns `None` if the folder isn't that
-/// of a run.
+/// Returns the ID of the run in a folder, and whether the folder still has the name that it had
+/// when it was last opened. If it has another name, it was copied or renamed. Returns `None` if the
+/// folder doesn't belong to a run.
 pub fn run_id(folder: impl AsRef<Path>) -> Option<(String, bool)> {
     let file = RunFile::read(folder.as_ref())?;
     Some((file.run, file.folder == name_of(folder.as_ref())))
 }
 
-/// Returns the name of a folder after following links.
+/// Returns the name of a folder after resolving symbolic links.
 fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize();
     let whole = whole.as_deref().unwrap_or(folder);
@@ -87,8 +88,8 @@ fn name_of(folder: &Path) -> String {
 /// A run's folder that this process owns.
 #[derive(Debug)]
 pub(crate) struct Owned {
-    /// Lock of the folder, which is held until the file is closed. On a file system without locks,
-    /// the file isn't locked.
+    /// Open lock file of the folder. The lock is held until this file is closed. On a file system
+    /// without locks, the file is open, but not locked.
     _lock: File,
     owner: String,
     /// ID of the run.
@@ -123,8 +124,8 @@ impl Owned {
             && before.folder != name
             && has_links(&path)
         {
-            // The folder is a copy that consists of hard links, so its lock is also that of the
-            // original. A new file replaces it.
+            // The folder is a copy with hard links, so it shares its lock file with the original. A
+            // new lock file replaces the link.
             write_atomically(&path, |out| write_lock(out, run))?;
         }
         let mut lock = append(&path)?;
@@ -185,7 +186,7 @@ impl Owned {
     }
 }
 
-/// Returns an ID that is different for each folder, process and time.
+/// Returns an ID that differs from the IDs of other folders, other processes and earlier calls.
 fn random_id(folder: &Path) -> String {
     static IDS: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -33,8 +33,8 @@ mod simple;
 mod state;
 mod trainer;
 
-// The public API contains types of these crates. Dependents can use the re-exports, so they don't
-// have to find matching versions.
+// The public API of this crate contains types from these crates. Re-exporting the crates lets
+// dependent crates use the same versions.
 pub use ::checkpoint::{CheckpointError, SpecialTokens};
 pub use {dataloader, gpt, torch_rng};
 

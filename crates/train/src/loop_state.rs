@@ -21,14 +21,13 @@ const KEY: &str = "loop_state";
 
 /// All values that a custom training loop changes.
 ///
-/// [`save`](Self::save) writes all of them to one file. A loop that [`load`](Self::load)s this file
-/// continues with the same bits as a loop that wasn't interrupted, and draws the same dropout
-/// masks. No value can be forgotten, because the loop takes its random number generator, its data,
-/// its model and its optimizers from this struct.
+/// [`save`](Self::save) writes all of these values to one file. A loop that [`load`](Self::load)s
+/// this file gives bit for bit the same results as a loop that wasn't interrupted. In particular,
+/// it draws the same dropout masks. The loop can't forget to save a value, because it takes its
+/// random number generator, its data, its model and its optimizers from this struct.
 ///
-/// [`Trainer`](crate::Trainer) keeps its model, optimizer, random number generator and data in a
-/// `LoopState`, too, but it saves them in another format: as model folders that other programs can
-/// load.
+/// [`Trainer`](crate::Trainer) also keeps its model, optimizer, random number generator and data in
+/// a `LoopState`. However, it saves them as model folders, which other programs can load.
 ///
 /// ```
 /// use train::dataloader::{Batches, Corpus, DataLoader, DataLoaderConfig};
@@ -88,11 +87,11 @@ pub struct LoopState<M, B> {
     pub batches: B,
     /// Model, which can be any type that implements [`Parameters`].
     pub model: M,
-    /// Optimizers, of which there is one for each parameter group.
+    /// Optimizers, one for each group of parameters.
     pub optimizers: Vec<AdamW>,
 }
 
-/// The values that aren't tensors.
+/// The values of a [`LoopState`] that aren't tensors.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rest<P> {
@@ -138,9 +137,10 @@ where
         Ok(save_tensors_with_metadata(path, tensors, &[(KEY, &rest)])?)
     }
 
-    /// Replaces this state by the state in a file. Before the call, this state must have the same
-    /// weights, optimizers and data as the one that was saved, as at the start of the loop. Their
-    /// values don't matter.
+    /// Replaces this state with the state in a file. Before the call, this state must contain the
+    /// same data, the same number of optimizers, and the same names and shapes of weights as the
+    /// state that was saved. The values of its weights don't matter. A state that was created in
+    /// the same way as at the start of the loop meets these conditions.
     ///
     /// # Errors
     ///

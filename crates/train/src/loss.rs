@@ -19,8 +19,8 @@ pub fn calc_loss_batch(batch: &Batch, model: &GptModel) -> Result<f32, TrainErro
     Ok(model.loss(&batch.input_ids, &batch.target_ids)?)
 }
 
-/// Computes the mean of the losses of the first `num_batches` batches in a new pass over the
-/// loader. `None` means all batches.
+/// Computes the mean loss of the first `num_batches` batches in a new pass over the loader. `None`
+/// means all batches.
 ///
 /// If the loader shuffles, the order is drawn from `rng` as in PyTorch, so an evaluation changes
 /// the random numbers that are drawn later. As in the book, the result is the mean over batches,

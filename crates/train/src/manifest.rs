@@ -1,6 +1,6 @@
-//! The file manifest.json of a checkpoint. It contains the run, the number of the save, the step,
-//! the validation loss, and the length and SHA-256 of each other file. It is written after all
-//! other files have been stored on disk.
+//! The file manifest.json of a checkpoint, which contains the ID of the run, the number of the
+//! save, the step, the validation loss, and the length and SHA-256 of each other file. It is
+//! written last, after all other files have been stored on disk.
 //!
 //! A folder without a manifest isn't a checkpoint.
 
@@ -22,11 +22,11 @@ use crate::hex::hex;
 /// Name of the manifest in the folder of a checkpoint.
 pub(crate) const MANIFEST_FILE: &str = "manifest.json";
 
-/// Largest size of manifest.json and of state.json in bytes.
+/// Maximum size of manifest.json and of state.json in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Upper limit of the numbers of saves and steps. If a manifest contains a larger number, it is
-/// damaged. The limit ensures that there is always a next number.
+/// Exclusive upper limit for the number of a save and for the number of steps. A manifest that
+/// reaches this limit is damaged. Because of the limit, both numbers can always be incremented.
 const MAX_SAVES: u64 = 1 << 53;
 
 /// Names of the files that a checkpoint has in addition to those of a model folder.
@@ -74,7 +74,8 @@ struct AnyVersion {
     version: u32,
 }
 
-/// Returns true if nothing exists at this path. A link to a missing file exists.
+/// Returns true if nothing exists at this path. A symbolic link exists even if its target is
+/// missing.
 pub(crate) fn is_gone(path: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let found = fs::symlink_metadata(path);
@@ -82,8 +83,7 @@ pub(crate) fn is_gone(path: &Path) -> bool {
 }
 
 impl Manifest {
-    /// Writes the manifest of all files in `folder`. With its manifest, the folder becomes a
-    /// checkpoint.
+    /// Writes a manifest of all files in `folder`, which makes the folder a checkpoint.
     pub(crate) fn write(
         folder: &Path,
         run: &str,
@@ -170,8 +170,8 @@ impl Manifest {
         format!("step-{step:08}")
     }
 
-    /// Returns true if the name of a folder is valid for this checkpoint. The name contains the
-    /// step. If an earlier checkpoint has the same step, the number of the save is appended.
+    /// Returns true if a folder with this name can contain this checkpoint. The name consists of
+    /// the step and, if an earlier checkpoint has the same step, the number of the save.
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         let name = Self::folder_name(self.step);
         folder == name || folder == format!("{name}.{}", self.number)
@@ -182,8 +182,8 @@ impl Manifest {
         self.files.contains_key(file)
     }
 
-    /// Returns true if the path leads to a file of the checkpoint, or to a folder in it that
-    /// contains only such files.
+    /// Returns true if `path` leads to a file of the checkpoint, or to a subfolder that contains
+    /// only files of the checkpoint and isn't empty.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         let Some(name) = path.file_name().and_then(OsStr::to_str) else {
             return false;
@@ -196,12 +196,13 @@ impl Manifest {
         !inside.is_empty() && inside.iter().all(|file| is_named(file) == Some(true))
     }
 
-    /// Computes the hashes of those files for whose names `which` returns true, and compares them
-    /// with the manifest.
+    /// Checks that the hashes of files match the manifest. Only the files for whose names `which`
+    /// returns true are read.
     ///
     /// # Errors
     ///
-    /// Returns an error that contains the first file that differs.
+    /// Returns an error that contains the path of the first file that doesn't match, or an error if
+    /// a file can't be read.
     pub(crate) fn verify(
         &self,
         folder: &Path,

@@ -9,10 +9,11 @@ use tensor_ops::engine::row_major;
 use crate::shards::{gather, own_part, part_length, piece_length};
 use crate::{AdamW, Ranks};
 
-/// Returns the moments of all ranks as the tensors of a file.
+/// Returns the moments of all ranks as tensors that can be written to a file.
 ///
-/// The moments of a weight are gathered only when they are written to the file, so they never take
-/// more memory than the largest weight. All ranks must take part in gathering them.
+/// The moments of a weight are gathered from the other ranks only when they are written to the
+/// file. They therefore never take more memory than the largest weight. All ranks must take part in
+/// this.
 pub(crate) fn moments<'a>(
     ranks: &'a dyn Ranks,
     model: &impl Parameters,
@@ -40,7 +41,8 @@ pub(crate) fn moments<'a>(
     tensors
 }
 
-/// Gathers the moments of one weight, of which this rank owns the parts `own`.
+/// Gathers the first or the second moments of one weight from all ranks. `own` contains the parts
+/// that this rank owns.
 fn all_parts(ranks: &dyn Ranks, mut own: &[f32], shape: IxDyn) -> ArrayD<f32> {
     let mut all = ArrayD::zeros(shape);
     let numbers = all.as_slice_mut().expect("new arrays are row-major");

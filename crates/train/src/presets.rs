@@ -1,5 +1,5 @@
-//! Named models with suitable training settings. These are the values of `--preset` in `gpt train`,
-//! and the page that trains a model also offers them.
+//! Presets, which are named models with suitable training settings. `gpt train` offers them with
+//! its option `--preset`, and so does the web page that trains a model.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use serde::Serialize;
 /// A named model, its tokenizer, and its training settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preset {
-    /// Name of the preset, followed by its other names.
+    /// Names of the preset. The first one is displayed, and the others are aliases.
     pub names: &'static [&'static str],
-    /// Configuration of the model. If the tokenizer is trained on the data, the vocabulary size is
-    /// the one for the default story.
+    /// Configuration of the model. If the tokenizer is created from the training data, the
+    /// vocabulary size is that for the default data, a short story.
     pub model: GptConfig,
     /// Tokenizer of a new model.
     pub tokenizer: PresetTokenizer,
@@ -27,8 +27,8 @@ pub enum PresetTokenizer {
     Gpt2,
     /// A tokenizer whose tokens are the characters of the data.
     Chars,
-    /// Byte pair encoding that is trained on the data. The number is the largest number of tokens
-    /// that it can have.
+    /// Byte pair encoding that is trained on the data. The number is the maximum size of the
+    /// vocabulary.
     Bpe(usize),
 }
 
@@ -47,8 +47,8 @@ pub struct PresetTraining {
     pub warmup_steps: usize,
     /// Number of steps between two evaluations.
     pub eval_interval: usize,
-    /// Number of batches for which an evaluation computes the training loss, and also the number
-    /// for the validation loss.
+    /// Number of batches of the training data, and also number of batches of the validation data,
+    /// whose losses an evaluation averages.
     pub eval_iters: usize,
 }
 
@@ -89,8 +89,8 @@ pub const STORY: Preset = Preset {
         ..GptConfig::GPT2_124M
     },
     // 1,221 tokens are enough to merge every pair of tokens that occurs more than once in the
-    // story. With fewer tokens, some words consist of several pieces, and the model mixes up such
-    // words.
+    // story. With fewer tokens, some words would consist of several tokens, and the model would mix
+    // up such words.
     tokenizer: PresetTokenizer::Bpe(1221),
     training: PresetTraining {
         batch_size: 16,
@@ -102,8 +102,8 @@ pub const STORY: Preset = Preset {
     },
 };
 
-/// A model whose tokens are characters. It learns to write words within a minute, even on a web
-/// page.
+/// A model whose tokens are characters. It learns to write words within a minute, even in a web
+/// browser.
 pub const CHARACTERS: Preset = Preset {
     names: &["characters"],
     model: GptConfig {
@@ -126,7 +126,8 @@ pub const CHARACTERS: Preset = Preset {
     },
 };
 
-/// A small model of the story's words that overfits within half a minute, even in a web page.
+/// A small model with the tokenizer of [`STORY`], whose tokens are mostly words. It overfits to the
+/// story within half a minute, even in a web browser.
 pub const WORDS: Preset = Preset {
     names: &["words"],
     model: GptConfig {

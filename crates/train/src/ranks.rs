@@ -4,9 +4,8 @@
 //! example, rank 0 computes batches 0, 2, 4 and so on. All ranks have all weights. `shards.rs`
 //! defines which part of the gradients and moments each rank owns.
 //!
-//! This crate doesn't use MPI. A program that uses MPI must provide an implementation of [`Ranks`],
-//! and the tests provide an implementation with threads. `OneProcess` is used for a run that isn't
-//! shared.
+//! This crate doesn't depend on MPI. A program that uses MPI must implement [`Ranks`] with it, and
+//! the tests implement [`Ranks`] with threads. A run that isn't shared uses `OneProcess`.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -67,7 +66,9 @@ pub(crate) fn any(ranks: &dyn Ranks, yes: bool) -> bool {
     all.contains(&1)
 }
 
-/// Returns the numbers of all batches. Each is taken from the rank that computed the batch.
+/// Returns one value, such as the loss, for each batch. `own` also contains one value per batch,
+/// but only the values of the batches that this rank computed are used. The others come from the
+/// ranks that computed the other batches.
 pub(crate) fn of_all_batches(ranks: &dyn Ranks, own: &[f64]) -> Vec<f64> {
     let (n, size) = (own.len(), ranks.size());
     let mut all = vec![0.0; n * size];
@@ -75,7 +76,8 @@ pub(crate) fn of_all_batches(ranks: &dyn Ranks, own: &[f64]) -> Vec<f64> {
     (0..n).map(|i| all[i % size * n + i]).collect()
 }
 
-/// Returns the texts of all ranks, in the order of the ranks.
+/// Exchanges strings among all ranks and returns the strings of all ranks, in the order of the
+/// ranks.
 pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
     let mut lengths = vec![0; ranks.size()];
     ranks.all_gather(bytes_of(&text.len()), cast_slice_mut(&mut lengths));
@@ -90,7 +92,7 @@ pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns a short form of a value for comparing and displaying it. A long value, such as a random
+/// Returns a form of a value that is short enough to be displayed. A long value, such as a random
 /// state, is replaced by its hash.
 fn shortened(value: &str) -> Cow<'_, str> {
     const MAX_BYTES: usize = 100;
@@ -113,8 +115,8 @@ pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), Train
         .collect();
     let own = serde_json::to_string(&own).expect("texts are valid JSON");
     let all = gather_texts(ranks, &own).into_iter();
-    // If another version of this program sends fields in another form, the list is empty here, so
-    // an error is returned.
+    // If a rank runs a version of this program that sends the fields in another form, its list is
+    // empty here, so an error is returned.
     let all = all.map(|fields| serde_json::from_str(&fields).unwrap_or_default());
     let all: Vec<Vec<(String, String)>> = all.collect();
     for (rank, fields) in all.iter().enumerate() {

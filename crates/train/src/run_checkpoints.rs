@@ -1,4 +1,5 @@
-//! Finds the checkpoints of a run by reading their manifests. No index file is needed.
+//! Functions that find the checkpoints of a run by reading their manifests. No index file is
+//! needed.
 //!
 //! The folder of a checkpoint appears by a single rename after all of its files have been written.
 //! Its manifest contains the ID of the run, the number of the save and the validation loss, so the
@@ -15,8 +16,8 @@ use crate::manifest::{MANIFEST_FILE, Manifest, is_gone};
 /// Name of the folder in a run's folder that contains the checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
 
-/// Largest number of additional attempts to list the checkpoints if a save deletes some of them in
-/// the meantime.
+/// Maximum number of times that the checkpoints are listed again because a save deleted some of
+/// them in the meantime.
 const MAX_RETRIES: usize = 100;
 
 /// The checkpoints in the folder of a run.
@@ -26,7 +27,8 @@ pub(crate) struct RunCheckpoints {
     pub(crate) run: Option<String>,
     /// Intact checkpoints of the run in the order of their saves. The newest is the last one.
     pub(crate) whole: Vec<(PathBuf, Manifest)>,
-    /// Problem with one of the damaged checkpoints, if there are any.
+    /// Error that describes the problem with a damaged checkpoint, or `None` if no checkpoint is
+    /// damaged.
     damaged: Option<TrainError>,
     /// Path to a checkpoint of another run, if there is one.
     foreign: Option<PathBuf>,
@@ -76,8 +78,8 @@ impl RunCheckpoints {
         }
         whole.sort_by_key(|(_, manifest)| manifest.number);
         let newest = whole.last().map(|(_, manifest)| manifest.run.clone());
-        // The ID in the lock is the most reliable, unless everything except the lock was replaced,
-        // in which case no checkpoint has this ID.
+        // The ID in the lock file is the most reliable. However, if a user has replaced everything
+        // except the lock file, no checkpoint has this ID, so the ID in run.json is used.
         let has_saved = |run: &String| whole.iter().any(|(_, manifest)| manifest.run == *run);
         let lock = identity::of_lock(run);
         let file = RunFile::read(run).map(|file| file.run);
@@ -113,11 +115,12 @@ impl RunCheckpoints {
         validated.min_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// Returns these checkpoints, unless there are checkpoints and all of them are damaged.
+    /// Returns these checkpoints if at least one of them is intact or if there are no damaged ones.
     ///
     /// # Errors
     ///
-    /// Returns the problem with one of the checkpoints if all of them are damaged.
+    /// Returns the problem with one of the checkpoints if there are damaged checkpoints, but no
+    /// intact ones.
     pub(crate) fn or_damaged(mut self) -> Result<Self, TrainError> {
         match self.damaged.take_if(|_| self.whole.is_empty()) {
             Some(error) => Err(error),
@@ -162,8 +165,8 @@ fn itself_or(
     choose(&RunCheckpoints::of(&path)?.or_damaged()?).ok_or(TrainError::NoCheckpoint { path })
 }
 
-/// Returns a message for each kind of checkpoint that is ignored in the folder `path`. A checkpoint
-/// is ignored if it is damaged or belongs to another run.
+/// Returns a message about a damaged checkpoint and a message about a checkpoint of another run in
+/// the folder `path`, if there are such checkpoints. These checkpoints are ignored.
 ///
 /// # Errors
 ///

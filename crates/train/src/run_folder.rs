@@ -9,9 +9,9 @@
 //! ```
 //!
 //! To save a checkpoint, a process writes all files to a folder with a temporary name, renames the
-//! folder and reads it back. Then it deletes old checkpoints, except for the newest ones and the
-//! best one. A checkpoint that has its final name is therefore complete, even if the process is
-//! killed or an operation fails.
+//! folder and reads its manifest back. Then it deletes old checkpoints, except for the newest ones
+//! and the best one. A checkpoint that has its final name is therefore complete, even if the
+//! process is killed or an operation fails.
 //!
 //! Only complete checkpoints of this run and unfinished folders are deleted. Complete checkpoints
 //! are deleted only after a new one has been saved successfully. Before each write, the process
@@ -38,8 +38,8 @@ use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 pub struct RunFolder {
     path: PathBuf,
     owned: Owned,
-    /// Number of the newest save. It is stored here, because the manifest of the newest checkpoint
-    /// may temporarily be unreadable. The next save must have a higher number even then.
+    /// Number of the newest save. The next save must have a higher number, even if the manifest of
+    /// the newest checkpoint is temporarily unreadable.
     newest: AtomicU64,
     /// Names and contents of the files that are added to every checkpoint.
     files: Vec<(String, Vec<u8>)>,
@@ -91,7 +91,7 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Adds files to every checkpoint that is saved from now on, such as those of a tokenizer. The
+    /// Adds files, such as those of a tokenizer, to every checkpoint that is saved from now on. The
     /// names have the form `file` or `folder/file`. If a checkpoint already has a file with the
     /// same name, the file is replaced.
     #[must_use]
@@ -99,9 +99,9 @@ impl RunFolder {
         Self { files, ..self }
     }
 
-    /// Writes these special tokens, which begin, end and pad texts, to the configuration of every
-    /// checkpoint that is saved from now on. Programs that generate text with the checkpoint use
-    /// them.
+    /// Writes the IDs of the tokens that begin, end and pad texts to the configuration of every
+    /// checkpoint that is saved from now on. Programs that load a checkpoint need these IDs to
+    /// generate text.
     #[must_use]
     pub fn with_special_tokens(self, tokens: SpecialTokens) -> Self {
         Self { tokens, ..self }
@@ -127,8 +127,8 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Damaged`] if it was saved by another run. Also returns an error if the
-    /// manifest of the checkpoint can't be read.
+    /// Returns [`TrainError::Damaged`] if the checkpoint was saved by another run. Also returns an
+    /// error if the manifest of the checkpoint can't be read.
     pub fn check_owner(&self, checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
         let checkpoint = checkpoint.as_ref();
         match Manifest::read(checkpoint)?.run == self.owned.run {
@@ -151,9 +151,12 @@ impl RunFolder {
         Ok(kept.best().map(|(path, loss)| (path.clone(), loss)))
     }
 
-    /// Saves a new checkpoint, whose files `write` writes to the path that it receives. Afterwards,
-    /// all checkpoints except the `keep` newest and the best one are deleted. Returns the path to
-    /// the new checkpoint, and the reasons why other checkpoints couldn't be deleted.
+    /// Saves a new checkpoint. The function `write` must write the checkpoint's files to the folder
+    /// whose path it receives. Afterwards, all checkpoints except the `keep` newest and the best
+    /// one are deleted.
+    ///
+    /// Returns the path to the new checkpoint, and the errors that occurred when other checkpoints
+    /// were to be deleted.
     ///
     /// # Errors
     ///
@@ -182,9 +185,9 @@ impl RunFolder {
             folder.set_extension(number.to_string());
         }
         let staged = StagedFolder::beside(&folder)?;
-        // If the folder was renamed while the files were being written, the unfinished checkpoint
-        // was moved with it, and `write` reports a missing file. The reason for the error is then
-        // that the folder was lost.
+        // If the run's folder was renamed while the files were being written, the unfinished
+        // checkpoint was moved with it, and `write` reports a missing file. In this case, the error
+        // must say that the folder was lost.
         let or_lost = |error| match self.check() {
             Err(lost @ TrainError::FolderLost { .. }) => lost,
             _ => error,
@@ -255,7 +258,7 @@ mod tests {
     use crate::runs::ignored_checkpoints;
     use crate::{best_checkpoint, latest_checkpoint};
 
-    /// Writes the files that every checkpoint must have. Their contents aren't valid.
+    /// Writes the files that every checkpoint must have, with contents that aren't valid.
     fn write(folder: &Path) -> Result<(), TrainError> {
         for file in FILES {
             fs::write(folder.join(file), "{}").expect("a file");
@@ -313,8 +316,8 @@ mod tests {
         assert_eq!(latest_checkpoint(&temporary).expect("readable"), fifth);
     }
 
-    /// The newest checkpoint is determined by the number of the save and not by the step, because a
-    /// run may have gone back to an earlier step.
+    /// The newest checkpoint is the one with the highest save number. It may not have the highest
+    /// step, because a run can be resumed from an earlier step.
     #[test]
     fn the_newest_and_the_best_stay_and_are_found_again() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
@@ -331,7 +334,8 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("the same folder");
         let best = folder.best().expect("readable");
         assert_eq!(best.map(|best| best.1), Some(1.0));
-        // If a step is saved again and has no validation loss, it can't be the best checkpoint.
+        // A checkpoint without a validation loss can't be the best one, so the best checkpoint
+        // stays the same when step 35 is saved again.
         save(&folder, 35, 1);
         assert_eq!(
             names(temporary.path()),
@@ -355,8 +359,8 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, "x").expect("a file");
         }
-        // When a run is opened, the unfinished folders of saves and deletions that were killed are
-        // deleted.
+        // When a run is opened, it must delete the folders that processes left unfinished because
+        // they were killed while they saved or deleted a checkpoint.
         let half = checkpoints.join(".step-00000003.7-0.unfinished");
         fs::create_dir(&half).expect("a folder");
         fs::write(half.join(".config.json.7-0.unfinished"), "x").expect("a file");
@@ -364,8 +368,7 @@ mod tests {
         assert!(!half.exists());
         for step in [5, 6, 7, 8] {
             let saved = save(&folder, step, 1);
-            // If a user adds a file to a checkpoint or renames it, the checkpoint must not be
-            // deleted.
+            // A checkpoint must not be deleted if a user has added a file to it or has renamed it.
             match step {
                 5 => fs::write(saved.join("notes.txt"), "good one").expect("a file"),
                 6 => fs::rename(&saved, saved.with_file_name("step-good")).expect("a folder"),
@@ -381,8 +384,8 @@ mod tests {
         assert!(!checkpoints.join("step-00000007").exists());
     }
 
-    /// If a user copies a run with `cp -r` while it deletes a checkpoint, the copy may contain a
-    /// damaged checkpoint like this one.
+    /// If a user copies a run with `cp -r` while a checkpoint of the run is being deleted, the copy
+    /// may contain a damaged checkpoint like the one in this test.
     #[test]
     fn a_checkpoint_that_is_not_whole_is_not_the_newest_and_is_told() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
@@ -446,7 +449,8 @@ mod tests {
         let files = vec![file("tokenizer.json"), file("templates/tool.json")];
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let folder = folder.with_files(files);
-        // If a link has the name of the next checkpoint, it belongs to another program.
+        // A link that has the name of the next checkpoint belongs to another program, so the
+        // checkpoint must get another name.
         #[cfg(unix)]
         let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
         #[cfg(unix)]
@@ -456,7 +460,7 @@ mod tests {
         check_tokenizer(&first).expect("as it was saved");
         let second = save(&folder, 2, 1);
         assert!(!first.exists());
-        // Changed files of a tokenizer must be detected.
+        // If a tokenizer file in a checkpoint is changed, the check must fail.
         for name in ["tokenizer.json", "templates/tool.json"] {
             fs::write(second.join(name), "[]").expect("a file");
             let error = check_tokenizer(&second).expect_err("changed");
@@ -523,8 +527,8 @@ mod tests {
         let both = RunFolder::open(&copy).expect("not locked");
         RunFolder::open(&run).expect_err("locked");
         drop(both);
-        // If the folder is replaced by a copy that another process has opened, nothing may be
-        // written to the copy.
+        // If a copy that another process has opened takes the place of the folder, the first
+        // process must not write to the copy.
         fs::rename(&run, all.path().join("aside")).expect("renamed");
         fs::rename(&copy, &run).expect("renamed");
         let error = folder.add(2, None, 1, write).expect_err("another folder");
@@ -550,8 +554,8 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let manifest = save(&folder, 1, 1).join(MANIFEST_FILE);
         drop(folder);
-        // If all checkpoints are damaged, opening the run must be an error. It must not start again
-        // from the beginning.
+        // If all checkpoints are damaged, opening the run must fail, because the run would
+        // otherwise start again from the beginning.
         fs::write(&manifest, "").expect("a file");
         let error = RunFolder::open(&temporary).expect_err("nothing whole");
         assert!(error.to_string().contains("manifest.json"), "{error}");

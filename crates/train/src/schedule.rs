@@ -1,5 +1,5 @@
-//! The learning rate of each step, which consists of a linear warmup and a cosine decay (appendices
-//! D.1 and D.2 of the book).
+//! A learning rate schedule with a linear warmup that is followed by a cosine decay (appendices D.1
+//! and D.2 of the book).
 //!
 //! ```text
 //! if step < warmup_steps:  lr = initial_lr + step (peak_lr - initial_lr) / warmup_steps
@@ -23,7 +23,7 @@ pub struct Schedule {
     /// Number of steps in which the learning rate rises. If this is 0, there is no warmup.
     #[serde(default)]
     pub warmup_steps: u64,
-    /// Number of steps in which the learning rate rises and falls. It must be greater than
+    /// Number of steps of the warmup and the decay together. It must be greater than
     /// `warmup_steps`.
     pub total_steps: u64,
     /// Learning rate of the first step if there is a warmup.

@@ -12,15 +12,15 @@
 //! when saving:       For one weight after the other, all ranks receive all parts of the moments.
 //! ```
 //!
-//! A weight is divided into pieces, which limits the memory for an exchange, and each piece is
-//! divided into one part per rank. Parts end between the blocks of 16,384 elements over which the
-//! optimizer and the norm work, so the norm is the same sum for any number of ranks. For example, a
-//! weight of 35 blocks is divided between two ranks as follows. The first piece has 32 blocks, of
-//! which each rank owns 16. The second piece has the remaining 3 blocks, of which rank 0 owns 2 and
-//! rank 1 owns 1.
+//! A large weight is divided into pieces to limit the memory that an exchange needs, and each piece
+//! is divided into one part per rank. The optimizer and the norm work on blocks of 16,384 elements,
+//! and each part consists of whole blocks, so the norm is the same sum for any number of ranks. For
+//! example, a weight of 35 blocks is divided between two ranks as follows. The first piece has 32
+//! blocks, of which each rank owns 16. The second piece has the remaining 3 blocks, of which rank 0
+//! owns 2 and rank 1 owns 1.
 //!
-//! For a small weight, some ranks own nothing. If there is a single process, it owns everything,
-//! and nothing is exchanged.
+//! If a weight has fewer blocks than there are ranks, some ranks own no part of it. If there is a
+//! single process, it owns all weights and exchanges nothing.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use tensor_ops::Parameters;
@@ -62,7 +62,8 @@ pub(crate) fn own_part<'a>(ranks: &dyn Ranks, piece: &'a [f32]) -> &'a [f32] {
     parts.nth(ranks.rank()).unwrap_or_default()
 }
 
-/// Returns the parts that this rank owns, with one part for each piece of a weight.
+/// Returns the parts of the weights that this rank owns. There is one part for each piece of a
+/// weight.
 pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f32]> {
     let own = |piece: &'a mut [f32]| {
         let mut parts = piece.chunks_mut(part_length(ranks, piece));
@@ -71,9 +72,10 @@ pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> V
     pieces(ranks, weights).into_iter().map(own).collect()
 }
 
-/// Sends the gradients of this rank to the owners of the parts, and adds the gradients that it
-/// receives to `sums`, in the order of the ranks. Only the first `batches` ranks have computed a
-/// batch in this round, so only their gradients are added. Afterwards, `grads` is 0.
+/// Sends the gradients of this rank to the owners of the parts, and adds the gradients that this
+/// rank receives to `sums`, in the order of the ranks. Only the first `batches` ranks have computed
+/// a batch in this round, so only their gradients are added. Afterwards, all elements of `grads`
+/// are 0.
 pub(crate) fn add_round(
     ranks: &dyn Ranks,
     batches: usize,
@@ -96,9 +98,9 @@ pub(crate) fn add_round(
     }
 }
 
-/// Returns the Euclidean norm of a gradient, of which each rank owns the parts `own`. The model is
-/// used only for the sizes of its weights. The result has the same bits as that of
-/// [`grad_norm`](crate::grad_norm).
+/// Returns the Euclidean norm of a gradient that is divided among the ranks. `own` contains the
+/// parts that this rank owns. The function uses `model` only to get the sizes of the weights. The
+/// result is bit for bit the same as that of [`grad_norm`](crate::grad_norm).
 pub(crate) fn norm_of_parts(ranks: &dyn Ranks, own: &[&mut [f32]], model: &impl Parameters) -> f64 {
     let (mut own, mut total) = (own.iter(), 0.0);
     model.visit("", &mut |name, weight| {
@@ -115,8 +117,8 @@ pub(crate) fn norm_of_parts(ranks: &dyn Ranks, own: &[&mut [f32]], model: &impl 
     total.sqrt()
 }
 
-/// Sends the weights that this rank owns to all other ranks, so that afterwards, all ranks have the
-/// same weights.
+/// Sends the updated weights that this rank owns to all other ranks and receives theirs.
+/// Afterwards, all ranks have the same weights.
 pub(crate) fn gather_weights(ranks: &dyn Ranks, model: &mut impl Parameters) {
     if ranks.size() == 1 {
         return;

@@ -2,8 +2,8 @@
 //!
 //! Use [`Trainer`](crate::Trainer) for real training runs. In contrast to this function, it can
 //! accumulate and clip gradients, change the learning rate, save checkpoints and resume from them.
-//! For models with more than two million weights, both compute the same bits. For smaller models,
-//! `Trainer` divides each batch into parts, so the results agree up to rounding.
+//! For models with more than two million weights, the results of both are bit for bit the same. For
+//! smaller models, `Trainer` divides each batch into parts, so the results agree up to rounding.
 
 use dataloader::DataLoader;
 use gpt::GptModel;
@@ -21,11 +21,12 @@ pub struct SimpleTraining {
     /// Number of steps between two evaluations. The first evaluation takes place after the first
     /// step.
     pub eval_freq: u64,
-    /// Number of batches per loader over which an evaluation averages.
+    /// Number of batches of each data loader whose losses an evaluation averages.
     pub eval_iter: usize,
 }
 
-/// The numbers in the book: ten epochs, and an evaluation of 5 batches every 5 steps.
+/// The defaults are the values in the book: ten epochs, and an evaluation of 5 batches every 5
+/// steps.
 impl Default for SimpleTraining {
     fn default() -> Self {
         Self {
@@ -43,16 +44,16 @@ pub struct TrainingHistory {
     pub train_losses: Vec<f64>,
     /// Mean losses for the validation data.
     pub val_losses: Vec<f64>,
-    /// Numbers of input tokens that the model was trained on before each evaluation.
+    /// Number of input tokens that the model had been trained on at each evaluation.
     pub track_tokens_seen: Vec<u64>,
 }
 
-/// Trains a model for a number of epochs with the learning rate of the optimizer (the book's
-/// `train_model_simple`).
+/// Trains a model for a number of epochs with a constant learning rate, which is that of the
+/// optimizer (the book's `train_model_simple`).
 ///
-/// `on_event` receives the values that the book's function prints, which are the losses of each
-/// evaluation. At the end of each epoch, it receives the model, from which the caller can generate
-/// a sample with the crate `generate`. It also receives the loss of each batch.
+/// Instead of printing its results, this function passes them to `on_event`. The closure receives
+/// the loss of each batch, the losses of each evaluation and, at the end of each epoch, the model.
+/// The closure can generate sample text from the model with the crate `generate`.
 ///
 /// ```
 /// use train::dataloader::{Corpus, DataLoader, DataLoaderConfig};
@@ -95,7 +96,8 @@ pub struct TrainingHistory {
 ///
 /// # Panics
 ///
-/// Panics if the optimizer was created for weights of another number or size.
+/// Panics if the optimizer was created for weights whose number or sizes differ from those of the
+/// model.
 pub fn train_model_simple(
     model: &mut GptModel,
     optimizer: &mut AdamW,

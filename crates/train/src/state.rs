@@ -24,13 +24,14 @@ pub(crate) struct TrainState {
     pub(crate) settings: Settings,
     #[serde(with = "hexadecimal")]
     pub(crate) rng: TorchRng,
-    /// Epoch of the last batch, or `None` before the first batch.
+    /// Epoch of the last batch and position in this epoch, or `None` before the first batch.
     pub(crate) epoch: Option<EpochState>,
     pub(crate) last_step: Option<StepReport>,
     pub(crate) last_evaluation: Option<Evaluation>,
 }
 
-/// The settings that a resumed run must have in common with its checkpoint.
+/// The settings with which a checkpoint was saved. A run can be resumed only with the same
+/// settings, except for those that don't influence its weights and losses, such as `max_steps`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -1,10 +1,10 @@
-//! The loop of a training run (section 5.2 of the book). It computes gradients, updates the
-//! weights, and evaluates, samples and saves when this is due.
+//! The training loop (section 5.2 of the book), which computes gradients and updates the weights.
+//! At regular intervals, it also evaluates the model, asks the caller for samples of text, and
+//! saves checkpoints.
 //!
 //! The [`Trainer`] doesn't print anything. Instead, it passes an [`Event`] to the caller's closure,
-//! for example after each step and each evaluation. The closure can stop the run after any step,
-//! and a checkpoint is saved before the run stops. Several processes can share a run (see
-//! [`Ranks`]).
+//! for example after each step and each evaluation. The closure can stop the run after any step.
+//! Before the run stops, it saves a checkpoint. Several processes can share a run (see [`Ranks`]).
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -90,8 +90,8 @@ struct Due {
 impl Trainer {
     /// Creates a run that starts with the weights of `model`. The optimizer's moments are 0.
     ///
-    /// From now on, `rng` belongs to the run. It determines the order of the data and which
-    /// elements dropout removes, and its state is saved in checkpoints.
+    /// The run draws all of its random numbers from `rng`, which determines the order of the data
+    /// and the dropout masks. The state of `rng` is saved in each checkpoint.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ impl Trainer {
         })
     }
 
-    /// Creates a run that continues from a checkpoint. The weights and losses will have the same
-    /// bits as if the original run hadn't been interrupted.
+    /// Creates a run that continues from a checkpoint. Its weights and losses are bit for bit the
+    /// same as if the original run hadn't been interrupted.
     ///
     /// `checkpoint` is the path to the folder of a single checkpoint, such as the path that
     /// [`latest_checkpoint`](crate::latest_checkpoint) returns. `config`, `model` and the data must
@@ -133,9 +133,9 @@ impl Trainer {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::OtherRun`] if a setting, the model or the data isn't that of the
-    /// checkpoint. Also returns an error if a file is damaged, or if a tensor is missing, has the
-    /// wrong shape, or contains a number that isn't finite.
+    /// Returns [`TrainError::OtherRun`] if a setting, the model or the data differs from that of
+    /// the checkpoint. Also returns an error if a file is damaged, or if a tensor is missing, has
+    /// the wrong shape, or contains a number that isn't finite.
     pub fn resume(
         checkpoint: impl AsRef<Path>,
         config: TrainConfig,
@@ -183,8 +183,8 @@ impl Trainer {
     pub fn share(mut self, ranks: Arc<dyn Ranks>) -> Result<Self, TrainError> {
         assert!(self.ranks.size() == 1, "the run is already shared");
         let mut fields = fields(&self.saved_state());
-        // The data is compared first, because runs with different data usually also have different
-        // weights and random states.
+        // The data is compared first, because a difference in the data usually also leads to
+        // different weights and random states.
         for part in ["training", "validation"] {
             let (from, to) = (
                 format!("settings.{part}_data."),
@@ -250,8 +250,8 @@ impl Trainer {
         self.state.step
     }
 
-    /// Returns the first batch of the next step, and the generator that will draw the batch's
-    /// dropout masks. The run doesn't change.
+    /// Returns the first batch of the next step, and the random number generator in the state from
+    /// which the batch's dropout masks will be drawn. The run itself doesn't change.
     ///
     /// # Errors
     /// Returns an error if the batch can't be read.
@@ -271,12 +271,12 @@ impl Trainer {
         self.last_evaluation.as_ref()
     }
 
-    /// Trains until `max_steps` steps have been taken or the closure breaks. If there is a
-    /// `folder`, checkpoints are saved in it according to the settings, and one is always saved at
-    /// the end.
+    /// Trains until `max_steps` steps have been taken or `on_event` returns `Break(())`. If there
+    /// is a `folder`, checkpoints are saved in it according to the settings, and a checkpoint is
+    /// always saved at the end.
     ///
-    /// If the run is shared, only one of the processes passes a folder. If the closure of any
-    /// process breaks, all processes stop after the same step.
+    /// If the run is shared, only one of the processes may pass a folder. If the closure of any
+    /// process returns `Break(())`, all processes stop after the same step.
     ///
     /// # Errors
     ///
@@ -333,8 +333,8 @@ impl Trainer {
         }
     }
 
-    /// Takes one optimizer step. The step performs the forward and the backward pass of its
-    /// batches, clips the gradient, and updates the weights with AdamW.
+    /// Takes one optimizer step, which performs the forward and backward passes of several batches,
+    /// clips the gradient, and updates the weights with AdamW.
     ///
     /// If an error occurs, the weights aren't changed.
     fn step(&mut self) -> Result<StepReport, TrainError> {
@@ -446,8 +446,8 @@ impl Trainer {
         }
     }
 
-    /// Evaluates the losses after the last step. If the closure breaks in the meantime, the result
-    /// is discarded, and the resumed run evaluates again.
+    /// Evaluates the losses after the last step. If the closure returns `Break(())` during the
+    /// evaluation, the result is discarded, and the evaluation is repeated when the run is resumed.
     fn evaluate_as_due(
         &mut self,
         notify: &mut dyn FnMut(Event<'_>) -> bool,
@@ -478,10 +478,11 @@ impl Trainer {
 
     /// Saves a checkpoint after checking that the model has a finite loss.
     ///
-    /// `validated` says whether the checkpoint needs a validation loss, which decides whether it is
-    /// the best one. If the model hasn't just been evaluated, the loss is computed now. If
-    /// `validated` is false, because the user is waiting for the run to stop, the loss of a single
-    /// batch is computed, and it is used only for the check.
+    /// If the model has been evaluated since the last step, the checkpoint contains the validation
+    /// loss of this evaluation. Otherwise, `validated` determines what happens. If it is true, the
+    /// validation loss is computed now. If it is false, the user is waiting for the run to stop. In
+    /// this case, the loss of a single batch is computed for the check, and the checkpoint contains
+    /// no validation loss.
     fn save(
         &self,
         folder: Option<&RunFolder>,
