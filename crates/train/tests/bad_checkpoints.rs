@@ -1,5 +1,5 @@
-//! Checks that a checkpoint that is damaged or belongs to another run is rejected, with an error of
-//! one line that describes the problem.
+//! Checks that a checkpoint that is damaged or belongs to another run is rejected with a one-line
+//! error that describes the problem.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
@@ -31,7 +31,7 @@ fn saved() -> (tempfile::TempDir, PathBuf) {
     (folder, checkpoint)
 }
 
-/// Returns the message with which a checkpoint is rejected.
+/// Checks that a run can't be resumed from a checkpoint, and returns the error message.
 fn refusal(checkpoint: &Path) -> String {
     let error = resume(checkpoint, config(9)).expect_err("a bad checkpoint");
     let line = error.to_string();
@@ -58,8 +58,8 @@ fn forge(checkpoint: &Path, file: &str) {
     });
 }
 
-/// In Hugging Face's layout, a model without query, key and value biases is stored with biases of
-/// 0.
+/// In Hugging Face's layout, a model without biases of query, key and value is stored with biases
+/// of 0. Such biases must be accepted, but other biases must be rejected.
 #[test]
 fn a_model_of_another_configuration_than_the_runs_is_refused() {
     let (_folder, checkpoint) = saved();
@@ -154,8 +154,8 @@ fn a_state_that_no_run_leaves_is_refused() {
             json["epoch"]["position"] = 12.into()
         }),
         ("unknown field `more`", |json| json["more"] = 1.into()),
-        // The fuzz target `run` found that the message of the JSON parser contained this line
-        // break.
+        // The fuzz target `run` once found that the error message of the JSON parser contained the
+        // line break in this field name.
         ("unknown field `max se `", |json| {
             json["settings"]["config"]["max\x1bse\n"] = 2.into()
         }),
@@ -233,7 +233,8 @@ fn other_settings_another_model_and_other_data_are_refused() {
     let in_order = DataLoader::new(train.dataset().corpus(), in_order).unwrap();
     let line = data(in_order, None);
     assert_eq!(line, "training_data.shuffle true false");
-    // The number of steps may be changed, and also the settings that don't draw random numbers.
+    // The number of steps may be changed, and so may the settings that don't influence the weights
+    // and losses.
     let longer = TrainConfig {
         max_steps: 12,
         sample_every: Some(3),

@@ -1,8 +1,9 @@
-//! Kills a process that trains and saves after every step at random times, and checks that the run
-//! ends with the same bits as a run that isn't interrupted.
+//! Kills a training process at random times, resumes the run, and checks that the final results are
+//! bit for bit the same as those of a run that isn't interrupted. The process saves a checkpoint
+//! after every step.
 //!
-//! By default, the process is killed five times. `TRAIN_KILLS=100 cargo test -p train --test kill`
-//! kills it more often. The process runs this test binary with an environment variable.
+//! By default, processes are killed five times. `TRAIN_KILLS=100 cargo test -p train --test kill`
+//! kills 100 processes. Each process executes the function `victim` in this test binary.
 #![cfg(unix)] // on these systems, `kill` sends SIGKILL
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
@@ -29,8 +30,8 @@ fn saving_every_step(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// Runs in the process that is killed. It resumes from the newest checkpoint or starts a new run.
-/// If the environment variables aren't set, it does nothing.
+/// Trains in the process that is killed. Resumes the run from its newest checkpoint or, if there is
+/// none, starts a new run. If the environment variables of this test aren't set, does nothing.
 #[test]
 fn victim() {
     let (Ok(folder), Ok(steps)) = (env::var(FOLDER), env::var(STEPS)) else {
@@ -73,10 +74,10 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     let mut steps = 0;
     for kill in 0..kills {
         let mut victim = spawn(folder, 1_000_000);
-        // Wait until the process has saved a checkpoint, so that it is killed at a random time of a
-        // step or a save.
+        // Wait until the process has saved a new checkpoint. After a random delay, it is then
+        // killed at an arbitrary point of a step or a save.
         let patience = Instant::now();
-        // Only the manifest is read, because the process may be deleting other files.
+        // Read only the manifest, because the process may be deleting other files.
         let newest = || steps_of(latest_checkpoint(folder).ok()?);
         while newest().unwrap_or(0) <= steps && patience.elapsed() < Duration::from_secs(20) {
             sleep(Duration::from_millis(1));
@@ -101,7 +102,8 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     let mut left_alone = trainer(saving_every_step(end));
     finish(&mut left_alone, None);
     assert_same_run(&left_alone, &killed);
-    // The last process must have deleted the unfinished folders of the others.
+    // The last process must have deleted the unfinished checkpoints of the processes that were
+    // killed.
     for name in atomic_file::names_in(folder.join("checkpoints")).unwrap() {
         assert!(name.to_string_lossy().starts_with("step-"), "{name:?}");
     }

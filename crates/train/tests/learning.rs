@@ -1,8 +1,8 @@
 //! Checks that training computes the right losses and weights, and that invalid settings are
 //! rejected.
 //!
-//! Tests of the workspace and of the crate `gpt` check that the number of threads doesn't change
-//! any bit.
+//! Tests in the workspace and in the crate `gpt` check that the results don't depend on the number
+//! of threads.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
@@ -64,7 +64,7 @@ fn windows_that_the_model_cannot_take_are_refused_before_the_first_step() {
 }
 
 /// Each batch has a single sequence, because the trainer divides larger batches of a small model
-/// into parts.
+/// into parts, which leads to different rounding errors.
 #[test]
 fn the_trainer_gives_the_bits_of_the_books_loop() {
     let (train_loader, val_loader) = loaders();
@@ -146,8 +146,8 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
     assert!(*trainer.rng() == rng);
 }
 
-/// A smaller last batch has a weight in proportion to its tokens. In the book's function, it has
-/// the weight of a whole batch.
+/// In the validation loss of a run, a smaller last batch has a weight in proportion to its tokens.
+/// In the loss that the book's function computes, it has the weight of a whole batch.
 #[test]
 fn the_validation_loss_of_a_run_is_the_mean_over_tokens() {
     let corpus = Corpus::from_ids((0..31u32).map(|i| i * i % 13).collect::<Vec<_>>());
@@ -186,8 +186,8 @@ fn the_validation_loss_of_a_run_is_the_mean_over_tokens() {
     );
 }
 
-/// The log of the `Trainer` in Hugging Face's transformers for the same training run, which
-/// `fixtures/trainer.py` writes.
+/// The losses and gradient norms of the `Trainer` in Hugging Face's transformers for the same
+/// training run. `fixtures/trainer.py` has written them to `trainer.json`.
 #[derive(serde::Deserialize)]
 struct Logged {
     losses: Vec<f32>,

@@ -1,5 +1,5 @@
-//! Interrupts and resumes a custom loop with a mix of two data sources, dropout, two parameter
-//! groups and a frozen block.
+//! Checks that a custom training loop can be interrupted and resumed. The loop has a mix of two
+//! data sources, dropout, two groups of parameters and a frozen block.
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
 use std::fs;

@@ -34,9 +34,9 @@ fn exploding(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// The scale of 1e20, the value projection of 1e-44 and the output projection of 1e24 cancel each
-/// other, so the loss is finite. However, the gradient of the value projection is proportional to
-/// the product of 1e20 and 1e24, which isn't finite in `f32`.
+/// In this model, the scale of 1e20, the value projection of 1e-44 and the output projection of
+/// 1e24 cancel each other, so the loss is finite. However, the gradient of the value projection is
+/// proportional to the product of 1e20 and 1e24, which isn't finite in `f32`.
 #[test]
 fn a_gradient_that_is_not_finite_leaves_the_weights_and_nothing_for_the_next_step() {
     let mut rng = TorchRng::manual_seed(123);
@@ -78,8 +78,9 @@ fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
         },
         ..exploding(max_steps)
     };
-    // The last step of this run is the first one with a high learning rate, so no later step
-    // computes its loss.
+    // The resumed run ends with its first step that has a high learning rate. No later step
+    // computes the loss of the new weights, so the check before saving must find that it isn't
+    // finite.
     let mut good = trainer(wild(1));
     finish(&mut good, Some(&run));
     let error = common::resume(&folder, wild(2))

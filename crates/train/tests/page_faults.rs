@@ -1,5 +1,5 @@
-//! Checks that a training step reuses the memory of the previous step. With the system's allocator,
-//! which this test uses, no new pages must be mapped.
+//! Checks that a training step reuses the memory of the previous step, so that the system's
+//! allocator, which this test uses, doesn't map new pages.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
@@ -10,8 +10,8 @@ use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{Event, TrainConfig, Trainer};
 
-/// Returns the number of minor page faults of this process so far, which are those that don't read
-/// a file.
+/// Returns the number of minor page faults of this process so far. A page fault is minor if no data
+/// has to be read from a disk.
 fn page_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
@@ -20,7 +20,7 @@ fn page_faults() -> u64 {
 
 #[test]
 fn steps_after_the_third_map_no_pages() {
-    // If there are many threads, some of them do their first work in a late step, which maps
+    // With more threads, some of them would do their first work in a late step, which would map
     // pages.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4);
     pool.build_global().unwrap();
@@ -65,7 +65,8 @@ fn steps_after_the_third_map_no_pages() {
     });
     outcome.unwrap();
     // The test uses the minimum, because a thread may start late and the system may move pages. If
-    // buffers weren't kept, each step would allocate about 20 MB, which are thousands of pages.
+    // buffers weren't reused, each step would allocate about 20 MB, which corresponds to thousands
+    // of pages.
     let steps = so_far[2..12].iter().zip(&so_far[3..]);
     let least = steps.map(|(before, after)| after - before).min().unwrap();
     assert!(least < 100, "{least} page faults a step, after the third");

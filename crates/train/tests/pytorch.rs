@@ -1,5 +1,5 @@
-//! Compares AdamW, clipping and the schedule with numbers that PyTorch computed.
-//! `fixtures/pytorch.py` writes them.
+//! Compares AdamW, gradient clipping and the learning rate schedule with the results of PyTorch,
+//! which `fixtures/pytorch.py` has written to `pytorch.json`.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;

@@ -1,5 +1,5 @@
-//! Checks that a run that is shared by several ranks has the same bits as a run of one process, for
-//! any number of ranks. The ranks are threads of this process.
+//! Checks that a run that is shared by any number of ranks gives bit for bit the same results as a
+//! run with one process. In these tests, the ranks are threads.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
@@ -17,7 +17,7 @@ use train::{
     Trainer,
 };
 
-/// One of several ranks that are threads. They exchange bytes through a shared vector.
+/// A rank that is a thread. The ranks exchange bytes through a shared vector.
 #[derive(Clone, Debug)]
 struct Threads {
     rank: usize,
@@ -150,7 +150,8 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
 #[test]
 fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
     let model = GptConfig {
-        // The embedding has 35 blocks of the optimizer. Two ranks exchange at most 32 at once.
+        // The embedding has 35 blocks of the optimizer, of which two ranks exchange at most 32 at a
+        // time.
         vocab_size: 70_000,
         ..model_config()
     };
@@ -169,8 +170,8 @@ fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
             trainer.optimizer().num_parameters()
         });
         assert_eq!(own.iter().sum::<usize>(), moments);
-        // A rank owns at most `most_blocks` blocks of the embedding, and the same number of blocks
-        // of the head. The small weights belong to the first rank.
+        // A rank owns at most `most_blocks` blocks of the embedding and at most `most_blocks`
+        // blocks of the head. The first rank also owns all small weights.
         let most = 2 * (2 * most_blocks * 16 * 1024) + (moments - 2 * (2 * 70_000 * 8));
         assert!(own.iter().all(|&n| n <= most), "{size} ranks: {own:?}");
         let checkpoint = train::latest_checkpoint(&folder).unwrap();
@@ -217,8 +218,9 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
         Trainer::new(config(4), model, data, None, rng).unwrap()
     };
     let cases: [Case<'_>; 5] = [
-        // If the data differs, it must be reported before the values that depend on it. A random
-        // state must be displayed as its hash.
+        // If the ranks have different data, the error must name the data and not a value that
+        // depends on it. If the error contains a random state, it must contain a hash instead of
+        // the whole state.
         (
             &|rank| match rank {
                 0 => other(0, loaders().0),

@@ -1,4 +1,5 @@
-//! Checks that a run that is stopped and resumed has the same bits as a run that isn't stopped.
+//! Checks that a run that is stopped and resumed gives bit for bit the same results as a run that
+//! isn't stopped.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
@@ -16,12 +17,12 @@ use gpt::{Activation, GptConfig};
 use train::runs::steps_of;
 use train::{Dtype, Event, Outcome, RunFolder, TrainConfig, TrainError};
 
-/// A step takes three batches and an epoch has eleven, so steps end in the middle and at the end of
-/// an epoch.
+/// A step takes three batches and an epoch has eleven. Most steps therefore end in the middle of an
+/// epoch, but step 11 ends together with the third epoch.
 #[test]
 fn a_run_may_stop_after_any_step_and_be_made_longer() {
     stops_and_is_made_longer(config);
-    // The same must be true if products are computed in bf16.
+    // The same must be true if matrix products are computed in bf16.
     stops_and_is_made_longer(|max_steps| TrainConfig {
         dtype: Dtype::BFloat16,
         ..config(max_steps)
@@ -39,7 +40,7 @@ fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
         finish(&mut resumed, None);
         assert_same_run(&whole, &resumed);
     }
-    // A run that has ended can be continued with more steps.
+    // A run that has ended can be continued if the number of steps is increased.
     let folder = tempfile::tempdir().unwrap();
     finish(
         &mut trainer(config(7)),
@@ -50,8 +51,9 @@ fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
     assert_same_run(&whole, &longer);
 }
 
-/// Checkpoints have Hugging Face's layout, in which the weights of query, key and value form a
-/// single transposed tensor that always has biases.
+/// Checkpoints have Hugging Face's layout, in which the weights of the query, key and value
+/// projections form a single transposed tensor that always has biases. The test checks that this
+/// conversion keeps all bits for every kind of configuration.
 #[test]
 fn a_model_of_any_configuration_resumes_with_the_same_bits() {
     type Change = fn(&mut GptConfig);
@@ -164,7 +166,7 @@ fn names(run: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
 fn an_evaluation_that_was_interrupted_changes_no_bit_of_the_resumed_run() {
     let mut whole = trainer(config(9));
     finish(&mut whole, None);
-    // The run is stopped before each of the eight batches of its evaluations.
+    // Stop the run before each of the eight batches that its evaluations compute.
     for place in 0..8 {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::open(&folder).unwrap();

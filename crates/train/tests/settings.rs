@@ -1,5 +1,6 @@
-//! Checks that each type of settings reads an empty JSON object as its default, can be written and
-//! read without changes, and rejects an unknown field with an error that contains its name.
+//! Checks that each type of settings reads an empty JSON object as its default, can be serialized
+//! and deserialized without changes, and rejects an unknown field with an error that contains the
+//! field's name.
 
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 

@@ -1,5 +1,5 @@
-//! A model and data that can be trained in milliseconds and that use everything that draws random
-//! numbers.
+//! A small model and data for the tests. Training takes only milliseconds, but uses every feature
+//! that draws random numbers.
 // Each test binary uses only some of the functions. A test may panic if its preparation fails.
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use torch_rng::TorchRng;
 use train::{Evaluation, Event, RunFolder, StepReport, TrainConfig, Trainer};
 
 /// Returns the configuration of a model with two blocks of 8 features, a vocabulary of 13 tokens,
-/// and dropout in all places.
+/// and all kinds of dropout.
 pub(crate) fn model_config() -> GptConfig {
     GptConfig {
         vocab_size: 13,
@@ -59,8 +59,9 @@ pub(crate) fn config(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// Creates a run whose random number generator has drawn the first number of a pair of normal
-/// samples and has stored the second.
+/// Creates a run whose random number generator stores a normal sample. Normal samples are computed
+/// in pairs, and an odd number of them has been drawn. A checkpoint must preserve the stored
+/// sample.
 pub(crate) fn trainer(config: TrainConfig) -> Trainer {
     trainer_of(model_config(), config)
 }
@@ -94,7 +95,7 @@ pub(crate) fn resume_of(
     Trainer::resume(checkpoint, config, model, train, validation)
 }
 
-/// Trains to the end and returns all steps and evaluations.
+/// Trains to the end and returns the reports of all steps and all evaluations.
 pub(crate) fn finish(
     trainer: &mut Trainer,
     folder: Option<&RunFolder>,
