@@ -5,7 +5,7 @@
 //! ```
 //!
 //! In each step, the decoder computes the logits of the next token. The program then chooses the
-//! token with the largest logit among the tokens that differ from the last three.
+//! token with the largest logit, but never one of the last three tokens of the text.
 
 use std::error::Error;
 

@@ -4,8 +4,8 @@
 //! cargo run --release -p generate --example server MODEL [ADDRESS]
 //! ```
 //!
-//! `MODEL` is the folder of a model that uses GPT-2's vocabulary. To try the server, run
-//! `nc localhost 7878` in two terminals.
+//! `MODEL` is the folder of a model that uses GPT-2's vocabulary. The default of `ADDRESS` is
+//! `127.0.0.1:7878`. To try the server, run `nc localhost 7878` in two terminals.
 //!
 //! Each connection is a session with its own text. When a client sends a line, the server appends
 //! the line to the text and then generates tokens up to the end of a line.

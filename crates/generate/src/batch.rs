@@ -151,7 +151,8 @@ impl<W: AsWeights> Batch<W> {
     }
 
     /// Performs one step, which processes pending tokens of all texts. Returns the slots of the
-    /// texts that have new logits, in the order in which the texts were added.
+    /// texts for which the step has computed new logits, in the order in which the texts were
+    /// added.
     ///
     /// A text with a single pending token always gets new logits. Texts with more pending tokens
     /// share [`PROMPT_ROWS`](Self::PROMPT_ROWS) additional tokens per step, and texts that were

@@ -12,7 +12,7 @@ use torch_rng::TorchRng;
 use crate::filters::{greedy_id, softmax_with_temperature, top_k_filter};
 use crate::{GenerateError, Sampling};
 
-/// Settings of [`generate`], which are the arguments of the book's function.
+/// Settings of [`generate`], which are the arguments of the function in the book.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]

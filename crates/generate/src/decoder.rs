@@ -56,8 +56,8 @@ impl<W: AsWeights> Decoder<W> {
             .expect("the default configuration suits every model")
     }
 
-    /// Creates a decoder with an empty text and with the given context size and behavior at the end
-    /// of the context.
+    /// Creates a decoder with an empty text. `config` determines the context size, and what happens
+    /// when the text becomes longer than the context.
     ///
     /// # Errors
     ///
@@ -90,7 +90,7 @@ impl<W: AsWeights> Decoder<W> {
         &self.state
     }
 
-    /// Returns separate borrows of the weights and of the state.
+    /// Borrows the weights and the state separately.
     pub(crate) fn parts(&mut self) -> (WeightsRef<'_>, &mut DecoderState) {
         (self.weights.as_weights(), &mut self.state)
     }
@@ -122,7 +122,7 @@ impl<W: AsWeights> Decoder<W> {
         self.state.pending()
     }
 
-    /// Returns the number of tokens that can be appended before the text fills the context.
+    /// Returns the number of tokens that can be appended to the text until it fills the context.
     pub fn room(&self) -> usize {
         self.state.room()
     }

@@ -6,9 +6,10 @@
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum PastContext {
-    /// The model sees the last `context_size` tokens, as in the book. Each further token shifts the
-    /// positions of all tokens in this window, so the cached keys and values are no longer valid.
-    /// The decoder therefore computes the whole window again for each token.
+    /// The model sees only the last `context_size` tokens, as in the book. Each further token
+    /// shifts the positions of all tokens that the model sees, so their cached keys and values are
+    /// no longer valid. The decoder therefore processes all of these tokens again for each new
+    /// token.
     #[default]
     Crop,
     /// The decoder returns the error
@@ -21,7 +22,7 @@ pub enum PastContext {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DecoderConfig {
-    /// Largest number of tokens that the model sees at a time, or `None` for the model's context
+    /// Maximum number of tokens that the model sees at a time. `None` means the model's context
     /// length.
     pub context_size: Option<usize>,
     /// Behavior of the decoder when the text becomes longer than the context.

@@ -37,7 +37,7 @@ pub enum GenerateError {
     /// current model.
     #[error("this decoder state belongs to a model with a different configuration")]
     OtherModel,
-    /// The batch contains no text with this slot.
+    /// The batch contains no text that is identified by this slot.
     #[error(
         "this batch has no text at {0:?}, because the text was removed or the slot belongs to another batch"
     )]
@@ -55,7 +55,7 @@ pub enum GenerateError {
     Setting {
         /// Name of the setting.
         name: &'static str,
-        /// Description of the values that are allowed.
+        /// Description of the valid values.
         expected: &'static str,
         /// Value of the setting.
         value: f32,

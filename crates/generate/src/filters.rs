@@ -15,8 +15,8 @@ use tensor_ops::softmax;
 
 use crate::GenerateError;
 
-/// Returns the probabilities `softmax(logits / temperature)`, like the book's function
-/// `softmax_with_temperature`. Both arrays have the shape (vocab_size).
+/// Computes the probabilities `softmax(logits / temperature)`, like the book's function
+/// `softmax_with_temperature`. The logits and the result have the shape (vocab_size).
 ///
 /// ```
 /// use ndarray::array;
@@ -176,8 +176,8 @@ pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
 /// Applies the repetition penalty to the logits of the tokens that already occur in the text. A
 /// penalty above 1 makes these tokens less likely, and a penalty below 1 makes them more likely.
 ///
-/// Each token is penalized once, however often it occurs. Finite logits stay finite, because they
-/// are clamped to the range of f32.
+/// Each token is penalized only once, regardless of how often it occurs in the text. Finite logits
+/// stay finite, because they are clamped to the range of f32.
 pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
     let mut seen = vec![false; logits.len()];
     for &id in tokens {
@@ -202,7 +202,7 @@ pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
 ///
 /// # Errors
 ///
-/// Returns the errors that [`check_logits`] documents.
+/// Returns the same errors as [`check_logits`].
 fn largest(logits: &ArrayRef1<f32>) -> Result<f32, GenerateError> {
     let largest = match logits.as_slice() {
         Some(logits) => max(logits), // NaN if one of the logits is NaN

@@ -21,7 +21,7 @@ pub(crate) struct Sequence<'s> {
     /// Position of the first new token in the context, which equals the number of tokens that are
     /// already in the caches.
     pub(crate) past: usize,
-    /// Caches of the blocks, one per block.
+    /// KV caches, one for each block.
     pub(crate) caches: &'s mut [KvCache],
     /// Array of shape (vocab_size) that receives the logits of the last new token, or `None` if the
     /// logits aren't needed.
@@ -72,7 +72,7 @@ pub(crate) fn take_in(
     });
 }
 
-/// Calls the hook, if there is one, with the rows of each sequence.
+/// If there is a hook, calls it once for each sequence with the rows of this sequence.
 fn show(hook: &mut Option<&mut Hook<'_>>, blocks: usize, sequences: &[Sequence<'_>], x: &mut Rows) {
     let Some(hook) = hook else { return };
     let mut rest = x.view_mut();
@@ -89,7 +89,8 @@ fn rows(rows: usize, features: usize) -> Rows {
     empty((rows, features)).into()
 }
 
-/// Returns the sums of the token embeddings and the position embeddings, of shape (rows, emb_dim).
+/// Returns the embeddings of all new tokens, of shape (rows, emb_dim). Each row is the sum of a
+/// token embedding and a position embedding.
 fn embed(weights: WeightsRef<'_>, sequences: &[Sequence<'_>], emb_dim: usize) -> Rows {
     let mut x = rows(sequences.iter().map(|of| of.tokens.len()).sum(), emb_dim);
     let mut rows = x.rows_mut().into_iter();

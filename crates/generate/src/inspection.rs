@@ -15,8 +15,9 @@ use tensor_ops::cross_entropy_rows;
 use crate::GenerateError;
 use crate::filters::{likeliest, softmax_with_temperature};
 
-/// The results of running a model on a text: the loss and the most likely next tokens for each
-/// token and, on request, the attention weights and predictions of each block.
+/// The results of running a model on a text. They contain the loss of each token and the most
+/// likely next tokens. The method [`blocks`](Self::blocks) also computes the attention weights and
+/// the predictions of each block.
 ///
 /// ```
 /// use generate::Inspection;
@@ -45,7 +46,7 @@ pub struct Inspection<'m> {
     pub tokens: Vec<Token>,
 }
 
-/// A token of the text, and the model's predictions of the token after it.
+/// A token of the text, and the model's predictions of the token that follows it.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Token {
@@ -93,8 +94,8 @@ pub struct BlockView {
 impl<'m> Inspection<'m> {
     /// Maximum number of tokens whose logits are computed at a time.
     pub const ROWS: usize = 64;
-    /// Number of most likely next tokens to request from [`Inspection::of`], unless a caller needs
-    /// more or fewer.
+    /// Usual number of most likely next tokens to request for each token, for example as the
+    /// argument `top` of [`Inspection::of`].
     pub const TOP: usize = 10;
 
     /// Runs the model on a text and collects the `top` most likely next tokens after each token.
@@ -149,8 +150,8 @@ impl<'m> Inspection<'m> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the model rejects the text. An item of the iterator is an error if a
-    /// logit of the block's predictions is NaN or plus infinity.
+    /// Returns an error if the model rejects the text. If a logit of a block's predictions is NaN
+    /// or plus infinity, the iterator's item for this block is an error.
     pub fn blocks(
         &self,
         from: usize,
@@ -174,8 +175,7 @@ impl<'m> Inspection<'m> {
         }))
     }
 
-    /// Computes the logits at the positions from `first` up to but not including `last`, of shape
-    /// (last - first, vocab_size).
+    /// Computes the logits at the positions `first..last`, of shape (last - first, vocab_size).
     fn logits(&self, hidden: &Array3<f32>, first: usize, last: usize) -> Array2<f32> {
         let rows = hidden.slice_axis(Axis(1), (first..last).into());
         self.model.logits(&rows).remove_axis(Axis(0))

@@ -69,7 +69,7 @@ pub(crate) enum Matrix<'w> {
     Packed(&'w Packed),
 }
 
-/// A weight matrix of shape (outputs, inputs) in one of the formats with fewer than 32 bits.
+/// A weight matrix of shape (outputs, inputs), rounded to a format with fewer than 32 bits.
 pub(crate) enum Packed {
     F16(F16Matrix),
     Bf16(Bf16Matrix),

@@ -35,8 +35,8 @@ impl PackedLinear {
 /// The layers of a transformer block with rounded weight matrices.
 pub(crate) struct PackedBlock {
     norm1: LayerNorm,
-    /// Combined projection to the queries, keys and values. Each row of the output contains all
-    /// three, in this order.
+    /// Combined projection to the queries, keys and values. Each output row contains a query, a key
+    /// and a value, in this order.
     qkv: PackedLinear,
     out_proj: PackedLinear,
     norm2: LayerNorm,

@@ -61,9 +61,9 @@ pub struct Sampling {
     /// The transformers library implements this filter, which is known as nucleus sampling
     /// (Holtzman et al., 2019), as `TopPLogitsWarper`.
     pub top_p: f32,
-    /// Minimum probability of the tokens that are kept, relative to the highest probability, from 0
-    /// to 1. For example, 0.1 keeps the tokens that are at least a tenth as probable as the most
-    /// probable token. The value 0 keeps all tokens.
+    /// Minimum probability of the tokens that are kept, as a fraction of the highest probability,
+    /// from 0 to 1. For example, 0.1 keeps the tokens that are at least a tenth as probable as the
+    /// most probable token. The value 0 keeps all tokens.
     ///
     /// The transformers library implements this filter as `MinPLogitsWarper`.
     pub min_p: f32,
@@ -132,8 +132,8 @@ impl Sampling {
         Ok(())
     }
 
-    /// Returns the probability with which each token is chosen, an array of shape (vocab_size). The
-    /// repetition penalty is not applied.
+    /// Returns the probability with which each token of the vocabulary is chosen, as an array of
+    /// shape (vocab_size). The repetition penalty is not applied.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl Sampling {
     /// Chooses the next token from its logits, of shape (vocab_size), and returns its ID. The
     /// repetition penalty is not applied.
     ///
-    /// Unless the temperature is 0, the call uses one random number for each token of the
+    /// Unless the temperature is 0, this method uses one random number for each token of the
     /// vocabulary.
     ///
     /// # Errors
@@ -209,7 +209,7 @@ impl Sampling {
 }
 
 /// A rule that chooses the next token of a text. [`RandomSampler`] implements this trait, and so
-/// does each closure with the type `FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E>`.
+/// does every closure of type `FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E>`.
 pub trait Sampler {
     /// Type of the error that [`choose`](Self::choose) returns. Errors that occur in the decoder
     /// are converted to this type.

@@ -62,7 +62,7 @@ pub struct DecoderState {
     /// Configuration of the model with which the state is used, or `None` if the state hasn't been
     /// used with a model yet.
     model: Option<GptConfig>,
-    /// Caches of the blocks, one per block.
+    /// KV caches, one for each block.
     caches: Vec<KvCache>,
     /// All tokens of the text, including those that the model no longer sees because the text is
     /// longer than the context.
@@ -96,7 +96,7 @@ impl DecoderState {
         self.logits.view()
     }
 
-    /// Returns the number of pending tokens, which haven't been processed yet.
+    /// Returns the number of pending tokens, which are the tokens that haven't been processed yet.
     pub fn pending(&self) -> usize {
         let start = self.window_start();
         let cached = match start == self.start {
@@ -106,14 +106,13 @@ impl DecoderState {
         self.tokens.len() - start - cached
     }
 
-    /// Returns the number of tokens that can be appended before the text fills the context.
+    /// Returns the number of tokens that can be appended to the text until it fills the context.
     pub fn room(&self) -> usize {
         self.context_size().saturating_sub(self.tokens.len())
     }
 
-    /// Returns the largest number of tokens that the model sees at a time. If the state hasn't been
-    /// used with a model and its configuration contains no context size, the result is
-    /// `usize::MAX`.
+    /// Returns the maximum number of tokens that the model sees at a time. If the state hasn't been
+    /// used with a model and its configuration contains no context size, returns `usize::MAX`.
     pub fn context_size(&self) -> usize {
         let of_model = self.model.map_or(usize::MAX, |model| model.context_length);
         self.config.context_size.unwrap_or(of_model)

@@ -57,8 +57,8 @@ impl StopStrings {
             let start = self.held.find(stop)?;
             Some((start + stop.len(), start))
         });
-        // The stop string that ends first is chosen. If several stop strings end at the same
-        // position, the longest is chosen.
+        // If several stop strings occur in the text, the one that ends first is used. If several of
+        // them end at the same position, the longest one is used.
         let first = hits.min();
         self.is_found = first.is_some();
         let shown = first.map_or_else(|| self.held.len() - self.unclear(), |(_, start)| start);
@@ -66,7 +66,8 @@ impl StopStrings {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// Returns the rest of the text that was held back. Call this method when the text has ended.
+    /// Returns the rest of the text, which was held back because it might have been the beginning
+    /// of a stop string. Call this method when the text has ended.
     #[must_use]
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);

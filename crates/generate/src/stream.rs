@@ -18,7 +18,7 @@ use crate::{AsWeights, Decoder, DecoderState, GenerateError, Sampling, WeightsRe
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct GenerateOptions {
-    /// Settings with which each token is chosen.
+    /// Settings that determine how each token is chosen.
     pub sampling: Sampling,
     /// Largest number of tokens to generate.
     pub max_new_tokens: usize,
@@ -215,8 +215,8 @@ impl<'s, F> TokenStream<'s, F> {
         self.state
     }
 
-    /// Returns an iterator over the new tokens, each with a copy of the logits from which it was
-    /// chosen, of shape (vocab_size).
+    /// Returns an iterator over the new tokens. Each item also contains a copy of the logits from
+    /// which the token was chosen, of shape (vocab_size).
     pub fn with_logits(
         &mut self,
     ) -> impl Iterator<Item = Result<(u32, Array1<f32>), F::Error>> + use<'_, 's, F>
@@ -261,7 +261,7 @@ impl<F> std::fmt::Debug for TokenStream<'_, F> {
     }
 }
 
-/// The stop conditions, the sampler and the progress of a text that is being continued.
+/// A text that is being continued: its stop conditions, its sampler, and the progress so far.
 ///
 /// [`TokenStream`] and [`TokenStreams`](crate::TokenStreams) share this implementation. The type
 /// parameter `F` is the type of the sampler.

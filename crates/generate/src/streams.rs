@@ -16,7 +16,7 @@ use crate::{
     RandomSampler, Sampler, Timings,
 };
 
-/// Generates tokens for several texts that one model continues together.
+/// A group of texts for which one model generates tokens together.
 ///
 /// Each text behaves like a [`TokenStream`](crate::TokenStream): it has its own sampler, seed and
 /// stop conditions, and gets exactly the tokens that it would get alone. Texts can be added and
@@ -71,12 +71,13 @@ pub enum StreamEvent<E = GenerateError> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedStream<E = GenerateError> {
-    /// The reason why the text has ended, or the error of its sampler.
+    /// Reason why the text has ended, or the error that its sampler returned.
     pub reason: Result<FinishReason, E>,
     /// Token counts and durations for the text. All texts of a step are processed together, so the
     /// durations include the computation for the other texts.
     pub timings: Timings,
-    /// The text and its KV cache, with which the text can be continued later.
+    /// State of the text, which contains its tokens and its KV cache. The text can be continued
+    /// from this state later.
     pub state: DecoderState,
 }
 
@@ -170,7 +171,7 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         self.batch.get(slot)
     }
 
-    /// Returns the number of texts that haven't ended.
+    /// Returns the number of texts that haven't ended or been removed.
     pub fn len(&self) -> usize {
         self.batch.len()
     }

@@ -1,4 +1,4 @@
-//! The memory that the weights of a decoder take in each number format.
+//! Calculation of the memory that the weights of a decoder need in each number format.
 
 use gpt::GptConfig;
 use kernels::{Bf16Matrix, Dtype, F16Matrix, Int4Matrix, Int8Matrix};
@@ -44,7 +44,7 @@ pub fn step_bytes(dtype: Dtype, config: &GptConfig) -> usize {
     bytes_of_blocks(dtype, config).saturating_add(head)
 }
 
-/// Returns the number of bytes that the matrices of all blocks take.
+/// Returns the number of bytes that the matrices of all blocks need in the format `dtype`.
 fn bytes_of_blocks(dtype: Dtype, config: &GptConfig) -> usize {
     let (features, hidden) = (config.emb_dim, config.feed_forward_dim());
     [
@@ -59,7 +59,7 @@ fn bytes_of_blocks(dtype: Dtype, config: &GptConfig) -> usize {
     .saturating_mul(config.n_layers)
 }
 
-/// Returns the number of bytes that a matrix of shape (rows, columns) takes.
+/// Returns the number of bytes that a matrix of shape (rows, columns) needs in the format `dtype`.
 fn bytes_of(dtype: Dtype, (rows, columns): (usize, usize)) -> usize {
     match dtype {
         Dtype::Float32 => rows.saturating_mul(columns).saturating_mul(4),

@@ -67,7 +67,7 @@ fn step(model: &GptModel) -> Vec<u32> {
     all
 }
 
-/// The name of a kind of task, and the function that executes it.
+/// A kind of task: its name and the function that executes it.
 type Task = (&'static str, fn(&GptModel) -> Vec<u32>);
 
 const TASKS: [Task; 3] = [

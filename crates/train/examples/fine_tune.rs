@@ -1,8 +1,8 @@
 //! Fine-tunes the model in a folder on a text and saves the result. Run it with `cargo run
 //! --release -p train --example fine_tune FOLDER FILE NEW_FOLDER`.
 //!
-//! The model must have GPT-2's vocabulary. `gpt train --init-from` also accepts models with other
-//! tokenizers, and it can be stopped and resumed.
+//! The model must have GPT-2's vocabulary. The command `gpt train --init-from` also fine-tunes
+//! models with other tokenizers, and its runs can be stopped and resumed.
 
 use std::error::Error;
 

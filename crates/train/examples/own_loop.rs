@@ -78,8 +78,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         optimizers[0].step(model, &mut grads); // also sets the gradients to 0
         state.step += 1;
         if state.step.is_multiple_of(per_epoch) {
-            // Because it uses a separate generator, the evaluation doesn't change the random
-            // numbers of the run.
+            // The evaluation uses a separate generator, so that it doesn't change the random
+            // numbers of the training loop.
             let mut rng = TorchRng::manual_seed(0);
             let loss = calc_loss_loader(&loader, &state.model, None, &mut rng)?;
             println!("step {}: loss {loss:.3}", state.step);

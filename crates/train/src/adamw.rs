@@ -131,17 +131,17 @@ pub struct AdamW {
     pub config: AdamWConfig,
     /// Number of steps that have been taken.
     pub steps: u64,
-    /// First moments of all weights, one weight after the other. If the run is shared, only the
-    /// moments of the parts that this rank owns.
+    /// First moments of all weights, one weight after the other. If the run is shared, this vector
+    /// contains only the moments of the parts that this rank owns.
     pub(crate) m: Vec<f32>,
-    /// Second moments, in the order of the first moments.
+    /// Second moments, in the same order as the first moments.
     pub(crate) v: Vec<f32>,
     /// Names and shapes of the weights.
     weights: Vec<(String, Vec<usize>)>,
 }
 
 impl AdamW {
-    /// Creates an optimizer for these weights. All moments are 0.
+    /// Creates an optimizer for the weights in `parameters`. All of its moments are 0.
     ///
     /// # Errors
     ///
@@ -166,8 +166,8 @@ impl AdamW {
     }
 
     /// Takes one step with the learning rate `config.lr` and sets the gradients to 0. This method
-    /// transcribes the formulas and is meant to be read. [`step`](Self::step) is faster and gives
-    /// the same results up to rounding.
+    /// is a direct transcription of the formulas and is meant for reading. [`step`](Self::step) is
+    /// faster and gives the same results up to rounding.
     ///
     /// # Panics
     ///
@@ -217,8 +217,8 @@ impl AdamW {
 
     /// Takes one step with the learning rate `config.lr`, and sets the gradients to 0.
     ///
-    /// This has the same effect as `optimizer.step()` followed by `optimizer.zero_grad()` in
-    /// PyTorch, but needs only one pass over the memory.
+    /// A step has the same effect as `optimizer.step()` followed by `optimizer.zero_grad()` in
+    /// PyTorch, but it needs only one pass over the memory.
     ///
     /// # Panics
     ///

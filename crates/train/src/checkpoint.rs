@@ -63,8 +63,8 @@ pub(crate) fn read(
     Ok((model, optimizer, state))
 }
 
-/// Reads the settings of a checkpoint. A program needs them to create the loaders before it resumes
-/// the run.
+/// Reads the settings of a checkpoint. A program needs these settings to create the data loaders
+/// before it resumes the run.
 ///
 /// # Errors
 ///
@@ -81,7 +81,8 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainErro
 ///
 /// # Errors
 ///
-/// Returns an error that contains the name of the file that was changed.
+/// Returns an error if a file of the tokenizer was changed or can't be read. The error contains the
+/// path of this file.
 pub fn check_tokenizer(checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
     let folder = checkpoint.as_ref();
     match Manifest::read(folder) {

@@ -1,9 +1,8 @@
 //! The settings of a training run: the optimizer, the learning rate schedule, and how often to
 //! evaluate, sample and save.
 //!
-//! These settings don't include the configuration of the model, which is a `gpt::GptConfig`, or the
-//! data, which the data loaders determine, or the folder for checkpoints, which is a
-//! [`RunFolder`](crate::RunFolder).
+//! The model, the data and the folder for checkpoints aren't part of these settings. They are
+//! described by `gpt::GptConfig`, by the data loaders and by [`RunFolder`](crate::RunFolder).
 
 use serde::{Deserialize, Serialize};
 use tensor_ops::Dtype;
@@ -46,9 +45,9 @@ pub struct TrainConfig {
     pub dtype: Dtype,
     /// Number of batches whose gradients are averaged for each optimizer step.
     pub accumulation: u64,
-    /// Whether an optimizer step must end at the end of an epoch. If this is true and fewer than
-    /// `accumulation` batches of the epoch are left, the step averages only these batches. If this
-    /// is false, such a step continues with batches of the next epoch.
+    /// Whether an optimizer step may use the batches of only one epoch. If this is true and fewer
+    /// than `accumulation` batches of the epoch are left, the step averages only these batches. If
+    /// this is false, the step continues with batches of the next epoch.
     pub whole_epochs: bool,
     /// Number of steps between two evaluations. `None` means that the model isn't evaluated.
     pub eval_every: Option<u64>,

@@ -1,4 +1,5 @@
-//! The error type of this crate. Each error contains the name and the value that caused it.
+//! The error type of this crate. The error messages contain the names and values that caused the
+//! errors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,8 +35,8 @@ pub enum TrainError {
         warmup_steps, or set max_grad_norm to 1"
     )]
     NotFinite {
-        /// Description of the number, such as "loss of step 3" (where the first step is 1) or
-        /// "validation loss after step 3".
+        /// Description of the number that isn't finite, such as "loss of step 3" (where the first
+        /// step is 1) or "validation loss after step 3".
         what: String,
         /// Value of the number, which is NaN or infinite.
         value: f64,

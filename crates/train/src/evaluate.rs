@@ -1,5 +1,5 @@
-//! Evaluation of the losses of a run during training, like in the book's `evaluate_model`. If
-//! several ranks share the run, they divide the batches among themselves.
+//! Evaluation of the losses of a run during training, as in the book's function `evaluate_model`.
+//! If several ranks share the run, they divide the batches among themselves.
 //!
 //! These losses are means over tokens, like those of `gpt eval`. In contrast, the book's
 //! `calc_loss_loader` computes the mean over batches, which gives the tokens of a smaller last

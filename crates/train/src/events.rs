@@ -43,7 +43,7 @@ pub enum Event<'a> {
         steps_done: u64,
         /// Path to the folder of the checkpoint.
         path: &'a Path,
-        /// Errors that occurred when older checkpoints were to be deleted. The next save tries to
+        /// Errors that occurred while older checkpoints were being deleted. The next save tries to
         /// delete these checkpoints again.
         not_deleted: &'a [TrainError],
     },
@@ -89,10 +89,10 @@ pub struct Evaluation {
     pub steps_done: u64,
     /// Index of the epoch of the last step. The first epoch has index 0.
     pub epoch: u64,
-    /// Mean loss of the first batches of a new pass over the training data.
+    /// Mean loss over the first batches of the training data, in a new pass over the data.
     pub train_loss: f64,
-    /// Mean loss of the first batches of a new pass over the validation data. `None` means that
-    /// there is no validation data.
+    /// Mean loss over the first batches of the validation data, in a new pass over the data. `None`
+    /// means that there is no validation data.
     pub val_loss: Option<f64>,
     /// Number of input tokens that the run has processed so far.
     pub tokens_seen: u64,

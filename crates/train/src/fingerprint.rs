@@ -41,7 +41,7 @@ impl Fingerprint {
         let mut hasher = Sha256::new();
         for block in 0..blocks {
             // The blocks are spread evenly from the first ID to the last. If there are few IDs, the
-            // blocks cover all of them without gaps.
+            // blocks cover all of them.
             let start = (last * block as u64 / (blocks - 1).max(1) as u64) as usize;
             let ids = corpus.read(start..tokens.min(start + BLOCK))?;
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();

@@ -88,8 +88,8 @@ impl StepGradients {
         }
     }
 
-    /// Sets all gradients to 0. This is necessary after a step that has failed, because it may
-    /// leave gradients behind.
+    /// Sets all gradients to 0. This is necessary after a step that has failed, because such a step
+    /// doesn't reset them itself.
     pub(crate) fn clear(&mut self) {
         match &mut self.sum {
             Sum::Whole(sum) => sum.fill_zero(),

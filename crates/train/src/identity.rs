@@ -6,8 +6,8 @@
 //! `run.json` still contains its token. For example, somebody may delete the lock and start a
 //! second process, which then writes its own token. The first process notices this and ends.
 //!
-//! Runs aren't identified by paths, inode numbers or times, because these change if a folder is
-//! copied or renamed, and on network file systems.
+//! Runs aren't identified by paths, inode numbers or times, because these can change when a folder
+//! is copied or renamed, or on network file systems.
 
 use std::fs::File;
 use std::io::Write;
@@ -33,7 +33,7 @@ pub const RUN_FILE: &str = "run.json";
 const MAX_BYTES: u64 = 1 << 12;
 
 /// The contents of [`LOCK`]. If a user copies the files `RUN/*` of another run into the folder,
-/// [`RUN_FILE`] is replaced, but the lock file isn't, because its name starts with a dot.
+/// [`RUN_FILE`] is replaced, but [`LOCK`] isn't, because its name starts with a dot.
 #[derive(Serialize, Deserialize)]
 struct LockFile {
     run: String,
@@ -53,8 +53,8 @@ pub(crate) struct RunFile {
 }
 
 impl RunFile {
-    /// Reads the file in a folder. Returns `None` if it is missing or wasn't written by this
-    /// program.
+    /// Reads the [`RUN_FILE`] in a folder. Returns `None` if the file is missing or wasn't written
+    /// by this program.
     pub(crate) fn read(folder: &Path) -> Option<Self> {
         read(&folder.join(RUN_FILE))
     }

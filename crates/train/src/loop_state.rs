@@ -16,7 +16,7 @@ use torch_rng::TorchRng;
 
 use crate::{AdamW, AdamWConfig, TrainError};
 
-/// Key of the JSON in the metadata of the file.
+/// Key under which the metadata of the file contains the JSON.
 const KEY: &str = "loop_state";
 
 /// All values that a custom training loop changes.

@@ -1,7 +1,7 @@
 //! The loss of a batch and of a loader (sections 5.1.2 and 5.1.3 of the book), and the perplexity.
 //!
-//! All losses are computed without dropout. `GptModel::loss_and_grads` computes the loss for
-//! training.
+//! The losses in this module are computed without dropout. For training, use
+//! `GptModel::loss_and_grads`, which computes the loss with dropout.
 
 use dataloader::{Batch, DataLoader};
 use gpt::GptModel;

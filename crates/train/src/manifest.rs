@@ -36,8 +36,8 @@ pub(crate) const STATE: &str = "state.json";
 /// Files that every checkpoint has, in addition to its manifest.
 pub(crate) const FILES: [&str; 4] = [CONFIG, WEIGHTS, OPTIMIZER, STATE];
 
-/// Returns true if users may edit this file in a checkpoint. Such a file contains settings for
-/// generating text or a chat template, and no part of the model.
+/// Returns true if users may edit this file in a checkpoint. Such a file contains a chat template
+/// or settings for generating text, but no part of the model.
 pub(crate) fn is_editable(file: &str) -> bool {
     file == GENERATION_CONFIG || file == "chat_template.json" || file.ends_with(".jinja")
 }
@@ -264,8 +264,8 @@ fn files_below(folder: &Path) -> Result<Vec<String>, TrainError> {
     Ok(files)
 }
 
-/// Returns true for names of the form `file` and `folder/file`, which can't lead out of a
-/// checkpoint.
+/// Returns true if a name has the form `file` or `folder/file`, so that it can't lead out of the
+/// folder of a checkpoint.
 fn is_inside(name: &str) -> bool {
     let is_name = |part: &str| Path::new(part).file_name() == Some(OsStr::new(part));
     match name.split_once('/') {
@@ -274,7 +274,8 @@ fn is_inside(name: &str) -> bool {
     }
 }
 
-/// Writes a value as JSON. After a crash, the file has either its old contents or the new ones.
+/// Writes a value to a JSON file. If the process crashes in the meantime, the file keeps its old
+/// contents.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
     let text = serde_json::to_vec_pretty(value).map_err(TrainError::json(path))?;
     Ok(write_atomically(path, |file| file.write_all(&text))?)

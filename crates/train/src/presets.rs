@@ -11,8 +11,8 @@ use serde::Serialize;
 pub struct Preset {
     /// Names of the preset. The first one is displayed, and the others are aliases.
     pub names: &'static [&'static str],
-    /// Configuration of the model. If the tokenizer is created from the training data, the
-    /// vocabulary size is that for the default data, a short story.
+    /// Configuration of the model. If the tokenizer is created from the training data, this
+    /// configuration contains the vocabulary size for the default data, which is a short story.
     pub model: GptConfig,
     /// Tokenizer of a new model.
     pub tokenizer: PresetTokenizer,
@@ -42,13 +42,13 @@ pub struct PresetTraining {
     pub max_steps: usize,
     /// Highest learning rate of the schedule.
     pub learning_rate: f64,
-    /// Number of steps in which the learning rate rises. If a run has fewer steps, its warmup is
-    /// shorter.
+    /// Number of steps in which the learning rate rises (the warmup). If a run has fewer steps, its
+    /// warmup is shorter.
     pub warmup_steps: usize,
     /// Number of steps between two evaluations.
     pub eval_interval: usize,
-    /// Number of batches of the training data, and also number of batches of the validation data,
-    /// whose losses an evaluation averages.
+    /// Number of batches whose losses an evaluation averages. The same number applies to the
+    /// training data and to the validation data.
     pub eval_iters: usize,
 }
 

@@ -18,8 +18,8 @@ use crate::manifest::sha256;
 
 /// One of the processes that train a model together.
 ///
-/// All processes must call the same functions in the same order, because each exchange waits for
-/// all of them.
+/// All processes must call the same functions in the same order, because each exchange of data
+/// waits for all processes.
 pub trait Ranks: Debug + Send + Sync {
     /// Returns the number of this process. The first process has number 0.
     fn rank(&self) -> usize;
@@ -66,9 +66,9 @@ pub(crate) fn any(ranks: &dyn Ranks, yes: bool) -> bool {
     all.contains(&1)
 }
 
-/// Returns one value, such as the loss, for each batch. `own` also contains one value per batch,
-/// but only the values of the batches that this rank computed are used. The others come from the
-/// ranks that computed the other batches.
+/// Collects one value per batch, such as the loss, from the ranks that computed the batches. `own`
+/// contains one value per batch, but only the values of the batches that this rank computed are
+/// used.
 pub(crate) fn of_all_batches(ranks: &dyn Ranks, own: &[f64]) -> Vec<f64> {
     let (n, size) = (own.len(), ranks.size());
     let mut all = vec![0.0; n * size];
@@ -115,8 +115,8 @@ pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), Train
         .collect();
     let own = serde_json::to_string(&own).expect("texts are valid JSON");
     let all = gather_texts(ranks, &own).into_iter();
-    // If a rank runs a version of this program that sends the fields in another form, its list is
-    // empty here, so an error is returned.
+    // If a rank runs another version of this program, its fields may have another form. Its list is
+    // then empty here, so an error is returned.
     let all = all.map(|fields| serde_json::from_str(&fields).unwrap_or_default());
     let all: Vec<Vec<(String, String)>> = all.collect();
     for (rank, fields) in all.iter().enumerate() {

@@ -45,15 +45,15 @@ impl RunCheckpoints {
         loop {
             let (kept, is_changed) = Self::list(run)?;
             // If a folder has disappeared, a save has deleted it after writing a newer checkpoint,
-            // so the list is read again.
+            // so the checkpoints are listed again.
             if !is_changed || retries.next().is_none() {
                 return Ok(kept);
             }
         }
     }
 
-    /// Reads the manifests once. Also returns true if a folder disappeared after it had been
-    /// listed.
+    /// Lists the checkpoints and reads their manifests once. Also returns true if a folder
+    /// disappeared after it had been listed.
     fn list(run: &Path) -> Result<(Self, bool), TrainError> {
         let (checkpoints, mut kept) = (run.join(CHECKPOINTS), Self::default());
         let mut is_changed = false;
@@ -165,8 +165,8 @@ fn itself_or(
     choose(&RunCheckpoints::of(&path)?.or_damaged()?).ok_or(TrainError::NoCheckpoint { path })
 }
 
-/// Returns a message about a damaged checkpoint and a message about a checkpoint of another run in
-/// the folder `path`, if there are such checkpoints. These checkpoints are ignored.
+/// Returns messages about checkpoints in the run's folder `path` that are ignored. There is at most
+/// one message about a damaged checkpoint and at most one about a checkpoint of another run.
 ///
 /// # Errors
 ///

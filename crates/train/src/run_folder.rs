@@ -13,9 +13,9 @@
 //! and the best one. A checkpoint that has its final name is therefore complete, even if the
 //! process is killed or an operation fails.
 //!
-//! Only complete checkpoints of this run and unfinished folders are deleted. Complete checkpoints
-//! are deleted only after a new one has been saved successfully. Before each write, the process
-//! checks that it still owns the folder, as described in `identity.rs`.
+//! A process deletes only complete checkpoints of its own run and the folders of unfinished
+//! checkpoints. It deletes complete checkpoints only after a new one has been saved successfully.
+//! Before each write, it checks that it still owns the folder, as described in `identity.rs`.
 
 use std::fs;
 use std::io::Write;
@@ -33,7 +33,7 @@ use crate::identity::Owned;
 use crate::manifest::{FILES, Manifest, is_gone};
 use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 
-/// The folder of a run, which is locked until this value is dropped.
+/// The folder of a training run, which is locked until this value is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -155,12 +155,12 @@ impl RunFolder {
     /// whose path it receives. Afterwards, all checkpoints except the `keep` newest and the best
     /// one are deleted.
     ///
-    /// Returns the path to the new checkpoint, and the errors that occurred when other checkpoints
-    /// were to be deleted.
+    /// Returns the path to the new checkpoint, and the errors that occurred while other checkpoints
+    /// were being deleted.
     ///
     /// # Errors
     ///
-    /// Returns an error if this process no longer owns the folder, or if an operation fails. In
+    /// Returns an error if this process no longer owns the folder, or if a file operation fails. In
     /// these cases, the existing checkpoints aren't changed.
     pub(crate) fn add(
         &self,
@@ -181,7 +181,8 @@ impl RunFolder {
             .join(CHECKPOINTS)
             .join(Manifest::folder_name(step));
         if !is_gone(&folder) {
-            // The run was resumed from an earlier step and has reached this step again.
+            // The run was resumed from an earlier step and has reached this step again, so the name
+            // of the new folder also contains the number of the save.
             folder.set_extension(number.to_string());
         }
         let staged = StagedFolder::beside(&folder)?;
@@ -222,8 +223,8 @@ impl RunFolder {
     }
 }
 
-/// Checks that the folder that contains the checkpoints isn't a link. The target of a link might
-/// not belong to the run.
+/// Checks that the folder that contains the checkpoints isn't a symbolic link, because the target
+/// of a link might not belong to the run.
 fn refuse_link(checkpoints: &Path) -> Result<(), TrainError> {
     match checkpoints.is_symlink() {
         true => Err(TrainError::damaged(

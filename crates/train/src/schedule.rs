@@ -7,7 +7,8 @@
 //!                          progress = (step - warmup_steps) / (total_steps - warmup_steps)
 //! ```
 //!
-//! There are no restarts. From step `total_steps` on, the learning rate is `min_lr`.
+//! The cosine decay isn't repeated. From step `total_steps` on, the learning rate stays at
+//! `min_lr`.
 
 use std::f64::consts::PI;
 

@@ -1,8 +1,8 @@
 //! Divides the weights of a shared run among its ranks, as in stage 1 of ZeRO.
 //!
-//! All ranks store all weights. In addition, each rank owns a part of the weights. For its own part
-//! only, a rank stores the sum of the gradients and the optimizer's moments, and performs the
-//! optimizer's update.
+//! All ranks store all weights, but each rank owns only a part of them. For this part, the rank
+//! stores the sum of the gradients and the optimizer's moments, and performs the optimizer's
+//! update.
 //!
 //! ```text
 //! after each round:  Each rank has computed one batch. It sends the gradients of each part to the

@@ -48,8 +48,8 @@ pub struct TrainingHistory {
     pub track_tokens_seen: Vec<u64>,
 }
 
-/// Trains a model for a number of epochs with a constant learning rate, which is that of the
-/// optimizer (the book's `train_model_simple`).
+/// Trains a model for a number of epochs, like the book's function `train_model_simple`. The
+/// learning rate is always that of the optimizer.
 ///
 /// Instead of printing its results, this function passes them to `on_event`. The closure receives
 /// the loss of each batch, the losses of each evaluation and, at the end of each epoch, the model.

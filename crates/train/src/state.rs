@@ -1,9 +1,10 @@
-//! The values of a run that aren't tensors, which a checkpoint stores in state.json.
+//! The values of a run that a checkpoint stores in state.json, which are all of its values except
+//! the tensors.
 //!
-//! The state is small, no matter how long the run is and how much data it has. In particular, it
-//! doesn't contain the order of the windows in the current epoch. Instead, it contains the random
-//! number generator from which this order was drawn, so a resumed run can draw the same order
-//! again.
+//! The size of this state depends neither on the length of the run nor on the amount of data. In
+//! particular, the state doesn't contain the order of the windows in the current epoch. Instead, it
+//! contains the random number generator from which this order was drawn, so a resumed run can draw
+//! the same order again.
 
 use std::iter::once;
 use std::path::Path;
@@ -138,7 +139,7 @@ impl Settings {
     }
 }
 
-/// Stores a random number generator in JSON as the hexadecimal digits of its state.
+/// Serializes a random number generator as the hexadecimal digits of its state.
 mod hexadecimal {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;

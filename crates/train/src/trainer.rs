@@ -168,8 +168,8 @@ impl Trainer {
     /// run.
     ///
     /// The processes divide the batches of each step and each evaluation among themselves, and each
-    /// of them stores a part of the gradients and of the optimizer's moments. All results have the
-    /// same bits as with one process.
+    /// of them stores a part of the gradients and of the optimizer's moments. The results are bit
+    /// for bit the same as with one process.
     ///
     /// # Errors
     ///
@@ -254,6 +254,7 @@ impl Trainer {
     /// which the batch's dropout masks will be drawn. The run itself doesn't change.
     ///
     /// # Errors
+    ///
     /// Returns an error if the batch can't be read.
     pub fn next_step(&self) -> Result<(Batch, TorchRng), TrainError> {
         let mut rng = self.state.rng.clone();
@@ -298,7 +299,7 @@ impl Trainer {
         };
         let saves = any(&*ranks, folder.is_some());
         if self.due().evaluation {
-            // This evaluation was canceled before the run was resumed.
+            // This evaluation was already due, but it was canceled before the run was resumed.
             self.evaluate_as_due(notify)?;
         }
         while !any(&*ranks, stop.get()) && self.steps_done() < max_steps {
@@ -469,20 +470,19 @@ impl Trainer {
         val_loss.is_some_and(|loss| {
             let is_best = folder.is_some_and(|folder| match folder.best() {
                 Ok(best) => best.is_none_or(|(_, lowest)| loss < lowest),
-                // If the folder can't be read, saving to it reports the error.
+                // If the folder can't be read, the attempt to save a checkpoint reports the error.
                 Err(_) => true,
             });
             any(&*self.ranks, is_best)
         })
     }
 
-    /// Saves a checkpoint after checking that the model has a finite loss.
+    /// Checks that the loss of the model is finite, and then saves a checkpoint.
     ///
     /// If the model has been evaluated since the last step, the checkpoint contains the validation
-    /// loss of this evaluation. Otherwise, `validated` determines what happens. If it is true, the
-    /// validation loss is computed now. If it is false, the user is waiting for the run to stop. In
-    /// this case, the loss of a single batch is computed for the check, and the checkpoint contains
-    /// no validation loss.
+    /// loss of this evaluation. Otherwise, the validation loss is computed now if `validated` is
+    /// true. If `validated` is false, the user is waiting for the run to stop, so the check uses
+    /// the loss of only one batch, and the checkpoint contains no validation loss.
     fn save(
         &self,
         folder: Option<&RunFolder>,

@@ -65,7 +65,8 @@ fn a_gradient_that_is_not_finite_leaves_the_weights_and_nothing_for_the_next_ste
     }
 }
 
-/// The weights of this run remain finite, but they are so large that the logits aren't finite.
+/// The weights of this run remain finite, but they become so large that the logits are infinite or
+/// NaN.
 #[test]
 fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
     let folder = tempfile::tempdir().unwrap();

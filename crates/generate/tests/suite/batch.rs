@@ -67,8 +67,8 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
 }
 
 impl Visit {
-    /// Adapts the visit to a model: limits the token IDs to its vocabulary and the lengths to its
-    /// context.
+    /// Adapts this text to a model by limiting the token IDs to the model's vocabulary and the
+    /// lengths to the model's context.
     fn to(mut self, model: &gpt::GptConfig) -> Self {
         let (vocab_size, context) = (model.vocab_size as u32, model.context_length);
         let eighths = self.config.context_size.unwrap();
@@ -96,9 +96,8 @@ fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
     let mut stream = TokenStream::new(&mut decoder, visit.options.clone(), &mut rng).unwrap();
     let most = visit.leaves_after;
     let tokens: Vec<u32> = stream.by_ref().take(most).map(Result::unwrap).collect();
-    // If the last of these tokens is also the last that the text may get, the text has ended, like
-    // in [`TokenStreams`]. The stream reports the reason only after it has been asked for one more
-    // token.
+    // The text has ended if it got fewer tokens than `leaves_after`, or as many as its options
+    // allow. The stream may report the reason only after it has been asked for one more token.
     let over = tokens.len() < most || tokens.len() == visit.options.max_new_tokens;
     let reason = match stream.finish_reason() {
         None if over => stream
@@ -184,8 +183,8 @@ proptest! {
                 parts.push(part).unwrap();
                 parts.advance().unwrap();
                 rest = others;
-                // The text and a fork of it get additional tokens, which must lead to the same
-                // logits. The tokens are then removed from the text again.
+                // Append the same tokens to the text and to a fork of it, which must lead to the
+                // same logits. Then remove the tokens from the text again.
                 let (len, tried) = (parts.tokens().len(), vec![0; cut]);
                 let mut fork = parts.clone();
                 for decoder in [&mut parts, &mut fork] {

@@ -1,4 +1,5 @@
-//! Models for the tests: random models of any small shape, and a model with predefined output.
+//! Models for the tests: random small models with various configurations, and a model with
+//! predefined output.
 
 use generate::{AsWeights, Decoder, GenerateOptions, TokenStream};
 use gpt::{Activation, DropRates, GptConfig, GptModel};
@@ -83,7 +84,7 @@ pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
     sorted.len() < 2 || sorted[0] - sorted[1] > 1e-3
 }
 
-/// Starts a text with a prompt and processes the prompt.
+/// Starts a new text with the given prompt and processes the prompt.
 pub(crate) fn take_in(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32]) {
     decoder.start(prompt).unwrap();
     decoder.advance().unwrap();

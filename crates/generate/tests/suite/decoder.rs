@@ -19,7 +19,7 @@ const TOLERANCE: Tolerance = Tolerance {
     relative: 2e-5,
 };
 
-/// Returns the logits of the last position, computed without a cache, as in the book's function.
+/// Computes the logits of the token after `tokens` without a cache, as in the book's functions.
 fn uncached(model: &GptModel, tokens: &[u32]) -> Array1<f32> {
     let first = tokens.len().saturating_sub(model.config().context_length);
     let idx = Array2::from_shape_vec((1, tokens.len() - first), tokens[first..].to_vec()).unwrap();
@@ -59,7 +59,8 @@ proptest! {
         for (i, &token) in completion.iter().enumerate() {
             let before = &book[..prompt.len() + i];
             if !has_clear_winner(&uncached(&model, before)) {
-                // Rounding errors may change this choice. All further tokens would then differ.
+                // Rounding errors may change the choice of this token, and all later tokens would
+                // then differ, too.
                 return Ok(());
             }
             prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);

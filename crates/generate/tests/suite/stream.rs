@@ -152,7 +152,8 @@ proptest! {
         for &cut in &cuts {
             let piece: String = characters.by_ref().take(cut).collect();
             shown += &watch.push(&piece);
-            // Text that has been shown is never taken back, and no stop string is shown.
+            // The text that has been returned so far must be a beginning of the whole text, and it
+            // must not contain a stop string.
             prop_assert!(text.starts_with(&shown));
             prop_assert!(stop.iter().all(|stop| !shown.contains(stop.as_str())));
         }
