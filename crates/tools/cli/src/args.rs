@@ -1,5 +1,5 @@
-//! The command line of `gpt`. The arguments of each subcommand are defined in the module of that
-//! subcommand.
+//! Defines the top level of `gpt`'s command line. Each subcommand defines its arguments in its own
+//! module.
 
 use std::ffi::OsString;
 
@@ -49,13 +49,14 @@ pub(crate) enum Command {
     },
 }
 
-/// Returns the complete command line. The rules of [`with_rules`] apply to all subcommands.
+/// Returns the clap definition of the complete command line, with the rules of [`with_rules`]
+/// applied to every subcommand.
 pub(crate) fn command() -> clap::Command {
     Cli::command().mut_subcommands(with_rules)
 }
 
-/// Replaces underscores in the names of flags by dashes, so that nanoGPT's notation `--n_layer=4`
-/// means the same as `--n-layer=4`. Values, and all arguments after `--`, stay unchanged.
+/// Replaces underscores in flag names with dashes, so that nanoGPT's notation `--n_layer=4` means
+/// the same as `--n-layer=4`. Values stay unchanged, and so do all arguments after `--`.
 pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut only_values_follow = false;
     args.map(|arg| {
@@ -68,7 +69,7 @@ pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString>
         }
         let (flag, value) = text.split_at(text.find('=').unwrap_or(text.len()));
         if flag.contains(char::is_whitespace) {
-            return arg; // An argument with whitespace is a text that begins with two dashes.
+            return arg; // An argument with whitespace is a text that happens to begin with `--`.
         }
         (flag.replace('_', "-") + value).into()
     })

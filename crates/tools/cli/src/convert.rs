@@ -1,5 +1,6 @@
-//! `gpt convert` writes a model as a folder in Hugging Face's layout, which transformers can load,
-//! as a folder in the book's layout, or as a GGUF file for llama.cpp.
+//! Implements `gpt convert`, which writes a model in one of three layouts: a folder in Hugging
+//! Face's layout, which the transformers library can load; a folder with the parameter names of the
+//! book's PyTorch model; or a GGUF file for llama.cpp.
 
 use std::path::PathBuf;
 
@@ -40,8 +41,8 @@ pub(crate) struct ConvertArgs {
     dtype: Dtype,
 }
 
-/// The format of the output. It determines the names of the weights and the files that contain
-/// them.
+/// The layout in which a model is written. It determines how the weights are named and in which
+/// files they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Layout {
     /// A folder for GPT2LMHeadModel of transformers
@@ -54,12 +55,13 @@ enum Layout {
 }
 
 impl ConvertArgs {
-    /// Returns the layout that `--layout` requests. Without this option, the extension of the
-    /// output's name determines the layout.
+    /// Returns the layout that `--layout` requests. If this option isn't given, the extension of
+    /// the output path determines the layout: `.gguf` stands for GGUF, and any other name for a
+    /// folder in Hugging Face's layout.
     ///
     /// # Errors
-    /// Returns a usage error if the name ends in `.gguf` but `--layout` requests a folder, or if
-    /// the name has the extension of a single file with weights, such as `.safetensors`.
+    /// Returns a usage error if the output path ends in `.gguf` but `--layout` requests a folder,
+    /// or if it has the extension of a single file of weights, such as `.safetensors`.
     fn layout(&self) -> Result<Layout> {
         let extension = extension(&self.to);
         let is_gguf = extension == "gguf";
@@ -100,11 +102,12 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     }
 }
 
-/// Writes the model as a folder. If `dtype` is given, the folder has Hugging Face's layout and its
-/// weights have this number format; otherwise, it has the book's layout.
+/// Writes the model to a folder. If `dtype` is given, the folder has Hugging Face's layout and its
+/// weights have this number format. Otherwise, the folder has the book's layout, and its weights
+/// are `f32` numbers.
 ///
-/// The folder is first written under a temporary name next to the output, so an interrupted
-/// conversion leaves either the complete model or nothing.
+/// The files are first written to a temporary folder next to the output path, which is renamed at
+/// the end. An interrupted conversion therefore leaves either the complete model or nothing.
 fn to_folder(args: &ConvertArgs, found: &FoundModel, dtype: Option<Dtype>) -> Result<()> {
     let vocabulary = &found.vocabulary;
     require_new_or_empty(&args.to)?;
@@ -150,8 +153,8 @@ fn to_gguf(args: &ConvertArgs, found: &FoundModel, dtype: Dtype) -> Result<()> {
     let model = found.load()?;
     let mut special = vocabulary.special.clone();
     if let (true, Ok(tokenizer)) = (special.eos.is_empty(), vocabulary.tokenizer()) {
-        // If a GGUF file has no end-of-text token, llama.cpp uses token 11, which is the comma in
-        // GPT-2's vocabulary.
+        // If a GGUF file doesn't specify an end-of-text token, llama.cpp assumes token 11, which is
+        // the comma in GPT-2's vocabulary.
         special.eos.extend(tokenizer.eos_token_id());
         special = special.within(size);
     }
@@ -172,10 +175,10 @@ fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: boo
     ))?)
 }
 
-/// Returns the tokenizer and the generation settings of a model with `vocab_size` tokens in the
-/// form in which a GGUF file stores them. IDs without a token become unused tokens. Returns `None`
-/// if the tokenizer isn't byte-level BPE as in GPT-2, because llama.cpp doesn't support other
-/// tokenizers of this project.
+/// Converts the tokenizer and the generation settings of a model to the form in which a GGUF file
+/// stores them. If the tokenizer has no token for an ID below `vocab_size`, the ID becomes an
+/// unused token. Returns `None` if the tokenizer isn't byte-level BPE as in GPT-2, because
+/// llama.cpp doesn't support this project's other tokenizers.
 ///
 /// # Errors
 /// Returns an error if the tokenizer has more tokens than the model, or if the model's folder
@@ -209,7 +212,7 @@ fn gguf_tokens(
             Some((text, None)) => (text.clone(), GgufTokenKind::Normal),
             Some((text, Some(true))) => (text.clone(), GgufTokenKind::Special),
             Some((text, Some(false))) => (text.clone(), GgufTokenKind::Added),
-            // llama.cpp's conversion script uses the same name.
+            // llama.cpp's conversion script gives unused tokens the same names.
             None => (format!("[PAD{id}]"), GgufTokenKind::Unused),
         };
         GgufToken { text, kind }

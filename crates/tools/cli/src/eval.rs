@@ -1,11 +1,11 @@
-//! `gpt eval` measures how well a model predicts a text. It prints the mean cross-entropy of a
-//! token, the perplexity, and the number of bits per byte.
+//! Implements `gpt eval`, which measures how well a model predicts a text. It prints the mean
+//! cross-entropy per token, the perplexity, and the cross-entropy in bits per byte.
 //!
-//! The text is divided into windows that are as long as the model's context, and each token except
-//! the first is predicted once. With `--stride`, the windows overlap, as in the published
-//! perplexities of GPT-2. A window then adds only the losses of its last tokens, which the previous
-//! window doesn't contain. Each of these tokens is predicted from at least `context_length -
-//! stride` tokens, except in the first window.
+//! The text is divided into windows that are as long as the model's context, and the loss of each
+//! token except the first is counted once. With `--stride`, the windows overlap, as in the
+//! published perplexities of GPT-2. After the first window, only the tokens that weren't in the
+//! previous window are counted, so each of them is predicted from at least
+//! `context_length - stride` tokens.
 
 use std::path::PathBuf;
 
@@ -67,9 +67,10 @@ struct Report {
     loss: f64,
     /// Perplexity, which is `exp(loss)`.
     perplexity: f64,
-    /// Number of predicted tokens. It is one less than the number of tokens in the input.
+    /// Number of predicted tokens. The first token of the input isn't predicted, so it is one less
+    /// than the number of tokens in the input.
     tokens: usize,
-    /// Mean loss per byte of the text, in bits, which is comparable between models with different
+    /// Mean loss per byte of text, in bits, which can be compared between models with different
     /// vocabularies. It is `None` if the input consists of token IDs.
     #[serde(skip_serializing_if = "Option::is_none")]
     bits_per_byte: Option<f64>,
@@ -100,8 +101,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let mut model = found.load()?;
     model.set_dtype(args.dtype)?;
     if args.dtype == Dtype::BFloat16 {
-        // `gpt generate` also rounds the token embedding, which is the output layer of a tied
-        // model, too.
+        // `gpt generate` rounds the token embedding, too. If the model's weights are tied, the
+        // token embedding is also the output layer.
         model.tok_emb.weight.mapv_inplace(round_to_bf16);
     }
     let tokens = ids.len() - 1;
@@ -148,9 +149,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     Ok(print(format!("tokens      {tokens}\n"))?)
 }
 
-/// Returns the number of bytes of a text that the model predicts. The text of the first token,
-/// whose ID is `first`, and the names of special tokens don't count. Returns `None` if there are no
-/// such bytes or no tokenizer.
+/// Returns the number of bytes of `text` that the model predicts. These exclude the first token,
+/// whose ID is `first`, and the names of special tokens such as `<|endoftext|>`. Returns `None` if
+/// no bytes remain or if the model has no tokenizer.
 fn predicted_bytes(
     text: &str,
     first: u32,
@@ -172,9 +173,9 @@ fn predicted_bytes(
     bytes.filter(|&bytes| bytes > 0)
 }
 
-/// Returns the number of bytes at the beginning of `text` that belong to the first token, whose
-/// bytes are `piece`. A space that the tokenizer puts before each text doesn't count. For a token
-/// that replaces an unknown character, the result is the length of that character.
+/// Returns the number of bytes at the beginning of `text` that the first token represents. `piece`
+/// contains the bytes of this token. A leading space that the tokenizer adds to each text isn't
+/// counted. If the token replaces an unknown character, the result is the length of that character.
 fn first_bytes(piece: &[u8], text: &str) -> usize {
     match piece {
         _ if text.as_bytes().starts_with(piece) => piece.len(),
@@ -183,17 +184,19 @@ fn first_bytes(piece: &[u8], text: &str) -> usize {
     }
 }
 
-/// Sums of the losses of all tokens except the first, in nats.
+/// The sum of all token losses in a text, in nats. The first token has no loss because it isn't
+/// predicted.
 #[derive(Default)]
 struct Losses {
     total: f64,
-    /// Sum of the losses of the tokens that aren't special tokens.
+    /// Sum of the losses of those tokens that aren't special tokens.
     between_special: f64,
 }
 
 impl Losses {
-    /// Computes the losses in windows of `window` tokens, which begin every `stride` tokens. A
-    /// token that is in several windows counts only in the first of them.
+    /// Sums up the token losses, which are computed in windows of `window` tokens. A new window
+    /// begins every `stride` tokens. If a token is in several windows, only its loss in the first
+    /// of them is counted.
     fn of(
         model: &GptModel,
         ids: &Corpus,
@@ -209,7 +212,8 @@ impl Losses {
                 let ids = &ids[first..first + end - start];
                 ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
             };
-            // The token at index i is the input from which the token at index i + 1 is predicted.
+            // The targets are the inputs shifted by one position, because each position predicts
+            // the next token.
             let losses = model.token_losses(&row(0), &row(1))?;
             for (&loss, id) in losses.iter().zip(&ids[1..]).skip(counted - start) {
                 sums.total += f64::from(loss);

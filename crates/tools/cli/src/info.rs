@@ -1,5 +1,6 @@
-//! `gpt info` shows the sizes of a model, its number of parameters, and the memory that it needs.
-//! Only the configuration is read, so this also works for a model that doesn't fit in memory.
+//! Implements `gpt info`, which shows a model's dimensions, its number of parameters, and the
+//! memory that it needs. Only the configuration is read, so the command also works for models that
+//! don't fit in memory.
 
 use std::path::PathBuf;
 
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let (config, folder) = read(asked, |folder| {
         match ModelFolder::open(folder) {
             Ok(model) => Ok(model.config()),
-            // A folder with a configuration but without weights is sufficient for `gpt info`.
+            // `gpt info` needs only the configuration, so a folder without weights is sufficient.
             Err(CheckpointError::Folder { .. }) => Ok(load_config(folder)?),
             Err(error) => Err(error.into()),
         }

@@ -1,9 +1,9 @@
-//! The command `gpt`, which trains, evaluates, converts and inspects GPT models and generates text
-//! with them.
+//! The command-line program `gpt`, which trains, evaluates, converts and inspects GPT models, and
+//! generates text with them.
 //!
-//! The module `args` describes the command line, and each subcommand has a module of the same name.
-//! Results are written to standard output, and all other lines to standard error. If a command
-//! fails, its error message is the last line on standard error.
+//! The module `args` defines the command line, and each subcommand is implemented in the module of
+//! the same name. Results are written to standard output, and notes and errors to standard error.
+//! If a command fails, the error message is the last line on standard error.
 
 #![cfg_attr(
     test,

@@ -1,8 +1,9 @@
-//! `gpt generate` continues a text. The new tokens are printed to standard output as soon as they
-//! are known, and the speed is printed to standard error.
+//! Implements `gpt generate`, which continues a text. New tokens are printed to standard output as
+//! soon as they are generated, and the speed is printed to standard error.
 //!
 //! With `--json`, each text is printed as a JSON object when it is complete. With `-i`, the user
-//! and the model continue a text in turns: each line of standard input is added to the text.
+//! and the model take turns: each line that the user enters is appended to the text, and then the
+//! model continues the text.
 
 mod options;
 mod pieces;
@@ -28,7 +29,8 @@ use texts::Texts;
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let GenerateArgs { input, output, .. } = args;
     output.threads.apply()?;
-    // In an interactive session, standard input contains the turns and not the prompt.
+    // In an interactive session, standard input provides the user's turns, so the prompt can't be
+    // read from it.
     let prompt = match input.interactive && !input.text.is_present() {
         true => None,
         false => input.text.prompt()?,
@@ -44,7 +46,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let longest = prompts.iter().map(Vec::len).max();
     let memory = args.memory(&found, &settings, prompts.len(), longest.unwrap_or(0))?;
     let weights = found.weights(output.dtype, &memory)?;
-    // An invalid context size is reported here, before anything is printed.
+    // This line reports an invalid context size before anything is printed.
     Decoder::with_config(&weights, args.decoder())?;
     if !output.json {
         found.note();
@@ -56,10 +58,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     Texts::new(args, &settings, &found.vocabulary, &weights, &prompts).run()
 }
 
-/// Lets the user and the model continue a text in turns until standard input ends.
+/// Runs an interactive session, in which the user and the model take turns to continue a text. The
+/// session ends at the end of standard input.
 ///
-/// After an empty line, the model continues the text without an addition. Ctrl-C ends an answer
-/// while it is being generated; at other times, it ends the program.
+/// If the user enters an empty line, the model continues the text without an addition. Ctrl-C stops
+/// the model's answer while it is being generated. While the program waits for input, Ctrl-C ends
+/// the program.
 fn take_turns(
     args: &GenerateArgs,
     settings: &Settings,
@@ -102,9 +106,9 @@ fn take_turns(
     }
 }
 
-/// Returns a prompt as text, without the tokens that the tokenizer puts before each text. Without a
-/// tokenizer, the result consists of token IDs and ends with a space, which separates them from the
-/// new IDs.
+/// Returns a prompt in the form in which it is printed, without the tokens that the tokenizer adds
+/// before each text. If there is no tokenizer, the result consists of token IDs and ends with a
+/// space, which separates them from the generated IDs.
 fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
     match vocabulary.tokenizer() {
         Ok(tokenizer) => {

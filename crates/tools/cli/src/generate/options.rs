@@ -1,5 +1,5 @@
-//! The options of `gpt generate`, and the settings that result from them. Many flags have the same
-//! names as in llama.cpp.
+//! Defines the options of `gpt generate` and combines them with the settings in the model's folder.
+//! Many flags have the same names as in llama.cpp.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -41,7 +41,8 @@ pub(crate) struct GenerateArgs {
     pub(crate) output: OutputArgs,
 }
 
-// These structs have no doc comments because clap would use them as the help of the subcommand.
+// The following structs have no doc comments, because clap would use these as the help text of the
+// subcommand.
 #[derive(Args, Debug)]
 pub(crate) struct InputArgs {
     #[command(flatten)]
@@ -135,8 +136,8 @@ const TEMPERATURE: f32 = 0.8;
 const TOP_K: usize = 40;
 const MAX_NEW_TOKENS: usize = 100;
 
-/// Maximum number of texts that are generated at the same time. A higher number would take more
-/// memory and would hardly be faster.
+/// Maximum number of texts that are generated at the same time. Generating more texts at once would
+/// need more memory, but would hardly be faster.
 pub(crate) const MAX_PARALLEL_TEXTS: usize = 64;
 
 fn new_seed() -> u64 {
@@ -144,21 +145,22 @@ fn new_seed() -> u64 {
     now.map_or(0, |now| now.subsec_nanos().into())
 }
 
-/// The settings for generating text. An option of the command line takes precedence over a setting
+/// The settings with which text is generated. A command-line option takes precedence over a setting
 /// in the model's folder, which takes precedence over a default of this program.
 pub(crate) struct Settings {
     pub(crate) sampling: Sampling,
     pub(crate) length: MaxTokens,
-    /// Stop strings. The new text ends before the first one that occurs.
+    /// Strings that end the text. The generated text ends before the first occurrence of any of
+    /// them.
     pub(crate) stops: Vec<String>,
-    /// IDs of the tokens that end the new text.
+    /// IDs of the tokens that end the generated text.
     stop_ids: Vec<u32>,
     /// Seed of the first sample of each prompt.
     pub(crate) seed: u64,
 }
 
 impl Settings {
-    /// Returns true if tokens are chosen at random, which means that the temperature isn't 0.
+    /// Returns true if tokens are sampled at random, which is the case if the temperature isn't 0.
     pub(crate) fn draws(&self) -> bool {
         self.sampling.temperature != 0.0
     }
@@ -183,8 +185,9 @@ impl Settings {
         })
     }
 
-    /// Prints the seeds to standard error, unless the user has chosen the seed or nothing is chosen
-    /// at random.
+    /// Prints the seeds of the samples to standard error, so that the user can generate the same
+    /// texts again. Prints nothing if the user has set the seed, or if tokens aren't sampled at
+    /// random.
     pub(crate) fn note_seed(&self, args: &GenerateArgs) {
         if args.sampling.seed.is_some() || !self.draws() {
             return;
@@ -202,9 +205,9 @@ impl Settings {
 
 /// A limit on the length of a text.
 pub(crate) enum MaxTokens {
-    /// Maximum number of new tokens.
+    /// Maximum number of generated tokens.
     New(usize),
-    /// Maximum number of tokens in the prompt and the new text together.
+    /// Maximum number of tokens in the prompt and the generated text together.
     All(usize),
 }
 
@@ -218,8 +221,8 @@ pub(crate) enum WhenFull {
 }
 
 impl GenerateArgs {
-    /// Returns the settings for a model. Prints a note if the model's folder contains settings that
-    /// aren't supported.
+    /// Returns the settings for generating text with a model. Prints a note if the model's folder
+    /// contains settings that this program doesn't support.
     ///
     /// # Errors
     /// Returns an error if a setting in the model's folder is invalid and isn't overridden by an
@@ -257,12 +260,13 @@ impl GenerateArgs {
         })
     }
 
-    /// Returns the token IDs of all prompts. The result is empty if an interactive session begins
-    /// without a prompt.
+    /// Returns the token IDs of each prompt. With `--lines`, each line of the input is a prompt.
+    /// The result is empty if an interactive session begins without a prompt.
     ///
     /// # Errors
-    /// Returns the errors of [`prompt`](Self::prompt). If each line is a prompt, the error contains
-    /// the number of the line. Returns a usage error if the lines of token IDs are requested.
+    /// Returns the errors of [`prompt`](Self::prompt). With `--lines`, the message contains the
+    /// number of the line. Returns a usage error if `--lines` is given but the input consists of
+    /// token IDs.
     pub(crate) fn prompts(
         &self,
         found: &FoundModel,
@@ -286,8 +290,9 @@ impl GenerateArgs {
         }
     }
 
-    /// Returns the memory that is needed, in addition to the weights, to generate the samples of
-    /// `prompts` prompts. The longest prompt has `longest` tokens.
+    /// Returns the memory that is needed to generate all samples, in addition to the weights.
+    /// `prompts` is the number of prompts, and `longest` is the number of tokens in the longest
+    /// prompt.
     pub(crate) fn memory(
         &self,
         found: &FoundModel,
@@ -316,8 +321,8 @@ impl GenerateArgs {
     /// Returns the token IDs of a prompt.
     ///
     /// # Errors
-    /// Returns an error if the model lacks one of the tokens, or if the prompt is longer than the
-    /// context and `--past-context crop` isn't given.
+    /// Returns an error if a token isn't in the model's vocabulary, or if the prompt is longer than
+    /// the context and `--past-context crop` isn't given.
     pub(crate) fn prompt(&self, found: &FoundModel, input: Input) -> Result<Vec<u32>> {
         let room = match (self.length.past_context, self.length.context_size) {
             (Some(WhenFull::Crop), _) => usize::MAX,
@@ -341,9 +346,9 @@ impl GenerateArgs {
 }
 
 impl SamplingArgs {
-    /// Returns the sampling settings for a model with `vocab_size` tokens. These options take
-    /// precedence over the settings in the folder's `generation_config.json`, which take precedence
-    /// over the defaults.
+    /// Returns the sampling settings for a model whose vocabulary has `vocab_size` tokens.
+    /// Command-line options take precedence over the settings in the model's
+    /// `generation_config.json` (`folder`), which take precedence over the defaults.
     ///
     /// # Errors
     /// Returns an error if a setting in the folder is outside its range and isn't overridden by an

@@ -1,7 +1,8 @@
-//! Converts new tokens to text, piece by piece, until a stop string occurs.
+//! Converts generated tokens to text, one token at a time, until a stop string occurs.
 //!
-//! Special tokens are hidden by default, but a stop string may contain the name of one. All text
-//! therefore passes through the search for stop strings, and hidden parts are removed afterwards.
+//! Special tokens such as `<|endoftext|>` are hidden by default, but a stop string may contain the
+//! name of such a token. All text is therefore searched for stop strings first, and hidden tokens
+//! are removed from it afterwards.
 
 use std::collections::VecDeque;
 
@@ -12,20 +13,20 @@ use tokenizer::StreamingDecoder;
 
 use crate::model::vocabulary::Vocabulary;
 
-/// Replacement for a token that the tokenizer doesn't have. Such tokens exist if the model's
-/// vocabulary is padded.
+/// Text that is shown for an ID for which the tokenizer has no token. A model can generate such IDs
+/// if its vocabulary is padded.
 const UNKNOWN: &str = "\u{fffd}";
 
-/// The text of the new tokens so far.
+/// The text of the tokens that have been generated so far.
 pub(crate) struct Pieces<'v> {
-    /// Tokenizer of the model. Without a tokenizer, the text consists of token IDs.
+    /// Tokenizer of the model. If it is `None`, the text consists of token IDs.
     tokenizer: Option<&'v ModelTokenizer>,
     /// Decoder, which holds back the bytes of an incomplete character.
     decoder: Option<StreamingDecoder<'v, ModelTokenizer>>,
     stops: StopStrings,
     shows_special: bool,
-    /// The parts of the text that `stops` still holds back. Each part is described by its length in
-    /// bytes and by whether it is shown.
+    /// Parts of the text that `stops` still holds back, because they may belong to a stop string.
+    /// Each part is described by its length in bytes and by whether it will be shown.
     parts: VecDeque<(usize, bool)>,
     pub(crate) text: String,
 }
@@ -56,20 +57,21 @@ impl<'v> Pieces<'v> {
         self.stops.is_found()
     }
 
-    /// Adds a token, and returns the new text that can be shown.
+    /// Adds a generated token and returns the text that can now be shown. Text is held back while
+    /// it may belong to a stop string or to an incomplete character.
     pub(crate) fn push(&mut self, token: u32) -> &str {
         let special = self.tokenizer.filter(|all| all.is_special(token));
         if let (Some(tokenizer), false) = (special, self.shows_special) {
-            // A hidden token doesn't end an incomplete character. As in transformers and llama.cpp,
-            // the tokens after it can complete the character.
+            // A hidden token may be in the middle of a character. As in transformers and llama.cpp,
+            // the tokens after it can still complete the character.
             let name = tokenizer.piece(token).unwrap_or_default();
             return self.add(&String::from_utf8_lossy(name), false);
         }
         let piece = match &mut self.decoder {
             Some(decoder) => match decoder.push(token) {
                 Ok(piece) => piece,
-                // An unknown token ends an incomplete character, so the bytes after it begin a new
-                // one.
+                // An unknown token ends an incomplete character, so the bytes after the token begin
+                // a new character.
                 Err(_) => self.flush() + UNKNOWN,
             },
             None if self.text.is_empty() => token.to_string(),
@@ -78,7 +80,7 @@ impl<'v> Pieces<'v> {
         self.add(&piece, true)
     }
 
-    /// Ends the text, and returns the rest that was held back.
+    /// Ends the text and returns the part of it that was held back.
     pub(crate) fn finish(&mut self) -> &str {
         let before = self.text.len();
         let rest = self.flush();
@@ -88,8 +90,8 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Adds a part of the text. If `is_shown` is false, the part is only compared with the stop
-    /// strings. Returns the new text that can be shown.
+    /// Adds a part of the text and returns the text that can now be shown. If `is_shown` is false,
+    /// the part is only searched for stop strings and never shown.
     fn add(&mut self, part: &str, is_shown: bool) -> &str {
         let before = self.text.len();
         self.parts.push_back((part.len(), is_shown));
@@ -98,8 +100,8 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Appends the next characters that have passed the search for stop strings, except hidden
-    /// ones.
+    /// Appends `known`, the part of the text that contains no stop string, to the text that is
+    /// shown. Leaves out the hidden parts.
     fn show(&mut self, mut known: &str) {
         while let Some((length, is_shown)) = self.parts.front_mut().filter(|_| !known.is_empty()) {
             let (part, rest) = known.split_at(known.len().min(*length));
@@ -114,7 +116,8 @@ impl<'v> Pieces<'v> {
         }
     }
 
-    /// Returns the incomplete character that the decoder holds back, and resets the decoder.
+    /// Resets the decoder. Returns U+FFFD if the decoder has held back an incomplete character, and
+    /// an empty string otherwise.
     fn flush(&mut self) -> String {
         let new = self.tokenizer.map(StreamingDecoder::new);
         let decoder = std::mem::replace(&mut self.decoder, new);
@@ -171,8 +174,8 @@ mod tests {
             of(text, &["> and <|endoftext|>a"], false),
             "a bell and another"
         );
-        // Version 0.23.3 of the library tokenizers decodes these IDs to the crab as well, with
-        // `decode(skip_special_tokens=True)`.
+        // Version 0.23.3 of Hugging Face's library tokenizers also decodes these IDs to the crab if
+        // `decode` is called with `skip_special_tokens=True`.
         let bytes = vocabulary.encode("\u{1f980}").unwrap();
         let mut pieces = Pieces::new(&vocabulary, &[], false).unwrap();
         for id in [&bytes[..1], &[50256], &bytes[1..]].concat() {

@@ -1,4 +1,5 @@
-//! An interactive session, in which the user and the model continue a text in turns.
+//! Implements an interactive session, in which the user and the model take turns to continue a
+//! text.
 
 use std::io;
 
@@ -33,11 +34,11 @@ pub(crate) struct Continued<'t> {
     pub(crate) text: &'t str,
     /// Reason why the text has ended: `length`, `stop` or `context`.
     pub(crate) finish: &'static str,
-    /// Seed of the text, or `None` if nothing was chosen at random.
+    /// Seed with which the text was generated, or `None` if tokens weren't sampled at random.
     pub(crate) seed: Option<u64>,
 }
 
-/// Returns the reason why a text has ended, as `--json` prints it.
+/// Returns the reason why a text has ended, as one of the words that `--json` prints.
 pub(crate) fn finish(pieces: &Pieces<'_>, reason: Option<FinishReason>) -> &'static str {
     match reason {
         _ if pieces.are_stopped() => "stop",
@@ -80,8 +81,8 @@ impl<'m> Session<'m> {
         Ok(self.decoder.push(ids)?)
     }
 
-    /// Generates an answer and returns the times that it took. Calls `show` with each piece of text
-    /// as soon as it is known.
+    /// Generates the model's next answer. Calls `show` with each piece of text as soon as the piece
+    /// is known. Returns the time that the model has spent on the prompt and on the answer.
     ///
     /// # Errors
     /// Returns an error if the model's output is NaN or infinite, or if `show` fails.

@@ -1,11 +1,11 @@
-//! Generates several texts at the same time: the samples of one or more prompts.
+//! Generates one or more samples for each of several prompts, all at the same time.
 //!
-//! A step computes the next token of all texts. It reads the weights only once and takes hardly
-//! longer than a step for one text. Each text depends only on its prompt and its seed, and not on
-//! the other texts.
+//! Each step computes the next token of all texts. A step reads the weights only once, so it takes
+//! hardly longer than a step for a single text. Each text depends only on its prompt and its seed,
+//! and not on the texts that are generated at the same time.
 //!
-//! The texts are printed in order. The first text that hasn't ended is printed while it grows, and
-//! the texts after it are printed when it has ended.
+//! The texts are printed in order. The first text that hasn't ended is printed while it is being
+//! generated. The texts after it are held back until it has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -32,12 +32,12 @@ pub(crate) struct Texts<'m> {
     settings: &'m Settings,
     vocabulary: &'m Vocabulary,
     weights: &'m DecoderWeights,
-    /// Token IDs of the prompts. Each prompt gets the same number of samples.
+    /// Token IDs of each prompt. The same number of samples is generated for each prompt.
     prompts: &'m [Vec<u32>],
     streams: TokenStreams<'m, &'m DecoderWeights>,
     slots: BTreeMap<Slot, usize>,
-    /// State of the decoder after the current prompt without its last token. Each sample of the
-    /// prompt begins with a copy of this state.
+    /// State of the decoder after it has processed the current prompt, except for the prompt's last
+    /// token. Each sample of the prompt begins with a copy of this state.
     begun: DecoderState,
     /// Texts that have been started but not completely printed, in order.
     texts: VecDeque<Text<'m>>,
@@ -46,14 +46,14 @@ pub(crate) struct Texts<'m> {
     timings: Timings,
 }
 
-/// A text that is being generated or waits to be printed.
+/// A text that is being generated or is waiting to be printed.
 struct Text<'m> {
     prompt: &'m [u32],
     seed: u64,
     tokens: Vec<u32>,
     pieces: Pieces<'m>,
-    /// Number of bytes of the new text that have been printed, or `None` if the prompt hasn't been
-    /// printed yet.
+    /// Number of bytes of the generated text that have been printed, or `None` if the prompt hasn't
+    /// been printed yet.
     shown: Option<usize>,
     /// Reason why the text has ended, or `None` if it hasn't.
     finish: Option<&'static str>,
@@ -126,7 +126,7 @@ impl<'m> Texts<'m> {
             shown: None,
             finish: None,
         });
-        self.show()?; // The first prompt is printed here, before anything is computed.
+        self.show()?; // This call prints the first prompt before anything is computed.
         let ids = self.vocabulary.begin(prompt)?;
         if sample == 0 {
             self.timings.prompt_tokens += ids.len();
@@ -141,16 +141,16 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Returns the state with which all samples of a prompt begin. The prompt's last token isn't
-    /// part of it, because each sample needs the logits of this token.
+    /// Returns the decoder state with which all samples of a prompt begin. The prompt's last token
+    /// isn't included, because each sample needs the logits that this token produces.
     fn beginning(&mut self, ids: &[u32], samples: usize) -> Result<DecoderState> {
         let state = DecoderState::new(self.args.decoder());
         let [before @ .., _] = ids else {
             bail!("the prompt is empty; give at least one token");
         };
         if samples == 1 || before.is_empty() {
-            // If there is only one sample, its prompt isn't shared, so nothing is computed in
-            // advance. The prompt is processed in the first step of the batch.
+            // With only one sample, no other sample can share the work for the prompt. The prompt
+            // is therefore processed in the first steps of the batch instead of in advance.
             return Ok(state);
         }
         let began = Instant::now();
@@ -171,7 +171,7 @@ impl<'m> Texts<'m> {
         let events = self.streams.step();
         self.count(decodes, began.elapsed());
         for (slot, event) in events {
-            // A text that a stop string has ended no longer has a slot.
+            // If a stop string has just ended the text, the text no longer has a slot.
             let Some(&index) = self.slots.get(&slot) else {
                 continue;
             };
@@ -194,8 +194,8 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Adds the duration of a step to the time for decoding if `decodes` is true, or otherwise to
-    /// the time for prompts.
+    /// Adds the duration of a step to the decoding time if `decodes` is true, and to the prompt
+    /// time otherwise.
     fn count(&mut self, decodes: bool, time: Duration) {
         match decodes {
             true => self.timings.decode_time += time,
@@ -203,7 +203,8 @@ impl<'m> Texts<'m> {
         }
     }
 
-    /// Prints what is known of the first text that hasn't ended, and all texts before it.
+    /// Prints all texts up to the first one that hasn't ended, and the part of that text that is
+    /// already known.
     fn show(&mut self) -> Result<()> {
         let output = &self.args.output;
         while let Some(text) = self.texts.front_mut() {

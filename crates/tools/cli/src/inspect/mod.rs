@@ -1,6 +1,6 @@
-//! `gpt inspect` shows which tokens a model predicts after a text. With `--html`, it writes a page
-//! that also shows the loss of each token, the attention weights of each head, and the prediction
-//! after each block.
+//! Implements `gpt inspect`, which shows the tokens that a model considers most likely to follow a
+//! text. With `--html`, it writes a web page that also shows the loss of each token, the attention
+//! weights of each head, and the prediction after each transformer block.
 
 mod page;
 
@@ -40,11 +40,12 @@ pub(crate) struct InspectArgs {
     threads: ThreadArgs,
 }
 
-/// Number of candidates that the page shows for the prediction after each block.
+/// Number of candidate tokens that the web page shows for the prediction after each transformer
+/// block.
 const CANDIDATES_PER_BLOCK: usize = 3;
 
-/// The object that `--json` prints. Each number has enough digits to be read back as the same
-/// `f32`.
+/// The object that `--json` prints. Each number has enough digits for it to be parsed as exactly
+/// the same `f32`.
 #[derive(Serialize)]
 struct Report<'i> {
     tokens: &'i [Token],
@@ -90,8 +91,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns a table of the most probable tokens after the text, with their IDs, logits and
-/// probabilities.
+/// Returns a table of the tokens that are most likely to follow the text, with their IDs, logits
+/// and probabilities.
 fn expected(inspection: &Inspection<'_>) -> String {
     let mut table = String::from("    id     logit  probability  token\n");
     let next = inspection.tokens.last().map_or(&[][..], |last| &last.next);

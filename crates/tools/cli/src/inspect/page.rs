@@ -1,6 +1,6 @@
-//! The page that `gpt inspect --html` writes. It contains everything that it needs, so a browser
-//! can show it without a network. The style sheet and the scripts come from the crate `pictures`;
-//! this module adds the data of the tokens and of each block as JSON.
+//! Writes the web page of `gpt inspect --html`. The page is self-contained, so a browser can show
+//! it without a network connection. The style sheet and the scripts come from the crate `pictures`.
+//! This module adds the data of the tokens and of each transformer block as JSON.
 
 use std::io::{self, Write};
 
@@ -8,11 +8,13 @@ use generate::{BlockView, GenerateError};
 use pictures::html::{self, page as frame};
 use serde_json::Value;
 
-/// A placeholder, which divides the frame of the page into the parts before and after the body.
+/// Placeholder for the body of the page. It marks where the page's frame is split into a part
+/// before the body and a part after it.
 const BODY: &str = "<!-- body -->";
 
-/// Writes the page. `data` contains the tokens with their losses and candidates. The blocks are
-/// computed and written one after the other, so that only one of them is in memory.
+/// Writes the page to `out`. `data` contains the tokens with their losses and candidates. The data
+/// of each transformer block is computed and written before that of the next block, so that only
+/// one block is in memory at a time.
 pub(super) fn write(
     out: &mut dyn Write,
     name: &str,
@@ -47,8 +49,8 @@ pub(super) fn write(
     out.write_all(after.as_bytes())
 }
 
-/// Returns a `<script>` element that contains `data` as JSON. The character `<` is escaped because
-/// a text such as `</script>` would end the element; nothing else needs to be escaped.
+/// Returns a `<script>` element that contains `data` as JSON. The character `<` is escaped, because
+/// a text such as `</script>` would end the element. No other character needs to be escaped.
 fn script(kind: &str, data: &Value) -> String {
     let data = data.to_string().replace('<', "\\u003c");
     format!("<script type=\"application/json\" class=\"{kind}\">{data}</script>")
