@@ -1,9 +1,10 @@
-//! Reads the input of a command: a text or token IDs, from an argument, a file, a pipe or standard
-//! input.
+//! Reads the input of a command, which is either a text or a list of token IDs. The input comes
+//! from an argument, a file, a pipe or standard input.
 //!
-//! Wherever a file is expected, `-` means standard input, and a pipe such as `<(...)` or
-//! `/dev/stdin` works, too. Token IDs in a file aren't loaded into memory before they are needed.
-//! If a text contains `<|endoftext|>`, this becomes the special token, as in the book.
+//! Wherever a file is expected, users can specify `-` for standard input, or a pipe such as
+//! `<(...)` or `/dev/stdin`. A file of token IDs is loaded into memory only when the IDs are
+//! needed. If a text contains `<|endoftext|>`, this string is encoded as the special token, as in
+//! the book.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Read};
@@ -50,15 +51,15 @@ impl std::str::FromStr for TokenList {
     }
 }
 
-/// The input of a command: a text, or the IDs of its tokens.
+/// The input of a command: either a text or a sequence of token IDs.
 #[derive(Clone)]
 pub(crate) enum Input {
     Ids(Corpus),
     Text(String),
 }
 
-/// Reads a file or a pipe. It contains token IDs if its name ends in `.bin` or `.npy`, and
-/// otherwise a UTF-8 text.
+/// Reads the input from a file or a pipe. If the name ends in `.bin` or `.npy`, the content must be
+/// token IDs. Otherwise, it must be UTF-8 text.
 pub(crate) fn read_input(path: &Path) -> Result<Input> {
     read_at_most(path, u64::MAX)
 }
@@ -72,7 +73,7 @@ fn read_at_most(path: &Path, limit: u64) -> Result<Input> {
     })
 }
 
-/// Returns the extension of a path in lower case, or an empty string if it has none.
+/// Returns the file extension of a path in lower case, or an empty string if the path has none.
 pub(crate) fn extension(path: &Path) -> String {
     let extension = path.extension().unwrap_or_default();
     extension.to_string_lossy().to_lowercase()
@@ -89,8 +90,8 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
             "{}: the text is longer than the limit of {limit} bytes",
             path.display()
         ),
-        // A token takes about four bytes of text and four bytes for its ID, and the IDs are copied
-        // once.
+        // On average, a token takes about four bytes of text. Its ID takes another four bytes, and
+        // all IDs are copied once, so three times the length of the text is needed.
         false => check_free(3.0 * bytes as f64, "a text and its tokens")
             .with_context(|| path.display().to_string()),
     };
@@ -101,13 +102,13 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
         if read.with_context(|| path.display().to_string())? == 0 {
             break;
         }
-        // A pipe may be endless, so the length is checked after each piece.
+        // A pipe may never end, so the length is checked again after each block of data.
         check(bytes.len() as u64)?;
     }
     let name = path.display();
     let text = text_of(bytes, path)?;
-    // Searching for the single character CR first is several times faster than searching for CR LF,
-    // and most texts contain neither.
+    // Most texts contain no CR at all. Searching for this single character first is several times
+    // faster than searching for CR LF.
     if text.contains('\r') && text.contains("\r\n") {
         let fix = match cfg!(windows) {
             true => "an editor can save the file with LF",
@@ -120,11 +121,11 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     Ok(text)
 }
 
-/// Reads the next line of standard input, without the line end. Returns `None` if standard input
-/// has ended.
+/// Reads the next line of standard input, without its line ending. Returns `None` at the end of
+/// standard input.
 pub(crate) fn read_line() -> Result<Option<String>> {
     let mut line = Vec::new();
-    // A line may be endless, so its length is limited.
+    // A line may never end, so its length is limited.
     let mut source = io::stdin().lock().take(MAX_PROMPT);
     let read = source.read_until(b'\n', &mut line);
     let read = read.context("standard input")?;
@@ -140,7 +141,8 @@ fn without_line_end(mut text: String) -> String {
     text
 }
 
-/// Opens a file, a pipe or standard input. Also returns the length in bytes, or 0 if it is unknown.
+/// Opens a file, a pipe or standard input. Also returns its length in bytes, or 0 if the length is
+/// unknown.
 fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     if path == Path::new(STDIN) {
         return Ok((Box::new(io::stdin()), 0));
@@ -179,7 +181,7 @@ pub(crate) fn shown(path: &Path) -> &Path {
     }
 }
 
-// This struct has no doc comment because clap would use it as the help of the subcommand.
+// This struct has no doc comment, because clap would use it as the help text of the subcommand.
 #[derive(Args, Debug)]
 pub(crate) struct TextArgs {
     /// The text; if it is - or omitted, standard input is read
@@ -213,7 +215,7 @@ impl TextArgs {
         self.read(false)?.map_or_else(no_text, Ok)
     }
 
-    /// Reads a prompt. A line end at the end of a file or pipe isn't part of the prompt.
+    /// Reads a prompt in the same way as [`prompt`](Self::prompt), but requires that there is one.
     ///
     /// # Errors
     /// Returns a usage error if there is no input.
@@ -221,13 +223,14 @@ impl TextArgs {
         self.prompt()?.map_or_else(no_text, Ok)
     }
 
-    /// Reads a prompt, or returns `None` if there is no input. A line end at the end of a file or
-    /// pipe isn't part of the prompt, because editors and `echo` put one after each text.
+    /// Reads a prompt, or returns `None` if there is no input. If the prompt comes from a file or a
+    /// pipe, its final line ending is removed, because editors and `echo` add one to each text.
     pub(crate) fn prompt(&self) -> Result<Option<Input>> {
         self.read(true)
     }
 
-    /// Reads the input. Returns `None` if no argument provides it and standard input is a terminal.
+    /// Reads the input from the source that the arguments specify. If they don't specify any, reads
+    /// standard input or, if standard input is a terminal, returns `None`.
     fn read(&self, is_prompt: bool) -> Result<Option<Input>> {
         let path = match (&self.tokens, &self.file, self.argument()) {
             (Some(TokenList(ids)), ..) => {

@@ -1,5 +1,5 @@
-//! Finds and loads the model that a command uses: the model that `--model` names, or the newest
-//! run.
+//! Finds and loads the model that a command uses. This is the model that `--model` specifies or, by
+//! default, the model of the newest training run.
 
 pub(crate) mod ids;
 pub(crate) mod sidecar_files;
@@ -34,8 +34,8 @@ impl ModelArgs {
     }
 }
 
-/// Finds the requested model or, if none is requested, the newest run. Reads its configuration and
-/// its tokenizer.
+/// Finds the requested model or, if none is requested, the model of the newest training run. Reads
+/// its configuration and its tokenizer, but not its weights.
 pub(crate) fn find(asked: Option<&Path>) -> Result<FoundModel> {
     let ((model, vocabulary), folder) = read(asked, |folder| {
         let model = ModelFolder::open(folder)?;
@@ -50,14 +50,14 @@ pub(crate) fn find(asked: Option<&Path>) -> Result<FoundModel> {
     })
 }
 
-/// A model whose configuration and tokenizer have been read, but not its weights.
+/// A model whose configuration and tokenizer have been read, but whose weights haven't.
 pub(crate) struct FoundModel {
     asked: Option<PathBuf>,
     /// Folder of the model.
     pub(crate) folder: PathBuf,
     pub(crate) vocabulary: Vocabulary,
-    /// The model's files. They are open, so the weights can be loaded even if a training run
-    /// deletes this checkpoint in the meantime.
+    /// Open files of the model. The weights can still be loaded from them if a training run deletes
+    /// this checkpoint in the meantime.
     model: ModelFolder,
 }
 
@@ -67,17 +67,19 @@ impl FoundModel {
         self.model.config()
     }
 
-    /// Prints the model's folder to standard error, unless the user has given this path.
+    /// Prints the path of the model's folder to standard error, unless the user has specified
+    /// exactly this path.
     pub(crate) fn note(&self) {
         note_folder(self.asked.as_deref(), &self.folder);
     }
 
-    /// Returns the token IDs of a prompt. If the prompt is a file of token IDs that is too long,
-    /// its content isn't read.
+    /// Returns the token IDs of a prompt. If the prompt is a file that contains more than `room`
+    /// token IDs, the file is rejected without being read.
     ///
     /// # Errors
-    /// Returns an error if the prompt has more than `room` tokens, or a token that the model lacks.
-    /// `help` ends the first of these messages and tells the user how to solve the problem.
+    /// Returns an error if the prompt has more than `room` tokens, or if it contains a token that
+    /// isn't in the model's vocabulary. `help`, which tells the user how to shorten a prompt, is
+    /// appended to the first of these messages.
     pub(crate) fn prompt(&self, input: Input, room: usize, help: &str) -> Result<Vec<u32>> {
         let ids = self.vocabulary.corpus(&input)?;
         if ids.len() > room {
@@ -93,8 +95,9 @@ impl FoundModel {
         load(&self.model)
     }
 
-    /// Loads the weights for decoding. They are rounded to `dtype` while they are read. Returns an
-    /// error if the weights and the memory `beside` them don't fit in memory.
+    /// Loads the weights for decoding and rounds them to `dtype` while it reads them. Returns an
+    /// error if there isn't enough memory for both the weights and `beside`, the memory that
+    /// decoding needs in addition.
     pub(crate) fn weights(&self, dtype: Dtype, beside: &Memory) -> Result<DecoderWeights> {
         let bytes = weight_bytes(dtype, &self.config());
         let mut needed = Memory::new().with("weights", &[bytes])?;
@@ -111,11 +114,11 @@ impl FoundModel {
     }
 }
 
-/// Calls `read` with the folder of the requested model or, if none is requested, of the newest run.
-/// Returns the result and the folder.
+/// Calls `read` with the folder of the requested model or, if none is requested, of the newest
+/// training run's model. Returns the result of `read`, and the folder.
 ///
-/// A training run that is in progress may delete the checkpoint at the same time. In this case,
-/// `read` is called again with the checkpoint that replaces it.
+/// If a training run that is in progress deletes this checkpoint in the meantime, `read` is called
+/// again with the newer checkpoint that replaces it.
 pub(crate) fn read<T>(
     asked: Option<&Path>,
     read: impl Fn(&Path) -> Result<T>,
@@ -133,20 +136,23 @@ pub(crate) fn read<T>(
     }
 }
 
-/// Prints the folder of a model to standard error, unless the user has given this path.
+/// Prints the path of a model's folder to standard error, unless the user has specified exactly
+/// this path (`asked`).
 pub(crate) fn note_folder(asked: Option<&Path>, folder: &Path) {
     if asked != Some(folder) {
         note(&format!("using the model {}", folder.display()));
     }
 }
 
-/// Loads a model and prints the notes about it. Returns an error if it doesn't fit in memory.
+/// Loads a model and prints the notes about its files. Returns an error if the model doesn't fit in
+/// memory.
 pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
     begin_loading(model, &model.config().weights_memory()?)?;
     Ok(model.load()?)
 }
 
-/// Prints the notes about a model. Returns an error if `needed` is more than the free memory.
+/// Prints the notes about a model's files. Returns an error if the configuration is invalid or if
+/// less memory is free than `needed`.
 fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<()> {
     model.note().into_iter().for_each(note);
     check_model(&model.config(), needed)

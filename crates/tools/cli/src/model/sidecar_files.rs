@@ -1,8 +1,9 @@
-//! The files in a model's folder that belong to its texts but not to its tokenizer: generation
-//! settings and chat templates.
+//! Handles those files in a model's folder that describe how to generate text but don't belong to
+//! the tokenizer: the generation settings and the chat templates.
 //!
-//! The files are read once, together with the tokenizer, and copied wherever the model is written:
-//! to a converted folder, to the checkpoints of a run, and as metadata to a GGUF file.
+//! The files are read once, together with the tokenizer, and are written wherever the model is
+//! written: as files to a converted folder and to the checkpoints of a training run, or as metadata
+//! to a GGUF file.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -19,15 +20,17 @@ use serde_json::Value;
 
 use crate::terminal::output::note;
 
-/// Names of the file that contains the default chat template: as text, and in JSON.
+/// Names of the two files that can contain the default chat template, either as plain text or in
+/// JSON.
 const TEMPLATE: &str = "chat_template.jinja";
 const TEMPLATE_JSON: &str = "chat_template.json";
 
-/// Name of the folder that contains more chat templates, and the extension of its files.
+/// Name of the folder that contains additional chat templates, and the extension of the files in
+/// it.
 const MORE_TEMPLATES: &str = "additional_chat_templates";
 const JINJA: &str = ".jinja";
 
-/// Maximum length in bytes of the generation settings, and of all chat templates together.
+/// Maximum length in bytes of `generation_config.json`, and of all chat templates together.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// Maximum number of chat templates.
@@ -36,23 +39,26 @@ const MAX_TEMPLATES: usize = 64;
 /// Name of the default chat template.
 const DEFAULT: &str = "default";
 
-/// The generation settings and chat templates in a folder. Links to files are followed.
+/// The generation settings and chat templates in a model's folder. If a file is a symbolic link,
+/// the link is followed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SidecarFiles {
     folder: PathBuf,
     generation_config: Option<Vec<u8>>,
-    /// Files with chat templates, as pairs of a name relative to the folder and the content.
+    /// Files that contain chat templates. Each pair consists of a path relative to the folder and
+    /// the content of the file.
     templates: Vec<(String, Vec<u8>)>,
-    /// Reason why the chat templates can't be read. It is reported only by commands that need them.
+    /// Reason why the chat templates couldn't be read, or `None` if they were read. Only commands
+    /// that need the templates report the reason as an error.
     unreadable: Option<String>,
 }
 
-/// A chat template, as a pair of its name and its text.
+/// A chat template, which consists of its name and its text.
 pub(crate) type Template = (String, String);
 
 impl SidecarFiles {
-    /// Reads the files in a folder. An error in the chat templates is stored, and returned only
-    /// when they are needed.
+    /// Reads the generation settings and chat templates in a folder. If the chat templates can't be
+    /// read, the error is stored and returned only by the methods that need the templates.
     ///
     /// # Errors
     /// Returns an error if the generation settings can't be read or are too long.
@@ -71,7 +77,7 @@ impl SidecarFiles {
         })
     }
 
-    /// Returns the files with chat templates.
+    /// Returns the files that contain chat templates.
     ///
     /// # Errors
     /// Returns an error if the chat templates couldn't be read.
@@ -82,7 +88,8 @@ impl SidecarFiles {
         }
     }
 
-    /// Returns all files, as pairs of a name relative to the folder and the content.
+    /// Returns all files. Each pair consists of a path relative to the folder and the content of
+    /// the file.
     ///
     /// # Errors
     /// Returns an error if the chat templates couldn't be read.
@@ -106,10 +113,11 @@ impl SidecarFiles {
         Ok(())
     }
 
-    /// Returns the chat templates. The template `default`, if it exists, is the first one.
+    /// Returns the chat templates. If there is a template called `default`, it comes first.
     ///
-    /// As in transformers, `tokenizer_config` may contain templates, but a template in a file of
-    /// its own takes precedence. Of several templates with the same name, the last one is used.
+    /// As in transformers, `tokenizer_config` may contain templates, too. If several templates have
+    /// the same name, the last one is used, so a template in a separate file takes precedence over
+    /// one in `tokenizer_config`.
     ///
     /// # Errors
     /// Returns an error if a template can't be read or isn't UTF-8, if JSON has another form than
@@ -156,7 +164,8 @@ impl SidecarFiles {
         Ok(GenerationSettings::from_json(&path, contents)?)
     }
 
-    /// Prints a note with the names of settings in `generation_config.json` that aren't supported.
+    /// Prints a note that lists those settings in `generation_config.json` that this program
+    /// doesn't support.
     pub(crate) fn note_unsupported(&self, names: &[String]) {
         if !names.is_empty() {
             let path = self.folder.join(GENERATION_CONFIG);
@@ -169,8 +178,9 @@ impl SidecarFiles {
     }
 }
 
-/// Returns the chat templates in a JSON value: none for `null`, one for a string, or several for a
-/// list of objects with a name and a template.
+/// Parses the chat templates in a JSON value. The value is `null` if there are none, a string for a
+/// single template, or a list of objects, each of which contains the name and the text of a
+/// template.
 fn listed(value: &Value) -> Result<Vec<Template>> {
     #[derive(Deserialize)]
     struct Named {
@@ -193,8 +203,8 @@ fn listed(value: &Value) -> Result<Vec<Template>> {
 /// # Errors
 /// Returns an error if a file can't be read, or if there are too many templates.
 fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    // If several files contain a template with the same name, the file that is last in this list is
-    // used.
+    // The order of the names matters, because if several files contain a template with the same
+    // name, the last one is used.
     let mut names = vec![TEMPLATE_JSON.to_owned(), TEMPLATE.to_owned()];
     let more = folder.join(MORE_TEMPLATES);
     match names_in(&more) {

@@ -1,8 +1,9 @@
-//! The vocabulary of a model: its tokenizer, its special tokens, and the settings and chat
-//! templates that belong to them.
+//! Reads, applies and writes the vocabulary of a model, which consists of a tokenizer, special
+//! tokens, generation settings and chat templates.
 //!
-//! A model without a supported tokenizer works with token IDs only, unless the size of its
-//! vocabulary shows that it uses GPT-2's tokenizer.
+//! If a model's folder contains no tokenizer, GPT-2's tokenizer is used if its size matches the
+//! size of the model's vocabulary. A model without a suitable tokenizer, or with one that isn't
+//! supported, works only with token IDs.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -18,23 +19,23 @@ use crate::model::ids::Input;
 use crate::model::sidecar_files::SidecarFiles;
 use crate::terminal::output::note;
 
-/// Vocabulary sizes of models that use GPT-2's tokenizer. The tokenizer has 50257 tokens, and
-/// nanoGPT pads the vocabulary to 50304.
+/// Vocabulary sizes for which GPT-2's tokenizer is used if a model has no tokenizer. GPT-2's
+/// tokenizer has 50257 tokens, and nanoGPT pads the vocabulary to 50304.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 
-/// The meaning of a model's token IDs.
+/// The tokenizer, special tokens and settings that give meaning to a model's token IDs.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
     /// Tokenizer, or the reason why there is none.
     tokenizer: Result<ModelTokenizer, String>,
-    /// IDs of the tokens that begin a text, end a text, and pad it.
+    /// IDs of the tokens that mark the beginning of a text, mark its end, and pad it.
     pub(crate) special: SpecialTokens,
     /// Generation settings and chat templates.
     pub(crate) settings: SidecarFiles,
 }
 
 impl Vocabulary {
-    /// Returns the vocabulary of a tokenizer, with its own special tokens.
+    /// Returns the vocabulary of a tokenizer, with the special tokens that the tokenizer defines.
     pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
         let special = tokenizer.eos_token_id().map(SpecialTokens::between);
         let mut special = special.unwrap_or_default();
@@ -47,13 +48,13 @@ impl Vocabulary {
         }
     }
 
-    /// Reads the vocabulary of the model at `path`, which has `vocab_size` tokens. If the folder
-    /// contains no tokenizer but the size matches GPT-2, GPT-2's tokenizer is used and a note is
-    /// printed.
+    /// Reads the vocabulary of the model at `path`. If the model's folder contains no tokenizer but
+    /// `vocab_size`, the size of the model's vocabulary, matches GPT-2, uses GPT-2's tokenizer and
+    /// prints a note.
     ///
     /// # Errors
-    /// Returns an error if a file of the tokenizer, of the special tokens or of the generation
-    /// settings can't be read or is damaged.
+    /// Returns an error if a file with the tokenizer, the special tokens or the generation settings
+    /// can't be read or is damaged.
     pub(crate) fn of_model(path: &Path, vocab_size: usize) -> Result<Self> {
         let folder = folder_at(path);
         let (mut vocabulary, is_assumed) = Self::find(folder, vocab_size)?;
@@ -76,11 +77,11 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// Reads the tokenizer in a folder. If it contains none but `vocab_size` matches GPT-2, GPT-2's
-    /// tokenizer is used.
+    /// Reads the tokenizer in a folder. If the folder contains no tokenizer but `vocab_size`
+    /// matches GPT-2, uses GPT-2's tokenizer.
     ///
-    /// A tokenizer of a kind that isn't supported is reported only when a text is encoded, because
-    /// token IDs can be used without it.
+    /// If the folder contains a kind of tokenizer that isn't supported, this is reported only when
+    /// a text is encoded, because token IDs can be used without a tokenizer.
     ///
     /// # Errors
     /// Returns an error if the tokenizer can't be read or is damaged.
@@ -88,8 +89,8 @@ impl Vocabulary {
         Ok(Self::find(folder, vocab_size)?.0)
     }
 
-    /// Returns the result of [`of_folder`](Self::of_folder), and true if GPT-2's tokenizer was
-    /// chosen because of the size of the vocabulary.
+    /// Returns the same vocabulary as [`of_folder`](Self::of_folder), and true if it contains
+    /// GPT-2's tokenizer because of `vocab_size`.
     fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
         let reason = match ModelTokenizer::from_folder(folder) {
             Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),
@@ -114,8 +115,8 @@ impl Vocabulary {
     /// Returns the tokenizer.
     ///
     /// # Errors
-    /// Returns an error if there is no tokenizer. It contains the reason, and suggests token IDs
-    /// instead.
+    /// Returns an error if there is no tokenizer. The message contains the reason, and suggests
+    /// using token IDs instead.
     pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
         let without =
             |reason| anyhow!("{reason}; use token IDs (--tokens, or a .bin file) instead of texts");
@@ -130,8 +131,8 @@ impl Vocabulary {
         Ok(self.tokenizer()?.encode(text)?)
     }
 
-    /// Encodes a part of a text. In contrast to [`encode`](Self::encode), no tokens are added
-    /// before or after it.
+    /// Encodes a part of a text. Unlike [`encode`](Self::encode), it adds no tokens before or after
+    /// the text.
     ///
     /// # Errors
     /// Returns the errors of [`encode`](Self::encode).
@@ -153,8 +154,8 @@ impl Vocabulary {
         }
     }
 
-    /// Encodes a text, and prints a note about characters that the vocabulary lacks. Token IDs are
-    /// returned unchanged.
+    /// Returns the token IDs of the input. If the input is a text, encodes it and prints a note
+    /// about any characters that the vocabulary lacks.
     ///
     /// # Errors
     /// Returns the errors of [`encode`](Self::encode).
@@ -169,7 +170,8 @@ impl Vocabulary {
         }
     }
 
-    /// Prints a note with the characters of a text that are encoded as the token for unknown text.
+    /// Prints a note that lists those characters of a text that the vocabulary lacks, and that are
+    /// therefore encoded as the token for unknown text.
     pub(crate) fn note_unknown(&self, text: &str) {
         const MAX_SHOWN: usize = 10;
         let Some(tokenizer) = self
@@ -213,8 +215,8 @@ impl Vocabulary {
         ));
     }
 
-    /// Returns the IDs of all special tokens: those that begin, end or pad a text, and those that
-    /// the tokenizer adds to each text.
+    /// Returns the IDs of all special tokens. These are the tokens that mark the beginning or the
+    /// end of a text or pad it, and the tokens that the tokenizer adds to each text.
     pub(crate) fn special_ids(&self) -> Vec<u32> {
         let special = &self.special;
         let mut ids = special.eos.clone();
@@ -228,7 +230,7 @@ impl Vocabulary {
         ids
     }
 
-    /// Checks that all IDs are less than `vocab_size`, the number of tokens in the model.
+    /// Checks that all token IDs are less than `vocab_size`, the size of the model's vocabulary.
     ///
     /// # Errors
     /// Returns an error that contains the first ID that is too large and, if possible, its token.
@@ -249,7 +251,8 @@ impl Vocabulary {
         }
     }
 
-    /// Decodes token IDs. Without a tokenizer, returns the IDs themselves, separated by spaces.
+    /// Decodes token IDs. If there is no tokenizer, returns the IDs themselves, separated by
+    /// spaces.
     pub(crate) fn text_of(&self, ids: &[u32]) -> String {
         let text = self.tokenizer.as_ref().ok();
         match text.and_then(|tokenizer| tokenizer.decode_lossy(ids).ok()) {
@@ -261,8 +264,8 @@ impl Vocabulary {
         }
     }
 
-    /// Returns the files of the tokenizer, the generation settings and the chat templates, as pairs
-    /// of a name and the content.
+    /// Returns the files that contain the tokenizer, the generation settings and the chat
+    /// templates. Each pair consists of a file's name and its content.
     ///
     /// # Errors
     /// Returns an error if the chat templates can't be read.
@@ -277,7 +280,7 @@ impl Vocabulary {
         Ok(files)
     }
 
-    /// Writes the vocabulary to the folder of a model, in a form that transformers can load.
+    /// Writes the vocabulary to a model's folder, in files that the transformers library can load.
     ///
     /// # Errors
     /// Returns an error if a file can't be written, or if the chat templates can't be read.
@@ -298,7 +301,8 @@ pub(crate) fn folder_at(path: &Path) -> &Path {
     }
 }
 
-/// Returns true if GPT-2's tokenizer can be used for a model with this number of tokens.
+/// Returns true if the vocabulary of a model is large enough for GPT-2's tokenizer, but not larger
+/// than the padded vocabulary of nanoGPT.
 pub(crate) fn is_gpt2_size(vocab_size: usize) -> bool {
     GPT2_SIZES.contains(&vocab_size)
 }
@@ -352,7 +356,7 @@ mod tests {
         let error = Vocabulary::of_model(folder.path(), 50257).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("tokenizer.json: EOF"), "{error}");
-        // A file is where a folder should be.
+        // The path of this folder contains the name of a file.
         let no_folder = folder.path().join("tokenizer.json").join("inside");
         assert!(Vocabulary::of_folder(&no_folder, 50257).is_err());
     }

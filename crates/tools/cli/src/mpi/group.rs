@@ -1,9 +1,10 @@
-//! The group of processes that `mpirun -n N gpt train` starts. The processes are called ranks. Only
-//! the first rank prints, logs and saves, all ranks must have the same options, and an error of one
-//! rank ends all of them.
+//! Manages the group of processes that `mpirun -n N gpt train` starts. Each of these processes is
+//! called a rank. Only the first rank prints, logs and saves. All ranks must have the same options,
+//! and an error on one rank ends all ranks.
 //!
-//! Without a launcher, the group consists of one process, and the functions of this module have no
-//! effect. The calls of MPI are in `mpi_group.rs`, which is compiled only with the feature `mpi`.
+//! If no launcher such as `mpirun` has started the program, the group consists of one process, and
+//! the functions of this module have no effect. The module `mpi_group`, which is compiled only with
+//! the feature `mpi`, contains the calls of the MPI library.
 
 use std::fs;
 use std::process::ExitCode;
@@ -27,7 +28,7 @@ pub(crate) struct ProcessGroup {
     ranks: Option<Arc<dyn Ranks>>,
 }
 
-/// An error that all ranks have, so only the first rank prints it.
+/// An error that occurs on all ranks, so that only the first rank prints it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
@@ -36,9 +37,9 @@ impl ProcessGroup {
     /// Joins the group that a launcher has started.
     ///
     /// # Errors
-    /// Returns an error if a launcher has started several processes but this build can't join them,
-    /// because it has no MPI or another MPI library than the launcher. Otherwise, each process
-    /// would train the same model alone.
+    /// Returns an error if a launcher has started several processes but this process can't join
+    /// them, because it was built without MPI or with a different MPI library than the launcher. If
+    /// there were no error, each process would train the same model alone.
     pub(crate) fn join() -> Result<Self> {
         let launched = launched().filter(|launched| launched.size != Some(1));
         #[cfg(feature = "mpi")]
@@ -74,7 +75,8 @@ impl ProcessGroup {
         1
     }
 
-    /// Returns an error on all ranks if `done` is an error on one of them.
+    /// Returns `done` if the work has succeeded on all ranks. If it has failed on at least one
+    /// rank, returns an error on all ranks.
     pub(crate) fn all<T>(&self, done: Result<T>) -> Result<T> {
         let Some(ranks) = &self.ranks else {
             return done;
@@ -94,8 +96,8 @@ impl ProcessGroup {
         Err(Common(error).into())
     }
 
-    /// Checks that all ranks run the same program on the same kind of CPU, with the same number of
-    /// threads and the same `options`.
+    /// Checks that all ranks run the same build of the program with the same `options` and the same
+    /// number of threads, on CPUs with the same instruction sets.
     pub(crate) fn agree(&self, options: &Table) -> Result<()> {
         let Some(ranks) = &self.ranks else {
             return Ok(());
@@ -119,7 +121,8 @@ impl ProcessGroup {
         self.common(agree(&**ranks, &fields))
     }
 
-    /// Marks an error if all ranks have it, and replaces settings in its message by flags.
+    /// Wraps an error in [`Common`] if it occurs on all ranks. Replaces the names of settings in
+    /// the error message with command-line flags.
     pub(crate) fn common<T>(&self, done: Result<T, TrainError>) -> Result<T> {
         done.map_err(|error| match error.is_common() && self.ranks.is_some() {
             true => Common(with_flags(error)).into(),
@@ -147,8 +150,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Prints how many bytes the first rank has sent, and how many of the `seconds` of the run it
-    /// has spent in MPI.
+    /// Prints how many bytes the first rank has sent and how much time it has spent in MPI.
+    /// `seconds` is the duration of the whole run.
     #[cfg(feature = "mpi")]
     pub(crate) fn tell_traffic(&self, seconds: f64) {
         if self.ranks.is_some() && self.is_first() {
@@ -160,8 +163,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Ends the part of this process in the group. If only this rank has failed, all other ranks
-    /// are ended, too.
+    /// Leaves the group at the end of the program. If an error has occurred only on this rank,
+    /// prints the error and ends all other ranks, because they would wait for this rank.
     pub(crate) fn leave(self, done: Result<()>) -> Result<()> {
         let (Some(ranks), Err(error)) = (&self.ranks, &done) else {
             return done;
@@ -178,11 +181,12 @@ impl ProcessGroup {
     }
 }
 
-/// Returns the error for a process that can't join the other processes of its job.
+/// Returns the error for a process that a launcher has started, but that can't communicate with the
+/// other processes of its job.
 fn alone(launched: &Launched) -> Error {
     if launched.rank > 0 {
-        // The launcher ends the job when the first process fails, so the other processes wait until
-        // rank 0 has printed the error.
+        // The launcher ends the whole job when its first process fails. The other processes
+        // therefore wait, so that rank 0 can print the error.
         std::thread::sleep(Duration::from_secs(3));
         return Stopped(ExitCode::FAILURE).into();
     }
@@ -202,16 +206,16 @@ fn alone(launched: &Launched) -> Error {
     )
 }
 
-/// Returns the architecture of the CPU and the instruction sets that matrix products use. If they
-/// differ between ranks, the last bits of the products may differ as well.
+/// Returns the CPU's architecture and the instruction sets that are used for matrix products. If
+/// these differ between ranks, the last bits of the products may differ, too.
 fn instruction_sets() -> String {
     let mut names = vec![std::env::consts::ARCH];
     names.extend(tensor_ops::instruction_sets());
     names.join(" ")
 }
 
-/// Returns the SHA-256 hash of this program's file. Two builds of the same version may round
-/// differently.
+/// Returns the SHA-256 hash of this program's executable file. The version number isn't sufficient,
+/// because two builds of the same version may round differently.
 fn program_hash() -> Result<String> {
     let path = std::env::current_exe().context("can't find the file of this program")?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;

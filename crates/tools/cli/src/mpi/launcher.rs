@@ -1,11 +1,13 @@
-//! Launchers of parallel jobs, such as `mpirun`. A launcher tells each process its rank and usually
-//! the number of processes in environment variables.
+//! Detects launchers of parallel jobs, such as `mpirun`. A launcher sets environment variables that
+//! tell each process its rank and, in most cases, the number of processes.
 
-/// A launcher: its name, the environment variable with the rank, and the variables with the number
-/// of processes, of which the first one that is set is used. Some launchers set no such variable.
+/// A launcher, described by its name, the environment variable that contains the rank, and the
+/// variables that may contain the number of processes. The first of these variables that is set is
+/// used. Some launchers set none of them.
 type Launcher = (&'static str, &'static str, &'static [&'static str]);
 
-/// All launchers. If a launcher can be started by another one in this list, it comes first.
+/// All known launchers. Some launchers can be started by others, such as Open MPI's `mpirun` by
+/// `srun`. In this list, they precede the launchers that can start them.
 const LAUNCHERS: [Launcher; 12] = [
     (
         "Open MPI's mpirun",
@@ -22,7 +24,7 @@ const LAUNCHERS: [Launcher; 12] = [
         "MVP_COMM_WORLD_RANK",
         &["MVP_COMM_WORLD_SIZE"],
     ),
-    // MPICH, Intel MPI and Microsoft MPI set the variables `PMI_RANK` and `PMI_SIZE`.
+    // MPICH, Intel MPI and Microsoft MPI all set the variables `PMI_RANK` and `PMI_SIZE`.
     ("mpiexec", "PMI_RANK", &["PMI_SIZE"]),
     ("Platform MPI's mpirun", "MPI_RANKID", &["MPI_NRANKS"]),
     ("jsrun", "JSM_NAMESPACE_RANK", &["JSM_NAMESPACE_SIZE"]),
@@ -44,7 +46,7 @@ const LAUNCHERS: [Launcher; 12] = [
 
 const SRUN: &str = "srun";
 
-/// Lowest ID of the special steps of Slurm, such as the script of `sbatch` and the shell of
+/// Lowest ID of Slurm's special job steps, such as the batch script of `sbatch` and the shell of
 /// `salloc`. Such a step is a single process, but its environment variables describe the whole job.
 const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 
@@ -56,12 +58,12 @@ pub(crate) struct Launched {
     /// Environment variable that contains the rank.
     pub(crate) variable: &'static str,
     pub(crate) rank: usize,
-    /// Number of processes, or `None` if the launcher doesn't tell it.
+    /// Number of processes, or `None` if the launcher doesn't provide it.
     pub(crate) size: Option<usize>,
 }
 
-/// Returns the information from the launcher of this process, or `None` if no launcher has started
-/// it.
+/// Returns the rank and the other information that a launcher has provided, or `None` if no
+/// launcher has started this process.
 pub(crate) fn launched() -> Option<Launched> {
     launched_in(&|name| std::env::var(name).ok())
 }

@@ -1,5 +1,5 @@
-//! Training on several processes: the launchers that start them, the group that they form, and the
-//! communication through MPI.
+//! Supports training with several processes. The submodules detect the launcher that has started
+//! the processes, manage the group that the processes form, and exchange data through MPI.
 
 pub(crate) mod group;
 mod launcher;

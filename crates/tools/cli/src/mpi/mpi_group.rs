@@ -1,5 +1,5 @@
-//! The ranks of `MPI_COMM_WORLD`, through the crate `mpi`. The bytes and the time of each exchange
-//! are counted, and a panic of one rank ends all ranks.
+//! Implements [`Ranks`] for the processes of `MPI_COMM_WORLD`, with the crate `mpi`. Counts the
+//! bytes that a rank sends and the time that it spends in MPI. A panic on one rank ends all ranks.
 //!
 //! This module is compiled only with the feature `mpi`.
 
@@ -15,12 +15,12 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 use train::Ranks;
 
-/// Number of bytes that this rank has sent, and the time in nanoseconds that it has spent in
+/// Number of bytes that this rank has sent, and the time in nanoseconds that it has spent on
 /// sending, receiving and waiting.
 static BYTES_SENT: AtomicU64 = AtomicU64::new(0);
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// The ranks of `MPI_COMM_WORLD`. MPI is finalized when this value is dropped.
+/// The processes of `MPI_COMM_WORLD`. When this value is dropped, it finalizes MPI.
 struct MpiGroup {
     rank: usize,
     size: usize,
@@ -33,10 +33,12 @@ impl std::fmt::Debug for MpiGroup {
     }
 }
 
-/// Initializes MPI. From then on, a panic of this rank ends all ranks.
+/// Initializes MPI and returns the group of all ranks. Sets a panic hook, so that a panic on this
+/// rank ends all ranks.
 pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
-    // The thread level `Serialized` allows calls of MPI from any thread. It is needed because a
-    // panic on a thread of rayon ends all ranks from there, while the main thread waits.
+    // The thread level `Serialized` allows any thread to call MPI, but only one at a time. It is
+    // needed because one of rayon's threads may panic and end all ranks while the main thread
+    // waits.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
         bail!("MPI is already initialized, and it can't be initialized twice");
     };
@@ -120,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// The program of each rank in the next test.
+    /// Runs in each process that the next test starts.
     #[test]
     #[ignore = "needs to be started by mpirun"]
     fn rank_1_panics_while_the_others_wait() {
