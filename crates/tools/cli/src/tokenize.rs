@@ -1,5 +1,6 @@
-//! `gpt tokenize` converts a text to token IDs, or token IDs to a text, with GPT-2's tokenizer or
-//! the tokenizer of a model. It prints the tokens, or writes their IDs to a `.bin` or `.npy` file.
+//! Implements `gpt tokenize`, which converts text to token IDs, or token IDs to text, with GPT-2's
+//! tokenizer or the tokenizer of a model. It prints the tokens, or writes their IDs to a `.bin` or
+//! `.npy` file.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,8 @@ pub(crate) struct TokenizeArgs {
     json: bool,
 }
 
-/// The object that `--json` prints. If a token begins or ends in the middle of a character, its
-/// piece contains U+FFFD.
+/// The object that `--json` prints. If a token contains only some of the bytes of a character, its
+/// piece contains U+FFFD in place of the character.
 #[derive(Serialize)]
 struct Report<'t> {
     tokens: &'t [u32],
@@ -110,7 +111,7 @@ fn check_output(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     match extension(path).as_str() {
         "bin" | "npy" => Ok(()),
-        // An existing path is a device or a pipe here, whose name needs no extension.
+        // At this point, a path that exists is a device or a pipe, whose name needs no extension.
         _ if !is_new => Ok(()),
         _ => misused(format!(
             "{}: the name must end in .bin or .npy; to print token IDs as text, use --ids",
@@ -119,7 +120,8 @@ fn check_output(path: &Path) -> Result<()> {
     }
 }
 
-/// Reads the tokenizer of a model, of a run, or of a folder that contains only a tokenizer.
+/// Reads the tokenizer in the folder of a model or of a training run, or in a folder that contains
+/// only a tokenizer.
 fn of_folder(path: &Path) -> Result<Vocabulary> {
     let (vocabulary, _) = read(Some(path), |folder| {
         if let Some(tokenizer) = ModelTokenizer::from_folder(folder)? {
@@ -131,7 +133,7 @@ fn of_folder(path: &Path) -> Result<Vocabulary> {
     Ok(vocabulary)
 }
 
-/// Prints a line for each token with its ID and its text, and finally a line with the number of
+/// Prints a line with the ID and the text of each token, and finally a line with the number of
 /// tokens, characters and bytes.
 fn print_table(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
     let mut table = String::new();

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 
-/// Returns a subcommand whose options follow these rules.
+/// Returns `command` with the rules of this module applied to its options.
 pub(crate) fn with_rules(command: Command) -> Command {
     let command = command.args_override_self(true);
     command.mut_args(|arg| {
         let takes_values = arg.get_action().takes_values();
         let is_path = arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
-        // Otherwise, clap would take a negative number for an unknown option. The parser of the
-        // option's value gives a better error, which contains the name of the option.
+        // Without this setting, clap would mistake a negative number for an unknown option. With
+        // it, the option's value parser rejects the number with a better error, which contains the
+        // name of the option.
         let arg = arg.allow_negative_numbers(takes_values);
         match takes_values && is_path {
             true => arg.value_parser(path_parser()),
@@ -27,7 +28,8 @@ pub(crate) fn with_rules(command: Command) -> Command {
     })
 }
 
-/// Returns the flag for the name of an option. For example, `max_steps` becomes `--max-steps`.
+/// Returns the command-line flag of an option. For example, the flag of `max_steps` is
+/// `--max-steps`.
 pub(crate) fn flag(option: &str) -> String {
     format!("--{}", option.replace('_', "-"))
 }
@@ -38,8 +40,9 @@ fn path_parser() -> ValueParser {
         .into()
 }
 
-/// Replaces `~` by the home folder if it is the first component of a path. This is needed because
-/// shells replace `~` only at the beginning of a word, and therefore not in `--out-dir=~/x`.
+/// Replaces `~` with the path of the home folder if it is the first component of a path. This is
+/// needed because shells replace `~` only at the beginning of a word, and so not in
+/// `--out-dir=~/x`.
 ///
 /// # Errors
 /// Returns an error if the home folder is unknown.

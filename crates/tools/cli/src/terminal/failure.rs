@@ -1,4 +1,4 @@
-//! Reports errors: prints one line to standard error and returns the exit code.
+//! Reports an error by printing one line to standard error and returning an exit code.
 //!
 //! | exit code | meaning |
 //! |---|---|
@@ -14,8 +14,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::terminal::output::{is_closed, report};
 
-/// Reports an error of clap in one line. Help and version, which clap also returns as errors, are
-/// printed unchanged.
+/// Reports an error that clap has found in the command line, in a single line. The help and the
+/// version, which clap also returns as errors, are printed unchanged.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let shown = error.print().and_then(|()| io::stdout().flush());
@@ -30,7 +30,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Options of similar programs, and hints for people who try them here.
+/// Options of similar programs, each with a hint for users who try the option with this program.
 const FOREIGN_OPTIONS: [(&str, &str); 8] = [
     ("--max-tokens", "use --max-new-tokens"),
     ("--max-length", "use --max-new-tokens"),
@@ -80,15 +80,16 @@ fn hint(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// Reports an error with its causes. If the reader of standard output has closed it, for example in
-/// `gpt generate | head`, this counts as success.
+/// Reports an error with its causes and returns the exit code. If the reader of standard output has
+/// closed it, as in `gpt generate | head`, this isn't an error, so nothing is printed and the exit
+/// code is 0.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     if is_closed(error) {
         return ExitCode::SUCCESS;
     }
     if error.is::<ReportedElsewhere>() {
-        // When a rank fails, the launcher ends all other ranks. Only the rank that reports the
-        // error may therefore fail.
+        // As soon as one rank fails, the launcher ends all other ranks. Therefore, only the rank
+        // that reports the error may return a nonzero exit code.
         return ExitCode::SUCCESS;
     }
     if let Some(Stopped(code)) = error.downcast_ref::<Stopped>() {
@@ -107,13 +108,13 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
 #[error("reported by another rank")]
 pub(crate) struct ReportedElsewhere;
 
-/// An error that stands for an early end of the command. Messages have already been printed, so
-/// only the exit code is needed.
+/// An error that ends a command early, for example after Ctrl-C. All messages have already been
+/// printed, so the error contains only the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped")]
 pub(crate) struct Stopped(pub(crate) ExitCode);
 
-/// A mistake on the command line that clap can't detect.
+/// A mistake in the command line that clap can't detect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
@@ -123,20 +124,20 @@ pub(crate) fn misused<T>(message: impl Into<String>) -> Result<T> {
     Err(Usage(message.into()).into())
 }
 
-/// Joins an error and its causes in one line.
+/// Joins the messages of an error and its causes to one line.
 fn chain(error: &anyhow::Error) -> String {
     words(&format!("{error:#}")).join(" ")
 }
 
-/// Splits a message at spaces and line ends. Other whitespace remains, because it may be what is
-/// wrong with a value, and [`report`] makes it visible.
+/// Splits a message at spaces and line breaks. Other whitespace stays in the words. It may be the
+/// reason why a value is invalid, so [`report`] prints it as visible escape sequences.
 fn words(message: &str) -> Vec<&str> {
     let words = message.split([' ', '\n']);
     words.filter(|word| !word.is_empty()).collect()
 }
 
-/// Joins the paragraphs of a clap error in one line: the problem, the tip in parentheses, and a
-/// reference to the help.
+/// Joins the paragraphs of a clap error to one line, which contains the problem, clap's tip in
+/// parentheses, and a reference to `--help`.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     joined(&error.to_string())
 }
@@ -149,8 +150,8 @@ fn joined(message: &str) -> String {
         match words.first() {
             None | Some(&"Usage:") => {}
             Some(&"For") => parts.push("(see --help)".to_owned()),
-            // clap suggests how to pass the name of an option as a value, but users hardly ever
-            // want this.
+            // This tip explains how to pass something that looks like an option as a value, which
+            // users hardly ever want to do.
             Some(&"tip:") if paragraph.contains("as a value") => {}
             Some(&"tip:") => parts.push(format!("({})", words.join(" "))),
             Some(_) => parts.push(words.join(" ")),

@@ -1,12 +1,12 @@
 //! Handles signals that ask the program to end.
 //!
-//! There are two kinds of signals. A *request*, such as Ctrl-C, comes from the user or the system.
-//! A *warning* comes from a batch system before a job reaches its time limit. After the first
-//! signal of either kind, a training run finishes the current step, saves and ends. A second
+//! There are two kinds of these signals. A *request*, such as Ctrl-C, comes from the user or the
+//! system. A *warning* comes from a batch system before a job reaches its time limit. After the
+//! first signal of either kind, a training run finishes the current step, saves and ends. A second
 //! request ends the program immediately, but a second warning doesn't.
 //!
-//! Signals that were ignored when the program started stay ignored. This is the case with `nohup`,
-//! and for background jobs of some shells.
+//! Signals that were ignored when the program started stay ignored. For example, `nohup` starts
+//! programs that ignore SIGHUP, and some shells start background jobs that ignore SIGINT.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,24 +20,26 @@ use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Requests: Ctrl-C, a request to terminate, and the end of the terminal session.
+/// Signals that are requests to end: SIGINT (Ctrl-C), SIGTERM (the default signal of `kill`) and,
+/// on Unix, SIGHUP (the end of the terminal session).
 #[cfg(unix)]
 const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 #[cfg(not(unix))]
 const REQUESTS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// Warnings before a job is ended. Slurm sends the signal that is chosen with `--signal`, Grid
-/// Engine sends SIGUSR1 or SIGUSR2, and the kernel sends SIGXCPU once per second after the limit on
-/// CPU time is exceeded.
+/// Signals that warn of the end of a job. Slurm sends the signal that is chosen with `--signal`,
+/// Grid Engine sends SIGUSR1 or SIGUSR2, and the kernel sends SIGXCPU once per second after a
+/// process has exceeded its limit on CPU time.
 #[cfg(unix)]
 const WARNINGS: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 #[cfg(not(unix))]
 const WARNINGS: [i32; 0] = [];
 
-/// Number that is added to the number of a signal to get the exit code, as in shells.
+/// Number that is added to a signal's number to get the exit code of a program that the signal has
+/// ended. Shells use the same convention.
 const SIGNAL_EXIT_CODE: i32 = 128;
 
-/// Tells whether a signal has asked the program to end, and which one.
+/// Shared flags that tell whether a signal has asked the program to end, and which signal it was.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -47,18 +49,18 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Handles Ctrl-C. All other signals keep their usual effect.
+    /// Starts handling Ctrl-C. All other signals keep their usual effect.
     pub(crate) fn listen_to_ctrl_c() -> Result<Self> {
         let interrupt = Self::default();
         interrupt.hear(&[SIGINT])?;
         Ok(interrupt)
     }
 
-    /// Handles requests and warnings. After the first of them, `message` is printed to standard
-    /// error.
+    /// Starts handling requests and warnings. After the first of these signals, `message` is
+    /// printed to standard error.
     ///
-    /// If several ranks train together, pass the message on one rank and an empty string on the
-    /// others, so that it is printed only once.
+    /// If several ranks train together, one of them should pass the message and the others an empty
+    /// string, so that the message is printed only once.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
         let heard = interrupt.hear(&[&REQUESTS[..], &WARNINGS].concat())?;
@@ -74,7 +76,8 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Registers the handlers of those signals that aren't ignored, and returns these signals.
+    /// Registers handlers for those of the `signals` that aren't ignored, and returns the signals
+    /// that are handled.
     fn hear(&self, signals: &[i32]) -> Result<Vec<i32>> {
         let ignored = ignored();
         let heard = signals.iter().copied();
@@ -83,8 +86,9 @@ impl Interrupt {
             .collect();
         for &signal in &heard {
             if REQUESTS.contains(&signal) {
-                // The order of registration matters: the handler that ends the program must see the
-                // flag that an earlier signal has set, and not the flag of the same signal.
+                // The handlers of a signal run in the order of their registration. The handler that
+                // ends the program is registered first, so the flag that it checks can only have
+                // been set by an earlier signal.
                 let ends = &self.ends_at_once;
                 flag::register_conditional_shutdown(
                     signal,
@@ -108,8 +112,8 @@ impl Interrupt {
         })
     }
 
-    /// Returns a function that waits for the first request. It checks repeatedly because Windows
-    /// can't wake a thread for a signal.
+    /// Returns a function that waits for the first of these signals. It checks a flag repeatedly,
+    /// because a signal can't wake a thread on Windows.
     #[cfg(not(unix))]
     fn wait(&self, _: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         const SOON: std::time::Duration = std::time::Duration::from_millis(100);
@@ -125,15 +129,15 @@ impl Interrupt {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Sets what the next Ctrl-C does: if `ends_at_once` is true, it ends the program immediately;
-    /// otherwise, [`asked`](Self::asked) returns true after it.
+    /// Sets the effect of the next Ctrl-C. If `ends_at_once` is true, Ctrl-C ends the program
+    /// immediately. Otherwise, it only causes [`asked`](Self::asked) to return true.
     pub(crate) fn set(&self, ends_at_once: bool) {
         self.asked.store(ends_at_once, Ordering::SeqCst);
         self.ends_at_once.store(ends_at_once, Ordering::SeqCst);
     }
 
-    /// Returns the exit code of a program that a signal has ended early. It isn't 0, because the
-    /// work is incomplete.
+    /// Returns the exit code of a program that a signal has ended early. The exit code isn't 0,
+    /// because the program hasn't finished its work.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.signal.load(Ordering::SeqCst) {
             0 => ExitCode::SUCCESS,
@@ -142,8 +146,8 @@ impl Interrupt {
     }
 }
 
-/// Returns the signals that were ignored when the program started: bit N - 1 stands for signal N.
-/// On systems other than Linux, the result is 0.
+/// Returns a bit mask of the signals that this process ignores. Bit N - 1 stands for signal N. On
+/// systems other than Linux, the mask is 0.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -151,8 +155,8 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// Makes a write beyond the file size limit (`ulimit -f`) fail with an error. Otherwise, the signal
-/// SIGXFSZ would kill the process.
+/// Handles the signal SIGXFSZ, so that a write beyond the limit on file sizes (`ulimit -f`) fails
+/// with an error. Without a handler, the signal would kill the process.
 pub(crate) fn outlive_large_files() -> io::Result<()> {
     #[cfg(unix)]
     flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;

@@ -1,9 +1,9 @@
-//! Checks that there is enough memory before it is allocated, so that the user gets an error
-//! message and the process isn't killed.
+//! Checks that there is enough memory before a command allocates it. If there isn't, the user gets
+//! an error message, and the system doesn't have to kill the process.
 //!
-//! `gpt::Memory` estimates the memory that is needed. This module determines the memory that this
-//! process can still use: the minimum of the free memory, the limits of the process, and the limits
-//! of its control group.
+//! `gpt::Memory` estimates how much memory a command needs. This module determines how much memory
+//! the process can still use. This is limited by the system's free memory, by the limits of the
+//! process, and by the limits of its control group.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -13,7 +13,7 @@ use gpt::{GptConfig, Memory};
 
 use crate::terminal::numbers::{bytes, count};
 
-/// Checks that a model is valid and that `needed` fits in memory.
+/// Checks that a model's configuration is valid and that `needed` fits in memory.
 ///
 /// # Errors
 /// Returns an error if the configuration is invalid, or if there isn't enough memory.
@@ -32,13 +32,14 @@ pub(crate) fn check(needed: &Memory) -> Result<()> {
     check_free(needed.total() as f64, &parts)
 }
 
-/// Checks that `needed` bytes of memory are free. The message mentions `what` they are for.
+/// Checks that `needed` bytes of memory are free. The error message contains `what`, a description
+/// of what the memory is for.
 ///
 /// # Errors
 /// Returns an error if there isn't enough memory.
 pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
-    /// Number of bytes below which nothing is checked, because reading the limits would take longer
-    /// than using so little memory.
+    /// Size in bytes below which an allocation isn't checked, because determining the free memory
+    /// would take longer than the allocation itself.
     const LITTLE: f64 = (1 << 20) as f64;
     if needed < LITTLE {
         return Ok(());
@@ -50,7 +51,7 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a list of the parts of the memory with their sizes.
+/// Returns a list of the purposes for which the memory is needed, with the size for each.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
     let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));
@@ -89,9 +90,10 @@ fn address_space() -> Option<u64> {
     space.into_iter().chain(data).min()
 }
 
-/// Returns the number of bytes that the control group of this process and the groups around it can
-/// still allocate. Containers and batch systems limit memory with such groups. `root` is the folder
-/// of the top group, and `groups` is the content of `/proc/self/cgroup`.
+/// Returns the number of bytes that the control group of this process and its parent groups can
+/// still allocate, or `None` if there is no limit. Containers and batch systems use control groups
+/// to limit memory. `root` is the folder of the root group, and `groups` is the content of
+/// `/proc/self/cgroup`.
 fn in_group(root: &Path, groups: &str) -> Option<u64> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let left = |group: &Path| {
@@ -99,7 +101,8 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
             let text = read_to_string(group.join(name)).ok()?;
             text.trim().parse().ok() // Without a limit, the word is "max".
         };
-        // The file cache counts as used memory, but the kernel frees it when memory is needed.
+        // `memory.current` includes the file cache, but the kernel frees the cache when memory is
+        // needed.
         let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
         let mut lines = stat.lines();
         let files = lines.find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
@@ -111,7 +114,8 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
     around.filter_map(left).min()
 }
 
-/// Returns the number of bytes in the line `NAME: 12 kB` of a text.
+/// Parses a line such as `MemAvailable: 12 kB`, which begins with `name`, and returns the number of
+/// bytes.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

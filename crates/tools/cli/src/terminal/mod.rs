@@ -1,5 +1,5 @@
-//! Code that all commands share: rules for options, output, errors, numbers, memory, threads,
-//! signals, and quoting for the shell.
+//! Contains the code that all commands share: rules for options, output, error reports, numbers,
+//! checks of the free memory, threads, signals, and quoting for the shell.
 
 pub(crate) mod command;
 pub(crate) mod failure;

@@ -1,5 +1,6 @@
-//! Numbers in options and messages. Each kind of number in an option has a type that checks its
-//! range, so that an error contains the option, its value, and the range.
+//! Parses the numbers in options and formats the numbers in messages. Each kind of number in an
+//! option has a type that checks its range, so that an error message contains the option, its
+//! value, and the range.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +10,9 @@ use tensor_ops::{Dtype, UnsupportedDtype};
 
 use serde::Serialize;
 
-/// Declares types for numbers with a range, which are parsed from text. The ranges are also limited
-/// by what fits in an `i64` or `f64`, because a run stores its options in a TOML file, which has no
-/// other numbers.
+/// Declares number types that are parsed from text and accept only numbers in a certain range. A
+/// training run stores its options in a TOML file, which supports only `i64` and `f64` numbers, so
+/// each range is within the range of one of these types.
 macro_rules! ranges {
     ($($(#[$doc:meta])* $name:ident($number:ty) of $read:ty: $fits:expr, $expected:literal;)*) => {$(
         $(#[$doc])*
@@ -42,7 +43,7 @@ ranges! {
     Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0 and below 2^63";
     /// A number of things, which can't be 0.
     AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1 and below 2^63";
-    /// A number of threads. The upper limit is higher than the number of cores of current machines.
+    /// A number of threads. The upper limit exceeds the number of cores of most current machines.
     Threads(usize) of i64: |n| (1..=1024).contains(n), "a whole number from 1 to 1024";
     /// A rate or a limit.
     NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
@@ -68,14 +69,14 @@ pub(crate) fn dtype_among(
     }
 }
 
-/// Returns a parser for the sampling setting that `set` changes. [`Sampling::check`] determines the
-/// range of the setting.
+/// Returns a parser for a sampling setting. `set` assigns a value to the setting, and
+/// [`Sampling::check`] determines the valid range.
 pub(crate) fn sampling(
     set: fn(&mut Sampling, f32),
 ) -> impl Fn(&str) -> Result<f32, String> + Clone {
     move |text| {
-        // NaN is outside all ranges, so a text that isn't a number is rejected with the same
-        // message.
+        // NaN is outside the range of each setting, so text that isn't a number is rejected with
+        // the same message as a number that is out of range.
         let number = text.parse().unwrap_or(f32::NAN);
         let mut sampling = Sampling::GREEDY;
         set(&mut sampling, number);
@@ -96,8 +97,8 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
     text.parse().or_else(|_| negative()).map_err(|_| expected)
 }
 
-/// Parses a seed and returns it as a signed number, because the TOML file of a run can't store
-/// numbers from 2^63. Such a seed becomes negative.
+/// Parses a seed and returns it as a signed number. Seeds of 2^63 or more become negative, because
+/// the TOML file with a run's options can't store numbers of this size.
 pub(crate) fn signed_seed(text: &str) -> Result<i64, String> {
     seed(text).map(u64::cast_signed)
 }
@@ -112,8 +113,8 @@ pub(crate) fn bytes(n: f64) -> String {
     scaled(n, &[" bytes", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
-/// Formats a number with at most six significant digits. For example, 0.003 / 10 becomes `0.0003`,
-/// although the `f64` has another value.
+/// Formats a number with at most six significant digits. For example, `0.003 / 10.0` is formatted
+/// as `0.0003`, although the division's result is slightly different.
 pub(crate) fn short(x: f64) -> String {
     let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
     rounded.to_string()

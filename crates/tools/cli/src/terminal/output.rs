@@ -2,12 +2,12 @@
 //! module.
 //!
 //! Text from models, files and file names may contain control characters, which could manipulate
-//! the terminal. They are escaped in all messages, and in results that are shown on a terminal.
-//! Results that are written to files and pipes stay unchanged.
+//! the terminal. These characters are escaped in all messages, and in results that are shown on a
+//! terminal. Results that are written to files and pipes stay unchanged.
 //!
-//! The reader of standard output may close it at any time, as in `gpt generate | head`. `println!`
-//! would panic in this case. The functions of this module return an [`io::Error`], after which
-//! `main` ends the program without a message.
+//! The program that reads standard output may close it at any time, as in `gpt generate | head`.
+//! `println!` would panic in this case. The functions of this module return an [`io::Error`]
+//! instead, after which `main` ends the program without a message.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -21,8 +21,8 @@ use console::style;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Prints lines to standard output and flushes it. Control characters except line ends and tabs are
-/// escaped.
+/// Prints lines to standard output and flushes it. All control characters except line feeds and
+/// tabs are escaped.
 ///
 /// # Errors
 /// Returns an error if standard output is closed or can't be written.
@@ -30,8 +30,8 @@ pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
     write(&escaped_but(lines.as_ref(), &['\n', '\t']))
 }
 
-/// Prints a result to standard output. On a terminal, it is escaped as in [`print`]; in a file or
-/// pipe, it stays unchanged.
+/// Prints a result to standard output. If standard output is a terminal, control characters are
+/// escaped as in [`print`]. Otherwise, the result is written unchanged.
 ///
 /// # Errors
 /// Returns the errors of [`print`].
@@ -50,7 +50,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print_text(&json_line(value)?)?)
 }
 
-/// Returns a value as JSON in one line. Numbers that JSON doesn't have (NaN and infinities) become
+/// Returns a value as a line of JSON. Numbers that JSON can't represent (NaN and infinities) become
 /// `null`. Integers beyond 2^53 become strings, because jq and JavaScript would round them.
 ///
 /// # Errors
@@ -62,8 +62,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     Ok(String::from_utf8(line)?)
 }
 
-/// A JSON format without spaces, in which an integer that isn't exact as an `f64` is written as a
-/// string.
+/// A JSON format without spaces. Integers beyond 2^53, not all of which are exact as an `f64`, are
+/// written as strings.
 struct ExactNumbers;
 
 impl ExactNumbers {
@@ -86,7 +86,8 @@ impl Formatter for ExactNumbers {
     }
 }
 
-/// First error of standard output, except if the reader has closed it.
+/// First error that occurred when standard output was written. It isn't set if the error was that
+/// the reader had closed standard output.
 static OUTPUT_ERROR: OnceLock<String> = OnceLock::new();
 
 fn write(text: &str) -> io::Result<()> {
@@ -111,8 +112,8 @@ pub(crate) fn check_written() -> Result<()> {
     }
 }
 
-/// Checks that a command can write to `path`: the path must not exist yet, or must be a device or a
-/// pipe. Prints a note if the file system lacks support for safe writing.
+/// Checks that a command can write to `path`, which must not exist yet, or must be a device or a
+/// pipe. Prints a note if the file system lacks a feature that is needed for writing files safely.
 ///
 /// # Errors
 /// Returns an error if the path is a file, a folder, or a link to one of these or to nothing.
@@ -121,7 +122,8 @@ pub(crate) fn check_new(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Prints a note if the file system of `path` lacks support for safe writing.
+/// Prints a note if the file system that contains `path` lacks a feature that is needed for writing
+/// files safely.
 ///
 /// # Errors
 /// Returns an error if files can't be written there.
@@ -130,13 +132,14 @@ pub(crate) fn note_missing_support(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Escapes the characters of a message that could manipulate the terminal or that the user couldn't
-/// see. Names and texts from outside may contain any characters.
+/// Escapes those characters of a message that could manipulate the terminal or that are invisible.
+/// Messages may contain any characters, because they contain file names and text from files.
 pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
     escape(line, |c| is_control(c) || is_invisible(c))
 }
 
-/// Escapes the characters of a text that could manipulate the terminal, except those in `keeps`.
+/// Escapes those characters of a text that could manipulate the terminal, but keeps the characters
+/// in `keeps`.
 fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
     escape(text, |c| is_control(c) && !keeps.contains(&c))
 }
@@ -155,14 +158,14 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Returns true for control characters (C0, DEL and C1), and for characters that change the
+/// Returns true for control characters (C0, DEL and C1), and for characters that change the writing
 /// direction of the text after them.
 fn is_control(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || ['\u{200e}', '\u{200f}', '\u{61c}'].contains(&c)
 }
 
-/// Returns true for characters without a width, and for whitespace other than the normal space.
+/// Returns true for characters of zero width, and for whitespace other than the ordinary space.
 fn is_invisible(c: char) -> bool {
     let has_no_width = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
@@ -186,7 +189,7 @@ fn print_error(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Returns true if an error means that the reader of standard output has closed it.
+/// Returns true if the cause of an error is that the reader of standard output has closed it.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -201,8 +204,8 @@ pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
 mod tests {
     use super::*;
 
-    /// As an example of why these numbers are strings: Node.js 20 and jq 1.6 read
-    /// `{"seed":9007199254740993}` as 9007199254740992.
+    /// Integers beyond 2^53 must become strings, because many programs would round them. For
+    /// example, Node.js 20 and jq 1.6 read `{"seed":9007199254740993}` as 9007199254740992.
     #[test]
     fn whole_numbers_that_f64_rounds_are_strings() {
         let numbers = (

@@ -1,20 +1,20 @@
-//! Quotes arguments in commands that messages show, so that users can paste the commands.
+//! Quotes the arguments of commands in messages, so that users can paste the commands into a shell.
 //!
 //! On Unix, the commands are for bash, zsh and other POSIX shells. On Windows, they are for
-//! PowerShell and cmd. The program can't know which of the two is used, so an argument is quoted
-//! only if both read it in the same way.
+//! PowerShell and cmd. The program can't know which of these two shells the user has, so an
+//! argument is quoted only if both interpret it in the same way.
 
 use std::env;
 use std::path::Path;
 
 use crate::terminal::output::escaped;
 
-/// Returns the command that starts this program: `cargo gpt` if Cargo has started it, because then
-/// `gpt` may not be installed, or otherwise `gpt`.
+/// Returns the command with which the user can start this program. This is `cargo gpt` if Cargo has
+/// started the program, because then `gpt` may not be installed. Otherwise, it is `gpt`.
 ///
-/// The environment variable `CARGO` wouldn't be sufficient to detect this, because it is also set
-/// for programs that `cargo watch` starts. Cargo sets `CARGO_PKG_NAME` only for programs of the
-/// package itself.
+/// The environment variable `CARGO` doesn't show whether Cargo has started the program, because it
+/// is also set for programs that `cargo watch` starts. `CARGO_PKG_NAME` does, because Cargo sets it
+/// only for the programs of the package itself.
 pub(crate) fn program() -> &'static str {
     let package = env::var("CARGO_PKG_NAME");
     match package.is_ok_and(|package| package == env!("CARGO_PKG_NAME")) {
@@ -36,7 +36,7 @@ const SHELLS: Shells = if cfg!(windows) {
     Shells::Posix
 };
 
-/// Returns a text as one argument of a command, or `None` if it can't be quoted.
+/// Quotes a text as a single argument of a command. Returns `None` if the text can't be quoted.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     quoted_for(SHELLS, text)
 }
@@ -44,8 +44,8 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
 fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     match shells {
         _ if text.contains('\0') => None,
-        // Messages show control characters as escapes, so the characters themselves can't be
-        // pasted.
+        // Messages show control characters as escapes, so users can't copy the characters
+        // themselves. The quoted text must contain escapes that the shell understands.
         Shells::Posix if escaped(text) != text => Some(quoted_bytes(text.as_bytes())),
         Shells::Posix => shlex::try_quote(text).ok().map(Into::into),
         Shells::Windows => {
@@ -53,9 +53,10 @@ fn quoted_for(shells: Shells, text: &str) -> Option<String> {
             if !text.is_empty() && text.chars().all(is_plain) {
                 return Some(text.to_owned());
             }
-            // PowerShell replaces `$` and the backtick, cmd replaces `%`, and PowerShell also
-            // accepts typographic quotation marks. A backslash at the end would escape the closing
-            // quotation mark.
+            // Within quotation marks, `$` and the backtick have a special meaning in PowerShell,
+            // and so has `%` in cmd. PowerShell also accepts typographic quotation marks as the end
+            // of the text. A backslash at the end of the text would escape the closing quotation
+            // mark.
             let changes = |c: char| "\"\u{201c}\u{201d}\u{201e}$`%".contains(c);
             let is_changed =
                 text.contains(changes) || text.ends_with('\\') || escaped(text) != text;
@@ -64,8 +65,8 @@ fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     }
 }
 
-/// Returns a path as one argument of a command. If the path can't be quoted, the result is a text
-/// in parentheses that says so.
+/// Quotes a path as a single argument of a command. If the path can't be quoted, returns a text in
+/// parentheses that says so.
 pub(crate) fn shell_quoted(path: &Path) -> String {
     path_for(SHELLS, path)
 }
@@ -76,8 +77,8 @@ fn path_for(shells: Shells, path: &Path) -> String {
         (Shells::Posix, None) => Some(quoted_bytes(path.as_os_str().as_encoded_bytes())),
         (Shells::Posix, Some(path)) => quoted_for(shells, path),
         (Shells::Windows, path) => path.and_then(|path| {
-            // Without the final backslash, the path means the same folder, except for the root of a
-            // drive.
+            // The final backslash of a folder's path isn't needed, unless the folder is the root of
+            // a drive.
             let folder = path.trim_end_matches('\\');
             quoted_for(shells, path).or_else(|| quoted_for(shells, folder))
         }),
@@ -85,7 +86,8 @@ fn path_for(shells: Shells, path: &Path) -> String {
     quoted.unwrap_or_else(|| BY_HAND.to_owned())
 }
 
-/// Quotes bytes for bash and zsh. Bytes outside printable ASCII are written as hexadecimal escapes.
+/// Quotes bytes for bash and zsh in the form `$'...'`. Bytes outside printable ASCII are written as
+/// hexadecimal escapes.
 fn quoted_bytes(bytes: &[u8]) -> String {
     let escaped = bytes.iter().map(|&byte| match byte {
         b'\'' | b'\\' => format!("\\{}", char::from(byte)),

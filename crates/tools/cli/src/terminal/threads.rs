@@ -1,6 +1,7 @@
-//! Starts the threads of rayon's pool, which do all computations. `--threads` sets their number.
+//! Starts the threads of rayon's global pool, which perform all computations. `--threads` sets the
+//! number of threads.
 //!
-//! The results don't depend on the number of threads: the same seed gives the same bits.
+//! The results don't depend on the number of threads. The same seed always leads to the same bits.
 
 use std::thread::available_parallelism;
 
@@ -24,12 +25,13 @@ impl ThreadArgs {
     }
 }
 
-/// Starts the threads of rayon's global pool. Without `threads`, the environment variable
-/// `RAYON_NUM_THREADS` determines their number. Without this variable, there is one thread per
-/// core; if there are several `processes` of a training run on this machine, they share the cores.
+/// Starts the threads of rayon's global pool. If `threads` is `None`, the environment variable
+/// `RAYON_NUM_THREADS` determines their number. If this variable isn't set either, there is one
+/// thread per core. If several `processes` of a training run are on this machine, they share its
+/// cores.
 ///
-/// The calling thread is one of the threads. If it weren't, handing over each token or training
-/// step to another thread and waiting for the result would take about 50 microseconds.
+/// The calling thread becomes one of the pool's threads. Otherwise, each token or training step
+/// would have to be handed over to another thread, which takes about 50 microseconds.
 pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").unwrap_or_default();
     let threads = match (threads, by_environment.parse::<usize>()) {
