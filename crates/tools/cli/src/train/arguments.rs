@@ -1,16 +1,17 @@
-//! Combines the options of a run from several sources.
+//! Combines the options of a training run from several sources.
 //!
-//! Each source is converted to command-line arguments: the preset, the base model, the options that
-//! the run has saved, and the file of `--config`. These arguments are put before the arguments of
-//! the user, and clap parses all of them together. If an option occurs several times, its last
-//! value is used.
+//! The sources are the preset, the base model, the options that a resumed run has saved, the file
+//! of `--config`, and the command line. Each of them is converted to a list of command-line
+//! arguments. The arguments that the user has typed come last, and clap parses all arguments
+//! together. If an option occurs several times, its last value is used.
 //!
 //! | run | arguments, in this order |
 //! |---|---|
 //! | new | defaults of the preset, or of fine-tuning and the base model; `--config`; the user's |
 //! | resumed | the run's `options.toml`; `--config`; the user's |
 //!
-//! A key in a file is the name or an alias of an option, in which `_` and `-` mean the same.
+//! The keys in a file of options are the names and aliases of the options. Underscores and dashes
+//! mean the same in a key.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -29,9 +30,10 @@ use crate::terminal::command::{flag, with_rules};
 use crate::terminal::failure::{misused, one_line};
 use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
 
-/// Returns the default arguments of a new run. The sizes are those of the base model or, without
-/// one, of the preset. The training settings are those for fine-tuning if there is a base model and
-/// the user hasn't chosen a preset, and otherwise those of the preset.
+/// Returns the default arguments of a new training run. The model's dimensions are those of the
+/// base model or, if there is none, of the preset. The training settings are those of the preset,
+/// too, unless there is a base model and the user hasn't chosen a preset. In this case, they are
+/// the settings for fine-tuning.
 pub(crate) fn of_new_run(
     base: Option<&GptConfig>,
     preset: Option<Preset>,
@@ -64,11 +66,11 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<OsString>> {
     arguments.with_context(|| path.display().to_string())
 }
 
-/// Reads the options that a run has saved.
+/// Reads the options that a training run has saved.
 ///
 /// # Errors
-/// Returns the errors of [`of_file`], and an error if the last option is missing, because the file
-/// has lost its end then.
+/// Returns the errors of [`of_file`]. Also returns an error if the last option is missing, because
+/// this means that the end of the file has been lost.
 pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     let arguments = of_file(path)?;
     // `keep` is the last option in the file.
@@ -84,8 +86,9 @@ pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     Ok(arguments)
 }
 
-/// Parses lists of arguments, of which later ones take precedence. `--max-steps` and `--epochs`
-/// replace each other. Paths become absolute, because they are saved with the run.
+/// Parses several lists of arguments. Later arguments take precedence over earlier ones, and
+/// `--max-steps` and `--epochs` replace each other. Paths are made absolute, because they are saved
+/// with the run.
 ///
 /// # Errors
 /// Returns a usage error if an argument is invalid, and an error if a path isn't UTF-8.
@@ -108,7 +111,8 @@ pub(crate) fn read(lists: &[&[OsString]]) -> Result<TrainOptions> {
     Ok(options)
 }
 
-/// Parses the text of a TOML file. Errors contain the line but not the path of the file.
+/// Parses the content of a TOML file. An error message contains the number of the line, but not the
+/// path of the file.
 fn parse(text: &str) -> Result<Table> {
     text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start));
@@ -121,7 +125,8 @@ fn parse(text: &str) -> Result<Table> {
     })
 }
 
-/// Converts a table to arguments, and checks each argument by itself and all of them together.
+/// Converts a table of options to arguments. Checks each argument separately, so that an error
+/// contains its key, and then checks all arguments together.
 fn checked(table: &Table) -> Result<Vec<OsString>> {
     let arguments = of_table(table)?;
     let check = |arguments: &[OsString]| {
@@ -148,7 +153,7 @@ fn of_table(table: &Table) -> Result<Vec<OsString>> {
     table.iter().map(argument).collect()
 }
 
-/// Returns a complete command line, which clap needs, with these arguments.
+/// Puts a program name before the arguments, because clap expects it there.
 fn words(arguments: &[OsString]) -> Vec<OsString> {
     [&["train".into()], arguments].concat()
 }

@@ -1,4 +1,4 @@
-//! Values of options that are chosen by name: tokenizers and presets.
+//! Parses the options that choose a tokenizer or a preset by its name.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,10 @@ pub(crate) enum TokenizerChoice {
     Gpt2,
     /// A tokenizer with one token for each character of the data.
     Chars,
-    /// A byte-level BPE tokenizer that is trained on the data, with the size of its vocabulary.
+    /// A byte-level BPE tokenizer that is trained on the data. The number is the size of its
+    /// vocabulary.
     Bpe(usize),
-    /// The tokenizer in a folder. The path can also be a file in this folder.
+    /// The tokenizer in a folder. The path may also be that of a file in the folder.
     Folder(PathBuf),
 }
 
@@ -60,7 +61,8 @@ impl fmt::Display for TokenizerChoice {
     }
 }
 
-/// Returns a parser for the names of presets. The help lists the first name of each preset.
+/// Returns a parser for the names of presets. The parser accepts all names of a preset, but the
+/// help shows only the first one.
 pub(crate) fn preset_parser() -> impl TypedValueParser<Value = Preset> {
     let value = |preset: &Preset| PossibleValue::new(preset.name()).aliases(&preset.names[1..]);
     let names = PossibleValuesParser::new(PRESETS.iter().map(value));

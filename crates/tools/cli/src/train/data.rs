@@ -1,11 +1,12 @@
-//! Reads the training data and divides it into a training part and a validation part. The data is a
-//! file, standard input, a folder or, by default, a short story that is part of the program.
+//! Reads the data of a training run and divides it into a training part and a validation part. The
+//! data comes from a file, a folder, standard input or, by default, from a short story that is part
+//! of the program.
 //!
 //! The training part of a folder is a file called `train` or `training` (`.bin`, `.npy` or `.txt`).
 //! If there is no such file, all `.txt` files are used in the order of their names. The validation
-//! part is a file called `validation`, `valid`, `val` or `dev`. If there is no such file, the
-//! validation part is the end of the training part. All other files are listed as skipped. A file
-//! that should be used but can't be read is an error.
+//! part is a file called `validation`, `valid`, `val` or `dev`. If there is no such file, the last
+//! part of the training data is used for validation. All other files are listed as skipped. If a
+//! file should be used but can't be read, this is an error.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -29,24 +30,25 @@ use crate::terminal::shell::{program, shell_quoted};
 /// The default training text, "The Answering Bell", which was written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 
-/// Number of tokens of which the length of the windows is a multiple if the data is shorter than
-/// the model's context.
+/// Unit for the length of short windows, in tokens. If the data is shorter than the model's
+/// context, the length of the windows is a multiple of this number.
 const WINDOW_UNIT: usize = 64;
 
-/// The data of a run.
+/// The data of a training run.
 pub(crate) enum Content {
     Texts(Vec<Text>),
     Ids(Corpus, Option<Corpus>),
 }
 
-/// A text of which the fraction `train_ratio`, from the beginning, is used for training, and the
-/// rest for validation.
+/// A text whose beginning is used for training and whose remainder is used for validation.
+/// `train_ratio` is the fraction of the text that is used for training.
 pub(crate) struct Text {
     text: String,
     train_ratio: f64,
 }
 
-/// The token IDs of both parts. If there is no validation part, all data is used for training.
+/// The token IDs of the training part and the validation part. If there is no validation part, all
+/// data is used for training.
 pub(crate) struct Tokens {
     /// Name of the data, as it is shown in messages.
     pub(crate) name: String,
@@ -54,8 +56,8 @@ pub(crate) struct Tokens {
     validation: Option<Corpus>,
 }
 
-/// Reads the data of a run. Returns the vocabulary of the base model, `own`, or a new one, and the
-/// token IDs.
+/// Reads the data of a training run. Returns the token IDs and the vocabulary that they belong to,
+/// which is either the vocabulary of the base model (`own`) or a new one.
 pub(crate) fn read(
     options: &TrainOptions,
     own: Option<Vocabulary>,
@@ -104,7 +106,7 @@ impl Content {
         }
     }
 
-    /// Returns all texts as one text, with `<|endoftext|>` between them. Returns `None` if the data
+    /// Joins all texts into one, with `<|endoftext|>` between them. Returns `None` if the data
     /// consists of token IDs.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         let Self::Texts(texts) = self else {
@@ -127,9 +129,9 @@ impl Tokens {
             .with_context(|| self.name.clone())
     }
 
-    /// Returns the length of the windows in tokens. It is the context length, unless the training
-    /// part is shorter. In this case, it is the largest multiple of [`WINDOW_UNIT`] that fits, if
-    /// this is at least two units.
+    /// Returns the number of tokens in a window. It is normally the context length. If the training
+    /// part is too short for this, it is the largest multiple of [`WINDOW_UNIT`] that fits,
+    /// provided that at least two units fit.
     pub(crate) fn window(&self, context_length: usize) -> usize {
         let longest = self.train.len().saturating_sub(1);
         match longest < context_length && longest >= 2 * WINDOW_UNIT {
@@ -138,10 +140,11 @@ impl Tokens {
         }
     }
 
-    /// Divides both parts into batches of windows. In the training part, the windows are shuffled
-    /// and all batches are full. In the validation part, the windows are in order and the last
-    /// batch may be smaller. If there are fewer windows than a batch needs, the batch becomes
-    /// smaller. If the validation part is shorter than a window, its windows become shorter.
+    /// Divides the training part and the validation part into batches of windows. The windows of
+    /// the training part are shuffled, and all of its batches are full. The windows of the
+    /// validation part are in order, and its last batch may be smaller. The batch size is reduced
+    /// if there are too few windows to train on, and the windows for validation are shortened if
+    /// the validation part is shorter than a window.
     pub(crate) fn windows(
         &self,
         mut config: DataLoaderConfig,
@@ -194,8 +197,9 @@ impl Tokens {
     }
 }
 
-/// Encodes each text and joins the token IDs, with an end-of-text token between two texts. If a
-/// text is divided into a training and a validation part, no tokens are added at the boundary.
+/// Encodes each text and concatenates the token IDs, with an end-of-text token between two texts.
+/// If a text is divided into a training part and a validation part, no tokens are added at the
+/// point of division.
 fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Corpus>)> {
     let (end, tokenizer) = (vocabulary.special.eos.first(), vocabulary.tokenizer()?);
     let mut parts = [Vec::new(), Vec::new()];
@@ -214,8 +218,8 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
                 ids.splice(0..0, tokenizer.ids_before().iter().copied());
             }
             if let (true, false, Some(end)) = (begins, part.is_empty(), end) {
-                // There must be exactly one end-of-text token between two texts. One or both of
-                // them may already contain it.
+                // There must be exactly one end-of-text token between two texts. The first text may
+                // already end with this token, and the second text may begin with it.
                 match (part.last() == Some(end), ids.first() == Some(end)) {
                     (true, true) => drop(ids.remove(0)),
                     (false, false) => part.push(*end),
@@ -233,11 +237,11 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
     Ok((train, validates.then_some(validation)))
 }
 
-/// Names, without extension, of the file with the training part. The library `datasets` uses the
-/// same names.
+/// Names, without extension, of the file that contains the training part. Hugging Face's library
+/// `datasets` uses the same names.
 const TRAINING: [&str; 2] = ["train", "training"];
 
-/// Names, without extension, of the file with the validation part.
+/// Names, without extension, of the file that contains the validation part.
 const VALIDATION: [&str; 4] = ["validation", "valid", "val", "dev"];
 
 /// Extensions of files with token IDs, and of files with text.
@@ -247,7 +251,8 @@ const TEXTS: [&str; 1] = ["txt"];
 /// The files of a data folder, divided by their purpose.
 struct DataFolder {
     folder: PathBuf,
-    /// Either one file with token IDs, or one or more files with text.
+    /// Names of the files for training, which are either one file of token IDs or one or more text
+    /// files.
     training: Vec<OsString>,
     validation: Option<OsString>,
     skipped: Vec<OsString>,
@@ -267,8 +272,8 @@ impl DataFolder {
             .into_iter()
             .partition(|name| folder.join(name).is_dir());
         folders.iter_mut().for_each(|name| name.push("/"));
-        // If several files match, the order of the extensions decides first, and then the order of
-        // the names.
+        // If several files match, the one whose extension comes first in the list is used. If their
+        // extensions are the same, the order of the names in the list decides.
         let find = |parts: &[&str], extensions: &[&str]| {
             let mut wanted = extensions
                 .iter()
@@ -325,7 +330,7 @@ impl DataFolder {
         })
     }
 
-    /// Prints a note that lists which files are used and which are skipped.
+    /// Prints a note that lists the files that are used and the files that are skipped.
     fn note(&self) {
         let mut line = format!(
             "{}: training on {}",
@@ -360,8 +365,8 @@ impl DataFolder {
         let bytes: usize = texts.iter().chain(&validation).map(String::len).sum();
         check(&Memory::new().with("tokens of the texts", &[2, bytes])?)
             .with_context(|| self.folder.display().to_string())?;
-        // Without a validation file, the boundary between the parts is at `train_ratio` of the
-        // total number of bytes.
+        // If there is no validation file, the validation part begins at the fraction `train_ratio`
+        // of all texts' bytes.
         let train_ratio = match validation {
             Some(_) => 1.0,
             None => train_ratio,
@@ -383,7 +388,8 @@ impl DataFolder {
     /// Reads a text, and prints a note if it contains markup.
     fn text(&self, name: &OsString) -> Result<String> {
         let path = self.folder.join(name);
-        // If the file were a pipe, opening it would wait for a process that writes to it.
+        // This check rejects pipes, because opening a pipe would block until another process writes
+        // to it.
         is_file(&path)?;
         let text = read_text(&path, u64::MAX)?;
         note_markup(&path, &text);
@@ -391,13 +397,13 @@ impl DataFolder {
     }
 }
 
-/// Returns true if the extension is that of a file with token IDs.
+/// Returns true if the extension of a file shows that it contains token IDs.
 fn is_ids(name: &OsString) -> bool {
     IDS.contains(&extension(Path::new(name)).as_str())
 }
 
-/// Returns true if the extension is that of a file with text. Hidden files don't count, because
-/// they belong to other programs such as editors.
+/// Returns true if the extension of a file shows that it contains text. Hidden files are excluded,
+/// because they belong to other programs such as editors.
 fn is_text(name: &OsString) -> bool {
     let is_hidden = name.as_encoded_bytes().starts_with(b".");
     !is_hidden && extension(Path::new(name)) == TEXTS[0]
@@ -413,7 +419,7 @@ fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
             (0, _) | (_, 0) => {
                 let order = a.first().cmp(&b.first());
                 if a.is_empty() && b.is_empty() {
-                    // The names differ only in leading zeros, as `1` and `01` do.
+                    // The names differ only in leading zeros, such as `1` and `01`.
                     return all.0.cmp(all.1);
                 }
                 (a, b) = (a.get(1..).unwrap_or(a), b.get(1..).unwrap_or(b));
@@ -436,7 +442,7 @@ fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// Returns the first names of a list, followed by the number of other names.
+/// Joins the first names of a list with commas, and adds the number of remaining names.
 fn listed(names: &[OsString]) -> String {
     const MAX: usize = 5;
     let shown = names
@@ -450,8 +456,8 @@ fn listed(names: &[OsString]) -> String {
     shown.collect::<Vec<_>>().join(", ") + &more
 }
 
-/// Prints a note if a text contains markup, such as HTML, because the model learns the markup as
-/// well.
+/// Prints a note if a text contains markup, such as HTML, because the model would learn the markup,
+/// too.
 fn note_markup(path: &Path, text: &str) {
     const BEGINNINGS: [(&str, &str); 5] = [
         ("{\\rtf", "RTF"),

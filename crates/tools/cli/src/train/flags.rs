@@ -1,5 +1,5 @@
-//! Replaces the names of settings in errors of the crates `train` and `gpt` by the names of flags,
-//! so that users know which option to change.
+//! Replaces the names of settings in the error messages of the crates `train` and `gpt` with the
+//! names of flags, so that users know which option to change.
 
 use anyhow::{Error, anyhow};
 use clap::{Args, Command};
@@ -8,7 +8,7 @@ use train::TrainError;
 use super::options::TrainOptions;
 use crate::terminal::command::flag;
 
-/// Settings whose option has another name.
+/// Settings whose command-line option has a different name.
 const OPTIONS: [(&str, &str); 8] = [
     ("accumulation", "gradient_accumulation_steps"),
     ("lr", "learning_rate"),
@@ -20,8 +20,8 @@ const OPTIONS: [(&str, &str); 8] = [
     ("whole_epochs", "epochs"),
 ];
 
-/// Returns the flag for a setting such as `config.optimizer.lr`, or the setting itself if there is
-/// no flag for it.
+/// Returns the command-line flag for a setting such as `config.optimizer.lr`. Returns the name of
+/// the setting if there is no flag for it.
 fn flag_of(setting: &str) -> String {
     let name = setting.rsplit('.').next().unwrap_or(setting);
     let renamed = OPTIONS.iter().find(|(other, _)| *other == name);
@@ -34,7 +34,8 @@ fn flag_of(setting: &str) -> String {
     }
 }
 
-/// Converts an error, and replaces the names of settings in its message by flags.
+/// Converts an error from the crate `train` and replaces the names of settings in its message with
+/// the names of flags.
 pub(crate) fn with_flags(error: impl Into<TrainError>) -> Error {
     use TrainError::{Config, Gpt, NotFinite, OnRank, OtherRun};
     let error = error.into();

@@ -1,14 +1,16 @@
-//! The log of a run, `log.jsonl`. Each line is a JSON object that describes an event.
+//! Reads and writes the log of a training run, `log.jsonl`. Each line is a JSON object that
+//! describes an event.
 //!
-//! The field `event` is `start`, `step`, `eval`, `sample` or `saved`. A `start` is logged each time
-//! the run is started or resumed.
+//! The field `event` contains the kind of the event, which is `start`, `step`, `eval`, `sample` or
+//! `saved`. A `start` event is logged each time the run is started or resumed.
 //!
-//! A resumed run continues from a checkpoint, so it repeats the steps that were logged after this
-//! checkpoint. The old lines of these steps, and an incomplete line that a killed process may have
-//! left, are removed when the resumed run saves for the first time. Before that, nothing is
-//! removed, because the run might be killed again.
+//! A resumed run continues from a checkpoint and repeats the steps that were logged after this
+//! checkpoint. When the resumed run saves for the first time, it removes the old lines of these
+//! steps, and an incomplete line that a killed process may have left. It removes nothing before
+//! that, because it might be killed as well.
 //!
-//! The file is read into memory as a whole. If it is too long for that, it isn't read at all.
+//! The whole file is read into memory. If it is too long for that, its lines are no longer read,
+//! but new lines are still added.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -25,7 +27,8 @@ use crate::terminal::output::{json_line, note};
 /// Name of the log in the folder of a run.
 pub(crate) const LOG: &str = "log.jsonl";
 
-/// Maximum length in bytes of a log that is read. This is sufficient for more than a million steps.
+/// Maximum length in bytes of a log that is read. It is sufficient for more than a million training
+/// steps.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// A line that is written to the log.
@@ -53,12 +56,13 @@ pub(crate) enum Line {
     Saved { steps_done: u64, path: String },
 }
 
-/// A line that was read from the log. It has only the fields that this program reads again.
+/// A line that was read from the log. It contains only the fields that this program needs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Logged {
-    /// Index of the step, which is set only for the event `step`.
+    /// Index of the training step. It is set only for `step` events.
     step: Option<u64>,
-    /// Number of steps before the event, which is set for all other events.
+    /// Number of training steps that were done before the event. It is set for all events except
+    /// `step`.
     steps_done: Option<u64>,
     pub(crate) tokens_per_step: Option<u64>,
     pub(crate) loss: Option<f64>,
@@ -67,7 +71,7 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Returns the number of steps that had been done after the event.
+    /// Returns the number of training steps that had been done after the event.
     pub(crate) fn steps_done(&self) -> u64 {
         let after_step = self.step.map(|step| step.saturating_add(1));
         after_step.or(self.steps_done).unwrap_or(0)
@@ -78,11 +82,11 @@ impl Logged {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// The file. It is `None` while the file is being replaced, because Windows can't replace an
-    /// open file.
+    /// The open log file. It is `None` after the file has been replaced, because Windows can't
+    /// replace an open file.
     file: Option<File>,
-    /// The bytes that describe events after the checkpoint from which the run was resumed. They are
-    /// removed at the first save.
+    /// Range of the bytes that describe events after the checkpoint from which the run was resumed.
+    /// These bytes are removed at the first save.
     behind: Range<usize>,
 }
 
@@ -131,7 +135,8 @@ impl Log {
         written.with_context(|| self.path.display().to_string())
     }
 
-    /// Removes the lines that were behind the checkpoint when the log was opened.
+    /// Removes the lines that describe events after the checkpoint and that were already in the log
+    /// when it was opened.
     fn cut(&mut self) -> Result<()> {
         let mut text = read_small_file(&self.path, MAX_BYTES)?;
         text.drain(std::mem::take(&mut self.behind));
@@ -140,7 +145,7 @@ impl Log {
     }
 }
 
-/// Reads the log of a run. If it is too long, prints a note and returns `None`.
+/// Reads the log of a training run. If the log is too long, prints a note and returns `None`.
 pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     let path = folder.join(LOG);
     if !is_file(&path)? {
@@ -157,7 +162,8 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns true if a run has logged a save, or if its log is too long to find out.
+/// Returns true if the log of a training run contains a `saved` event, or if the log is too long to
+/// be read.
 pub(crate) fn has_saved(folder: &Path) -> Result<bool> {
     let text = read(folder)?;
     let is_save = |line: &[u8]| line.starts_with(br#"{"event":"saved""#);
@@ -170,8 +176,8 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Logged> {
         .filter_map(parse)
 }
 
-/// Parses a line. Returns `None` if it is incomplete, because the beginning of an object isn't
-/// valid JSON. A line that lacks only the line end is complete.
+/// Parses a line of the log. Returns `None` if the line is incomplete, because only a complete JSON
+/// object is valid JSON. If only the line ending is missing, the line counts as complete.
 fn parse(line: &[u8]) -> Option<Logged> {
     serde_json::from_slice(line).ok()
 }
@@ -205,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Returns the number of steps done after each line.
+    /// Returns the number of training steps done after each line.
     fn steps(folder: &Path) -> Vec<u64> {
         let text = read(folder).unwrap().unwrap();
         lines(&text).map(|line| line.steps_done()).collect()
@@ -218,7 +224,8 @@ mod tests {
         let first = [step(0, 0.5), saved(1), step(1, 0.25), step(2, 0.125)];
         write(path, 0, first);
         assert_eq!(steps(path), [1, 1, 2, 3]);
-        // The process is killed in the middle of a line, and then again before its first save.
+        // Simulates a process that is killed while it writes a line and, after the run has been
+        // resumed, is killed again before its first save.
         let mut file = append(path.join(LOG)).unwrap();
         file.write_all(b"{\"event\":\"st").unwrap();
         write(path, 1, [step(1, 0.25)]);
@@ -227,7 +234,7 @@ mod tests {
         assert_eq!(steps(path), [1, 1, 2, 2, 3]);
     }
 
-    /// A power failure can remove the last byte of a line.
+    /// A power failure can remove the line ending of the last line.
     #[test]
     fn a_line_without_its_end_is_whole_before_and_after_the_log_is_opened() {
         let folder = tempfile::tempdir().unwrap();
@@ -245,7 +252,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 0, [step(0, 0.5)]);
         let path = folder.path().join(LOG);
-        // The log becomes too long because zeros are added.
+        // Adds zeros at the end to make the log too long.
         append(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
         write(folder.path(), 7, [step(7, 0.125), saved(8)]);
         assert!(std::fs::metadata(&path).unwrap().len() > MAX_BYTES + 100);

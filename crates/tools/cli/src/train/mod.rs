@@ -1,5 +1,5 @@
-//! `gpt train` trains a model and saves it in the folder of a run. It shows a progress bar, writes
-//! a log, generates samples, and draws the loss curve.
+//! Implements `gpt train`, which trains a model and saves it in the folder of a run. It shows a
+//! progress bar, writes a log, generates samples, and draws the loss curve.
 //!
 //! The training loop itself is in the crate `train`.
 
@@ -33,18 +33,19 @@ use crate::mpi::group::ProcessGroup;
 use crate::terminal::failure::misused;
 use crate::terminal::threads::use_threads;
 
-/// Runs `gpt train`. `words` are the arguments of the command line from which `args` was parsed.
+/// Runs `gpt train`. `words` contains the command-line arguments from which `args` was parsed.
 pub(crate) fn run(args: &TrainArgs, words: &[OsString]) -> Result<()> {
     let world = ProcessGroup::join()?;
     let done = train(args, words, &world);
     world.leave(done)
 }
 
-/// A run that is ready for its next step.
+/// A training run that is ready for its next step.
 struct StartedRun {
     setup: Setup,
     trainer: Trainer,
-    /// Folder of a resumed run. It is `None` for a new run, and on ranks that don't save.
+    /// Folder of a resumed run. It is `None` for a new run, and on all ranks but the first, which
+    /// alone saves checkpoints.
     folder: Option<RunFolder>,
     /// Folder that `--out-dir` requests for a new run.
     out_dir: Option<PathBuf>,
@@ -53,8 +54,9 @@ struct StartedRun {
 fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<()> {
     let started = begin(args, words, world);
     let mut started = world.all(started)?;
-    // Paths and the number of threads may differ between machines. The contents of the files are
-    // compared elsewhere.
+    // The options that are compared don't include paths, which may differ between machines. The
+    // contents of the files are compared by `share`. `agree` compares the actual number of threads
+    // instead of the option.
     let mut options = started.setup.options.table()?;
     options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
     options.insert("resume".to_owned(), args.resume.is_some().into());
@@ -68,7 +70,7 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
     if args.verbose {
         world.introduce();
     }
-    // The run's folder isn't created before all ranks have read their data.
+    // The folder of the run is created only after all ranks have read their data.
     run::run(started, world)?;
     #[cfg(feature = "mpi")]
     if args.verbose {
@@ -77,7 +79,7 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
     Ok(())
 }
 
-/// Reads the options, the data and the model, and starts the threads.
+/// Starts the threads, reads the options, the data and the model, and creates the trainer.
 fn begin(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<StartedRun> {
     if args.resume.is_some() && args.options.out_dir.is_some() {
         return misused(

@@ -1,8 +1,10 @@
-//! The options of `gpt train`. The help, the range and the default of each option are defined here.
+//! Defines the options of `gpt train`, including the help, the range and the default of each
+//! option.
 //!
-//! A run works with this struct, saves it in its `options.toml`, and compares it with the saved
-//! options when it is resumed. The module `arguments` explains where the values come from. If an
-//! option is `None`, its value is derived from other options or the data in the module `setup`.
+//! A training run saves its options in its `options.toml`. When the run is resumed, the saved
+//! options are compared with the current ones. The module `arguments` explains where the values
+//! come from. If an option is `None`, the module `setup` derives its value from other options or
+//! from the data.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -22,8 +24,8 @@ use crate::terminal::numbers::{
     AtLeast1, Below1, Count, NotNegative, Part, Threads, dtype_among, signed_seed,
 };
 
-/// Defaults of the options that belong to a preset, as the help shows them. They come from the
-/// default preset.
+/// Defaults that the help shows for those options that depend on the preset. They are the values of
+/// the default preset.
 const MODEL: GptConfig = STORY.model;
 const TRAINING: PresetTraining = STORY.training;
 
@@ -139,7 +141,7 @@ pub(crate) struct TrainOptions {
     pub(crate) vocab_size: Option<Count>,
     /// The dropout rate [default: the preset's]
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
-    // The dropout rate is `None` if the base model has several dropout rates.
+    // This option is `None` if the base model has several different dropout rates.
     drop_rate: Option<Below1>,
     /// Add a bias to queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]
@@ -219,15 +221,15 @@ pub(crate) struct TrainOptions {
     pub(crate) threads: Option<Threads>,
     /// The number of newest checkpoints to keep, in addition to the best one
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
-    // The default is 2, so that a checkpoint is left if the newest one is damaged. This is the last
-    // option in `options.toml`, and it always has a value. If it is missing there, the end of the
-    // file is lost.
+    // The default is 2, so that there is another checkpoint if the newest one is damaged. This
+    // option must be the last one and always has a value. If it is missing from an `options.toml`,
+    // the end of the file has been lost.
     pub(crate) keep: AtLeast1,
 }
 
 impl TrainOptions {
-    /// Returns the options by name, as a run saves them. Options whose values are derived are left
-    /// out.
+    /// Returns a table of the options, in the form in which a training run saves them. Options
+    /// whose values are derived are left out.
     pub(crate) fn table(&self) -> Result<Table> {
         Ok(Table::try_from(self)?)
     }
@@ -237,8 +239,8 @@ impl TrainOptions {
         self.preset.unwrap_or(STORY)
     }
 
-    /// Returns the configuration of the model. It is based on the preset or, if there is one, on
-    /// the base model `own`.
+    /// Returns the configuration of the model. Properties for which there is no option come from
+    /// the base model (`own`) or, if there is none, from the preset.
     ///
     /// # Errors
     /// Returns an error if an option doesn't match the weights of the base model.
@@ -270,7 +272,8 @@ impl TrainOptions {
     }
 }
 
-/// Returns the properties of a model that its weights determine, by the names of their options.
+/// Returns those properties of a model that its weights determine, in a table whose keys are the
+/// names of the options.
 pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     const NAMES: [&str; 7] = [
         "vocab_size",

@@ -1,7 +1,8 @@
-//! Draws the loss curve of a run from its log, and saves it as `loss.svg`.
+//! Draws the loss curve of a training run from its log and saves it as `loss.svg`.
 //!
-//! A thin line shows the training loss of each step, which includes dropout. Thick lines show the
-//! losses of the evaluations, and the legend contains their last values.
+//! A thin line shows the training loss of each step, which is computed with dropout. Thick lines
+//! show the training loss and the validation loss of each evaluation, and the legend contains their
+//! last values.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,11 +15,11 @@ use super::log;
 use crate::terminal::numbers::count;
 use crate::train::runs::SVG;
 
-/// The points of a curve, each with the number of steps done and the loss.
+/// The points of a curve. Each point consists of the number of steps done and the loss.
 type Points = Vec<(f64, f64)>;
 
-/// Draws the loss curve of the run in `folder`. Does nothing if no step has been logged or the log
-/// is too long.
+/// Draws the loss curve of the training run in `folder`. Does nothing if no step has been logged or
+/// if the log is too long to be read.
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     let (mut steps, mut train, mut validation): (Points, Points, Points) = Default::default();
     let mut tokens_per_step = 0;
@@ -65,8 +66,8 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reduces the number of points to at most 1500, by replacing groups of consecutive points by their
-/// mean.
+/// Reduces the number of points to at most 1500 by replacing each group of consecutive points with
+/// their mean.
 fn thinned(points: Points) -> Points {
     const MAX: usize = 1500;
     let stretch = points.len().div_ceil(MAX);

@@ -1,8 +1,8 @@
-//! Shows the progress of a training run: a progress bar on a terminal, or a line after every few
-//! steps in a file or pipe.
+//! Shows the progress of a training run. This is a progress bar on a terminal, or a line after
+//! every few steps if the output goes to a file or pipe.
 //!
-//! The bar is on standard error, and lines are on standard output. If standard output can't be
-//! written any more, the training continues, and the error is reported at the end of the program.
+//! The bar is drawn on standard error, and lines are printed to standard output. If standard output
+//! can no longer be written, the training continues, and the program reports the error at its end.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, stdout};
@@ -16,14 +16,14 @@ use crate::terminal::output::{note, print};
 /// Number of steps between two progress lines, if the progress is shown as lines instead of a bar.
 const STEPS_PER_LINE: u64 = 10;
 
-/// The display of a run's progress. The bar disappears when this value is dropped.
+/// The progress display of a training run. The progress bar disappears when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     step_lines: bool,
     max_steps: u64,
     tokens_per_step: u64,
-    /// Time when the last step ended, or other work after it.
+    /// Time when the last step ended, or when other work after it ended, such as an evaluation.
     last: Instant,
 }
 
@@ -53,7 +53,7 @@ impl Progress {
         self.bar.suspend(|| note(&text.to_string()));
     }
 
-    /// Shows a training step, and returns the speed in tokens per second.
+    /// Shows the result of a training step and returns the speed in tokens per second.
     pub(crate) fn step(&mut self, report: &StepReport) -> f64 {
         let seconds = self.last.elapsed().as_secs_f64().max(1e-9);
         let (done, speed) = (report.step + 1, self.tokens_per_step as f64 / seconds);
@@ -83,8 +83,8 @@ impl Progress {
         ));
     }
 
-    /// Restarts the clock, so that the work since the last step, which wasn't training, doesn't
-    /// reduce the speed that is shown.
+    /// Restarts the clock after work other than training, such as an evaluation, so that the time
+    /// for this work doesn't reduce the speed that is shown.
     pub(crate) fn pause_over(&mut self) {
         self.last = Instant::now();
     }
