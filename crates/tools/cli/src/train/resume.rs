@@ -1,5 +1,5 @@
-//! Resumes a run with its saved options. New options are accepted only if they don't change the
-//! results of the training.
+//! Resumes a training run with its saved options. The user can change an option only if this
+//! doesn't affect the results of the training steps.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, stdin};
@@ -22,9 +22,9 @@ use crate::terminal::command::flag;
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{self, OPTIONS};
 
-/// Options that may change when a run is resumed: the length of the run, the number of threads,
-/// samples, checkpoints, and the path of the data. The data itself must stay the same, which is
-/// checked with a fingerprint.
+/// Names of the options that the user may change when a run is resumed. These options control the
+/// length of the run, the number of threads, samples, checkpoints, and the path of the data. The
+/// data itself must stay the same, which is checked with a fingerprint.
 const CHANGEABLE: [&str; 9] = [
     "max_steps",
     "epochs",
@@ -37,13 +37,14 @@ const CHANGEABLE: [&str; 9] = [
     "threads",
 ];
 
-/// Options whose values are derived if they aren't set. The checkpoint contains the derived values,
-/// and the crate `train` compares them.
+/// Names of the options whose values are derived if the user doesn't set them. The checkpoint
+/// contains the derived values, and the crate `train` checks that they stay the same.
 const DERIVED: [&str; 4] = ["vocab_size", "max_length", "stride", "min_lr"];
 
-/// Finds the run to resume: the run or checkpoint that `named` refers to, or the newest run.
-/// Returns its options, to which `words` may add others, and its newest or the named checkpoint. If
-/// this process `saves`, the folder of the run is locked.
+/// Finds the training run to resume. `named` is the path of the run or of one of its checkpoints.
+/// If it is `None`, the newest run is resumed. The result contains the run's saved options,
+/// together with those in `words`, and the checkpoint from which the run continues. If `saves` is
+/// true, which means that this process saves checkpoints, the folder of the run is locked.
 pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -> Result<Source> {
     let path = match named {
         Some(path) => path,
@@ -65,8 +66,8 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
             ),
         }
     }
-    // The checkpoints are read before anything is written to the folder, so that a run of another
-    // version of this program is reported and stays unchanged.
+    // The checkpoints are read before anything is written to the folder. If another version of this
+    // program has created the run, it is rejected and stays unchanged.
     match latest_checkpoint(path) {
         Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
         found => found?,
@@ -103,8 +104,8 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     })
 }
 
-/// Checks that standard input contains data for the run. A terminal is rejected, so that the
-/// program doesn't wait for input.
+/// Checks that standard input contains the data of the resumed run. A terminal is rejected, so that
+/// the program doesn't wait for the user to type the data.
 fn require_input(run: &Path) -> Result<()> {
     let mut input = stdin().lock();
     if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {
@@ -116,7 +117,7 @@ fn require_input(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder of a run. `path` is this folder or a checkpoint in it.
+/// Returns the folder of a training run. `path` is either this folder or a checkpoint in it.
 fn run_of(path: &Path) -> Result<PathBuf> {
     if is_file(path.join(OPTIONS))? {
         return Ok(path.to_owned());
@@ -132,8 +133,8 @@ fn run_of(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Checks that the options `now` don't differ from the saved options `before`, except for options
-/// that may change.
+/// Checks that the current options (`now`) and the saved options (`before`) are the same, except
+/// for those options that may change when a run is resumed.
 fn refuse_changes(run: &Path, before: &TrainOptions, now: &TrainOptions) -> Result<()> {
     let (mut kept, now) = (before.table()?, now.table()?);
     if before.init_from.is_none() {

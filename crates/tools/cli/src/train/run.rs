@@ -1,5 +1,5 @@
-//! Trains a model. The events of the trainer are shown on the screen and written to the log, and
-//! the results are summed up at the end.
+//! Performs a training run. Shows the events of the trainer to the user, writes them to the log,
+//! and prints a summary at the end.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -34,26 +34,27 @@ use crate::train::runs::{self, LOG, OPTIONS, OPTIONS_BEGIN, finished};
 const STOPPING: &str =
     "\nstopping after this step and saving; press Ctrl-C again to stop without saving\n";
 
-/// Handles the events of a run, and can stop it.
+/// Handles the events of a training run, and can stop the run.
 struct RunListener<'s> {
     setup: &'s Setup,
     folder: &'s RunFolder,
     progress: Progress,
     log: Log,
-    /// First error in writing the log or generating a sample. It ends the run.
+    /// First error that occurred when the log was written or a sample was generated. Such an error
+    /// ends the run.
     error: Option<anyhow::Error>,
     interrupt: Interrupt,
     /// Last evaluation.
     evaluation: Option<Evaluation>,
-    /// Number of steps before the last sample.
+    /// Number of steps that had been done when the last sample was generated.
     sampled: u64,
-    /// Problems that have already been shown. They are remembered because each save reports them
-    /// again.
+    /// Problems that have already been shown to the user. They are stored because each save reports
+    /// them again.
     noted: BTreeSet<String>,
 }
 
-/// Trains until the last step, or until the user stops the run. Only the first rank shows, logs and
-/// saves.
+/// Trains until the last step, or until the user stops the run. Only the first rank shows the
+/// progress, writes the log and saves checkpoints.
 pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
     let (setup, mut trainer) = (&started.setup, started.trainer);
     let began = Instant::now();
@@ -128,13 +129,14 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     };
     refuse_full(&path)?;
     let folder = RunFolder::open(&path)?;
-    // The folder is checked again because another run may have ended there before it was locked.
+    // The folder is checked again, because another run in it may have ended after the first check
+    // and before the folder was locked.
     refuse_full(&path)?;
     Ok(folder)
 }
 
-/// Checks that a folder is empty, or contains only files of a run that has never saved. These files
-/// are overwritten.
+/// Checks that a new run can use a folder. The folder must be empty, or contain only files of a run
+/// that has never saved a checkpoint. These files are overwritten.
 fn refuse_full(folder: &Path) -> Result<()> {
     let mut inside = finished(folder)?;
     let is_empty = finished(&folder.join(CHECKPOINTS))?.is_empty();
@@ -163,8 +165,8 @@ fn keep_options(path: &Path, setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// Returns the value that stops the trainer if `stop` is true, or otherwise the value that
-/// continues it.
+/// Returns the value that makes the trainer stop if `stop` is true, or the value that makes it
+/// continue otherwise.
 fn break_if(stop: bool) -> ControlFlow<()> {
     match stop {
         true => ControlFlow::Break(()),
@@ -173,13 +175,14 @@ fn break_if(stop: bool) -> ControlFlow<()> {
 }
 
 impl RunListener<'_> {
-    /// Adds a line to the log. Returns an error if the folder no longer belongs to this run.
+    /// Adds a line to the log. Returns an error if another process has taken over the folder of
+    /// this run.
     fn log(&mut self, line: &Line) -> Result<()> {
         self.folder.check()?;
         self.log.write(line)
     }
 
-    /// Shows an event and writes it to the log.
+    /// Shows an event to the user and writes it to the log.
     fn on(&mut self, event: Event<'_>) -> ControlFlow<()> {
         let done = match event {
             Event::Step(report) => {
@@ -222,8 +225,8 @@ impl RunListener<'_> {
         self.log(&Line::Eval(evaluation))
     }
 
-    /// Generates, shows and logs a sample. Does nothing if samples are turned off or the user wants
-    /// to stop.
+    /// Generates a sample, shows it to the user, and writes it to the log. Does nothing if samples
+    /// are turned off or if the user has stopped the run.
     fn sample(&mut self, steps_done: u64, model: &GptModel) -> Result<()> {
         let Some(ids) = self.continuation(model)? else {
             return Ok(());
@@ -234,15 +237,16 @@ impl RunListener<'_> {
         let (begin, rest) = ids.split_at(self.setup.begin.len());
         let [begin, mut rest] = [begin, rest].map(|ids| vocabulary.text_of(ids));
         if vocabulary.tokenizer().is_err() {
-            // Without a tokenizer, the texts consist of IDs, which are separated by spaces.
+            // Without a tokenizer, both parts of the sample consist of token IDs, which are
+            // separated by spaces.
             rest.insert(0, ' ');
         }
         self.progress.line(&sample(&begin, &rest));
         self.log(&Line::Sample { steps_done, text })
     }
 
-    /// Evaluates the model and generates a sample after the last step, unless this has already been
-    /// done or the user wants to stop. This doesn't change the state of the run.
+    /// Evaluates the model and generates a sample after the last step, unless the trainer has
+    /// already done so or the user has stopped the run. This doesn't change the state of the run.
     fn finish(&mut self, trainer: &Trainer) -> Result<()> {
         let steps_done = trainer.steps_done();
         let last = trainer.last_evaluation().map(|last| last.steps_done);
@@ -257,8 +261,8 @@ impl RunListener<'_> {
         }
     }
 
-    /// Returns the token IDs of a sample: the prompt and its most probable continuation. Returns
-    /// `None` if samples are turned off or the user wants to stop.
+    /// Generates a sample with greedy decoding, and returns the token IDs of the prompt and its
+    /// continuation. Returns `None` if samples are turned off or if the user has stopped the run.
     fn continuation(&self, model: &GptModel) -> Result<Option<Vec<u32>>> {
         let begin = &self.setup.begin;
         let tokens = self.setup.options.sample_tokens.0;

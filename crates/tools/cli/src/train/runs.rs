@@ -1,6 +1,6 @@
-//! The folder `runs/`, which contains a numbered folder for each run. This module creates these
-//! folders, finds the newest run, and finds the model in the folder of a run, which is its newest
-//! checkpoint.
+//! Manages the folder `runs/`, which contains a numbered folder for each training run. This module
+//! creates these folders and finds the newest run. It also finds the model of a run, which is the
+//! newest checkpoint in its folder.
 
 use std::ffi::OsString;
 use std::fs;
@@ -27,15 +27,15 @@ pub(crate) use crate::train::log::LOG;
 /// Name of the folder with all runs, in the current folder.
 pub(crate) const RUNS: &str = "runs";
 
-/// Names of files in the folder of a run: its options and its loss curve.
+/// Names of the files in a run's folder that contain its options and its loss curve.
 pub(crate) const OPTIONS: &str = "options.toml";
 pub(crate) const SVG: &str = "loss.svg";
 
-/// Maximum length in bytes of a file of options.
+/// Maximum length in bytes of a file that contains options.
 pub(crate) const MAX_OPTIONS_BYTES: u64 = 1 << 20;
 
-/// Returns the absolute form of a path, which a run can save. A relative path would be wrong if the
-/// run is resumed from another folder.
+/// Returns the absolute form of a path, so that a training run can save it. A relative path would
+/// be wrong if the run were resumed from a different folder.
 ///
 /// # Errors
 /// Returns an error if the path isn't UTF-8, because TOML files can't contain such paths.
@@ -52,9 +52,9 @@ pub(crate) fn kept_path(path: &Path) -> Result<PathBuf> {
 pub(crate) const OPTIONS_BEGIN: &str =
     "# The options of this run; `gpt train --config` takes them.";
 
-/// Returns true if a folder belongs to a run that hasn't saved a checkpoint yet. Such a folder
-/// contains the file with the options of the run, but no checkpoint, no plot, and no log line about
-/// a saved checkpoint.
+/// Returns true if a folder belongs to a training run that hasn't saved a checkpoint yet. Such a
+/// folder contains the run's options, but no checkpoint, no loss curve, and no log line about a
+/// saved checkpoint.
 pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     let has = |name: &str| fs::symlink_metadata(run.join(name)).is_ok();
     let options = read_small_file(run.join(OPTIONS), MAX_OPTIONS_BYTES).unwrap_or_default();
@@ -62,8 +62,8 @@ pub(crate) fn never_saved(run: &Path) -> Result<bool> {
     Ok(is_run && finished(&run.join(CHECKPOINTS))?.is_empty() && !log::has_saved(run)?)
 }
 
-/// Returns the error for a run without checkpoints. If the run has never saved, the error contains
-/// the command that starts it again.
+/// Returns the error for a training run that has no checkpoints. If the run has never saved one,
+/// the error message contains the command that starts the run again.
 pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     let name = run.display();
     Ok(match never_saved(run)? {
@@ -79,10 +79,12 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     })
 }
 
-/// Maximum number of digits in the number of a run. A longer name isn't considered a number.
+/// Maximum number of digits in the number of a run. A folder with a longer name isn't considered a
+/// numbered run.
 const MAX_DIGITS: usize = 9;
 
-/// Creates the folder of a new run: `runs/0001`, `runs/0002` and so on.
+/// Creates a folder with the next number for a new run. The first run gets the folder `runs/0001`,
+/// the second one `runs/0002`, and so on.
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
@@ -149,14 +151,14 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
     )
 }
 
-/// A run that has saved.
+/// A training run that has saved a checkpoint.
 struct SavedRun {
     path: PathBuf,
     /// Time of its last save.
     time: SystemTime,
     id: Option<String>,
-    /// Whether the folder has the same name as when the run was last opened. The next field tells
-    /// whether the name is a number.
+    /// Whether the folder still has the name that it had when the run was last opened. The next
+    /// field shows whether this name is a number. Both help to distinguish a run from its copies.
     has_its_name: bool,
     is_numbered: bool,
 }
@@ -176,8 +178,8 @@ impl SavedRun {
         })
     }
 
-    /// Returns true if both folders contain the same run, and `other` is more likely to be the
-    /// original.
+    /// Returns true if this folder is a copy of `other`, which means that both contain the same
+    /// training run, and `other` is more likely to be the original.
     fn is_copy_of(&self, other: &Self) -> bool {
         let rank = |run: &Self| (run.has_its_name, run.is_numbered, run.time);
         self.id.is_some()
@@ -186,8 +188,8 @@ impl SavedRun {
     }
 }
 
-/// Returns the time of a run's last save. If its checkpoints can't be listed, returns the time when
-/// its folder was last changed.
+/// Returns the time when a run last saved a checkpoint, or `None` if it has none. If the
+/// checkpoints can't be listed, returns the time when the run's folder was last changed.
 fn last_saved(run: &Path) -> Option<SystemTime> {
     let checkpoints = run.join(CHECKPOINTS);
     let changed = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
@@ -202,8 +204,8 @@ fn last_saved(run: &Path) -> Option<SystemTime> {
         .map(|time| time.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
-/// Returns the folder that contains the weights: `path` itself, or the newest checkpoint if `path`
-/// is a run.
+/// Returns the folder that contains a model's weights. This is `path` itself or, if `path` is the
+/// folder of a training run, the newest checkpoint of the run.
 ///
 /// # Errors
 /// Returns an error if the run has no complete checkpoint, or if `path` contains runs.
@@ -226,14 +228,16 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
                 "{name}: this folder contains runs; choose one, such as the newest, {}",
                 run.display()
             ),
-            // The error is reported when the model is loaded, with the name of the missing file.
+            // The missing file is reported when the model is loaded, in an error that contains its
+            // name.
             Err(_) => Ok(path.to_owned()),
         },
         Err(error) => Err(error.into()),
     }
 }
 
-/// Checks that `path` is a folder. `what` says whose folder is expected.
+/// Checks that `path` is a folder. `what` is the expected content of the folder, such as "a model",
+/// for the error message.
 pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {
@@ -249,8 +253,9 @@ pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     }
 }
 
-/// Prints a note about checkpoints of a run that are ignored. The note is printed only once, even
-/// if this function is called several times.
+/// Prints a note about the checkpoints in a run's folder that are ignored because they are damaged
+/// or belong to another run. The note is printed only once, even if this function is called several
+/// times.
 pub(crate) fn note_ignored(run: &Path) -> Result<()> {
     static ONCE: Once = Once::new();
     let notes = ignored_checkpoints(run)?;
@@ -260,21 +265,22 @@ pub(crate) fn note_ignored(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the tokenizer in a checkpoint of a run is unchanged. Other folders are accepted.
+/// If a folder is a checkpoint of a training run, checks that its tokenizer hasn't been changed.
+/// All other folders are accepted.
 pub(crate) fn check(folder: &Path) -> Result<()> {
     Ok(check_tokenizer(folder)?)
 }
 
 /// Returns the names in a folder, except for system files and for unfinished files that a killed
-/// process has left. The result is empty if the folder doesn't exist.
+/// process has left behind. Returns an empty list if the folder doesn't exist.
 pub(crate) fn finished(folder: &Path) -> Result<Vec<OsString>> {
     let mut names = names(folder)?;
     names.retain(|name| unfinished_of(name).is_none());
     Ok(names)
 }
 
-/// Returns the names in a folder, except for system files. The result is empty if the folder
-/// doesn't exist.
+/// Returns the names in a folder, except for system files such as `.DS_Store`. Returns an empty
+/// list if the folder doesn't exist.
 pub(crate) fn names(folder: &Path) -> Result<Vec<OsString>> {
     let mut names = match names_in(folder) {
         Err(error) if [NotFound, NotADirectory].contains(&error.source.kind()) => Vec::new(),

@@ -1,6 +1,6 @@
-//! Prepares a run: reads the data, derives the values of missing options from the data and from
-//! other options, and checks that everything fits together and in memory. Only the weights are
-//! still missing afterwards.
+//! Prepares a training run. Reads the data, derives the values of options that aren't set, and
+//! checks that the options, the data and the model match and that the run fits in memory. The
+//! prepared run lacks only its weights.
 
 use std::path::Path;
 
@@ -21,21 +21,22 @@ use crate::terminal::shell::quoted;
 
 /// Beginning of the samples if the data is the default story.
 const STORY_PROMPT: &str = "Marta looked at the river";
-/// Maximum length in tokens of the windows that are chosen for fine-tuning.
+/// Maximum number of tokens in a window when a model is fine-tuned and the user hasn't set the
+/// length of the windows.
 const FINE_TUNING_WINDOW: usize = 256;
 
-/// The model whose weights a run begins with: the model to fine-tune, or the checkpoint of a
-/// resumed run.
+/// The model with whose weights a training run begins. It is either a model to fine-tune or the
+/// checkpoint of a resumed run.
 pub(crate) struct BaseModel {
     pub(crate) config: GptConfig,
     pub(crate) vocabulary: Vocabulary,
-    /// Settings of a resumed run, or `None` for a new run. The learning-rate schedule and the
-    /// boundaries of the epochs stay the same when a resumed run becomes longer.
+    /// Training settings of a resumed run, or `None` for a new run. They are needed because a run
+    /// that becomes longer keeps its learning-rate schedule and the boundaries of its epochs.
     pub(crate) resumed: Option<TrainConfig>,
 }
 
 impl BaseModel {
-    /// Returns a base model whose tokenizer is in `folder`.
+    /// Returns a base model whose tokenizer is in `folder`, for a new run.
     pub(crate) fn of(config: GptConfig, folder: &Path) -> Result<Self> {
         Ok(Self {
             config,
@@ -45,22 +46,22 @@ impl BaseModel {
     }
 }
 
-/// A run that is prepared, except for its weights.
+/// A training run that is ready to start, except for its weights.
 pub(crate) struct Setup {
-    /// Options of the run. The same options and the same data lead to the same run.
+    /// Options of the run. The same options and the same data always lead to the same results.
     pub(crate) options: TrainOptions,
     pub(crate) model: GptConfig,
     pub(crate) vocabulary: Vocabulary,
     pub(crate) training: TrainConfig,
-    /// Name of the data in messages. The next fields are its parts. If there is no validation part,
-    /// all data is used for training.
+    /// Name of the data in messages. The next two fields contain the training part and the
+    /// validation part of the data. If there is no validation part, all data is used for training.
     pub(crate) data: String,
     pub(crate) train: DataLoader,
     pub(crate) validation: Option<DataLoader>,
-    /// Token IDs that samples begin with. If there are none, no samples are generated.
+    /// Token IDs with which each sample begins. If there are none, no samples are generated.
     pub(crate) begin: Vec<u32>,
-    /// Arguments with which `gpt generate` continues the same beginning, or `None` if it can't be
-    /// quoted for the shell.
+    /// Arguments with which `gpt generate` continues the same prompt as the samples, or `None` if
+    /// the prompt can't be quoted for the shell.
     pub(crate) prompt: Option<String>,
 }
 
@@ -79,13 +80,15 @@ impl Setup {
             let gradients = [size_of::<f32>(), self.model.size()?.total()];
             need = need.with("gradients of the next batch", &gradients)?;
         }
-        // The indices of the windows of an epoch are stored twice: in order and shuffled.
+        // The indices of all windows are stored twice, once in order and once in the shuffled order
+        // of the epoch.
         let order = [2 * size_of::<usize>(), windows.len()];
         Ok(need.with("order of the windows", &order)?)
     }
 }
 
-/// Reads the data and derives the values of missing options. `base` is the base model.
+/// Reads the data and derives the values of options that aren't set. `base` is the model with whose
+/// weights the run begins, or `None` if the model is new.
 ///
 /// # Errors
 /// Returns an error if the model is invalid or needs too much memory, or if the data can't be read
@@ -140,7 +143,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         },
         schedule: Some(match resumed.and_then(|config| config.schedule) {
             Some(schedule) => Schedule {
-                // If this value differs from the checkpoint's, resuming fails later with an error.
+                // If the user's value differs from the one in the checkpoint, resuming the run
+                // fails later with an error.
                 min_lr: min_lr.unwrap_or(schedule.min_lr),
                 ..schedule
             },
@@ -186,8 +190,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     Ok(setup)
 }
 
-/// Returns the configuration of the windows and batches. Without options for the windows, their
-/// length and stride are chosen to suit the model and the data.
+/// Returns the configuration of the windows and batches. If the user hasn't set the length and the
+/// stride of the windows, they are chosen to suit the model and the data.
 fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLoaderConfig {
     let longest = match options.init_from {
         Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
@@ -209,23 +213,24 @@ fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLo
     }
 }
 
-/// Returns the token IDs that samples begin with, and the arguments with which `gpt generate`
-/// continues them. The samples begin with the prompt that the user has chosen, or with the
-/// beginning of the data.
+/// Returns the token IDs with which each sample begins, and the arguments with which `gpt generate`
+/// continues them. Samples begin with the prompt that the user has chosen. Without such a prompt,
+/// they begin with [`STORY_PROMPT`] if the data is the default story, and with the beginning of the
+/// data otherwise.
 fn prompt(
     options: &TrainOptions,
     vocabulary: &Vocabulary,
     data: &Corpus,
     context_length: usize,
 ) -> Result<(Vec<u32>, Option<String>)> {
-    // The beginning of the data is cut to half of the context, so that there is room for new
-    // tokens.
+    // The beginning of the data fills at most half of the context, so that there is room for
+    // generated tokens.
     let most = (context_length / 2).max(1);
     let Ok(tokenizer) = vocabulary.tokenizer() else {
         let mut ids = beginning(data, None)?;
         ids.truncate(most);
         let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-        // The list is quoted because PowerShell would split it at the commas.
+        // The list is quoted, because PowerShell would split it at the commas.
         let ids_of_prompt = quoted(&words.join(","));
         return Ok((ids, ids_of_prompt.map(|ids| format!("--tokens {ids}"))));
     };
@@ -256,9 +261,9 @@ fn prompt(
     Ok((ids, prompt))
 }
 
-/// Returns the first tokens of the data, without leading special tokens and whitespace. They end at
-/// the end of a line, at the end of a word after at least 20 bytes, or after about 40 bytes.
-/// Without a tokenizer, the result consists of the first four tokens.
+/// Returns the first tokens of the data, without leading special tokens and whitespace. The result
+/// ends at the first line break, at the end of a word after at least 20 bytes, or after about 40
+/// bytes. Without a tokenizer, the result consists of the first four tokens.
 fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>> {
     const BYTES: usize = 20;
     const MAX_BYTES: usize = 40;
@@ -277,8 +282,8 @@ fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>>
         if text.is_empty() && (is_special || piece.trim_ascii().is_empty()) {
             continue;
         }
-        // The result doesn't end in the middle of a character and, unless a word is very long, not
-        // in the middle of a word.
+        // The result never ends in the middle of a character. It ends in the middle of a word only
+        // if the word is very long.
         let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
         let is_whole = str::from_utf8(&text).is_ok();
         let is_long = text.len() >= BYTES && ends_word || text.len() >= MAX_BYTES;

@@ -1,5 +1,5 @@
-//! Creates the trainer of a run. Its model is new, is loaded from a folder for fine-tuning, or
-//! comes from the checkpoint of a resumed run.
+//! Creates the trainer of a run. The model has new weights, is loaded from a folder in order to be
+//! fine-tuned, or comes from the checkpoint of a resumed run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,17 @@ use super::setup::{BaseModel, Setup};
 use crate::model;
 use crate::model::ids::shown;
 
-/// The starting point of a run.
+/// The options and the weights with which a training run starts.
 pub(crate) struct Source {
     pub(crate) options: TrainOptions,
     /// Base model, or `None` if the model is new.
     pub(crate) base: Option<BaseModel>,
     pub(crate) weights: InitialWeights,
-    /// Folder of a resumed run. It is `None` for a new run, and on ranks that don't save.
+    /// Folder of a resumed run. It is `None` for a new run, and on all ranks but the first, which
+    /// alone saves checkpoints.
     pub(crate) folder: Option<RunFolder>,
-    /// Path of the data with which a resumed run was started. It is `None` for a new run or for the
-    /// default story.
+    /// Path of the data with which a resumed run was started. It is `None` for a new run, and for a
+    /// run that was started with the default story.
     pub(crate) began_with: Option<PathBuf>,
 }
 
@@ -37,8 +38,8 @@ pub(crate) enum InitialWeights {
     Checkpoint(PathBuf),
 }
 
-/// Returns the starting point of a new run. `words` are all arguments, and `stated` are the options
-/// that they set.
+/// Returns the options and the weights with which a new run starts. `words` contains the user's
+/// arguments, and `stated` contains the options that they set.
 pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source> {
     let (mut base, mut weights, mut path) = (None, InitialWeights::New, None);
     if let Some(folder) = &stated.init_from {
@@ -103,7 +104,7 @@ pub(crate) fn trainer(
             let mut model = GptModel::new(model, &mut rng)?;
             // GPT-2 initializes the embeddings with a standard deviation of 0.02. This is necessary
             // if the token embedding is also the output layer. With a standard deviation of 1, the
-            // first losses would be ten times as high as those of random guesses.
+            // first losses would be ten times as high as with random guesses.
             if model.config().tied {
                 model.tok_emb.weight *= 0.02;
                 model.pos_emb.weight *= 0.02;
@@ -114,7 +115,8 @@ pub(crate) fn trainer(
     Trainer::new(training, model, train, validation, rng).map_err(with_flags)
 }
 
-/// Returns true for a value that describes the data itself, and false for a setting of the windows.
+/// Returns true if a saved value describes the data itself, such as a hash, and false if it is a
+/// setting of the windows.
 fn is_of_data(name: &str) -> bool {
     name.contains("_data") && (name.ends_with(".tokens") || name.ends_with(".sha256"))
 }

@@ -1,4 +1,5 @@
-//! The lines that are printed before the first step and after the last step of a run.
+//! Formats the lines that are printed before the first step and after the last step of a training
+//! run.
 
 use std::io::{IsTerminal, stdout};
 use std::ops::Range;
@@ -17,8 +18,9 @@ use crate::terminal::numbers::{count, short};
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{LOG, SVG};
 
-/// Returns lines that describe the model, the data, the steps, the settings and the folder,
-/// followed by notes about settings with unexpected consequences.
+/// Returns the lines that are printed before the first step. They describe the model, the data, the
+/// steps, the settings and the folder, and are followed by notes about settings with unexpected
+/// consequences.
 pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String {
     let (options, model, training) = (&setup.options, &setup.model, &setup.training);
     let tokens = |part: &DataLoader| part.dataset().corpus().len();
@@ -116,8 +118,8 @@ fn width() -> Option<usize> {
         .map(|(_, columns)| columns.into())
 }
 
-/// Wraps a line between words. The following lines are indented, so that they are below the text
-/// after the label.
+/// Wraps a line between words. Continuation lines are indented, so that they are aligned with the
+/// text after the line's label.
 fn wrapped(line: &str, columns: Option<usize>) -> String {
     const INDENT: usize = 10;
     let columns = columns.unwrap_or(usize::MAX).max(2 * INDENT);
@@ -135,9 +137,9 @@ fn wrapped(line: &str, columns: Option<usize>) -> String {
     text
 }
 
-/// Returns a summary of a finished run. It contains the number of steps, the best checkpoint if the
-/// last one is worse, the folder, the Python code that loads the last checkpoint, and the command
-/// that generates text with it.
+/// Returns the summary of a finished training run. It contains the number of steps, the best
+/// checkpoint if its validation loss is lower than that of the last one, the folder, the Python
+/// code that loads the last checkpoint, and the command that generates text with it.
 pub(crate) fn sum_up(
     setup: &Setup,
     folder: &RunFolder,
@@ -182,8 +184,8 @@ pub(crate) fn sum_up(
     ))
 }
 
-/// Returns a sample in one line. The prompt is in brackets, and each line end is replaced by a
-/// visible character.
+/// Formats a sample as a single line. The prompt is enclosed in brackets, and each line break is
+/// replaced with a visible character.
 pub(crate) fn sample(prompt: &str, continuation: &str) -> String {
     let one_line = |text: &str| text.replace('\n', "\u{23ce}");
     format!("sample: [{}]{}", one_line(prompt), one_line(continuation))

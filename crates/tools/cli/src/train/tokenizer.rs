@@ -13,10 +13,11 @@ use super::options::TrainOptions;
 use crate::model::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
 use crate::train::runs::model_folder;
 
-/// Returns the vocabulary of a new model. The tokenizer is the one that `--tokenizer` requests.
-/// Without this option, it is the tokenizer in the folder of the token IDs or, for a text, the
-/// tokenizer of the preset. `text` returns all data as one text, or `None` if the data consists of
-/// token IDs.
+/// Returns the vocabulary of a new model. Its tokenizer is the one that `--tokenizer` requests.
+/// Without this option, it is the tokenizer in the same folder as the file of token IDs. If the
+/// data is text, it is the tokenizer of the preset, or GPT-2's if `--vocab-size` is GPT-2's
+/// vocabulary size. `text` returns all data as one text, or `None` if the data consists of token
+/// IDs.
 ///
 /// # Errors
 /// Returns an error if a tokenizer must be trained but the data consists of token IDs or is too
@@ -46,8 +47,8 @@ pub(crate) fn vocabulary<'t>(
     let tokenizer = match choice {
         Gpt2 => ModelTokenizer::gpt2(),
         Chars => ModelTokenizer::train_chars(&text()?)?,
-        // The preset's vocabulary size suits the default story. A shorter text may not have enough
-        // pairs for it.
+        // The preset's vocabulary size suits the default story. A shorter text may not contain
+        // enough distinct pairs for that many tokens.
         Bpe(most) if options.tokenizer.is_none() => {
             ModelTokenizer::train_bpe_at_most(&text()?, most)?
         }
@@ -63,7 +64,8 @@ pub(crate) fn vocabulary<'t>(
     Ok(Vocabulary::new(tokenizer))
 }
 
-/// Reads the tokenizer in the folder of a model, of a run, or of a tokenizer alone.
+/// Reads the tokenizer in the folder of a model or of a training run, or in a folder that contains
+/// only a tokenizer.
 fn read(path: &Path) -> Result<ModelTokenizer> {
     let name = path.display();
     if !path.exists() {
