@@ -1,5 +1,6 @@
-//! `gpt convert` fills a new or empty folder, or writes a new GGUF file. It changes nothing else.
-//! The tests in `tests/torture` check that a failure leaves either a complete model or none.
+//! Tests that `gpt convert` fills a new or empty folder or writes a new GGUF file, and that it
+//! changes nothing else. The tests in `tests/torture` check that a failed conversion leaves either
+//! a complete model or none.
 
 use std::fs;
 

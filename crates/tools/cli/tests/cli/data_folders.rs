@@ -1,5 +1,5 @@
-//! The files in a data folder: each of them is used, listed as skipped, or rejected with an error
-//! that contains its name.
+//! Tests which files in a data folder are used. Each file must be used for training or validation,
+//! be listed as skipped, or be rejected with an error that contains its name.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,8 +9,8 @@ use crate::support::{Folder, Ran, folder, holds};
 const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --batch-size 2 \
     --max-steps 1 --threads 1 --eval-iters 1 --sample-interval 0";
 
-/// Trains on a folder. Each file for training contains a text of 80 characters, and each file for
-/// validation contains a text of 40 characters.
+/// Creates a folder with files of these `names` and trains on it. Each file for training contains a
+/// text of 80 characters, and each file for validation contains a text of 40 characters.
 fn train(folder: &Folder, case: &str, names: &[&str]) -> Ran {
     fs::create_dir(folder.join(case)).expect("a new folder");
     for name in names {
@@ -23,9 +23,10 @@ fn train(folder: &Folder, case: &str, names: &[&str]) -> Ran {
     ))
 }
 
-/// Names of files in a folder, and the files that version 5.2.0 of the library `datasets` uses for
-/// training and for validation (`DataFilesDict.from_patterns(get_data_patterns(folder))`). It
-/// ignores the other files without a message.
+/// Names of the files in a folder, and which of them version 5.2.0 of Hugging Face's library
+/// `datasets` uses for training and for validation
+/// (`DataFilesDict.from_patterns(get_data_patterns(folder))`). The library silently ignores all
+/// other files.
 const DATASETS: [(&[&str], &[&str], Option<&str>); 7] = [
     (
         &["train.txt", "validation.txt"],
@@ -58,7 +59,7 @@ fn a_folder_has_the_parts_that_datasets_finds_in_it_and_the_rest_is_listed() {
     for (number, (names, training, validation)) in DATASETS.into_iter().enumerate() {
         let ran = train(&folder, &format!("case{number}"), names);
         assert_eq!(ran.code, Some(0), "{names:?}: {}", ran.stderr);
-        // One end-of-text token is between two texts.
+        // There is one end-of-text token between two texts.
         let (train, rest) = match validation {
             Some(_) => (80 * training.len(), 40),
             None => (
@@ -182,7 +183,7 @@ fn markup_is_noted_whether_the_name_or_the_text_shows_it() {
     }
 }
 
-/// First bytes of a file, and the description of its format in the error message.
+/// First bytes of a file, and the words with which the error message describes the file's format.
 const FORMATS: [(&[u8], &str); 6] = [
     (b"%PDF-1.4\n1 0 obj", "a PDF document; pdftotext"),
     (b"%PDF-1.7\n%\xb5\xb5\xb5\xb5", "a PDF document; pdftotext"),
@@ -205,7 +206,7 @@ fn a_file_of_another_format_is_no_text() {
             folder.refused(args, &[name]);
         }
     }
-    // English text in UTF-16 without a byte order mark is valid UTF-8.
+    // English text that is encoded in UTF-16 without a byte order mark is also valid UTF-8.
     let wide: Vec<u8> = b"The bell rang."
         .iter()
         .flat_map(|&byte| [byte, 0])

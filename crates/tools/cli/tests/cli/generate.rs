@@ -1,5 +1,5 @@
-//! `gpt generate`: what it prints to standard output and standard error, prompts, stop strings,
-//! interactive sessions, samples, and settings in the model's folder.
+//! Tests `gpt generate`: its output on standard output and standard error, prompts, stop strings,
+//! interactive sessions, samples, and the settings in the model's folder.
 
 use std::io::{Read, Seek};
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{TOKENS, folder, holds, trained};
 
-/// Returns the IDs of the new tokens.
+/// Runs `gpt generate` and returns the IDs of the generated tokens.
 fn drawn(args: &str) -> Value {
     trained().json(&format!("generate {args}"))["tokens"].clone()
 }
@@ -160,7 +160,7 @@ fn samples_are_separated_and_the_first_is_the_only_one_of_its_seed() {
     holds(&seeds, &["seeds ", " to "]);
 }
 
-/// Returns the lines that are printed with `--json`.
+/// Runs `gpt generate` with `--json` and returns the lines that it prints.
 fn lines(args: &str) -> Vec<String> {
     let printed = trained().ok(&format!("generate {args} --json")).stdout;
     printed.lines().map(str::to_owned).collect()
@@ -170,8 +170,8 @@ const DTYPES: [&str; 5] = ["float32", "float16", "bfloat16", "int8", "int4"];
 
 #[test]
 fn a_sample_depends_only_on_the_seed_and_its_index() {
-    // The options use the temperature from the model's folder, stop strings that end the samples at
-    // different times, and texts that are longer than the context.
+    // The cases use the default temperature. They include stop strings that end the samples at
+    // different times, and texts that become longer than the context.
     for (dtype, options) in DTYPES.into_iter().flat_map(|dtype| {
         [
             "-n 9",
@@ -190,7 +190,8 @@ fn a_sample_depends_only_on_the_seed_and_its_index() {
             assert_eq!(alone, [sample.as_str()], "{args}: sample {i}");
         }
     }
-    // At most 64 samples are computed at the same time, so 70 samples need several rounds.
+    // At most 64 samples are generated at the same time, so some of the 70 samples start only after
+    // others have ended.
     let many = lines("Once --dtype int8 -n 3 --seed 5 --num-samples 70");
     assert_eq!(lines("Once --dtype int8 -n 3 --seed 74"), many[69..]);
     assert_eq!(many.len(), 70);
@@ -301,9 +302,10 @@ fn a_folder_s_generation_settings_are_the_defaults() {
     }
 }
 
-/// Contents of `generation_config.json`, and whether version 5.24.0 of transformers is greedy with
-/// them (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). Without `do_sample`,
-/// transformers is greedy but this program isn't.
+/// Contents of `generation_config.json`, and whether version 5.24.0 of transformers decodes
+/// greedily with them (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). Contents
+/// without `do_sample` aren't included, because transformers then decodes greedily but this program
+/// doesn't.
 const MODES: [(&str, bool); 6] = [
     (
         r#"{"do_sample": false, "temperature": 0.6, "top_p": 0.9}"#,
@@ -316,10 +318,10 @@ const MODES: [(&str, bool); 6] = [
     (r#"{"do_sample": true, "top_k": 50}"#, false),
 ];
 
-/// Contents of `generation_config.json`, and the number of new tokens after a prompt of three
-/// tokens according to version 5.24.0 of transformers (`_prepare_generated_length` and
-/// `_validate_generated_length` in `generation/utils.py`). It is `None` if transformers rejects the
-/// prompt.
+/// Contents of `generation_config.json`, and the number of tokens that version 5.24.0 of
+/// transformers generates after a prompt of three tokens (`_prepare_generated_length` and
+/// `_validate_generated_length` in `generation/utils.py`). The number is `None` if transformers
+/// rejects the prompt.
 const LENGTHS: [(&str, Option<usize>); 4] = [
     (r#"{"max_new_tokens": 7}"#, Some(7)),
     (r#"{"max_length": 10}"#, Some(7)),
@@ -344,12 +346,12 @@ fn generation_settings_mean_what_they_mean_in_transformers_and_options_win() {
         let report = folder.json(&format!("{generate} -n 5"));
         assert_eq!(report["seed"].is_null(), is_greedy, "{json}");
         assert_eq!(report["tokens"] == greedy, is_greedy, "{json}");
-        // If an option asks for random choices, it takes precedence.
+        // An option that requests random sampling takes precedence.
         for option in ["--temp 1", "--temp 1 --top-k 9", "--temp 1 --min-p 0.01"] {
             let report = folder.json(&format!("{generate} -n 5 {option}"));
             assert!(report["seed"].is_u64(), "{json} {option}");
         }
-        // At temperature 0, llama.cpp is greedy.
+        // At temperature 0, llama.cpp decodes greedily.
         let gguf = folder.join("model.gguf");
         folder.ok("convert model model.gguf");
         let (bytes, key) = (std::fs::read(&gguf).unwrap(), b"general.sampling.temp");

@@ -1,4 +1,4 @@
-//! The help, and messages about mistakes on the command line.
+//! Tests the help and the messages about mistakes in the command line.
 
 use crate::support::{folder, holds};
 

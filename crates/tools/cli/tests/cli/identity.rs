@@ -1,5 +1,5 @@
-//! The identity of a run: which folder contains it, and which process may write to it. The tests
-//! cover copies of runs, links, deleted locks, and files that a killed process has left.
+//! Tests which folder contains a training run and which process may write to it. The cases include
+//! copies of runs, symbolic links, deleted locks, and files that a killed process has left behind.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::support::{Folder, Ran, TINY, folder, holds};
 
-/// Copies a folder with its contents. If `visible` is true, hidden files in the top folder are left
-/// out.
+/// Copies a folder and its contents. If `visible` is true, leaves out the hidden files that are
+/// directly in the folder.
 fn copy(from: &Path, to: &Path, visible: bool) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
@@ -27,7 +27,7 @@ fn copy(from: &Path, to: &Path, visible: bool) {
     }
 }
 
-/// Returns the indices of the steps in the log of a run.
+/// Returns the indices of the training steps in the log of a run.
 fn steps(folder: &Folder, run: &str) -> Vec<u64> {
     let lines = folder.log(run).into_iter();
     lines.filter_map(|line| line["step"].as_u64()).collect()
@@ -83,8 +83,8 @@ fn a_copy_of_a_run_is_not_the_newest_run() {
     );
     assert_eq!(folder.checkpoints("runs/0001").len(), 2);
     folder.ok("generate --tokens 1 -n 1");
-    // A copy is used if its path is given. If no folder has the name that was recorded for the run,
-    // a folder whose name is a number counts as the original.
+    // If the user specifies the path of a copy, the copy is used. If no folder has the name that
+    // the run has recorded, a folder whose name is a number counts as the original.
     folder.ok("train --resume runs/a --max-steps 4");
     assert!(folder.checkpoints("runs/a")[1].ends_with("04"));
     fs::rename(folder.join("runs/0001"), folder.join("runs/b")).expect("renamed");
@@ -109,8 +109,8 @@ fn a_run_never_becomes_another_by_files_that_are_copied_into_it() {
         &["run.json", "the files of another run"],
     );
     assert!(folder.tensors("c") == weights);
-    // A checkpoint of another run with a higher number is copied into the run. Then the run is
-    // copied without its lock.
+    // Copies a checkpoint of another run, which has done more steps, into a run. Then copies this
+    // run without its lock.
     copy(&folder.join("c"), &folder.join("guest"), true);
     copy(
         &folder.join("c/checkpoints/step-00000004"),

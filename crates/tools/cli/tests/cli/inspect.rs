@@ -1,4 +1,5 @@
-//! `gpt inspect` on a tiny model: the table, the JSON output, and the page in a real browser.
+//! Tests `gpt inspect` with a tiny model. The tests check the table, the JSON output, and the web
+//! page, which they open in a real browser.
 
 use std::fs;
 

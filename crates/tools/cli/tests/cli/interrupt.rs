@@ -1,7 +1,9 @@
-//! Signals: after the first Ctrl-C, a run saves and shows the command that resumes it; after the
-//! second, it ends immediately. Other tests cover limits that a shell sets.
+//! Tests how the program handles signals. After the first Ctrl-C, a training run must save and show
+//! the command that resumes it. After the second, it must end immediately. The last test checks a
+//! limit on file sizes, beyond which the system also sends a signal.
 //!
-//! The crate `train` tests that an interrupted run leads to the same bits when it is resumed.
+//! The tests of the crate `train` check that an interrupted and resumed run leads to the same bits
+//! as an uninterrupted one.
 
 #![cfg(unix)]
 
@@ -17,9 +19,10 @@ use signal_hook::flag::register_conditional_default;
 
 use crate::support::{Folder, TINY, folder, holds, trained};
 
-/// Makes sure that programs started after this call receive signals, even if signals were ignored
-/// when the tests were started (with `nohup`, or as a background job of a shell). A program
-/// inherits ignored signals from its parent, but not handled ones.
+/// Makes sure that programs that are started after this call receive signals, even if the tests
+/// were started with ignored signals, for example by `nohup` or as a background job of a shell. A
+/// program inherits the signals that its parent ignores, but not those for which its parent has a
+/// handler.
 fn hear_signals() {
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU] {
         let always = Arc::new(AtomicBool::new(true));
@@ -27,7 +30,7 @@ fn hear_signals() {
     }
 }
 
-/// Starts a command and reads its output until a line has this beginning.
+/// Starts a command and reads its standard output until a line starts with `beginning`.
 fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
     hear_signals();
     let mut child = folder.command(args).spawn().expect("gpt runs");
@@ -72,7 +75,7 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
 #[test]
 fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let folder = folder();
-    // A step takes so long that the second Ctrl-C usually comes before its end.
+    // Each step takes so long that the second Ctrl-C usually arrives before the step ends.
     let flags = format!("{TINY} --gradient-accumulation-steps 4000");
     folder.ok(&format!("train {flags} --max-steps 1 --out-dir run"));
     let before = folder.checkpoint("run");
@@ -80,7 +83,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     send("-INT", &child);
     let mut line = String::new();
-    // If standard error ends, the run had already saved and ended.
+    // The end of standard error means that the run had already saved and ended.
     while !line.contains("stopping after this step") {
         line.clear();
         if stderr.read_line(&mut line).unwrap() == 0 {
@@ -138,7 +141,7 @@ fn a_signal_other_than_ctrl_c_ends_a_session() {
     }
 }
 
-/// Runs a line in the shell. In this line, `gpt` stands for the tested program.
+/// Runs a command line with `sh`. In the command line, `gpt` stands for the program under test.
 fn shell(folder: &Folder, line: &str) -> Child {
     hear_signals();
     let line = line.replace("gpt", env!("CARGO_BIN_EXE_gpt"));

@@ -1,5 +1,5 @@
-//! Files that must not be lost: the files of other programs, and the checkpoints of a run that
-//! fails.
+//! Tests that the program never deletes or damages certain files: files of other programs, and the
+//! checkpoints of a run that fails.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
 #[test]
 fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
     let folder = folder();
-    // Each step makes the weights thousands of times larger.
+    // With these options, each step makes the weights thousands of times larger.
     let wild = format!("{TINY} --weight-decay 1e6 --grad-clip 0 --eval-interval 1");
     let run = format!("train {wild} --max-steps 9 --out-dir run");
     folder.refused(&run, &["loss", "step", "set --learning-rate below"]);
@@ -42,7 +42,7 @@ fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
     assert!(evaluated["loss"].is_f64(), "{evaluated}");
 }
 
-/// Some of the model's weights have the largest value of `f32`.
+/// Sets some of the model's weights to the largest `f32`, so that the loss isn't a finite number.
 #[test]
 fn a_loss_that_is_no_number_is_a_failure_of_eval() {
     let folder = folder();
@@ -74,7 +74,7 @@ fn what_was_asked_for_and_not_written_is_a_failure() {
         assert_eq!(ended.status.code(), Some(1), "gpt {args}: {stderr}");
         holds(&stderr, &["error: "]);
     }
-    // The run was not damaged by the failed output.
+    // The failed output hasn't damaged the run.
     folder.ok("train --resume run --max-steps 3");
     folder.refused(
         "inspect -m run --tokens 1 --html run/options.toml",

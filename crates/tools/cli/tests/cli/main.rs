@@ -1,4 +1,5 @@
-//! Tests of the command `gpt` from the user's point of view: its output, its files, and its errors.
+//! Tests the command `gpt` from the user's point of view: its output, its files, and its error
+//! messages.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 

@@ -1,8 +1,8 @@
-//! `mpirun -n N gpt train` leads to the same bits as a single process without MPI, and an error of
-//! one rank ends all ranks.
+//! Tests that `mpirun -n N gpt train` leads to the same bits as a single process without MPI, and
+//! that an error on one rank ends all ranks.
 //!
-//! The script `.ci/run` runs these tests if MPI is installed. It sets `GPT_WITHOUT_MPI` to the path
-//! of a build without MPI.
+//! The script `.ci/run` runs these tests if MPI is installed. It sets the environment variable
+//! `GPT_WITHOUT_MPI` to the path of a `gpt` that was built without MPI.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,20 +29,21 @@ fn mpirun(folder: &Folder) -> Command {
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("RAYON_NUM_THREADS", "1")
-        // The first two variables restrict communication to this machine. The third one gives the
-        // ranks four seconds after Ctrl-C to save, and `mpirun` always waits for the whole time.
+        // The next two variables restrict communication to this machine. The third one gives the
+        // ranks four seconds to save after Ctrl-C. `mpirun` always waits for the whole four
+        // seconds.
         .env("OMPI_MCA_btl", "self,vader")
         .env("OMPI_MCA_oob_tcp_if_include", "lo")
         .env("OMPI_MCA_odls_base_sigkill_timeout", "4")
-        // There may be more ranks than cores. MPICH allows this by default.
+        // Allows more ranks than cores, as MPICH does by default.
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
 }
 
-/// Returns a command that starts `gpt` on several ranks. Each pair contains a number of ranks and
-/// their arguments.
+/// Returns an `mpirun` command that starts `gpt` on several ranks. Each pair in `contexts` contains
+/// a number of ranks and the arguments of these ranks.
 fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     let mut command = mpirun(folder);
     for (i, (ranks, args)) in contexts.iter().enumerate() {
@@ -55,8 +56,8 @@ fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     command
 }
 
-/// Runs a command, in which all ranks must succeed. Returns the standard output, to which only rank
-/// 0 writes, and the standard error.
+/// Runs a command and asserts that it succeeds. Returns what it writes to standard output, which
+/// comes only from rank 0, and to standard error.
 fn ok(mut command: Command) -> (String, String) {
     let output = command.output().expect("it runs");
     let (lines, errors) = texts(&output);
@@ -69,8 +70,8 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// Runs the build without MPI as a single process, without a launcher. If there is no such build,
-/// runs the build with MPI.
+/// Runs the program as a single process, without a launcher. Uses the build without MPI if
+/// `GPT_WITHOUT_MPI` is set, and the build with MPI otherwise.
 fn alone(folder: &Folder, args: &str) {
     let plain = std::env::var_os("GPT_WITHOUT_MPI");
     let mut command = Command::new(plain.as_deref().unwrap_or(OsStr::new(GPT)));
@@ -79,8 +80,9 @@ fn alone(folder: &Folder, args: &str) {
     ok(command);
 }
 
-/// Returns the manifest of a run's newest checkpoint. It contains the hashes of the weights, the
-/// moments and the state. The ID of the run is removed, because it differs between runs.
+/// Returns the manifest of a run's newest checkpoint, which contains the hashes of the weights, the
+/// optimizer's moments and the training state. The ID of the run is removed, because it is
+/// different in each run.
 fn saved(folder: &Folder, run: &str) -> Value {
     let manifest = fs::read(folder.checkpoint(run).join("manifest.json")).expect("a manifest");
     let mut manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
@@ -135,7 +137,7 @@ fn each_rank_is_introduced_once_and_rank_0_alone_tells_the_run() {
     }
 }
 
-/// Starts a run that saves after each step, and waits for its first checkpoint.
+/// Starts a training run on `many` ranks and waits for its first checkpoint.
 fn begin(folder: &Folder, many: usize, args: &str) -> Child {
     let mut child = ranks(folder, &[(many, args)]).spawn().expect("mpirun runs");
     let is_saved = |name: &String| name.starts_with("step-");
@@ -148,7 +150,8 @@ fn begin(folder: &Folder, many: usize, args: &str) -> Child {
     child
 }
 
-/// Returns the number of steps in the newest checkpoint of the run.
+/// Returns the number of training steps that had been done when the run's newest checkpoint was
+/// saved.
 fn steps_done(folder: &Folder) -> u64 {
     let newest = folder.checkpoints("run").pop().expect("a checkpoint");
     newest["step-".len()..][..8].parse().expect("a number")
@@ -163,8 +166,8 @@ fn signal(kind: &str, process: u32) {
 #[test]
 fn an_interrupted_mpirun_saves_once() {
     let folder = folder();
-    // The steps are slow and print little, because `mpirun` doesn't read any output in the four
-    // seconds between Ctrl-C and SIGTERM.
+    // The steps are slow, so that they print little. Between Ctrl-C and SIGTERM, which follows four
+    // seconds later, `mpirun` doesn't read the output of the ranks.
     let run = train(
         "--max-steps 1000000 --save-interval 1 --eval-interval 1000 \
          --gradient-accumulation-steps 300 -o run",

@@ -1,11 +1,11 @@
-//! The model of a run is its last checkpoint, and the newest run is never replaced by an older one.
-//! Each command that the program prints works when it is pasted.
+//! Tests that the model of a run is its last checkpoint, that the program never uses an older run
+//! instead of the newest one, and that each command that it prints works when a user pastes it.
 
 use std::fs;
 
 use crate::support::{Folder, Ran, TINY, folder, holds};
 
-/// Returns the words of the command that follows the text `before` in the output, without `gpt`.
+/// Returns the arguments of the `gpt` command that follows the text `before` in the output.
 fn printed(output: &str, before: &str) -> Vec<String> {
     let line = output.lines().find_map(|line| line.split_once(before));
     let (_, command) = line.unwrap_or_else(|| panic!("no {before:?} in {output}"));
@@ -14,7 +14,7 @@ fn printed(output: &str, before: &str) -> Vec<String> {
     words[1..].to_vec()
 }
 
-/// Runs a printed command with additional arguments. It must succeed.
+/// Runs a printed command with additional arguments and asserts that it succeeds.
 fn run_printed(folder: &Folder, words: &[String], more: &[&str]) -> Ran {
     let more = more.iter().map(ToString::to_string);
     let words: Vec<String> = words.iter().cloned().chain(more).collect();
@@ -87,7 +87,8 @@ fn each_printed_command_works_as_printed() {
         let ran = run_printed(&folder, &words, &[]);
         run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
     }
-    // The number of epochs is increased, and then the number of steps.
+    // Makes the run longer, first with `--epochs` and then with the number of steps in the printed
+    // command.
     folder.ok("train --resume run --epochs 1");
     let done = folder.ok("train --resume run");
     let mut words = printed(&done.stdout, "to train it to step N: ");
@@ -127,7 +128,8 @@ fn each_printed_command_works_as_printed() {
 fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 -o run"));
-    // The folder now contains the files that a run leaves if it is killed before its first save.
+    // Deletes files and log lines, so that the folder looks as if the run had been killed before
+    // its first save.
     fs::remove_dir_all(folder.join("run/checkpoints")).unwrap();
     fs::remove_file(folder.join("run/loss.svg")).unwrap();
     let log = fs::read_to_string(folder.join("run/log.jsonl")).unwrap();
@@ -199,8 +201,9 @@ fn a_run_is_resumed_from_inside_its_folder() {
     }
 }
 
-/// In the newest checkpoint, users may edit the files that aren't part of the model, and add other
-/// files. None of these files is deleted when the checkpoint becomes old.
+/// Users may add files to the newest checkpoint of a run, and edit those of its files that aren't
+/// part of the model. The program must not delete any of these files when the checkpoint becomes
+/// old.
 #[test]
 fn a_checkpoint_with_a_users_file_stays_and_is_named() {
     let folder = folder();

@@ -1,5 +1,5 @@
-//! In every option, `~` at the beginning of a path stands for the home folder, even if the shell
-//! doesn't replace it.
+//! Tests that `~` at the beginning of a path stands for the home folder in every option, even if
+//! the shell doesn't replace it.
 
 #![cfg(unix)]
 

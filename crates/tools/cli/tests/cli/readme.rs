@@ -1,10 +1,11 @@
-//! The session in the README shows the real output of the program.
+//! Tests that the session in the README shows the real output of the program.
 
 use crate::support::{Ran, folder};
 
 const README: &str = include_str!("../../README.md");
 
-/// Returns true if `shown` matches the output. In `shown`, `...` stands for any text.
+/// Returns true if the printed output matches the text `shown`, in which `...` stands for any
+/// characters.
 fn matches(shown: &str, printed: &str) -> bool {
     let mut rest = printed;
     for (i, part) in shown.split("...").enumerate() {

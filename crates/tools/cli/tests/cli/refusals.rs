@@ -1,14 +1,15 @@
-//! Commands that can't be executed. Each of them prints one line that describes the mistake, and
-//! returns an exit code other than 0.
+//! Tests commands that can't be executed. Each of them must print a single line that describes the
+//! mistake, and must return an exit code other than 0.
 //!
-//! There is one case for each kind of error. Other tests cover all invalid values.
+//! There is one case for each kind of error. Other tests try many more invalid values.
 
 use std::fs;
 
 use crate::support::{Folder, TINY, folder, holds, trained};
 
-/// Runs the commands in a table. Each line contains the exit code, the command and, after `->`, the
-/// parts of the error message, separated by `;`.
+/// Runs the commands in a table and asserts that they fail. Each line contains the expected exit
+/// code, the command and, after `->`, parts that the error message must contain, separated by
+/// semicolons.
 #[track_caller]
 fn all_refused(folder: &Folder, table: &str) {
     for line in table.lines().filter(|line| !line.is_empty()) {
@@ -94,7 +95,7 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 1 eval -f missing.txt -> missing.txt
 2 eval -> FILE
 ";
-    // The file has more IDs than can be read.
+    // This file contains 1.5 billion token IDs. Commands must reject it without reading it.
     let long = fs::File::create(trained().join("long.bin")).unwrap();
     long.set_len(3_000_000_000).unwrap();
     all_refused(trained(), &table.replace("LONG", &["5"; 17].join(",")));
@@ -136,8 +137,8 @@ fn hints_say_cargo_gpt_only_if_cargo_run_started_the_program() {
     }
 }
 
-/// The environment variables say that a launcher has started, or may have started, several
-/// processes.
+/// Sets the environment variables of a launcher, which tell the program that several processes have
+/// been started, or may have been started.
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_process_of_a_job_does_not_train_alone() {

@@ -1,15 +1,15 @@
-//! `gpt train --resume` leads to the same bits as a run that was never interrupted.
+//! Tests that `gpt train --resume` leads to the same bits as a run that was never interrupted.
 //!
-//! The crate `train` tests this for an interruption after each step, and it tests that other data
-//! is rejected.
+//! The tests of the crate `train` check the same for an interruption after each step, and they
+//! check that different data is rejected.
 
 use std::fs;
 
 use crate::support::{TINY, folder, holds};
 
-/// Resumes runs from an intermediate checkpoint and from the end of a shorter run. The runs use
-/// dropout, steps of three batches, a tokenizer that was trained on the data, and more than one
-/// epoch.
+/// Resumes one run from an intermediate checkpoint and extends another run that was shorter. The
+/// runs use dropout, steps of three batches, a tokenizer that was trained on the data, and more
+/// than one epoch.
 #[test]
 fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let folder = folder();
@@ -29,7 +29,7 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     assert!((folder.tensors("run"), folder.logged_losses("run")) == whole);
     let parts = ["--tokenizer", "bpe:270", "chars"];
     folder.refused("train --resume run --tokenizer chars", &parts);
-    // The learning-rate schedule of the original run stays in effect if the run becomes longer.
+    // A run that becomes longer keeps its original learning-rate schedule.
     let constant = format!("{flags} --min-lr 0.01");
     folder.ok(&format!("{constant} --max-steps 12 --out-dir long"));
     folder.ok(&format!("{constant} --max-steps 5 --out-dir short"));
@@ -82,7 +82,7 @@ fn another_configuration_is_refused_by_name_with_both_values() {
     folder.refused("train --resume run --learning-rate 0.5", &parts);
     let parts = ["--preset is \"story\"", "\"gpt2-124m\""];
     folder.refused("train --resume run --preset gpt2", &parts);
-    // The values of these options were derived from the data or from other options.
+    // The run has derived the values of these options from the data or from other options.
     for (option, value, other) in [
         ("--max-length", "8", "4"),
         ("--stride", "8", "4"),

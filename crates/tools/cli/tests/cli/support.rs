@@ -1,4 +1,5 @@
-//! Runs the program in a temporary folder, and creates tiny models in a short time.
+//! Contains functions that run the program in a temporary folder and that quickly create tiny
+//! models.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,16 +12,17 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Options that train a model of a few hundred parameters on `data.bin`. The vocabulary has 61
-/// tokens.
+/// Options that train a model with about 2,000 parameters and a vocabulary of 61 tokens on the file
+/// `data.bin`.
 pub(crate) const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --learning-rate 0.01 --warmup-steps 2 \
     --eval-interval 5 --eval-iters 2";
 
-/// A temporary folder in which `gpt` runs. Standard input is empty.
+/// A temporary folder in which `gpt` runs, with an empty standard input.
 pub(crate) struct Folder(TempDir);
 
-/// Creates a folder that contains `data.bin`, with 400 token IDs below 61.
+/// Creates a temporary folder with the file `data.bin`, which contains 400 token IDs that are less
+/// than 61.
 pub(crate) fn folder() -> Folder {
     let folder = Folder(tempfile::tempdir().expect("a temporary folder"));
     let ids = (0..400u32).map(|i| (i * i / 7 + 3 * i) % 61);
@@ -32,8 +34,8 @@ pub(crate) fn folder() -> Folder {
 /// Number of tokens in the vocabulary of the model in [`trained`].
 pub(crate) const TOKENS: usize = 400;
 
-/// Returns a folder with a model in `runs/0001`, whose BPE vocabulary has [`TOKENS`] tokens. All
-/// tests share this folder, so none of them may write to it.
+/// Returns a folder with a trained model in `runs/0001`. The model has a BPE vocabulary of
+/// [`TOKENS`] tokens. All tests share this folder, so they must not change the model or add runs.
 pub(crate) fn trained() -> &'static Folder {
     static FOLDER: OnceLock<Folder> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -68,7 +70,7 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
-            // If Cargo had started `gpt`, its hints would say `cargo gpt`.
+            // With this variable, `gpt` would print `cargo gpt` instead of `gpt` in its hints.
             .env_remove("CARGO_PKG_NAME")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -89,13 +91,14 @@ impl Folder {
             .spawn()
             .expect("gpt runs");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // If the process ends before it has read the text, its own error is more informative.
+        // Ignores errors. If the process ends before it has read the whole text, its own error
+        // message is more informative.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("gpt ends").into()
     }
 
-    /// Runs `gpt`, which must succeed.
+    /// Runs `gpt` and asserts that it succeeds.
     #[track_caller]
     pub(crate) fn ok(&self, args: &str) -> Ran {
         let ran = self.gpt(args);
@@ -104,19 +107,22 @@ impl Folder {
         ran
     }
 
-    /// Runs `gpt` with `--json`, which must succeed. Returns the JSON object that it prints.
+    /// Runs `gpt` with `--json`, asserts that it succeeds, and returns the JSON object that it
+    /// prints.
     #[track_caller]
     pub(crate) fn json(&self, args: &str) -> Value {
         self.ok(&format!("{args} --json")).json()
     }
 
-    /// Runs `gpt`, which must fail with a single line that contains all `parts`.
+    /// Runs `gpt` and asserts that it fails with a single line of error message, which contains all
+    /// `parts`.
     #[track_caller]
     pub(crate) fn refused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 1, parts);
     }
 
-    /// Runs `gpt`, which must reject its command line with a single line that contains all `parts`.
+    /// Runs `gpt` and asserts that it rejects its command line with a single line of error message,
+    /// which contains all `parts`.
     #[track_caller]
     pub(crate) fn misused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 2, parts);
@@ -127,7 +133,7 @@ impl Folder {
         std::fs::write(self.join(name), bytes).expect("a file");
     }
 
-    /// Returns the names of a run's checkpoints. The newest one is the last.
+    /// Returns the names of a run's checkpoints, from the oldest to the newest.
     pub(crate) fn checkpoints(&self, run: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.join(run).join("checkpoints")).expect("a run");
         let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
@@ -155,7 +161,8 @@ impl Folder {
             .collect()
     }
 
-    /// Returns the files with the newest weights and optimizer moments of a run.
+    /// Returns the contents of the two files with the weights and the optimizer's moments in a
+    /// run's newest checkpoint.
     pub(crate) fn tensors(&self, run: &str) -> [Vec<u8>; 2] {
         let checkpoint = self.checkpoint(run);
         ["model.safetensors", "optimizer.safetensors"]
@@ -170,7 +177,8 @@ impl Folder {
             .collect()
     }
 
-    /// Returns the losses in a run's log, as pairs of the index of the step and the loss.
+    /// Returns the training losses in a run's log. Each pair consists of the index of the step and
+    /// the loss.
     pub(crate) fn logged_losses(&self, run: &str) -> Vec<(u64, f64)> {
         let log = self.log(run).into_iter();
         log.filter(|line| line["event"] == "step")

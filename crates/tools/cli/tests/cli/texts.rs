@@ -1,5 +1,6 @@
-//! How texts become token IDs, and how settings in a model's folder are copied. The expected values
-//! come from version 5.24 of transformers and version 0.19 of gguf-py, or were counted by hand.
+//! Tests how texts are converted to token IDs, and how the settings in a model's folder are copied.
+//! The expected values come from version 5.24 of transformers and version 0.19 of gguf-py, or were
+//! counted by hand.
 
 use std::fs;
 
@@ -12,7 +13,8 @@ const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --b
 fn one_end_stands_between_two_texts_whichever_of_them_has_it() {
     let folder = folder();
     let mark = "<|endoftext|>";
-    // Each text has three tokens, and the other tokens are between the texts.
+    // Each of the two texts has three tokens. The seventh token is the end-of-text token between
+    // them.
     for (case, first, second, tokens) in [
         ("none", "abc".to_owned(), "cba".to_owned(), 7),
         ("before", "abc".to_owned(), format!("{mark}cba"), 7),
@@ -142,7 +144,7 @@ fn templates_and_generation_settings_go_wherever_the_model_goes() {
         "{{ messages }}",
         "general.sampling.temp",
         "general.sampling.top_k",
-        // The tokenizer provides this token, because `generation_config.json` doesn't name an
+        // The tokenizer determines this token, because `generation_config.json` doesn't specify an
         // end-of-text token.
         "tokenizer.ggml.eos_token_id",
     ] {
@@ -170,7 +172,8 @@ fn a_tokenizer_file_alone_is_taken_as_it_is() {
         String::from_utf8(ended.stdout).unwrap()
     };
     assert_eq!(ids("alone", "bell"), ids("run", " bell"));
-    // If `config.json` names this model type, transformers uses the class of GPT-2's tokenizer.
+    // If `config.json` specifies this model type, transformers uses GPT-2's tokenizer class, which
+    // doesn't add a space before a text.
     folder.write("alone/config.json", r#"{"model_type": "gpt2"}"#);
     assert_eq!(ids("alone", "bell"), ids("run", "bell"));
 }

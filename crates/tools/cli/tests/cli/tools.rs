@@ -1,4 +1,4 @@
-//! `gpt tokenize`, `gpt info`, `gpt eval` and `gpt completions`.
+//! Tests `gpt tokenize`, `gpt info`, `gpt eval` and `gpt completions`.
 
 use std::fs;
 

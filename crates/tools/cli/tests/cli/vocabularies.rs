@@ -1,5 +1,5 @@
-//! Models with tokenizers of their own: the tokenizer is trained, saved and read again, and the
-//! tokenizer of another model is never used instead.
+//! Tests models that have their own tokenizers. Such a tokenizer is trained, saved and read again,
+//! and the tokenizer of another model must never be used in its place.
 
 use std::fs;
 
@@ -86,7 +86,8 @@ fn ids_of_an_unknown_vocabulary_stay_ids() {
     );
 }
 
-/// The tokenizer files of a model with 270 tokens are replaced by those of a model with 280 tokens.
+/// Replaces the tokenizer files of a model that has 270 tokens with those of a model that has 280
+/// tokens.
 #[test]
 fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
     let folder = folder_with_text();
@@ -182,8 +183,8 @@ fn a_models_own_tokens_end_its_texts() {
     }
 }
 
-/// llama.cpp supports added tokens but ignores their settings, such as `lstrip`. This was checked
-/// with xllamacpp 2026.10.
+/// llama.cpp supports added tokens but ignores their settings, such as `lstrip`. Version 2026.10 of
+/// xllamacpp was used to check this.
 #[test]
 fn tokens_that_llama_cpp_finds_elsewhere_are_named() {
     let folder = folder_with_text();

@@ -1,5 +1,5 @@
-//! Several processes at the same time: conversions into the same folder, training runs in the same
-//! folder, and commands that read or copy a run while it saves after each step.
+//! Tests several processes that run at the same time: conversions into the same folder, training
+//! runs in the same folder, and commands that read or copy a run while it saves after each step.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::sandbox::{
     report, start, train, words,
 };
 
-/// Returns the number of rounds, of which there are `all` in the long form of the tests and `short`
+/// Returns the number of rounds of a test, which is `all` in the long form of the tests and `short`
 /// in the short form.
 fn rounds(short: usize, all: usize) -> usize {
     (all / every(all / short)).max(1)
@@ -26,7 +26,7 @@ fn of_conversions_into_one_folder_one_succeeds_and_the_others_are_refused() {
     for round in 0..rounds(4, 60) {
         let folder = copy_of(before.path());
         let path = folder.path();
-        // The folder doesn't exist in even rounds, and is empty in odd ones.
+        // In even rounds, the output folder doesn't exist. In odd rounds, it is empty.
         if round % 2 == 1 {
             fs::create_dir(path.join("new")).expect("a folder");
         }
@@ -122,7 +122,8 @@ fn readers_beside_a_run_that_saves_each_step_find_a_model() {
     report("readers beside a run", cases, &faults);
 }
 
-/// Returns true if a checkpoint contains all files in its manifest with the right lengths.
+/// Returns true if a checkpoint contains all files that its manifest lists, and if these files have
+/// the right lengths.
 fn is_whole(checkpoint: &std::path::Path) -> bool {
     let Ok(manifest) = fs::read(checkpoint.join("manifest.json")) else {
         return false;
@@ -137,11 +138,11 @@ fn is_whole(checkpoint: &std::path::Path) -> bool {
     })
 }
 
-/// Copies a run with `cp -r` at many moments of the training. If the copy contains a complete
-/// checkpoint, it can be resumed, with the same bits as a run that was left alone. Otherwise,
-/// nothing in the copy is deleted.
+/// Copies a training run with `cp -r` at many points in time. If the copy contains a complete
+/// checkpoint, it must be possible to resume the copy, with the same bits as a run that wasn't
+/// copied. Otherwise, an attempt to resume the copy must not delete anything in it.
 ///
-/// A copy has no complete checkpoint if the run saves several times while it is being copied.
+/// A copy can lack a complete checkpoint if the run saves several times while it is being copied.
 #[test]
 fn copies_of_a_run_that_trains_are_resumed() {
     let before = folder_with_a_run();
@@ -160,7 +161,8 @@ fn copies_of_a_run_that_trains_are_resumed() {
         let copied = tempfile::tempdir().expect("a temporary folder");
         let path = copied.path();
         fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
-        // `cp` reports files that are deleted while it runs.
+        // The result of `cp` is ignored, because it reports an error if a file is deleted while it
+        // runs.
         let mut cp = Command::new("cp");
         let cp = cp.arg("-r").arg(folder.path().join("run")).arg(path);
         let _ = cp.output().expect("cp runs");

@@ -1,7 +1,8 @@
-//! Makes each system call of a command that writes fail, or kills the process at this call.
-//! Afterwards, the files must be complete, and the error message must have been true.
+//! Tests commands that write files. Each of their system calls is made to fail, or the process is
+//! killed at this call. Afterwards, the files must be complete, and the exit code must show
+//! correctly whether the command has succeeded.
 //!
-//! strace makes the calls fail. If it isn't installed, the tests are skipped with a note.
+//! strace is used to make the calls fail. If it isn't installed, the tests are skipped with a note.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +11,8 @@ use std::process::Command;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, copy_of, every, gpt_under, is_long, report};
 
-/// System calls that change what is on a disk. The short form of the tests uses only these.
+/// System calls that change files and folders or lock files. The short form of the tests uses only
+/// these calls.
 const QUICK: [&str; 12] = [
     "fsync",
     "link",
@@ -38,7 +40,7 @@ const LONG: [&str; 8] = [
     "ftruncate",
 ];
 
-/// Returns true if strace is installed and has permission to trace.
+/// Returns true if strace is installed and has the permission to trace programs.
 pub(crate) fn has_strace() -> bool {
     let tried = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
@@ -50,7 +52,8 @@ pub(crate) fn has_strace() -> bool {
     works
 }
 
-/// Returns how often each system call is made.
+/// Returns the number of times that a command makes each system call. If several threads make a
+/// call, returns the number for the thread that makes it most often.
 fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
     let folder = copy_of(job.before.path());
     let trace = folder.path().join("trace");
@@ -91,7 +94,7 @@ fn each_call_of_a_conversion_may_fail_or_be_the_last() {
     each_call_may_fail_or_be_the_last(conversions, 5);
 }
 
-/// Tests all cases or, in the short form of the tests, one of every `short` cases.
+/// Tests all cases in the long form of the tests, and one of every `short` cases in the short form.
 fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     if !has_strace() {
         return;
@@ -132,15 +135,16 @@ fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     }
 }
 
-/// Makes one call fail, and checks the files afterwards. Returns a description of what is wrong.
+/// Runs a command, makes one of its system calls fail or kills the process at this call, and checks
+/// the files afterwards. Returns a description of the fault, if there is one.
 fn inject(job: &Job, call: &str, injection: &str, when: usize) -> Option<String> {
     let folder = copy_of(job.before.path());
     let strace = format!(
         "exec strace -f -o /dev/null -e trace={call} -e inject={call}:{injection}:when={when}"
     );
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
-    // The standard library panics if it can't close a folder that it has listed. The files must be
-    // intact even then.
+    // Rust's standard library panics if it can't close a folder that it has listed. This panic
+    // isn't a fault, but even then the files must be intact.
     let listing = ended.stderr.contains("unexpected error during closedir");
     if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));

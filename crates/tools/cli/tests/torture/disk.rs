@@ -1,12 +1,12 @@
-//! Simulates a power failure at each system call of a command that writes.
+//! Simulates a power failure after each system call of a command that writes files.
 //!
-//! strace records the calls and their data, and these calls are repeated on a model of the disk.
-//! The model knows what programs see and what has been synced. After each call, the files that a
-//! power failure might leave are written to a real folder and checked. There are three
-//! possibilities for data that hasn't been synced:
+//! strace records the system calls and their data, and the calls are then repeated on a model of
+//! the disk. The model distinguishes what programs see from what has been synced. After each call,
+//! the files that a power failure might leave behind are written to a real folder and checked.
+//! There are three possibilities for data that hasn't been synced:
 //!
 //! - Names and contents are lost.
-//! - Names are kept, as by a file system with a journal, but contents are lost.
+//! - Names are kept, as in a file system with a journal, but contents are lost.
 //! - Names are kept, and the contents are zeros.
 
 use std::collections::{BTreeMap, HashSet, hash_map::DefaultHasher};
@@ -18,7 +18,7 @@ use crate::calls::has_strace;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, contents, copy_of, every, gpt_under, report};
 
-/// What a power failure leaves of data that hasn't been synced.
+/// What a power failure leaves behind of data that hasn't been synced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
     Nothing,
@@ -26,7 +26,8 @@ enum Left {
     NamesAndZeros,
 }
 
-/// A file or folder, as programs see it (`now`) and as it is on the disk (`synced`).
+/// A file or folder. `now` is the content that programs see, and `synced` is the content that has
+/// been written to the disk.
 #[derive(Clone)]
 enum Node {
     File { now: Vec<u8>, synced: Vec<u8> },
@@ -36,14 +37,15 @@ enum Node {
 /// The names in a folder, with the indices of their nodes.
 type Names = BTreeMap<String, usize>;
 
-/// A folder and everything below it. The folder itself is the first node.
+/// A model of the part of a disk that consists of a folder and everything below it. The folder
+/// itself is the first node.
 struct Disk {
     root: PathBuf,
     nodes: Vec<Node>,
 }
 
 impl Disk {
-    /// Reads a folder. Everything in it counts as synced.
+    /// Reads a real folder. Everything in it counts as synced.
     fn of(root: &Path) -> Self {
         let mut disk = Self {
             root: root.canonicalize().expect("a folder"),
@@ -96,8 +98,8 @@ impl Disk {
         }
     }
 
-    /// Returns the node of the folder that contains a path, and the last component of the path.
-    /// Returns `None` if the path isn't below the root.
+    /// Splits a path into the index of its parent folder's node and its last component. Returns
+    /// `None` if the path isn't below the root.
     fn place(&mut self, path: &Path) -> Option<(usize, String)> {
         let path = self.root.join(path);
         let below = path.strip_prefix(&self.root).ok()?.to_str()?.to_owned();
@@ -131,7 +133,7 @@ impl Disk {
         self.put(path, Some(self.nodes.len() - 1));
     }
 
-    /// Repeats a system call on the model. Returns true if the call changes the disk.
+    /// Repeats a system call on the model of the disk. Returns true if the call changes the model.
     fn call(&mut self, call: &Call) -> bool {
         let path = |at: usize| Path::new(call.texts.get(at).map_or("", String::as_str));
         let is = |flag: &str| call.line.contains(flag);
@@ -216,8 +218,8 @@ impl Disk {
         true
     }
 
-    /// Returns the files and folders that a power failure leaves. The content of a folder is
-    /// `None`.
+    /// Returns the paths of the files and folders that a power failure leaves behind. Each path has
+    /// the content of the file, or `None` if it is a folder.
     fn left(&self, how: Left) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         let mut all = BTreeMap::new();
         let mut open = vec![(0, PathBuf::new())];
@@ -242,14 +244,15 @@ impl Disk {
     }
 }
 
-/// A successful call in the output of strace. All strings in the output are hexadecimal.
+/// A successful system call, which is a line in the output of strace. All strings in the output are
+/// hexadecimal.
 struct Call<'a> {
     name: &'a str,
     line: &'a str,
-    /// The paths of the call, in order. They are in quotation marks or, for file descriptors, in
-    /// angle brackets.
+    /// Paths among the arguments of the call, in order. strace prints them in quotation marks or,
+    /// if they belong to a file descriptor, in angle brackets.
     texts: Vec<String>,
-    /// The last string of the call, which is the data if the call writes.
+    /// Last string in the line, which contains the written data if the call is `write`.
     data: Vec<u8>,
     result: i64,
 }
@@ -282,8 +285,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Returns the lines of a trace without process IDs. The two lines of a call that was interrupted
-/// by other calls are joined.
+/// Returns the lines of a trace without process IDs. If a call was interrupted by calls of other
+/// threads, strace prints it on two lines, which are joined.
 fn lines(trace: &str) -> Vec<String> {
     let mut begun: BTreeMap<&str, &str> = BTreeMap::new();
     let mut lines = Vec::new();
@@ -302,8 +305,8 @@ fn lines(trace: &str) -> Vec<String> {
     lines
 }
 
-/// Simulates a power failure after each call. Returns the number of cases and a description of each
-/// fault.
+/// Simulates a power failure after each system call of a command. Returns the number of cases and a
+/// description of each fault.
 fn cuts(job: &Job) -> (usize, Vec<String>) {
     let folder = copy_of(job.before.path());
     let mut disk = Disk::of(folder.path());
@@ -349,7 +352,8 @@ fn cuts(job: &Job) -> (usize, Vec<String>) {
             }
         }
     }
-    // At the end, the model must contain the same files as the real folder, with the same lengths.
+    // At the end, the model must contain the same files as the real folder, and the files must have
+    // the same lengths.
     let all = disk.left(Left::NamesAndZeros).into_iter();
     let files = all.filter_map(|(path, bytes)| Some((path.to_str()?.to_owned(), bytes?.len())));
     let real = contents(folder.path()).into_iter();

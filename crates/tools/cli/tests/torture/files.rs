@@ -1,4 +1,5 @@
-//! Replaces each file of a run, and each input of a command, by something else.
+//! Tests what happens if a file of a training run or an input file of a command is replaced with
+//! something else.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -8,7 +9,8 @@ use crate::sandbox::{
     train, words,
 };
 
-/// A description of a replacement, and a function that creates it at the path of the file.
+/// A replacement for a file: its description, and a function that creates it at the path of the
+/// file.
 type Replacement = (&'static str, fn(&Path));
 
 /// The replacements for a file.
@@ -41,7 +43,8 @@ fn replace(path: &Path, (name, make): Replacement) {
         fs::write(path, &old[..old.len() / 2]).expect("a file");
     }
     if name == "itself with other digits" {
-        // Replacing the digit changes version numbers, the sizes of a model, and hashes.
+        // Replacing one digit with another changes version numbers, the dimensions of a model, and
+        // hashes.
         let other = |byte: &u8| if *byte == b'2' { b'4' } else { *byte };
         fs::write(path, old.iter().map(other).collect::<Vec<_>>()).expect("a file");
     }
@@ -113,8 +116,9 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
     let cases = commands
         .iter()
         .flat_map(|(file, command)| REPLACEMENTS.map(|replacement| (*file, command, replacement)));
-    // A pipe can be read like a file, but only after another process has written to it. A file of 5
-    // GB is a valid corpus of 2.5 billion tokens with ID 0, which takes too long.
+    // Two kinds of valid input are left out because the command wouldn't end in time. If a text is
+    // a pipe, the command waits until another process writes to the pipe. If `data.bin` is a file
+    // of 5 GB, it is a corpus of 2.5 billion tokens with ID 0.
     let cases = cases.filter(|(file, _, (name, _))| match *file {
         "data.bin" => !name.starts_with("5 GB"),
         _ => *name != "a pipe",

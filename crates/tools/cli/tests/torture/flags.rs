@@ -1,5 +1,5 @@
-//! Tries extreme values for each flag in the help: numbers at the limits of their types, and texts
-//! and paths that contain invalid UTF-8 or terminal control characters.
+//! Tries extreme values for each flag that the help lists: numbers at the limits of their types,
+//! and texts and paths that contain invalid UTF-8 or terminal control characters.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,7 +10,7 @@ use crate::sandbox::{
     command_line, folder_with_a_run, gpt, is_long, program, report, train, words,
 };
 
-/// Numbers at the limits of various types.
+/// Numbers at the limits of various types, and other special numbers.
 const EDGES: [&str; 14] = [
     "0",
     "1",
@@ -28,13 +28,15 @@ const EDGES: [&str; 14] = [
     "",
 ];
 
-/// Number of edges that the short form of the tests tries.
+/// Number of these values that the short form of the tests tries.
 const QUICK_EDGES: usize = 4;
 
-/// Time limit for a command. A valid value may ask for hours of work.
+/// Time limit for a command. A command that exceeds it is killed, but this isn't a fault, because a
+/// valid value may request hours of work.
 const RUNS_ON: Duration = Duration::from_secs(2);
 
-/// Returns the commands with their required arguments, except for the tested flag.
+/// Returns a `gpt train`, a `gpt generate` and a `gpt eval` command with the arguments that they
+/// require, except for the tested flag.
 fn commands(flag: &str) -> [Vec<OsString>; 3] {
     let mut training = train(flag);
     if flag != "--out-dir" {
@@ -82,7 +84,7 @@ fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
     flags
 }
 
-/// Tries all flags of these kinds with all values.
+/// Tries all values for each flag of these kinds.
 fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
     let (mut cases, mut faults) = (0, Vec::new());
     let good = folder_with_a_run();

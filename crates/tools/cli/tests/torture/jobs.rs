@@ -1,4 +1,4 @@
-//! Commands that write files which must never be lost: checkpoints and converted models. For each
+//! Defines commands that write checkpoints and converted models, which must never be lost. For each
 //! command, a function checks the files after an error, a kill or a power failure.
 
 use std::ffi::OsString;
@@ -9,14 +9,14 @@ use tempfile::TempDir;
 
 use crate::sandbox::{PATIENCE, contents, copy_of, folder_with_a_run, gpt, train, words};
 
-/// A function that checks a folder after a command. It gets the folder, whether the exit code was
-/// 0, and the error message. It returns a description of what is wrong.
+/// A function that checks a folder after a command. Its arguments are the folder, whether the exit
+/// code was 0, and the error message. It returns a description of the fault, if there is one.
 type Fault = Box<dyn Fn(&Path, bool, &str) -> Option<String>>;
 
-/// A command that writes files.
+/// A command that writes files, and a function that checks the files afterwards.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
-    /// Files before the command.
+    /// Folder with the files that exist before the command.
     pub(crate) before: TempDir,
     pub(crate) command: Vec<OsString>,
     pub(crate) fault: Fault,
@@ -31,7 +31,8 @@ fn run(folder: &Path, command: &[OsString]) {
     assert!(ended.is_ok(), "{}", ended.stderr);
 }
 
-/// Returns the newest checkpoint of a run, according to the number of the save in the manifest.
+/// Returns the newest checkpoint of a run. This is the one whose manifest contains the highest
+/// number of a save.
 fn newest(run: &Path) -> Option<PathBuf> {
     let checkpoints = fs::read_dir(run.join("checkpoints")).ok()?;
     let numbered = checkpoints.filter_map(|entry| {
@@ -50,8 +51,8 @@ pub(crate) fn weights(run: &Path) -> Option<Vec<u8>> {
     fs::read(newest(run)?.join("model.safetensors")).ok()
 }
 
-/// Resumes a run of two steps for two more steps. This leaves one checkpoint, and also the best one
-/// if that is another.
+/// Returns a command that makes a run of two steps two steps longer. Afterwards, the run keeps the
+/// newest checkpoint and, if it is a different one, the best checkpoint.
 fn saves() -> Job {
     let before = folder_with_a_run();
     let after = |steps| {
@@ -86,7 +87,7 @@ fn saves() -> Job {
     }
 }
 
-/// Starts a new run in a new folder.
+/// Returns a command that starts a new run in a new folder.
 fn first_saves() -> Job {
     let before = tempfile::tempdir().expect("a temporary folder");
     let whole = folder_with_a_run();
@@ -105,7 +106,8 @@ fn first_saves() -> Job {
         if is_done && weights(&run) != expected {
             return Some("not the newest".to_owned());
         }
-        // A run that has never saved is either started again or rejected.
+        // If the run has never saved, the same command must either start it again or reject its
+        // folder.
         let after = match has_saved {
             true => gpt(folder, &words("train --resume run --max-steps 2"), PATIENCE),
             false => gpt(folder, &again, PATIENCE),
@@ -123,7 +125,8 @@ fn first_saves() -> Job {
     }
 }
 
-/// Creates a folder with the run `run` and the models `one` and `two`, whose weights differ.
+/// Creates a folder that contains the run `run` and the models `one` and `two`, whose weights are
+/// different.
 pub(crate) fn folder_with_two_models() -> TempDir {
     let folder = folder_with_a_run();
     let path = folder.path();
@@ -135,7 +138,7 @@ pub(crate) fn folder_with_two_models() -> TempDir {
     folder
 }
 
-/// Converts the model `two` to the path `to`, where nothing exists.
+/// Returns a command that converts the model `two` to the path `to`, where nothing exists.
 fn conversion(name: &'static str, command: &str) -> Job {
     let before = folder_with_two_models();
     let command = words(command);

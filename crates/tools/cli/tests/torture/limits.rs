@@ -1,8 +1,10 @@
-//! Limits the memory of the process. If a command needs more, it must end with an error that
-//! contains the numbers. It must not abort or be killed.
+//! Tests commands in a process with limited memory. If a command needs more memory than the limit
+//! allows, it must end with an error that states how much memory it needs and how much is free. It
+//! must not abort or be killed.
 //!
-//! `memory.rs` tests that the limits of control groups are read. The crates `tokenizer` and
-//! `model-tokenizer` test that the time for a text is linear in its length.
+//! The tests in `src/terminal/memory.rs` check that the limits of control groups are read. The
+//! tests of the crates `tokenizer` and `model-tokenizer` check that the time for encoding a text is
+//! linear in its length.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,11 +14,11 @@ use tempfile::TempDir;
 
 use crate::sandbox::{PATIENCE, every, folder_with_a_run, gpt, gpt_under, report, words};
 
-/// Number of tokens in the model `wide`. Its embedding takes 128 MB.
+/// Number of tokens in the vocabulary of the model `wide`, whose token embedding takes 128 MB.
 const VOCABULARY: u64 = 4_000_000;
 
-/// Changes the number of tokens and positions of a model with eight features. All weights become 0,
-/// in a sparse file that takes no space on the disk.
+/// Changes the vocabulary size and the context length of a model. All of its weights become 0, in a
+/// sparse file that takes no space on the disk.
 fn enlarge(model: &Path, tokens: u64, positions: u64) {
     let config = model.join("config.json");
     let mut settings: Value =
@@ -58,8 +60,8 @@ fn enlarge(model: &Path, tokens: u64, positions: u64) {
     sized.expect("a sparse file");
 }
 
-/// Creates a folder with the model `wide`, which has a large vocabulary, the model `long`, which
-/// has a long context, and a file of 6,000 token IDs.
+/// Creates a folder that contains the model `wide`, which has a large vocabulary, the model `long`,
+/// which has a long context, and a file of 6,000 token IDs.
 fn large_models() -> TempDir {
     let folder = folder_with_a_run();
     let path = folder.path();

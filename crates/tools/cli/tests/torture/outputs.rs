@@ -1,7 +1,7 @@
-//! Things that already exist at the path of a command's output: devices, links and files stay
-//! unchanged.
+//! Tests commands for which something already exists at the path of the output. Existing devices,
+//! links, files and folders must stay unchanged.
 //!
-//! The crate `atomic-file` tests that output can be written to a pipe.
+//! The tests of the crate `atomic-file` check that output can be written to a pipe.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,8 @@ use crate::sandbox::{
     PATIENCE, command_line, contents, copy_of, folder_with_a_run, gpt, report, train, words,
 };
 
-/// A description, and a function that creates something at the path of the output.
+/// Something that exists at the path of the output: its description, and a function that creates
+/// it.
 type Existing = (&'static str, fn(&Path));
 
 const EXISTING: [Existing; 6] = [
@@ -34,7 +35,8 @@ const EXISTING: [Existing; 6] = [
     }),
 ];
 
-/// Returns the type of a path without following links, and the target if the path is a link.
+/// Returns the type of a path without following links. If the path is a link, also returns the
+/// target of the link.
 fn kind(path: &Path) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?.file_type();
     let link = fs::read_link(path).ok();

@@ -1,7 +1,7 @@
-// A preloaded library that makes system calls fail as on a file system that lacks them. The
-// environment variable POOR contains the calls and their error numbers. For example,
+// A library that is preloaded to make system calls fail, as on a file system that doesn't support
+// them. The environment variable POOR contains the calls and their error numbers. For example,
 // POOR=flock=38,fsync=22,link=1 affects flock, fsync of folders, and hard links. If POOR contains
-// "inode", each call of statx returns another inode number.
+// "inode", each call of statx returns a different inode number.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

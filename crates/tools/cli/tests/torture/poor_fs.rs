@@ -1,6 +1,6 @@
-//! File systems that lack a feature: hard links, a rename that never replaces a file, locks, fsync
-//! of folders, or inode numbers that stay the same. All commands that write must work there, with
-//! the same result.
+//! Tests file systems that lack a feature, such as hard links, renaming without replacing a file,
+//! locks, fsync of folders, or stable inode numbers. All commands that write files must work there
+//! with the same result.
 
 use std::fs;
 use std::process::Command;
@@ -11,8 +11,8 @@ use crate::sandbox::{
     train, words,
 };
 
-/// Calls that the preloaded library `poor_fs.c` makes fail, whether renameat2 fails as well, and
-/// words that a note must contain.
+/// System calls that the preloaded library `poor_fs.c` makes fail, whether renameat2 fails as well,
+/// and words that the program's note about the file system must contain.
 const KINDS: [(&str, bool, &[&str]); 11] = [
     ("link=1", false, &[]),
     ("link=1", true, &["hard links"]),
@@ -104,7 +104,7 @@ fn commands_that_write_work_on_poor_file_systems() {
         } else if compared(rich.path()) != compared(poor.path()) {
             faults.push(format!("{case}: other files"));
         }
-        // On such a file system, too, an existing output must not be replaced.
+        // Even on such a file system, an existing output must not be replaced.
         if let Some(output) = ["file.gguf", "ids.bin", "page.html"]
             .iter()
             .find(|output| command.iter().any(|word| word == *output))

@@ -1,4 +1,4 @@
-//! Runs `gpt` with limits on time and memory, and judges how it has ended.
+//! Runs `gpt` with limits on time and memory, and checks how it ends.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,40 +17,43 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Time between two checks whether a process has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Limit on the CPU time in seconds. The long form of the tests uses the first limit. The short
-/// form also runs on slow machines, so its limit is higher and detects only processes that never
-/// end.
+/// Limits on the CPU time of a process in seconds, for the long and the short form of the tests.
+/// The short form also runs on slow machines. Its limit is therefore higher, and it detects only
+/// processes that never end.
 pub(crate) const CPU_SECONDS: u32 = 5;
 const CPU_SECONDS_SHORT_FORM: u32 = 20 * CPU_SECONDS;
 
-/// Number of the signal that ends a process at the limit on CPU time.
+/// Number of the signal that ends a process when it reaches the limit on CPU time.
 const SIGXCPU: i32 = 24;
 
-/// Limit on writable memory in KiB. Training a model of a few hundred parameters needs 40 MiB, and
-/// the limit is 64 MiB higher.
+/// Limit on the writable memory of a process in KiB. Training a model of about 2,000 parameters
+/// needs 40 MiB, and the limit is 64 MiB higher.
 ///
-/// The address space isn't limited, because glibc's `malloc` reserves 64 MiB of it for a moment for
-/// each new thread. In this moment, an allocation of a few bytes in another thread would fail.
+/// The address space isn't limited, because glibc's `malloc` briefly reserves 64 MiB of it for each
+/// new thread. With a limit, an allocation of a few bytes in another thread could fail at this
+/// moment.
 pub(crate) const MEMORY: u32 = 104 << 10;
 
-/// Options that train a model of a few hundred parameters on `data.bin`. Each option has a value.
+/// Options that train a model with about 2,000 parameters on the file `data.bin`. Each option is
+/// followed by a value.
 const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --warmup-steps 1 --eval-iters 1 \
     --eval-interval 1 --max-steps 2";
 
-/// Returns the distance between two cases that are tried. With `TORTURE=1` it is 1, with
-/// `TORTURE=9` it is 9, and without this variable it is `short`.
+/// Returns how far apart the cases are that a test tries. For example, a test tries every ninth
+/// case with `TORTURE=9`, and every case with `TORTURE=1`. Without this environment variable, the
+/// result is `short`.
 pub(crate) fn every(short: usize) -> usize {
     let asked = std::env::var("TORTURE").ok();
     asked.map_or(short, |text| text.parse().expect("a number in TORTURE"))
 }
 
-/// Returns true for the long form of the tests.
+/// Returns true if the long form of the tests is requested.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TORTURE").is_some()
 }
 
-/// The result of a process.
+/// The exit status and the output of a process.
 pub(crate) struct Ended {
     /// Exit status, or `None` if the process was killed because it took too long.
     pub(crate) status: Option<ExitStatus>,
@@ -63,16 +66,16 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Returns true if an allocation failed, which aborts the program. This is acceptable if the
-    /// memory can't be estimated in advance, as for a tokenizer.
+    /// Returns true if the program aborted because an allocation failed. This is acceptable if the
+    /// needed memory can't be estimated in advance, such as that of a tokenizer.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         const SIGABRT: i32 = 6;
         let signal = self.status.and_then(|status| status.signal());
         signal == Some(SIGABRT) && self.stderr.contains("memory allocation of")
     }
 
-    /// Returns a description of what is wrong with the result. An error in a single line isn't a
-    /// fault.
+    /// Returns a description of the fault, or `None` if the process ended in an acceptable way. An
+    /// error that is printed in a single line isn't a fault.
     pub(crate) fn fault(&self) -> Option<String> {
         let Some(status) = self.status else {
             return Some("it hangs".to_owned());
@@ -91,7 +94,7 @@ impl Ended {
             .lines()
             .filter(|line| !line.is_empty())
             .collect();
-        // The last line is the error, and the lines before it are notes.
+        // The last line must be the error, and the lines before it must be notes.
         let (last, before) = lines.split_last().unwrap_or((&"", &[]));
         let is_told = last.starts_with("error: ") && !before.iter().any(|l| l.starts_with("error"));
         match status.code() {
@@ -105,7 +108,8 @@ impl Ended {
     }
 }
 
-/// Returns shell commands that set the limits. [`gpt_under`] runs `gpt` after them.
+/// Returns the beginning of a shell command. It sets the limits, and [`gpt_under`] adds the command
+/// that runs `gpt`.
 pub(crate) fn limits() -> String {
     let seconds = if is_long() {
         CPU_SECONDS
@@ -115,18 +119,20 @@ pub(crate) fn limits() -> String {
     format!("ulimit -d {MEMORY}; ulimit -S -t {seconds}; exec")
 }
 
-/// Returns the path of the program. The environment variable `GPT` overrides the program that Cargo
-/// has built.
+/// Returns the path of the program under test. This is the value of the environment variable `GPT`
+/// or, if it isn't set, the program that Cargo has built.
 pub(crate) fn program() -> OsString {
     std::env::var_os("GPT").unwrap_or_else(|| env!("CARGO_BIN_EXE_gpt").into())
 }
 
-/// Runs `gpt` in a folder, with the limits and without input.
+/// Runs `gpt` in a folder, with the usual limits and an empty standard input.
 pub(crate) fn gpt(folder: &Path, arguments: &[OsString], patience: Duration) -> Ended {
     gpt_under(&limits(), folder, arguments, patience)
 }
 
-/// Runs `gpt` after a beginning of a shell command: `exec`, or a program that runs another program.
+/// Runs `gpt` through `sh`. `shell` is the beginning of the shell command, to which the path of
+/// `gpt` and its arguments are added. It ends with `exec`, or with a program that runs another
+/// program, such as strace.
 pub(crate) fn gpt_under(
     shell: &str,
     folder: &Path,
@@ -153,7 +159,8 @@ pub(crate) fn start(shell: &str, folder: &Path, arguments: &[OsString]) -> Runni
         .arg(program())
         .args(arguments)
         .current_dir(folder)
-        // The stacks of 64 threads would need more memory than the limit allows.
+        // On a machine with 64 cores, the stacks of all threads would need more memory than the
+        // limit allows.
         .env("RAYON_NUM_THREADS", "2")
         .stdin(Stdio::null())
         .stdout(out)
@@ -175,8 +182,8 @@ impl Running {
 
     /// Waits until the process ends. Kills it if this takes too long.
     ///
-    /// The checks are counted instead of the time, so that a pause of all processes doesn't count
-    /// as hanging.
+    /// The time limit is measured by the number of checks and not by a clock, so that a process
+    /// isn't killed if all processes are paused for a while.
     pub(crate) fn end(mut self, patience: Duration) -> Ended {
         let mut polls = patience.div_duration_f64(POLL_INTERVAL) as u64;
         let status = loop {
@@ -218,8 +225,8 @@ pub(crate) fn train(without: &str) -> Vec<OsString> {
     arguments
 }
 
-/// Creates a folder with `data.bin` (400 token IDs below 61), `data.txt`, a file of options
-/// `c.toml`, and a finished run.
+/// Creates a folder that contains `data.bin` (400 token IDs that are less than 61), `data.txt`, the
+/// options file `c.toml`, and the finished run `run`.
 pub(crate) fn folder_with_a_run() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
@@ -282,8 +289,8 @@ pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     files
 }
 
-/// Returns the names and contents of all regular files below a folder. The result is empty if the
-/// folder doesn't exist.
+/// Returns the names and contents of all regular files below a folder, or nothing if the folder
+/// doesn't exist.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = match folder.exists() {
         true => files_below(folder),
@@ -303,7 +310,7 @@ pub(crate) fn command_line(arguments: &[OsString]) -> String {
     format!("gpt {}", shown.collect::<Vec<_>>().join(" "))
 }
 
-/// Prints the numbers of cases and faults, and panics if there are faults.
+/// Prints the numbers of cases and faults, and panics if there is a fault.
 #[track_caller]
 pub(crate) fn report(what: &str, cases: usize, faults: &[String]) {
     println!("{what}: {cases} cases, {} faults", faults.len());
