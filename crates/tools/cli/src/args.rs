@@ -49,7 +49,7 @@ pub(crate) enum Command {
     },
 }
 
-/// Returns the clap definition of the complete command line, with the rules of [`with_rules`]
+/// Returns the definition of the complete command line for clap. The rules of [`with_rules`] are
 /// applied to every subcommand.
 pub(crate) fn command() -> clap::Command {
     Cli::command().mut_subcommands(with_rules)

@@ -1,6 +1,6 @@
-//! Implements `gpt convert`, which writes a model in one of three layouts: a folder in Hugging
-//! Face's layout, which the transformers library can load; a folder with the parameter names of the
-//! book's PyTorch model; or a GGUF file for llama.cpp.
+//! Implements `gpt convert`, which writes a model as a folder in Hugging Face's layout for the
+//! transformers library, as a folder with the parameter names of the book's PyTorch model, or as a
+//! GGUF file for llama.cpp.
 
 use std::path::PathBuf;
 
@@ -176,9 +176,9 @@ fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: boo
 }
 
 /// Converts the tokenizer and the generation settings of a model to the form in which a GGUF file
-/// stores them. If the tokenizer has no token for an ID below `vocab_size`, the ID becomes an
-/// unused token. Returns `None` if the tokenizer isn't byte-level BPE as in GPT-2, because
-/// llama.cpp doesn't support this project's other tokenizers.
+/// stores them. IDs below `vocab_size` for which the tokenizer has no token become unused tokens.
+/// Returns `None` if the tokenizer isn't byte-level BPE as in GPT-2, because llama.cpp doesn't
+/// support this project's other tokenizers.
 ///
 /// # Errors
 /// Returns an error if the tokenizer has more tokens than the model, or if the model's folder

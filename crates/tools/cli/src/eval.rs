@@ -67,8 +67,8 @@ struct Report {
     loss: f64,
     /// Perplexity, which is `exp(loss)`.
     perplexity: f64,
-    /// Number of predicted tokens. The first token of the input isn't predicted, so it is one less
-    /// than the number of tokens in the input.
+    /// Number of predicted tokens. This is one less than the number of tokens in the input, because
+    /// the first token isn't predicted.
     tokens: usize,
     /// Mean loss per byte of text, in bits, which can be compared between models with different
     /// vocabularies. It is `None` if the input consists of token IDs.
@@ -101,8 +101,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let mut model = found.load()?;
     model.set_dtype(args.dtype)?;
     if args.dtype == Dtype::BFloat16 {
-        // `gpt generate` rounds the token embedding, too. If the model's weights are tied, the
-        // token embedding is also the output layer.
+        // The token embedding is rounded as well, as in `gpt generate`. If the model's weights are
+        // tied, the embedding is also the output layer.
         model.tok_emb.weight.mapv_inplace(round_to_bf16);
     }
     let tokens = ids.len() - 1;
@@ -149,8 +149,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     Ok(print(format!("tokens      {tokens}\n"))?)
 }
 
-/// Returns the number of bytes of `text` that the model predicts. These exclude the first token,
-/// whose ID is `first`, and the names of special tokens such as `<|endoftext|>`. Returns `None` if
+/// Returns the number of bytes of `text` that the model predicts. The first token, whose ID is
+/// `first`, and the names of special tokens such as `<|endoftext|>` don't count. Returns `None` if
 /// no bytes remain or if the model has no tokenizer.
 fn predicted_bytes(
     text: &str,
@@ -184,12 +184,12 @@ fn first_bytes(piece: &[u8], text: &str) -> usize {
     }
 }
 
-/// The sum of all token losses in a text, in nats. The first token has no loss because it isn't
-/// predicted.
+/// The sums of a text's token losses, in nats. The first token has no loss, because nothing
+/// precedes it.
 #[derive(Default)]
 struct Losses {
     total: f64,
-    /// Sum of the losses of those tokens that aren't special tokens.
+    /// Sum of the losses of all tokens that aren't special tokens.
     between_special: f64,
 }
 

@@ -73,8 +73,8 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         return Ok(print(ids.join(",") + "\n")?);
     }
     if let (Some(path), false) = (&args.output, args.json) {
-        // The notes go to standard error because the token IDs may have been written to
-        // `/dev/stdout`.
+        // The messages are printed to standard error, because the token IDs may have been written
+        // to `/dev/stdout`.
         note(&format!("wrote {} tokens to {}", ids.len(), path.display()));
         if let Some(model) = &args.model {
             note(&format!(
@@ -111,7 +111,8 @@ fn check_output(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     match extension(path).as_str() {
         "bin" | "npy" => Ok(()),
-        // At this point, a path that exists is a device or a pipe, whose name needs no extension.
+        // If `check_new` has accepted an existing path, it is a device or a pipe, whose name needs
+        // no extension.
         _ if !is_new => Ok(()),
         _ => misused(format!(
             "{}: the name must end in .bin or .npy; to print token IDs as text, use --ids",

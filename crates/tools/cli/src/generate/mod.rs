@@ -58,12 +58,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     Texts::new(args, &settings, &found.vocabulary, &weights, &prompts).run()
 }
 
-/// Runs an interactive session, in which the user and the model take turns to continue a text. The
-/// session ends at the end of standard input.
+/// Runs an interactive session until standard input ends. In each turn, the user adds a line to the
+/// text, and then the model continues the text.
 ///
-/// If the user enters an empty line, the model continues the text without an addition. Ctrl-C stops
-/// the model's answer while it is being generated. While the program waits for input, Ctrl-C ends
-/// the program.
+/// If the user enters an empty line, the model continues the text as it is. Ctrl-C stops an answer
+/// that is being generated. While the program waits for input, Ctrl-C ends the program.
 fn take_turns(
     args: &GenerateArgs,
     settings: &Settings,

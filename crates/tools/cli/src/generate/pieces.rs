@@ -19,7 +19,8 @@ const UNKNOWN: &str = "\u{fffd}";
 
 /// The text of the tokens that have been generated so far.
 pub(crate) struct Pieces<'v> {
-    /// Tokenizer of the model. If it is `None`, the text consists of token IDs.
+    /// Tokenizer of the model. If there is none, the text consists of token IDs, separated by
+    /// spaces.
     tokenizer: Option<&'v ModelTokenizer>,
     /// Decoder, which holds back the bytes of an incomplete character.
     decoder: Option<StreamingDecoder<'v, ModelTokenizer>>,
@@ -62,8 +63,8 @@ impl<'v> Pieces<'v> {
     pub(crate) fn push(&mut self, token: u32) -> &str {
         let special = self.tokenizer.filter(|all| all.is_special(token));
         if let (Some(tokenizer), false) = (special, self.shows_special) {
-            // A hidden token may be in the middle of a character. As in transformers and llama.cpp,
-            // the tokens after it can still complete the character.
+            // The bytes of a character may be interrupted by a hidden token. As in transformers and
+            // llama.cpp, the tokens after it can still complete the character.
             let name = tokenizer.piece(token).unwrap_or_default();
             return self.add(&String::from_utf8_lossy(name), false);
         }
@@ -100,8 +101,8 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Appends `known`, the part of the text that contains no stop string, to the text that is
-    /// shown. Leaves out the hidden parts.
+    /// Appends to the shown text the part `known`, which doesn't belong to a stop string, except
+    /// for hidden tokens.
     fn show(&mut self, mut known: &str) {
         while let Some((length, is_shown)) = self.parts.front_mut().filter(|_| !known.is_empty()) {
             let (part, rest) = known.split_at(known.len().min(*length));
@@ -174,8 +175,8 @@ mod tests {
             of(text, &["> and <|endoftext|>a"], false),
             "a bell and another"
         );
-        // Version 0.23.3 of Hugging Face's library tokenizers also decodes these IDs to the crab if
-        // `decode` is called with `skip_special_tokens=True`.
+        // Version 0.23.3 of Hugging Face's `tokenizers` library also decodes these IDs to the crab
+        // emoji, if `skip_special_tokens=True` is passed to `decode`.
         let bytes = vocabulary.encode("\u{1f980}").unwrap();
         let mut pieces = Pieces::new(&vocabulary, &[], false).unwrap();
         for id in [&bytes[..1], &[50256], &bytes[1..]].concat() {

@@ -1,5 +1,4 @@
-//! Implements an interactive session, in which the user and the model take turns to continue a
-//! text.
+//! Implements interactive sessions, in which the user and the model take turns adding to a text.
 
 use std::io;
 
@@ -34,11 +33,12 @@ pub(crate) struct Continued<'t> {
     pub(crate) text: &'t str,
     /// Reason why the text has ended: `length`, `stop` or `context`.
     pub(crate) finish: &'static str,
-    /// Seed with which the text was generated, or `None` if tokens weren't sampled at random.
+    /// Seed with which the text was generated, or `None` if the generation wasn't random.
     pub(crate) seed: Option<u64>,
 }
 
-/// Returns the reason why a text has ended, as one of the words that `--json` prints.
+/// Returns the reason why a text has ended: `stop`, `context` or `length`. This word is part of the
+/// output of `--json`.
 pub(crate) fn finish(pieces: &Pieces<'_>, reason: Option<FinishReason>) -> &'static str {
     match reason {
         _ if pieces.are_stopped() => "stop",
@@ -81,8 +81,8 @@ impl<'m> Session<'m> {
         Ok(self.decoder.push(ids)?)
     }
 
-    /// Generates the model's next answer. Calls `show` with each piece of text as soon as the piece
-    /// is known. Returns the time that the model has spent on the prompt and on the answer.
+    /// Generates the model's next answer and passes each piece of its text to `show` as soon as the
+    /// piece is available. Returns how long the model has spent on the prompt and on the answer.
     ///
     /// # Errors
     /// Returns an error if the model's output is NaN or infinite, or if `show` fails.

@@ -1,4 +1,4 @@
-//! Generates one or more samples for each of several prompts, all at the same time.
+//! Generates several texts at the same time, which are the samples for one or more prompts.
 //!
 //! Each step computes the next token of all texts. A step reads the weights only once, so it takes
 //! hardly longer than a step for a single text. Each text depends only on its prompt and its seed,
@@ -149,8 +149,8 @@ impl<'m> Texts<'m> {
             bail!("the prompt is empty; give at least one token");
         };
         if samples == 1 || before.is_empty() {
-            // With only one sample, no other sample can share the work for the prompt. The prompt
-            // is therefore processed in the first steps of the batch instead of in advance.
+            // If the prompt has only one sample, no other sample could reuse this state. The prompt
+            // is then processed in the first steps of the batch instead of in advance.
             return Ok(state);
         }
         let began = Instant::now();
@@ -171,7 +171,8 @@ impl<'m> Texts<'m> {
         let events = self.streams.step();
         self.count(decodes, began.elapsed());
         for (slot, event) in events {
-            // If a stop string has just ended the text, the text no longer has a slot.
+            // A text that a stop string has just ended no longer has a slot, so its other events
+            // are ignored.
             let Some(&index) = self.slots.get(&slot) else {
                 continue;
             };
@@ -203,8 +204,8 @@ impl<'m> Texts<'m> {
         }
     }
 
-    /// Prints all texts up to the first one that hasn't ended, and the part of that text that is
-    /// already known.
+    /// Prints all texts that have ended, in order, up to the first text that hasn't ended. Unless
+    /// the output is JSON, also prints the part of this text that is already known.
     fn show(&mut self) -> Result<()> {
         let output = &self.args.output;
         while let Some(text) = self.texts.front_mut() {

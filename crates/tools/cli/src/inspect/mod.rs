@@ -80,7 +80,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let data = live::tokens(&model, &inspection, &scales);
     let name = found.folder.display().to_string();
     write_output(path, |out| page::write(out, &name, data, blocks))?;
-    // The note goes to standard error because the page may have been written to `/dev/stdout`.
+    // The message is printed to standard error, because the page may have been written to
+    // `/dev/stdout`.
     note(&format!(
         "wrote a page about {} tokens, {} layers and {} heads per layer to {}",
         ids.len(),

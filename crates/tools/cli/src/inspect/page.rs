@@ -8,8 +8,7 @@ use generate::{BlockView, GenerateError};
 use pictures::html::{self, page as frame};
 use serde_json::Value;
 
-/// Placeholder for the body of the page. It marks where the page's frame is split into a part
-/// before the body and a part after it.
+/// Placeholder for the body of the page. The HTML around the body is split at this placeholder.
 const BODY: &str = "<!-- body -->";
 
 /// Writes the page to `out`. `data` contains the tokens with their losses and candidates. The data

@@ -90,8 +90,9 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
             "{}: the text is longer than the limit of {limit} bytes",
             path.display()
         ),
-        // On average, a token takes about four bytes of text. Its ID takes another four bytes, and
-        // all IDs are copied once, so three times the length of the text is needed.
+        // A token takes about four bytes of text on average, and its ID takes four bytes, too.
+        // Because the IDs are copied once, reading and encoding a text takes about three times the
+        // length of the text in memory.
         false => check_free(3.0 * bytes as f64, "a text and its tokens")
             .with_context(|| path.display().to_string()),
     };
@@ -215,7 +216,7 @@ impl TextArgs {
         self.read(false)?.map_or_else(no_text, Ok)
     }
 
-    /// Reads a prompt in the same way as [`prompt`](Self::prompt), but requires that there is one.
+    /// Reads a prompt as [`prompt`](Self::prompt) does, but returns an error if there is none.
     ///
     /// # Errors
     /// Returns a usage error if there is no input.
@@ -229,8 +230,8 @@ impl TextArgs {
         self.read(true)
     }
 
-    /// Reads the input from the source that the arguments specify. If they don't specify any, reads
-    /// standard input or, if standard input is a terminal, returns `None`.
+    /// Reads the input from the source that the arguments specify. If they specify none, reads
+    /// standard input, or returns `None` if standard input is a terminal.
     fn read(&self, is_prompt: bool) -> Result<Option<Input>> {
         let path = match (&self.tokens, &self.file, self.argument()) {
             (Some(TokenList(ids)), ..) => {

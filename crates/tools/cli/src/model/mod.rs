@@ -56,8 +56,8 @@ pub(crate) struct FoundModel {
     /// Folder of the model.
     pub(crate) folder: PathBuf,
     pub(crate) vocabulary: Vocabulary,
-    /// Open files of the model. The weights can still be loaded from them if a training run deletes
-    /// this checkpoint in the meantime.
+    /// Open files of the model. Because they stay open, the weights can still be loaded if a
+    /// training run deletes this checkpoint in the meantime.
     model: ModelFolder,
 }
 
@@ -117,8 +117,8 @@ impl FoundModel {
 /// Calls `read` with the folder of the requested model or, if none is requested, of the newest
 /// training run's model. Returns the result of `read`, and the folder.
 ///
-/// If a training run that is in progress deletes this checkpoint in the meantime, `read` is called
-/// again with the newer checkpoint that replaces it.
+/// A training run that is in progress may delete this checkpoint while `read` is using it. In that
+/// case, `read` is called again with the newer checkpoint that replaces it.
 pub(crate) fn read<T>(
     asked: Option<&Path>,
     read: impl Fn(&Path) -> Result<T>,
@@ -144,15 +144,15 @@ pub(crate) fn note_folder(asked: Option<&Path>, folder: &Path) {
     }
 }
 
-/// Loads a model and prints the notes about its files. Returns an error if the model doesn't fit in
-/// memory.
+/// Loads a model. Prints a note if its files contain unused tensors or lack biases. Returns an
+/// error if the model doesn't fit in memory.
 pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
     begin_loading(model, &model.config().weights_memory()?)?;
     Ok(model.load()?)
 }
 
-/// Prints the notes about a model's files. Returns an error if the configuration is invalid or if
-/// less memory is free than `needed`.
+/// Prepares to load a model. Prints a note if its files contain unused tensors or lack biases.
+/// Returns an error if the configuration is invalid or if less memory than `needed` is free.
 fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<()> {
     model.note().into_iter().for_each(note);
     check_model(&model.config(), needed)

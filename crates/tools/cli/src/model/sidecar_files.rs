@@ -1,9 +1,9 @@
-//! Handles those files in a model's folder that describe how to generate text but don't belong to
+//! Handles the files in a model's folder that influence how text is generated but don't belong to
 //! the tokenizer: the generation settings and the chat templates.
 //!
-//! The files are read once, together with the tokenizer, and are written wherever the model is
-//! written: as files to a converted folder and to the checkpoints of a training run, or as metadata
-//! to a GGUF file.
+//! These files are read once, together with the tokenizer. Wherever the model is written, they are
+//! written along with it: to a converted folder, to the checkpoints of a training run, and as
+//! metadata to a GGUF file.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -178,9 +178,8 @@ impl SidecarFiles {
     }
 }
 
-/// Parses the chat templates in a JSON value. The value is `null` if there are none, a string for a
-/// single template, or a list of objects, each of which contains the name and the text of a
-/// template.
+/// Parses the chat templates in a JSON value, which is `null` if there are none, a string if there
+/// is one, or a list of objects that each contain the name and the text of a template.
 fn listed(value: &Value) -> Result<Vec<Template>> {
     #[derive(Deserialize)]
     struct Named {

@@ -1,9 +1,9 @@
 //! Reads, applies and writes the vocabulary of a model, which consists of a tokenizer, special
 //! tokens, generation settings and chat templates.
 //!
-//! If a model's folder contains no tokenizer, GPT-2's tokenizer is used if its size matches the
-//! size of the model's vocabulary. A model without a suitable tokenizer, or with one that isn't
-//! supported, works only with token IDs.
+//! If a model's folder contains no tokenizer but the size of the model's vocabulary matches GPT-2,
+//! GPT-2's tokenizer is used. Any other model without a supported tokenizer can be used only with
+//! token IDs.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -28,7 +28,8 @@ const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 pub(crate) struct Vocabulary {
     /// Tokenizer, or the reason why there is none.
     tokenizer: Result<ModelTokenizer, String>,
-    /// IDs of the tokens that mark the beginning of a text, mark its end, and pad it.
+    /// IDs of the tokens that mark the beginning of a text, mark its end, or fill it up to a
+    /// certain length.
     pub(crate) special: SpecialTokens,
     /// Generation settings and chat templates.
     pub(crate) settings: SidecarFiles,
@@ -48,9 +49,9 @@ impl Vocabulary {
         }
     }
 
-    /// Reads the vocabulary of the model at `path`. If the model's folder contains no tokenizer but
-    /// `vocab_size`, the size of the model's vocabulary, matches GPT-2, uses GPT-2's tokenizer and
-    /// prints a note.
+    /// Reads the vocabulary of the model at `path`, whose size is `vocab_size`. If the model's
+    /// folder contains no tokenizer but this size matches GPT-2, uses GPT-2's tokenizer and prints
+    /// a note.
     ///
     /// # Errors
     /// Returns an error if a file with the tokenizer, the special tokens or the generation settings
@@ -89,8 +90,8 @@ impl Vocabulary {
         Ok(Self::find(folder, vocab_size)?.0)
     }
 
-    /// Returns the same vocabulary as [`of_folder`](Self::of_folder), and true if it contains
-    /// GPT-2's tokenizer because of `vocab_size`.
+    /// Returns the same vocabulary as [`of_folder`](Self::of_folder), and whether GPT-2's tokenizer
+    /// was chosen because of `vocab_size`.
     fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
         let reason = match ModelTokenizer::from_folder(folder) {
             Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),
@@ -170,8 +171,8 @@ impl Vocabulary {
         }
     }
 
-    /// Prints a note that lists those characters of a text that the vocabulary lacks, and that are
-    /// therefore encoded as the token for unknown text.
+    /// Prints a note that lists the characters of `text` that aren't in the vocabulary. They are
+    /// encoded as the token for unknown text.
     pub(crate) fn note_unknown(&self, text: &str) {
         const MAX_SHOWN: usize = 10;
         let Some(tokenizer) = self
@@ -215,8 +216,8 @@ impl Vocabulary {
         ));
     }
 
-    /// Returns the IDs of all special tokens. These are the tokens that mark the beginning or the
-    /// end of a text or pad it, and the tokens that the tokenizer adds to each text.
+    /// Returns the IDs of all special tokens. These are the tokens that mark the beginning and the
+    /// end of a text, the padding token, and the tokens that the tokenizer adds to each text.
     pub(crate) fn special_ids(&self) -> Vec<u32> {
         let special = &self.special;
         let mut ids = special.eos.clone();
@@ -301,8 +302,8 @@ pub(crate) fn folder_at(path: &Path) -> &Path {
     }
 }
 
-/// Returns true if the vocabulary of a model is large enough for GPT-2's tokenizer, but not larger
-/// than the padded vocabulary of nanoGPT.
+/// Returns true if the size of a model's vocabulary matches GPT-2's tokenizer, either exactly or
+/// with padding of up to the size that nanoGPT uses.
 pub(crate) fn is_gpt2_size(vocab_size: usize) -> bool {
     GPT2_SIZES.contains(&vocab_size)
 }

@@ -3,8 +3,8 @@
 //! and an error on one rank ends all ranks.
 //!
 //! If no launcher such as `mpirun` has started the program, the group consists of one process, and
-//! the functions of this module have no effect. The module `mpi_group`, which is compiled only with
-//! the feature `mpi`, contains the calls of the MPI library.
+//! the functions of this module have no effect. All MPI calls are in the module `mpi_group`, which
+//! is compiled only with the feature `mpi`.
 
 use std::fs;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub(crate) struct ProcessGroup {
     ranks: Option<Arc<dyn Ranks>>,
 }
 
-/// An error that occurs on all ranks, so that only the first rank prints it.
+/// An error that occurs on all ranks, so only the first rank needs to print it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
@@ -75,8 +75,8 @@ impl ProcessGroup {
         1
     }
 
-    /// Returns `done` if the work has succeeded on all ranks. If it has failed on at least one
-    /// rank, returns an error on all ranks.
+    /// Tells all ranks whether a piece of work has succeeded. Returns `done` if it has succeeded on
+    /// all ranks, and an error on every rank if it has failed on at least one of them.
     pub(crate) fn all<T>(&self, done: Result<T>) -> Result<T> {
         let Some(ranks) = &self.ranks else {
             return done;
@@ -164,7 +164,7 @@ impl ProcessGroup {
     }
 
     /// Leaves the group at the end of the program. If an error has occurred only on this rank,
-    /// prints the error and ends all other ranks, because they would wait for this rank.
+    /// prints the error and ends all other ranks, which would otherwise wait for this rank.
     pub(crate) fn leave(self, done: Result<()>) -> Result<()> {
         let (Some(ranks), Err(error)) = (&self.ranks, &done) else {
             return done;
@@ -185,8 +185,8 @@ impl ProcessGroup {
 /// other processes of its job.
 fn alone(launched: &Launched) -> Error {
     if launched.rank > 0 {
-        // The launcher ends the whole job when its first process fails. The other processes
-        // therefore wait, so that rank 0 can print the error.
+        // When one process fails, the launcher ends the whole job. The other processes therefore
+        // wait a moment before they fail, so that rank 0 can print the error.
         std::thread::sleep(Duration::from_secs(3));
         return Stopped(ExitCode::FAILURE).into();
     }

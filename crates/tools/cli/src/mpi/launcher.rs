@@ -6,8 +6,8 @@
 /// used. Some launchers set none of them.
 type Launcher = (&'static str, &'static str, &'static [&'static str]);
 
-/// All known launchers. Some launchers can be started by others, such as Open MPI's `mpirun` by
-/// `srun`. In this list, they precede the launchers that can start them.
+/// All known launchers. If one launcher can start another, as `srun` can start Open MPI's `mpirun`,
+/// the launcher that is started comes first in this list.
 const LAUNCHERS: [Launcher; 12] = [
     (
         "Open MPI's mpirun",

@@ -1,5 +1,6 @@
-//! Implements [`Ranks`] for the processes of `MPI_COMM_WORLD`, with the crate `mpi`. Counts the
-//! bytes that a rank sends and the time that it spends in MPI. A panic on one rank ends all ranks.
+//! Implements [`Ranks`] for the processes of `MPI_COMM_WORLD`, using the crate `mpi`. Counts the
+//! bytes that this rank sends and measures the time that it spends in MPI. A panic on one rank ends
+//! all ranks.
 //!
 //! This module is compiled only with the feature `mpi`.
 
@@ -20,7 +21,7 @@ use train::Ranks;
 static BYTES_SENT: AtomicU64 = AtomicU64::new(0);
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// The processes of `MPI_COMM_WORLD`. When this value is dropped, it finalizes MPI.
+/// The group of all processes in `MPI_COMM_WORLD`. MPI is finalized when this value is dropped.
 struct MpiGroup {
     rank: usize,
     size: usize,

@@ -18,7 +18,7 @@ pub(crate) fn with_rules(command: Command) -> Command {
         let takes_values = arg.get_action().takes_values();
         let is_path = arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
         // Without this setting, clap would mistake a negative number for an unknown option. With
-        // it, the option's value parser rejects the number with a better error, which contains the
+        // it, the number is rejected by the option's value parser, whose error message contains the
         // name of the option.
         let arg = arg.allow_negative_numbers(takes_values);
         match takes_values && is_path {
@@ -41,7 +41,7 @@ fn path_parser() -> ValueParser {
 }
 
 /// Replaces `~` with the path of the home folder if it is the first component of a path. This is
-/// needed because shells replace `~` only at the beginning of a word, and so not in
+/// needed because shells replace `~` only at the beginning of a word, so they leave it unchanged in
 /// `--out-dir=~/x`.
 ///
 /// # Errors

@@ -14,7 +14,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::terminal::output::{is_closed, report};
 
-/// Reports an error that clap has found in the command line, in a single line. The help and the
+/// Reports a mistake in the command line that clap has found, in a single line. The help and the
 /// version, which clap also returns as errors, are printed unchanged.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
@@ -80,16 +80,16 @@ fn hint(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// Reports an error with its causes and returns the exit code. If the reader of standard output has
-/// closed it, as in `gpt generate | head`, this isn't an error, so nothing is printed and the exit
-/// code is 0.
+/// Reports an error with its causes and returns the exit code. It isn't an error if the reader of
+/// standard output has closed it, as in `gpt generate | head`. In that case, nothing is printed,
+/// and the exit code is 0.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     if is_closed(error) {
         return ExitCode::SUCCESS;
     }
     if error.is::<ReportedElsewhere>() {
-        // As soon as one rank fails, the launcher ends all other ranks. Therefore, only the rank
-        // that reports the error may return a nonzero exit code.
+        // The launcher ends all ranks as soon as one of them fails. Only the rank that reports the
+        // error may therefore return an exit code other than 0.
         return ExitCode::SUCCESS;
     }
     if let Some(Stopped(code)) = error.downcast_ref::<Stopped>() {
@@ -129,15 +129,15 @@ fn chain(error: &anyhow::Error) -> String {
     words(&format!("{error:#}")).join(" ")
 }
 
-/// Splits a message at spaces and line breaks. Other whitespace stays in the words. It may be the
-/// reason why a value is invalid, so [`report`] prints it as visible escape sequences.
+/// Splits a message at spaces and line breaks. All other whitespace is kept, because it may be the
+/// reason why a value is invalid. [`report`] prints it as visible escape sequences.
 fn words(message: &str) -> Vec<&str> {
     let words = message.split([' ', '\n']);
     words.filter(|word| !word.is_empty()).collect()
 }
 
-/// Joins the paragraphs of a clap error to one line, which contains the problem, clap's tip in
-/// parentheses, and a reference to `--help`.
+/// Formats a clap error as one line, which contains the problem, clap's tip in parentheses, and a
+/// reference to `--help`.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     joined(&error.to_string())
 }

@@ -20,23 +20,23 @@ use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Signals that are requests to end: SIGINT (Ctrl-C), SIGTERM (the default signal of `kill`) and,
-/// on Unix, SIGHUP (the end of the terminal session).
+/// Signals that ask the program to end: SIGINT (Ctrl-C), SIGTERM (the default signal of `kill`)
+/// and, on Unix, SIGHUP (the end of the terminal session).
 #[cfg(unix)]
 const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 #[cfg(not(unix))]
 const REQUESTS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// Signals that warn of the end of a job. Slurm sends the signal that is chosen with `--signal`,
-/// Grid Engine sends SIGUSR1 or SIGUSR2, and the kernel sends SIGXCPU once per second after a
-/// process has exceeded its limit on CPU time.
+/// Signals that warn a job that it will soon be ended. Slurm sends the signal that is chosen with
+/// `--signal`, Grid Engine sends SIGUSR1 or SIGUSR2, and the kernel sends SIGXCPU once per second
+/// after a process has exceeded its limit on CPU time.
 #[cfg(unix)]
 const WARNINGS: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 #[cfg(not(unix))]
 const WARNINGS: [i32; 0] = [];
 
-/// Number that is added to a signal's number to get the exit code of a program that the signal has
-/// ended. Shells use the same convention.
+/// Number that is added to a signal's number to get the exit code of a program that was ended by
+/// the signal, as in shells.
 const SIGNAL_EXIT_CODE: i32 = 128;
 
 /// Shared flags that tell whether a signal has asked the program to end, and which signal it was.
@@ -56,7 +56,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Starts handling requests and warnings. After the first of these signals, `message` is
+    /// Starts handling requests and warnings. When the first of these signals arrives, `message` is
     /// printed to standard error.
     ///
     /// If several ranks train together, one of them should pass the message and the others an empty

@@ -1,9 +1,9 @@
-//! Checks that there is enough memory before a command allocates it. If there isn't, the user gets
-//! an error message, and the system doesn't have to kill the process.
+//! Checks that enough memory is free before a command allocates it. If there isn't enough, the user
+//! gets an error message instead of a process that the system kills.
 //!
 //! `gpt::Memory` estimates how much memory a command needs. This module determines how much memory
-//! the process can still use. This is limited by the system's free memory, by the limits of the
-//! process, and by the limits of its control group.
+//! the process can still use. It takes the free memory of the system, the limits of the process,
+//! and the limits of its control group into account.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a list of the purposes for which the memory is needed, with the size for each.
+/// Returns a list of the estimate's parts, each with its size, separated by commas.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
     let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));

@@ -1,5 +1,5 @@
-//! Contains the code that all commands share: rules for options, output, error reports, numbers,
-//! checks of the free memory, threads, signals, and quoting for the shell.
+//! Contains code that all commands share. It processes options and numbers, prints output and
+//! errors, checks the free memory, starts threads, handles signals, and quotes text for the shell.
 
 pub(crate) mod command;
 pub(crate) mod failure;

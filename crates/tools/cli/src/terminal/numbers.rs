@@ -10,9 +10,9 @@ use tensor_ops::{Dtype, UnsupportedDtype};
 
 use serde::Serialize;
 
-/// Declares number types that are parsed from text and accept only numbers in a certain range. A
-/// training run stores its options in a TOML file, which supports only `i64` and `f64` numbers, so
-/// each range is within the range of one of these types.
+/// Declares number types that can be parsed from text and that accept only numbers in a certain
+/// range. All of these numbers fit in an `i64` or `f64`, because a training run saves its options
+/// in a TOML file, which supports no other types of numbers.
 macro_rules! ranges {
     ($($(#[$doc:meta])* $name:ident($number:ty) of $read:ty: $fits:expr, $expected:literal;)*) => {$(
         $(#[$doc])*
@@ -43,7 +43,7 @@ ranges! {
     Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0 and below 2^63";
     /// A number of things, which can't be 0.
     AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1 and below 2^63";
-    /// A number of threads. The upper limit exceeds the number of cores of most current machines.
+    /// A number of threads. The upper limit is higher than the number of cores of most machines.
     Threads(usize) of i64: |n| (1..=1024).contains(n), "a whole number from 1 to 1024";
     /// A rate or a limit.
     NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
@@ -97,8 +97,8 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
     text.parse().or_else(|_| negative()).map_err(|_| expected)
 }
 
-/// Parses a seed and returns it as a signed number. Seeds of 2^63 or more become negative, because
-/// the TOML file with a run's options can't store numbers of this size.
+/// Parses a seed and returns it as a signed number, because a seed is saved in a TOML file, which
+/// can't contain numbers of 2^63 or more. Such seeds become negative.
 pub(crate) fn signed_seed(text: &str) -> Result<i64, String> {
     seed(text).map(u64::cast_signed)
 }
@@ -113,8 +113,8 @@ pub(crate) fn bytes(n: f64) -> String {
     scaled(n, &[" bytes", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
-/// Formats a number with at most six significant digits. For example, `0.003 / 10.0` is formatted
-/// as `0.0003`, although the division's result is slightly different.
+/// Formats a number with at most six significant digits. For example, the result of `0.003 / 10.0`
+/// is formatted as `0.0003`, and not as `0.00030000000000000003`.
 pub(crate) fn short(x: f64) -> String {
     let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
     rounded.to_string()

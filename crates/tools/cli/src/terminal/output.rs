@@ -62,8 +62,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     Ok(String::from_utf8(line)?)
 }
 
-/// A JSON format without spaces. Integers beyond 2^53, not all of which are exact as an `f64`, are
-/// written as strings.
+/// A JSON format without spaces, in which integers beyond 2^53 are written as strings because an
+/// `f64` can't represent all of them exactly.
 struct ExactNumbers;
 
 impl ExactNumbers {
@@ -86,8 +86,8 @@ impl Formatter for ExactNumbers {
     }
 }
 
-/// First error that occurred when standard output was written. It isn't set if the error was that
-/// the reader had closed standard output.
+/// First error that occurred when the program wrote to standard output. It isn't set if the reader
+/// had closed standard output.
 static OUTPUT_ERROR: OnceLock<String> = OnceLock::new();
 
 fn write(text: &str) -> io::Result<()> {
@@ -132,13 +132,13 @@ pub(crate) fn note_missing_support(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Escapes those characters of a message that could manipulate the terminal or that are invisible.
-/// Messages may contain any characters, because they contain file names and text from files.
+/// Escapes the characters in a message that could manipulate the terminal or that are invisible.
+/// Such characters can come from file names and from the content of files.
 pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
     escape(line, |c| is_control(c) || is_invisible(c))
 }
 
-/// Escapes those characters of a text that could manipulate the terminal, but keeps the characters
+/// Escapes the characters in a text that could manipulate the terminal, except for the characters
 /// in `keeps`.
 fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
     escape(text, |c| is_control(c) && !keeps.contains(&c))
@@ -189,7 +189,8 @@ fn print_error(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Returns true if the cause of an error is that the reader of standard output has closed it.
+/// Returns true if an error occurred because the reader of standard output has closed it, as in
+/// `gpt generate | head`.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error
         .chain()

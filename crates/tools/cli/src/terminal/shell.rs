@@ -1,8 +1,8 @@
 //! Quotes the arguments of commands in messages, so that users can paste the commands into a shell.
 //!
-//! On Unix, the commands are for bash, zsh and other POSIX shells. On Windows, they are for
-//! PowerShell and cmd. The program can't know which of these two shells the user has, so an
-//! argument is quoted only if both interpret it in the same way.
+//! On Unix, commands are quoted for bash, zsh and other POSIX shells. On Windows, they are quoted
+//! for PowerShell and cmd. The program can't know which of these two shells the user has, so an
+//! argument is quoted only if both shells interpret it in the same way.
 
 use std::env;
 use std::path::Path;
@@ -12,9 +12,9 @@ use crate::terminal::output::escaped;
 /// Returns the command with which the user can start this program. This is `cargo gpt` if Cargo has
 /// started the program, because then `gpt` may not be installed. Otherwise, it is `gpt`.
 ///
-/// The environment variable `CARGO` doesn't show whether Cargo has started the program, because it
-/// is also set for programs that `cargo watch` starts. `CARGO_PKG_NAME` does, because Cargo sets it
-/// only for the programs of the package itself.
+/// The environment variable `CARGO` can't be used to detect this, because it is also set for
+/// programs that `cargo watch` starts. `CARGO_PKG_NAME` can be used, because Cargo sets it only for
+/// programs of the package itself.
 pub(crate) fn program() -> &'static str {
     let package = env::var("CARGO_PKG_NAME");
     match package.is_ok_and(|package| package == env!("CARGO_PKG_NAME")) {
@@ -77,8 +77,8 @@ fn path_for(shells: Shells, path: &Path) -> String {
         (Shells::Posix, None) => Some(quoted_bytes(path.as_os_str().as_encoded_bytes())),
         (Shells::Posix, Some(path)) => quoted_for(shells, path),
         (Shells::Windows, path) => path.and_then(|path| {
-            // The final backslash of a folder's path isn't needed, unless the folder is the root of
-            // a drive.
+            // A path with and without a final backslash refers to the same folder, unless the
+            // folder is the root of a drive.
             let folder = path.trim_end_matches('\\');
             quoted_for(shells, path).or_else(|| quoted_for(shells, folder))
         }),

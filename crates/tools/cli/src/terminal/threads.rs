@@ -30,7 +30,7 @@ impl ThreadArgs {
 /// thread per core. If several `processes` of a training run are on this machine, they share its
 /// cores.
 ///
-/// The calling thread becomes one of the pool's threads. Otherwise, each token or training step
+/// The calling thread becomes one of the pool's threads. If it didn't, each token or training step
 /// would have to be handed over to another thread, which takes about 50 microseconds.
 pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").unwrap_or_default();

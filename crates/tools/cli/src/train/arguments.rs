@@ -1,9 +1,9 @@
 //! Combines the options of a training run from several sources.
 //!
 //! The sources are the preset, the base model, the options that a resumed run has saved, the file
-//! of `--config`, and the command line. Each of them is converted to a list of command-line
-//! arguments. The arguments that the user has typed come last, and clap parses all arguments
-//! together. If an option occurs several times, its last value is used.
+//! of `--config`, and the command line. Each source is converted to a list of command-line
+//! arguments. The user's own arguments come last, and clap parses all lists together. If an option
+//! occurs several times, its last value is used.
 //!
 //! | run | arguments, in this order |
 //! |---|---|
@@ -30,10 +30,10 @@ use crate::terminal::command::{flag, with_rules};
 use crate::terminal::failure::{misused, one_line};
 use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
 
-/// Returns the default arguments of a new training run. The model's dimensions are those of the
-/// base model or, if there is none, of the preset. The training settings are those of the preset,
-/// too, unless there is a base model and the user hasn't chosen a preset. In this case, they are
-/// the settings for fine-tuning.
+/// Returns the default arguments of a new training run. The model's dimensions come from the base
+/// model or, if there is none, from the preset. The training settings come from the preset, unless
+/// a base model is given and the user hasn't chosen a preset. In this case, settings for
+/// fine-tuning are used.
 pub(crate) fn of_new_run(
     base: Option<&GptConfig>,
     preset: Option<Preset>,
@@ -86,7 +86,7 @@ pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     Ok(arguments)
 }
 
-/// Parses several lists of arguments. Later arguments take precedence over earlier ones, and
+/// Parses several lists of arguments. If an option occurs more than once, the last value is used.
 /// `--max-steps` and `--epochs` replace each other. Paths are made absolute, because they are saved
 /// with the run.
 ///
@@ -111,8 +111,8 @@ pub(crate) fn read(lists: &[&[OsString]]) -> Result<TrainOptions> {
     Ok(options)
 }
 
-/// Parses the content of a TOML file. An error message contains the number of the line, but not the
-/// path of the file.
+/// Parses the content of a TOML file. Error messages contain the line number, but not the path of
+/// the file.
 fn parse(text: &str) -> Result<Table> {
     text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start));
@@ -153,7 +153,7 @@ fn of_table(table: &Table) -> Result<Vec<OsString>> {
     table.iter().map(argument).collect()
 }
 
-/// Puts a program name before the arguments, because clap expects it there.
+/// Adds the name of a program, which clap expects before the arguments.
 fn words(arguments: &[OsString]) -> Vec<OsString> {
     [&["train".into()], arguments].concat()
 }

@@ -1,4 +1,4 @@
-//! Parses the options that choose a tokenizer or a preset by its name.
+//! Parses options whose value is a name: the tokenizer and the preset.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(crate) enum TokenizerChoice {
     /// A byte-level BPE tokenizer that is trained on the data. The number is the size of its
     /// vocabulary.
     Bpe(usize),
-    /// The tokenizer in a folder. The path may also be that of a file in the folder.
+    /// The tokenizer in a folder. The path may also refer to a file in that folder.
     Folder(PathBuf),
 }
 

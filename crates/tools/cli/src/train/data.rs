@@ -4,9 +4,9 @@
 //!
 //! The training part of a folder is a file called `train` or `training` (`.bin`, `.npy` or `.txt`).
 //! If there is no such file, all `.txt` files are used in the order of their names. The validation
-//! part is a file called `validation`, `valid`, `val` or `dev`. If there is no such file, the last
-//! part of the training data is used for validation. All other files are listed as skipped. If a
-//! file should be used but can't be read, this is an error.
+//! part is a file called `validation`, `valid`, `val` or `dev`. If there is no such file, the end
+//! of the training data is used for validation instead of training. All other files are listed as
+//! skipped. A file that should be used but can't be read causes an error.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -30,8 +30,8 @@ use crate::terminal::shell::{program, shell_quoted};
 /// The default training text, "The Answering Bell", which was written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 
-/// Unit for the length of short windows, in tokens. If the data is shorter than the model's
-/// context, the length of the windows is a multiple of this number.
+/// Number of tokens to whose multiples the windows are shortened. If the data is shorter than the
+/// model's context, the windows have 64, 128, 192, ... tokens instead of the context length.
 const WINDOW_UNIT: usize = 64;
 
 /// The data of a training run.
@@ -47,8 +47,8 @@ pub(crate) struct Text {
     train_ratio: f64,
 }
 
-/// The token IDs of the training part and the validation part. If there is no validation part, all
-/// data is used for training.
+/// Token IDs of the data, divided into a training part and a validation part. If there is no
+/// validation part, all data is used for training.
 pub(crate) struct Tokens {
     /// Name of the data, as it is shown in messages.
     pub(crate) name: String,
@@ -56,8 +56,8 @@ pub(crate) struct Tokens {
     validation: Option<Corpus>,
 }
 
-/// Reads the data of a training run. Returns the token IDs and the vocabulary that they belong to,
-/// which is either the vocabulary of the base model (`own`) or a new one.
+/// Reads the data of a training run. Returns the vocabulary, which is either that of the base model
+/// (`own`) or a new one, and the token IDs of the data.
 pub(crate) fn read(
     options: &TrainOptions,
     own: Option<Vocabulary>,
@@ -129,9 +129,9 @@ impl Tokens {
             .with_context(|| self.name.clone())
     }
 
-    /// Returns the number of tokens in a window. It is normally the context length. If the training
-    /// part is too short for this, it is the largest multiple of [`WINDOW_UNIT`] that fits,
-    /// provided that at least two units fit.
+    /// Returns the number of tokens in a window, which is normally the context length. If the
+    /// training part is shorter than the context, the result is the largest multiple of
+    /// [`WINDOW_UNIT`] that fits, provided that at least two units fit.
     pub(crate) fn window(&self, context_length: usize) -> usize {
         let longest = self.train.len().saturating_sub(1);
         match longest < context_length && longest >= 2 * WINDOW_UNIT {
@@ -198,8 +198,7 @@ impl Tokens {
 }
 
 /// Encodes each text and concatenates the token IDs, with an end-of-text token between two texts.
-/// If a text is divided into a training part and a validation part, no tokens are added at the
-/// point of division.
+/// No tokens are added where a text is divided into a training part and a validation part.
 fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Corpus>)> {
     let (end, tokenizer) = (vocabulary.special.eos.first(), vocabulary.tokenizer()?);
     let mut parts = [Vec::new(), Vec::new()];
@@ -272,8 +271,8 @@ impl DataFolder {
             .into_iter()
             .partition(|name| folder.join(name).is_dir());
         folders.iter_mut().for_each(|name| name.push("/"));
-        // If several files match, the one whose extension comes first in the list is used. If their
-        // extensions are the same, the order of the names in the list decides.
+        // If several files match, their extensions are compared first, and then their names. The
+        // file that comes first in the order of these lists is used.
         let find = |parts: &[&str], extensions: &[&str]| {
             let mut wanted = extensions
                 .iter()
@@ -365,8 +364,8 @@ impl DataFolder {
         let bytes: usize = texts.iter().chain(&validation).map(String::len).sum();
         check(&Memory::new().with("tokens of the texts", &[2, bytes])?)
             .with_context(|| self.folder.display().to_string())?;
-        // If there is no validation file, the validation part begins at the fraction `train_ratio`
-        // of all texts' bytes.
+        // If there is no validation file, all texts together are divided at the fraction
+        // `train_ratio` of their bytes.
         let train_ratio = match validation {
             Some(_) => 1.0,
             None => train_ratio,
@@ -442,7 +441,7 @@ fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// Joins the first names of a list with commas, and adds the number of remaining names.
+/// Lists the first few names, separated by commas, and the number of remaining names.
 fn listed(names: &[OsString]) -> String {
     const MAX: usize = 5;
     let shown = names

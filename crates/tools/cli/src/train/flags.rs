@@ -1,5 +1,5 @@
-//! Replaces the names of settings in the error messages of the crates `train` and `gpt` with the
-//! names of flags, so that users know which option to change.
+//! Replaces the names of settings in error messages of the crates `train` and `gpt` with the names
+//! of command-line flags, so that users know which option to change.
 
 use anyhow::{Error, anyhow};
 use clap::{Args, Command};

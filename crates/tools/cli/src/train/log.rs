@@ -5,12 +5,12 @@
 //! `saved`. A `start` event is logged each time the run is started or resumed.
 //!
 //! A resumed run continues from a checkpoint and repeats the steps that were logged after this
-//! checkpoint. When the resumed run saves for the first time, it removes the old lines of these
-//! steps, and an incomplete line that a killed process may have left. It removes nothing before
-//! that, because it might be killed as well.
+//! checkpoint. The log then contains old lines about these steps, and perhaps an incomplete line
+//! that a killed process has left. The resumed run removes these lines when it saves for the first
+//! time. It doesn't remove them earlier, because it might be killed before it saves.
 //!
-//! The whole file is read into memory. If it is too long for that, its lines are no longer read,
-//! but new lines are still added.
+//! The whole file is read into memory. If it is too large for that, its content is no longer used,
+//! but new lines are still added to it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -71,7 +71,7 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Returns the number of training steps that had been done after the event.
+    /// Returns the number of training steps that had been done at the end of the event.
     pub(crate) fn steps_done(&self) -> u64 {
         let after_step = self.step.map(|step| step.saturating_add(1));
         after_step.or(self.steps_done).unwrap_or(0)
@@ -82,8 +82,8 @@ impl Logged {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// The open log file. It is `None` after the file has been replaced, because Windows can't
-    /// replace an open file.
+    /// The open log file. It is `None` after the log has been replaced, because the file must be
+    /// closed for this on Windows.
     file: Option<File>,
     /// Range of the bytes that describe events after the checkpoint from which the run was resumed.
     /// These bytes are removed at the first save.
@@ -135,8 +135,8 @@ impl Log {
         written.with_context(|| self.path.display().to_string())
     }
 
-    /// Removes the lines that describe events after the checkpoint and that were already in the log
-    /// when it was opened.
+    /// Removes the lines that describe events after the checkpoint. These lines were already in the
+    /// log when it was opened.
     fn cut(&mut self) -> Result<()> {
         let mut text = read_small_file(&self.path, MAX_BYTES)?;
         text.drain(std::mem::take(&mut self.behind));
@@ -224,8 +224,8 @@ mod tests {
         let first = [step(0, 0.5), saved(1), step(1, 0.25), step(2, 0.125)];
         write(path, 0, first);
         assert_eq!(steps(path), [1, 1, 2, 3]);
-        // Simulates a process that is killed while it writes a line and, after the run has been
-        // resumed, is killed again before its first save.
+        // Simulates a process that is killed while it writes a line. The run is then resumed by a
+        // process that is killed before its first save.
         let mut file = append(path.join(LOG)).unwrap();
         file.write_all(b"{\"event\":\"st").unwrap();
         write(path, 1, [step(1, 0.25)]);
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(steps(path), [1, 1, 2, 2, 3]);
     }
 
-    /// A power failure can remove the line ending of the last line.
+    /// Tests a log whose last byte, the line ending, has been lost in a power failure.
     #[test]
     fn a_line_without_its_end_is_whole_before_and_after_the_log_is_opened() {
         let folder = tempfile::tempdir().unwrap();

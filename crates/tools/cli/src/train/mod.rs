@@ -44,8 +44,8 @@ pub(crate) fn run(args: &TrainArgs, words: &[OsString]) -> Result<()> {
 struct StartedRun {
     setup: Setup,
     trainer: Trainer,
-    /// Folder of a resumed run. It is `None` for a new run, and on all ranks but the first, which
-    /// alone saves checkpoints.
+    /// Locked folder of a resumed run. It is `None` for a new run. It is also `None` on all ranks
+    /// except the first one, because only the first rank saves checkpoints.
     folder: Option<RunFolder>,
     /// Folder that `--out-dir` requests for a new run.
     out_dir: Option<PathBuf>,
@@ -54,9 +54,9 @@ struct StartedRun {
 fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<()> {
     let started = begin(args, words, world);
     let mut started = world.all(started)?;
-    // The options that are compared don't include paths, which may differ between machines. The
-    // contents of the files are compared by `share`. `agree` compares the actual number of threads
-    // instead of the option.
+    // The ranks compare their options, except for paths and the number of threads. Paths may differ
+    // between machines, so `share` compares the content of the files instead. `agree` compares the
+    // actual number of threads.
     let mut options = started.setup.options.table()?;
     options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
     options.insert("resume".to_owned(), args.resume.is_some().into());

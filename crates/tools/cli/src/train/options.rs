@@ -1,10 +1,9 @@
 //! Defines the options of `gpt train`, including the help, the range and the default of each
 //! option.
 //!
-//! A training run saves its options in its `options.toml`. When the run is resumed, the saved
-//! options are compared with the current ones. The module `arguments` explains where the values
-//! come from. If an option is `None`, the module `setup` derives its value from other options or
-//! from the data.
+//! A training run saves its options in its `options.toml`. When the run is resumed, the new options
+//! are compared with the saved ones. The module `arguments` explains where the values come from. If
+//! an option is `None`, the module `setup` derives its value from other options or from the data.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -24,8 +23,8 @@ use crate::terminal::numbers::{
     AtLeast1, Below1, Count, NotNegative, Part, Threads, dtype_among, signed_seed,
 };
 
-/// Defaults that the help shows for those options that depend on the preset. They are the values of
-/// the default preset.
+/// Default values that the help shows for options that depend on the preset. They are those of the
+/// default preset.
 const MODEL: GptConfig = STORY.model;
 const TRAINING: PresetTraining = STORY.training;
 
@@ -221,15 +220,15 @@ pub(crate) struct TrainOptions {
     pub(crate) threads: Option<Threads>,
     /// The number of newest checkpoints to keep, in addition to the best one
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
-    // The default is 2, so that there is another checkpoint if the newest one is damaged. This
-    // option must be the last one and always has a value. If it is missing from an `options.toml`,
-    // the end of the file has been lost.
+    // The default is 2, so that one checkpoint remains if the newest one is damaged. This is the
+    // last option in `options.toml`, and it is always saved. If it is missing from the file, the
+    // end of the file has been lost.
     pub(crate) keep: AtLeast1,
 }
 
 impl TrainOptions {
-    /// Returns a table of the options, in the form in which a training run saves them. Options
-    /// whose values are derived are left out.
+    /// Returns the options as a table, which is the form in which a training run saves them.
+    /// Options that are `None` are left out.
     pub(crate) fn table(&self) -> Result<Table> {
         Ok(Table::try_from(self)?)
     }
@@ -239,8 +238,8 @@ impl TrainOptions {
         self.preset.unwrap_or(STORY)
     }
 
-    /// Returns the configuration of the model. Properties for which there is no option come from
-    /// the base model (`own`) or, if there is none, from the preset.
+    /// Returns the configuration of the model. If there is no option for a property, its value
+    /// comes from the base model (`own`) or, without a base model, from the preset.
     ///
     /// # Errors
     /// Returns an error if an option doesn't match the weights of the base model.
@@ -272,8 +271,8 @@ impl TrainOptions {
     }
 }
 
-/// Returns those properties of a model that its weights determine, in a table whose keys are the
-/// names of the options.
+/// Returns a table of the properties of a model that are determined by its weights, such as the
+/// number of layers. The keys are the names of the options.
 pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     const NAMES: [&str; 7] = [
         "vocab_size",

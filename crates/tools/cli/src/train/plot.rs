@@ -1,8 +1,8 @@
 //! Draws the loss curve of a training run from its log and saves it as `loss.svg`.
 //!
-//! A thin line shows the training loss of each step, which is computed with dropout. Thick lines
-//! show the training loss and the validation loss of each evaluation, and the legend contains their
-//! last values.
+//! A thin line shows the training loss of each step, which is computed with dropout. Two thick
+//! lines show the training loss and the validation loss of each evaluation. The legend contains the
+//! last values of the thick lines.
 
 use std::io::Write;
 use std::path::Path;

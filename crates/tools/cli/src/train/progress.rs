@@ -1,8 +1,9 @@
-//! Shows the progress of a training run. This is a progress bar on a terminal, or a line after
-//! every few steps if the output goes to a file or pipe.
+//! Shows the progress of a training run as a progress bar on a terminal, or as a line after every
+//! few steps if the output goes to a file or pipe.
 //!
 //! The bar is drawn on standard error, and lines are printed to standard output. If standard output
-//! can no longer be written, the training continues, and the program reports the error at its end.
+//! can no longer be written, the training continues, and the program reports the error when it
+//! ends.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, stdout};
@@ -23,7 +24,7 @@ pub(crate) struct Progress {
     step_lines: bool,
     max_steps: u64,
     tokens_per_step: u64,
-    /// Time when the last step ended, or when other work after it ended, such as an evaluation.
+    /// Time when the last training step or later work, such as an evaluation, ended.
     last: Instant,
 }
 

@@ -1,5 +1,5 @@
-//! Resumes a training run with its saved options. The user can change an option only if this
-//! doesn't affect the results of the training steps.
+//! Resumes a training run with its saved options. The user may change only options that don't
+//! influence the results of the training steps.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, stdin};
@@ -42,9 +42,9 @@ const CHANGEABLE: [&str; 9] = [
 const DERIVED: [&str; 4] = ["vocab_size", "max_length", "stride", "min_lr"];
 
 /// Finds the training run to resume. `named` is the path of the run or of one of its checkpoints.
-/// If it is `None`, the newest run is resumed. The result contains the run's saved options,
-/// together with those in `words`, and the checkpoint from which the run continues. If `saves` is
-/// true, which means that this process saves checkpoints, the folder of the run is locked.
+/// If it is `None`, the newest run is resumed. Returns the run's saved options, combined with the
+/// options in `words`, and the checkpoint from which the run continues. Locks the folder of the run
+/// if `saves` is true, which means that this process will save checkpoints.
 pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -> Result<Source> {
     let path = match named {
         Some(path) => path,
@@ -104,8 +104,8 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     })
 }
 
-/// Checks that standard input contains the data of the resumed run. A terminal is rejected, so that
-/// the program doesn't wait for the user to type the data.
+/// Checks that data is piped to standard input, from which the run was started. A terminal is
+/// rejected, so that the program doesn't wait for the user to type the data.
 fn require_input(run: &Path) -> Result<()> {
     let mut input = stdin().lock();
     if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {

@@ -1,5 +1,5 @@
-//! Performs a training run. Shows the events of the trainer to the user, writes them to the log,
-//! and prints a summary at the end.
+//! Runs the training. Shows the events of the trainer to the user, writes them to the log, and
+//! prints a summary at the end.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -48,8 +48,8 @@ struct RunListener<'s> {
     evaluation: Option<Evaluation>,
     /// Number of steps that had been done when the last sample was generated.
     sampled: u64,
-    /// Problems that have already been shown to the user. They are stored because each save reports
-    /// them again.
+    /// Problems that the user has already been told about. They are stored because each save
+    /// reports them again.
     noted: BTreeSet<String>,
 }
 
@@ -129,8 +129,8 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     };
     refuse_full(&path)?;
     let folder = RunFolder::open(&path)?;
-    // The folder is checked again, because another run in it may have ended after the first check
-    // and before the folder was locked.
+    // The folder is checked again. Another run may have used it and ended after the first check,
+    // before this process locked it.
     refuse_full(&path)?;
     Ok(folder)
 }
@@ -165,8 +165,7 @@ fn keep_options(path: &Path, setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// Returns the value that makes the trainer stop if `stop` is true, or the value that makes it
-/// continue otherwise.
+/// Returns `Break`, which makes the trainer stop, if `stop` is true, and `Continue` otherwise.
 fn break_if(stop: bool) -> ControlFlow<()> {
     match stop {
         true => ControlFlow::Break(()),

@@ -1,6 +1,6 @@
 //! Manages the folder `runs/`, which contains a numbered folder for each training run. This module
-//! creates these folders and finds the newest run. It also finds the model of a run, which is the
-//! newest checkpoint in its folder.
+//! creates these folders, finds the newest run, and finds a run's model, which is its newest
+//! checkpoint.
 
 use std::ffi::OsString;
 use std::fs;
@@ -79,12 +79,11 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     })
 }
 
-/// Maximum number of digits in the number of a run. A folder with a longer name isn't considered a
-/// numbered run.
+/// Maximum number of digits in the number of a run. Folders with longer names aren't taken into
+/// account when a new number is chosen.
 const MAX_DIGITS: usize = 9;
 
-/// Creates a folder with the next number for a new run. The first run gets the folder `runs/0001`,
-/// the second one `runs/0002`, and so on.
+/// Creates a folder for a new run. The folders are numbered: `runs/0001`, `runs/0002` and so on.
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
@@ -158,7 +157,7 @@ struct SavedRun {
     time: SystemTime,
     id: Option<String>,
     /// Whether the folder still has the name that it had when the run was last opened. The next
-    /// field shows whether this name is a number. Both help to distinguish a run from its copies.
+    /// field tells whether this name is a number. Both help to tell a run from its copies.
     has_its_name: bool,
     is_numbered: bool,
 }
@@ -178,8 +177,8 @@ impl SavedRun {
         })
     }
 
-    /// Returns true if this folder is a copy of `other`, which means that both contain the same
-    /// training run, and `other` is more likely to be the original.
+    /// Returns true if this folder is considered a copy of `other`. This means that both folders
+    /// contain the same training run, and that `other` is more likely to be the original.
     fn is_copy_of(&self, other: &Self) -> bool {
         let rank = |run: &Self| (run.has_its_name, run.is_numbered, run.time);
         self.id.is_some()
@@ -228,16 +227,15 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
                 "{name}: this folder contains runs; choose one, such as the newest, {}",
                 run.display()
             ),
-            // The missing file is reported when the model is loaded, in an error that contains its
-            // name.
+            // The user gets an error with the name of the missing file when the model is loaded.
             Err(_) => Ok(path.to_owned()),
         },
         Err(error) => Err(error.into()),
     }
 }
 
-/// Checks that `path` is a folder. `what` is the expected content of the folder, such as "a model",
-/// for the error message.
+/// Checks that `path` is a folder. The error message says that the folder of `what` is expected,
+/// such as "a model".
 pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {

@@ -1,6 +1,6 @@
-//! Prepares a training run. Reads the data, derives the values of options that aren't set, and
-//! checks that the options, the data and the model match and that the run fits in memory. The
-//! prepared run lacks only its weights.
+//! Prepares everything in a training run except its weights. Reads the data, derives the values of
+//! options that aren't set, and checks that the options suit the data and that the run fits in
+//! memory.
 
 use std::path::Path;
 
@@ -30,13 +30,13 @@ const FINE_TUNING_WINDOW: usize = 256;
 pub(crate) struct BaseModel {
     pub(crate) config: GptConfig,
     pub(crate) vocabulary: Vocabulary,
-    /// Training settings of a resumed run, or `None` for a new run. They are needed because a run
-    /// that becomes longer keeps its learning-rate schedule and the boundaries of its epochs.
+    /// Saved training settings of a resumed run, or `None` for a new run. If a resumed run is made
+    /// longer, it keeps its learning-rate schedule and the boundaries of its epochs.
     pub(crate) resumed: Option<TrainConfig>,
 }
 
 impl BaseModel {
-    /// Returns a base model whose tokenizer is in `folder`, for a new run.
+    /// Returns a base model for a new run, whose tokenizer is in `folder`.
     pub(crate) fn of(config: GptConfig, folder: &Path) -> Result<Self> {
         Ok(Self {
             config,
@@ -60,8 +60,8 @@ pub(crate) struct Setup {
     pub(crate) validation: Option<DataLoader>,
     /// Token IDs with which each sample begins. If there are none, no samples are generated.
     pub(crate) begin: Vec<u32>,
-    /// Arguments with which `gpt generate` continues the same prompt as the samples, or `None` if
-    /// the prompt can't be quoted for the shell.
+    /// Arguments with which `gpt generate` continues the prompt of the samples, or `None` if the
+    /// prompt can't be quoted for the shell.
     pub(crate) prompt: Option<String>,
 }
 
@@ -80,8 +80,7 @@ impl Setup {
             let gradients = [size_of::<f32>(), self.model.size()?.total()];
             need = need.with("gradients of the next batch", &gradients)?;
         }
-        // The indices of all windows are stored twice, once in order and once in the shuffled order
-        // of the epoch.
+        // The indices of all windows are stored twice per epoch, once in order and once shuffled.
         let order = [2 * size_of::<usize>(), windows.len()];
         Ok(need.with("order of the windows", &order)?)
     }
@@ -143,8 +142,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         },
         schedule: Some(match resumed.and_then(|config| config.schedule) {
             Some(schedule) => Schedule {
-                // If the user's value differs from the one in the checkpoint, resuming the run
-                // fails later with an error.
+                // If the user has set a value that differs from the one in the checkpoint, resuming
+                // the run fails later with an error.
                 min_lr: min_lr.unwrap_or(schedule.min_lr),
                 ..schedule
             },
@@ -214,9 +213,9 @@ fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLo
 }
 
 /// Returns the token IDs with which each sample begins, and the arguments with which `gpt generate`
-/// continues them. Samples begin with the prompt that the user has chosen. Without such a prompt,
-/// they begin with [`STORY_PROMPT`] if the data is the default story, and with the beginning of the
-/// data otherwise.
+/// continues them. Samples begin with the user's prompt. If the user hasn't set a prompt, they
+/// begin with [`STORY_PROMPT`] if the data is the default story, and with the beginning of the data
+/// otherwise.
 fn prompt(
     options: &TrainOptions,
     vocabulary: &Vocabulary,
@@ -282,8 +281,8 @@ fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>>
         if text.is_empty() && (is_special || piece.trim_ascii().is_empty()) {
             continue;
         }
-        // The result never ends in the middle of a character. It ends in the middle of a word only
-        // if the word is very long.
+        // The result never ends in the middle of a character, and it ends in the middle of a word
+        // only if the word is very long.
         let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
         let is_whole = str::from_utf8(&text).is_ok();
         let is_long = text.len() >= BYTES && ends_word || text.len() >= MAX_BYTES;

@@ -1,5 +1,5 @@
-//! Creates the trainer of a run. The model has new weights, is loaded from a folder in order to be
-//! fine-tuned, or comes from the checkpoint of a resumed run.
+//! Creates the trainer of a training run. Its model is new, is loaded from a folder for
+//! fine-tuning, or is loaded from the checkpoint of a resumed run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ pub(crate) struct Source {
     /// Base model, or `None` if the model is new.
     pub(crate) base: Option<BaseModel>,
     pub(crate) weights: InitialWeights,
-    /// Folder of a resumed run. It is `None` for a new run, and on all ranks but the first, which
-    /// alone saves checkpoints.
+    /// Locked folder of a resumed run. It is `None` for a new run. It is also `None` on all ranks
+    /// except the first one, because only the first rank saves checkpoints.
     pub(crate) folder: Option<RunFolder>,
     /// Path of the data with which a resumed run was started. It is `None` for a new run, and for a
     /// run that was started with the default story.
@@ -102,9 +102,9 @@ pub(crate) fn trainer(
         InitialWeights::Of(folder) => model::load(&folder.with_drop_rates(model.drop_rates))?,
         InitialWeights::New => {
             let mut model = GptModel::new(model, &mut rng)?;
-            // GPT-2 initializes the embeddings with a standard deviation of 0.02. This is necessary
-            // if the token embedding is also the output layer. With a standard deviation of 1, the
-            // first losses would be ten times as high as with random guesses.
+            // The embeddings get a standard deviation of 0.02, as in GPT-2. This is necessary
+            // because the token embedding is also the output layer. With a standard deviation of 1,
+            // the first losses would be ten times as high as with random guesses.
             if model.config().tied {
                 model.tok_emb.weight *= 0.02;
                 model.pos_emb.weight *= 0.02;
@@ -115,8 +115,8 @@ pub(crate) fn trainer(
     Trainer::new(training, model, train, validation, rng).map_err(with_flags)
 }
 
-/// Returns true if a saved value describes the data itself, such as a hash, and false if it is a
-/// setting of the windows.
+/// Returns true if `name` is the name of a saved value that describes the data itself, such as its
+/// hash. Returns false for settings such as the length of the windows.
 fn is_of_data(name: &str) -> bool {
     name.contains("_data") && (name.ends_with(".tokens") || name.ends_with(".sha256"))
 }

@@ -137,9 +137,10 @@ fn wrapped(line: &str, columns: Option<usize>) -> String {
     text
 }
 
-/// Returns the summary of a finished training run. It contains the number of steps, the best
-/// checkpoint if its validation loss is lower than that of the last one, the folder, the Python
-/// code that loads the last checkpoint, and the command that generates text with it.
+/// Returns the summary of a finished training run. It contains the number of steps, the folder of
+/// the run, the Python code that loads the last checkpoint, and the command that generates text
+/// with it. It also contains the path of the best checkpoint if the validation loss is higher at
+/// the last one.
 pub(crate) fn sum_up(
     setup: &Setup,
     folder: &RunFolder,

@@ -13,11 +13,10 @@ use super::options::TrainOptions;
 use crate::model::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
 use crate::train::runs::model_folder;
 
-/// Returns the vocabulary of a new model. Its tokenizer is the one that `--tokenizer` requests.
-/// Without this option, it is the tokenizer in the same folder as the file of token IDs. If the
-/// data is text, it is the tokenizer of the preset, or GPT-2's if `--vocab-size` is GPT-2's
-/// vocabulary size. `text` returns all data as one text, or `None` if the data consists of token
-/// IDs.
+/// Returns the vocabulary of a new model. The tokenizer is the one that `--tokenizer` requests.
+/// Without this option, token IDs use the tokenizer in the folder that contains them. Text uses
+/// GPT-2's tokenizer if `--vocab-size` matches it, and the preset's tokenizer otherwise. `text`
+/// returns all data as one text, or `None` if the data consists of token IDs.
 ///
 /// # Errors
 /// Returns an error if a tokenizer must be trained but the data consists of token IDs or is too
@@ -48,7 +47,7 @@ pub(crate) fn vocabulary<'t>(
         Gpt2 => ModelTokenizer::gpt2(),
         Chars => ModelTokenizer::train_chars(&text()?)?,
         // The preset's vocabulary size suits the default story. A shorter text may not contain
-        // enough distinct pairs for that many tokens.
+        // enough different pairs of tokens for a vocabulary of this size.
         Bpe(most) if options.tokenizer.is_none() => {
             ModelTokenizer::train_bpe_at_most(&text()?, most)?
         }
