@@ -30,8 +30,8 @@ use crate::terminal::shell::{program, shell_quoted};
 /// The default training text, "The Answering Bell", which was written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 
-/// Number of tokens to whose multiples the windows are shortened. If the data is shorter than the
-/// model's context, the windows have 64, 128, 192, ... tokens instead of the context length.
+/// Unit for the length of shortened windows, in tokens. If the data is shorter than the model's
+/// context, the length of the windows is a multiple of this number, such as 128 or 192.
 const WINDOW_UNIT: usize = 64;
 
 /// The data of a training run.

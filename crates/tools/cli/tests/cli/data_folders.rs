@@ -1,5 +1,5 @@
-//! Tests which files in a data folder are used. Each file must be used for training or validation,
-//! be listed as skipped, or be rejected with an error that contains its name.
+//! Tests how the files in a data folder are used. Each file must be used for training or
+//! validation, be listed as skipped, or be rejected with an error that contains its name.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,8 +9,8 @@ use crate::support::{Folder, Ran, folder, holds};
 const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --batch-size 2 \
     --max-steps 1 --threads 1 --eval-iters 1 --sample-interval 0";
 
-/// Creates a folder with files of these `names` and trains on it. Each file for training contains a
-/// text of 80 characters, and each file for validation contains a text of 40 characters.
+/// Creates a folder with files of these `names` and trains on the folder. A file for training
+/// contains 80 characters, and a file for validation contains 40.
 fn train(folder: &Folder, case: &str, names: &[&str]) -> Ran {
     fs::create_dir(folder.join(case)).expect("a new folder");
     for name in names {
@@ -23,8 +23,8 @@ fn train(folder: &Folder, case: &str, names: &[&str]) -> Ran {
     ))
 }
 
-/// Names of the files in a folder, and which of them version 5.2.0 of Hugging Face's library
-/// `datasets` uses for training and for validation
+/// Names of the files in a folder, followed by the files that version 5.2.0 of Hugging Face's
+/// `datasets` library uses for training and for validation
 /// (`DataFilesDict.from_patterns(get_data_patterns(folder))`). The library silently ignores all
 /// other files.
 const DATASETS: [(&[&str], &[&str], Option<&str>); 7] = [
@@ -183,7 +183,8 @@ fn markup_is_noted_whether_the_name_or_the_text_shows_it() {
     }
 }
 
-/// First bytes of a file, and the words with which the error message describes the file's format.
+/// First bytes of a file, and the description of the file's format that the error message must
+/// contain.
 const FORMATS: [(&[u8], &str); 6] = [
     (b"%PDF-1.4\n1 0 obj", "a PDF document; pdftotext"),
     (b"%PDF-1.7\n%\xb5\xb5\xb5\xb5", "a PDF document; pdftotext"),

@@ -1,5 +1,5 @@
-//! Tests `gpt generate`: its output on standard output and standard error, prompts, stop strings,
-//! interactive sessions, samples, and the settings in the model's folder.
+//! Tests what `gpt generate` prints to standard output and standard error, and how it handles
+//! prompts, stop strings, interactive sessions, samples, and the settings in the model's folder.
 
 use std::io::{Read, Seek};
 use std::process::Stdio;
@@ -170,8 +170,8 @@ const DTYPES: [&str; 5] = ["float32", "float16", "bfloat16", "int8", "int4"];
 
 #[test]
 fn a_sample_depends_only_on_the_seed_and_its_index() {
-    // The cases use the default temperature. They include stop strings that end the samples at
-    // different times, and texts that become longer than the context.
+    // All cases use the default temperature. In some of them, stop strings end the samples at
+    // different times, or the texts become longer than the context.
     for (dtype, options) in DTYPES.into_iter().flat_map(|dtype| {
         [
             "-n 9",
@@ -302,10 +302,10 @@ fn a_folder_s_generation_settings_are_the_defaults() {
     }
 }
 
-/// Contents of `generation_config.json`, and whether version 5.24.0 of transformers decodes
-/// greedily with them (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). Contents
-/// without `do_sample` aren't included, because transformers then decodes greedily but this program
-/// doesn't.
+/// Contents of `generation_config.json`, and whether version 5.24.0 of transformers uses greedy
+/// decoding with them (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). All of
+/// them contain `do_sample`. Without this setting, transformers uses greedy decoding but this
+/// program doesn't.
 const MODES: [(&str, bool); 6] = [
     (
         r#"{"do_sample": false, "temperature": 0.6, "top_p": 0.9}"#,
@@ -319,9 +319,9 @@ const MODES: [(&str, bool); 6] = [
 ];
 
 /// Contents of `generation_config.json`, and the number of tokens that version 5.24.0 of
-/// transformers generates after a prompt of three tokens (`_prepare_generated_length` and
-/// `_validate_generated_length` in `generation/utils.py`). The number is `None` if transformers
-/// rejects the prompt.
+/// transformers generates after a prompt of three tokens, or `None` if it rejects the prompt. The
+/// numbers come from `_prepare_generated_length` and `_validate_generated_length` in
+/// `generation/utils.py`.
 const LENGTHS: [(&str, Option<usize>); 4] = [
     (r#"{"max_new_tokens": 7}"#, Some(7)),
     (r#"{"max_length": 10}"#, Some(7)),
@@ -351,7 +351,7 @@ fn generation_settings_mean_what_they_mean_in_transformers_and_options_win() {
             let report = folder.json(&format!("{generate} -n 5 {option}"));
             assert!(report["seed"].is_u64(), "{json} {option}");
         }
-        // At temperature 0, llama.cpp decodes greedily.
+        // llama.cpp uses greedy decoding at temperature 0.
         let gguf = folder.join("model.gguf");
         folder.ok("convert model model.gguf");
         let (bytes, key) = (std::fs::read(&gguf).unwrap(), b"general.sampling.temp");

@@ -1,5 +1,6 @@
-//! Tests which folder contains a training run and which process may write to it. The cases include
-//! copies of runs, symbolic links, deleted locks, and files that a killed process has left behind.
+//! Tests how the program recognizes the folder of a training run and the process that may write to
+//! it. The cases include copies of runs, symbolic links, deleted locks, and files that a killed
+//! process has left behind.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +10,8 @@ use std::time::Duration;
 
 use crate::support::{Folder, Ran, TINY, folder, holds};
 
-/// Copies a folder and its contents. If `visible` is true, leaves out the hidden files that are
-/// directly in the folder.
+/// Copies a folder and its contents. If `visible` is true, hidden files at the top level of the
+/// folder are left out.
 fn copy(from: &Path, to: &Path, visible: bool) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
@@ -83,8 +84,8 @@ fn a_copy_of_a_run_is_not_the_newest_run() {
     );
     assert_eq!(folder.checkpoints("runs/0001").len(), 2);
     folder.ok("generate --tokens 1 -n 1");
-    // If the user specifies the path of a copy, the copy is used. If no folder has the name that
-    // the run has recorded, a folder whose name is a number counts as the original.
+    // A copy of a run is used if the user specifies its path. If no folder has the name that the
+    // run has recorded, a folder with a number as its name is considered the original.
     folder.ok("train --resume runs/a --max-steps 4");
     assert!(folder.checkpoints("runs/a")[1].ends_with("04"));
     fs::rename(folder.join("runs/0001"), folder.join("runs/b")).expect("renamed");
@@ -109,8 +110,8 @@ fn a_run_never_becomes_another_by_files_that_are_copied_into_it() {
         &["run.json", "the files of another run"],
     );
     assert!(folder.tensors("c") == weights);
-    // Copies a checkpoint of another run, which has done more steps, into a run. Then copies this
-    // run without its lock.
+    // Copies a checkpoint of run `c` into run `a`, where it is the checkpoint with the highest
+    // number of steps. Then copies run `a` without its lock.
     copy(&folder.join("c"), &folder.join("guest"), true);
     copy(
         &folder.join("c/checkpoints/step-00000004"),

@@ -1,5 +1,5 @@
-//! Tests `gpt inspect` with a tiny model. The tests check the table, the JSON output, and the web
-//! page, which they open in a real browser.
+//! Tests the output of `gpt inspect` for a tiny model: the table, the JSON object, and the web
+//! page, which is opened in a real browser.
 
 use std::fs;
 

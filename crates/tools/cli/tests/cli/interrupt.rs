@@ -1,9 +1,9 @@
-//! Tests how the program handles signals. After the first Ctrl-C, a training run must save and show
-//! the command that resumes it. After the second, it must end immediately. The last test checks a
-//! limit on file sizes, beyond which the system also sends a signal.
+//! Tests how the program handles signals. After the first Ctrl-C, a training run must save and
+//! print the command that resumes it. After the second Ctrl-C, it must end immediately. The last
+//! test checks the limit on file sizes, which also sends a signal.
 //!
-//! The tests of the crate `train` check that an interrupted and resumed run leads to the same bits
-//! as an uninterrupted one.
+//! The tests of the crate `train` check that a run that was interrupted and resumed has the same
+//! bits as a run that wasn't interrupted.
 
 #![cfg(unix)]
 
@@ -19,10 +19,9 @@ use signal_hook::flag::register_conditional_default;
 
 use crate::support::{Folder, TINY, folder, holds, trained};
 
-/// Makes sure that programs that are started after this call receive signals, even if the tests
-/// were started with ignored signals, for example by `nohup` or as a background job of a shell. A
-/// program inherits the signals that its parent ignores, but not those for which its parent has a
-/// handler.
+/// Makes sure that programs started after this call receive signals, even if the tests were started
+/// by `nohup` or as a background job, with some signals ignored. A program inherits ignored signals
+/// from its parent, but signals for which the parent has a handler are reset to their default.
 fn hear_signals() {
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU] {
         let always = Arc::new(AtomicBool::new(true));
@@ -83,7 +82,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     send("-INT", &child);
     let mut line = String::new();
-    // The end of standard error means that the run had already saved and ended.
+    // If standard error ends, the run has already saved and ended.
     while !line.contains("stopping after this step") {
         line.clear();
         if stderr.read_line(&mut line).unwrap() == 0 {

@@ -1,5 +1,5 @@
-//! Tests that the program never deletes or damages certain files: files of other programs, and the
-//! checkpoints of a run that fails.
+//! Tests that no files are lost that must be kept: files of other programs, and the checkpoints of
+//! a run that fails.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
     assert!(evaluated["loss"].is_f64(), "{evaluated}");
 }
 
-/// Sets some of the model's weights to the largest `f32`, so that the loss isn't a finite number.
+/// Sets some weights of a model to the largest `f32`, so that the loss isn't a finite number.
 #[test]
 fn a_loss_that_is_no_number_is_a_failure_of_eval() {
     let folder = folder();

@@ -2,7 +2,7 @@
 //! that an error on one rank ends all ranks.
 //!
 //! The script `.ci/run` runs these tests if MPI is installed. It sets the environment variable
-//! `GPT_WITHOUT_MPI` to the path of a `gpt` that was built without MPI.
+//! `GPT_WITHOUT_MPI` to the path of a program that was built without MPI.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,8 +29,8 @@ fn mpirun(folder: &Folder) -> Command {
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("RAYON_NUM_THREADS", "1")
-        // The next two variables restrict communication to this machine. The third one gives the
-        // ranks four seconds to save after Ctrl-C. `mpirun` always waits for the whole four
+        // The first two of these variables restrict communication to this machine. The third one
+        // gives the ranks four seconds to save after Ctrl-C. `mpirun` always waits for all four
         // seconds.
         .env("OMPI_MCA_btl", "self,vader")
         .env("OMPI_MCA_oob_tcp_if_include", "lo")
@@ -56,8 +56,8 @@ fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     command
 }
 
-/// Runs a command and asserts that it succeeds. Returns what it writes to standard output, which
-/// comes only from rank 0, and to standard error.
+/// Runs an `mpirun` command and asserts that it succeeds. Returns the standard output, which comes
+/// only from rank 0, and the standard error.
 fn ok(mut command: Command) -> (String, String) {
     let output = command.output().expect("it runs");
     let (lines, errors) = texts(&output);
@@ -81,8 +81,8 @@ fn alone(folder: &Folder, args: &str) {
 }
 
 /// Returns the manifest of a run's newest checkpoint, which contains the hashes of the weights, the
-/// optimizer's moments and the training state. The ID of the run is removed, because it is
-/// different in each run.
+/// optimizer's moments and the training state. The ID of the run is removed from it, because no two
+/// runs have the same ID.
 fn saved(folder: &Folder, run: &str) -> Value {
     let manifest = fs::read(folder.checkpoint(run).join("manifest.json")).expect("a manifest");
     let mut manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
@@ -166,8 +166,8 @@ fn signal(kind: &str, process: u32) {
 #[test]
 fn an_interrupted_mpirun_saves_once() {
     let folder = folder();
-    // The steps are slow, so that they print little. Between Ctrl-C and SIGTERM, which follows four
-    // seconds later, `mpirun` doesn't read the output of the ranks.
+    // The options make each step slow, so that the ranks print little. `mpirun` doesn't read their
+    // output in the four seconds between Ctrl-C and SIGTERM.
     let run = train(
         "--max-steps 1000000 --save-interval 1 --eval-interval 1000 \
          --gradient-accumulation-steps 300 -o run",

@@ -1,5 +1,6 @@
-//! Tests that the model of a run is its last checkpoint, that the program never uses an older run
-//! instead of the newest one, and that each command that it prints works when a user pastes it.
+//! Tests which model a command uses. The model of a run must be its last checkpoint, and the newest
+//! run must never be replaced with an older one. Also tests that each command that the program
+//! prints works when a user pastes it.
 
 use std::fs;
 
@@ -87,8 +88,8 @@ fn each_printed_command_works_as_printed() {
         let ran = run_printed(&folder, &words, &[]);
         run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
     }
-    // Makes the run longer, first with `--epochs` and then with the number of steps in the printed
-    // command.
+    // Makes the run longer, first with `--epochs`, and then with the printed command and
+    // `--max-steps`.
     folder.ok("train --resume run --epochs 1");
     let done = folder.ok("train --resume run");
     let mut words = printed(&done.stdout, "to train it to step N: ");
@@ -128,8 +129,7 @@ fn each_printed_command_works_as_printed() {
 fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 -o run"));
-    // Deletes files and log lines, so that the folder looks as if the run had been killed before
-    // its first save.
+    // Deletes files and log lines to simulate a run that was killed before its first save.
     fs::remove_dir_all(folder.join("run/checkpoints")).unwrap();
     fs::remove_file(folder.join("run/loss.svg")).unwrap();
     let log = fs::read_to_string(folder.join("run/log.jsonl")).unwrap();
@@ -201,9 +201,8 @@ fn a_run_is_resumed_from_inside_its_folder() {
     }
 }
 
-/// Users may add files to the newest checkpoint of a run, and edit those of its files that aren't
-/// part of the model. The program must not delete any of these files when the checkpoint becomes
-/// old.
+/// Users may add files to the newest checkpoint of a run and edit files that aren't part of the
+/// model. The checkpoint must not be deleted with these files when newer checkpoints replace it.
 #[test]
 fn a_checkpoint_with_a_users_file_stays_and_is_named() {
     let folder = folder();

@@ -1,15 +1,14 @@
-//! Tests commands that can't be executed. Each of them must print a single line that describes the
-//! mistake, and must return an exit code other than 0.
+//! Tests commands that can't be executed. Each command must print a single line that describes the
+//! mistake and return an exit code other than 0.
 //!
-//! There is one case for each kind of error. Other tests try many more invalid values.
+//! These tests contain one case for each kind of error. Other tests try many more invalid values.
 
 use std::fs;
 
 use crate::support::{Folder, TINY, folder, holds, trained};
 
 /// Runs the commands in a table and asserts that they fail. Each line contains the expected exit
-/// code, the command and, after `->`, parts that the error message must contain, separated by
-/// semicolons.
+/// code, the command and, after `->`, parts of the expected error message, separated by semicolons.
 #[track_caller]
 fn all_refused(folder: &Folder, table: &str) {
     for line in table.lines().filter(|line| !line.is_empty()) {
@@ -137,8 +136,8 @@ fn hints_say_cargo_gpt_only_if_cargo_run_started_the_program() {
     }
 }
 
-/// Sets the environment variables of a launcher, which tell the program that several processes have
-/// been started, or may have been started.
+/// Sets environment variables as a launcher does. They tell each process that several processes
+/// were started, or may have been started.
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_process_of_a_job_does_not_train_alone() {

@@ -1,7 +1,8 @@
-//! Tests that `gpt train --resume` leads to the same bits as a run that was never interrupted.
+//! Tests that a run that is resumed with `gpt train --resume` has the same bits as a run that was
+//! never interrupted.
 //!
-//! The tests of the crate `train` check the same for an interruption after each step, and they
-//! check that different data is rejected.
+//! The tests of the crate `train` check this for an interruption after each step. They also check
+//! that a run can't be resumed with different data.
 
 use std::fs;
 

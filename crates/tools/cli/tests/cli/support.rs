@@ -1,5 +1,5 @@
-//! Contains functions that run the program in a temporary folder and that quickly create tiny
-//! models.
+//! Helpers for the tests, which run the program in a temporary folder and create tiny models
+//! quickly.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,8 +21,7 @@ pub(crate) const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-
 /// A temporary folder in which `gpt` runs, with an empty standard input.
 pub(crate) struct Folder(TempDir);
 
-/// Creates a temporary folder with the file `data.bin`, which contains 400 token IDs that are less
-/// than 61.
+/// Creates a temporary folder with the file `data.bin`, which contains 400 token IDs from 0 to 60.
 pub(crate) fn folder() -> Folder {
     let folder = Folder(tempfile::tempdir().expect("a temporary folder"));
     let ids = (0..400u32).map(|i| (i * i / 7 + 3 * i) % 61);
@@ -70,7 +69,8 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
-            // With this variable, `gpt` would print `cargo gpt` instead of `gpt` in its hints.
+            // This variable shows that Cargo has started `gpt`, which would then print `cargo gpt`
+            // in its hints.
             .env_remove("CARGO_PKG_NAME")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -91,8 +91,8 @@ impl Folder {
             .spawn()
             .expect("gpt runs");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // Ignores errors. If the process ends before it has read the whole text, its own error
-        // message is more informative.
+        // Errors are ignored, because if the process ends before it has read the whole text, its
+        // own error message is more informative.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("gpt ends").into()
@@ -114,15 +114,15 @@ impl Folder {
         self.ok(&format!("{args} --json")).json()
     }
 
-    /// Runs `gpt` and asserts that it fails with a single line of error message, which contains all
-    /// `parts`.
+    /// Runs `gpt` and asserts that it fails with an error message in a single line, which contains
+    /// all `parts`.
     #[track_caller]
     pub(crate) fn refused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 1, parts);
     }
 
-    /// Runs `gpt` and asserts that it rejects its command line with a single line of error message,
-    /// which contains all `parts`.
+    /// Runs `gpt` and asserts that it rejects its command line with an error message in a single
+    /// line, which contains all `parts`.
     #[track_caller]
     pub(crate) fn misused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 2, parts);

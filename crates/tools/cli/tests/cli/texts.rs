@@ -1,4 +1,4 @@
-//! Tests how texts are converted to token IDs, and how the settings in a model's folder are copied.
+//! Tests how text is converted to token IDs, and how the settings in a model's folder are copied.
 //! The expected values come from version 5.24 of transformers and version 0.19 of gguf-py, or were
 //! counted by hand.
 
@@ -172,8 +172,8 @@ fn a_tokenizer_file_alone_is_taken_as_it_is() {
         String::from_utf8(ended.stdout).unwrap()
     };
     assert_eq!(ids("alone", "bell"), ids("run", " bell"));
-    // If `config.json` specifies this model type, transformers uses GPT-2's tokenizer class, which
-    // doesn't add a space before a text.
+    // If `config.json` specifies this model type, transformers uses the class of GPT-2's tokenizer,
+    // which adds no space before a text.
     folder.write("alone/config.json", r#"{"model_type": "gpt2"}"#);
     assert_eq!(ids("alone", "bell"), ids("run", "bell"));
 }

@@ -1,5 +1,5 @@
-//! Tests models that have their own tokenizers. Such a tokenizer is trained, saved and read again,
-//! and the tokenizer of another model must never be used in its place.
+//! Tests models with their own tokenizers. Each tokenizer is trained, saved and read again, and it
+//! must never be replaced with the tokenizer of another model.
 
 use std::fs;
 
@@ -183,8 +183,8 @@ fn a_models_own_tokens_end_its_texts() {
     }
 }
 
-/// llama.cpp supports added tokens but ignores their settings, such as `lstrip`. Version 2026.10 of
-/// xllamacpp was used to check this.
+/// llama.cpp supports added tokens but ignores their settings, such as `lstrip`. This is the result
+/// of an experiment with xllamacpp 2026.10.
 #[test]
 fn tokens_that_llama_cpp_finds_elsewhere_are_named() {
     let folder = folder_with_text();

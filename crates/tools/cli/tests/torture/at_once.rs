@@ -122,8 +122,7 @@ fn readers_beside_a_run_that_saves_each_step_find_a_model() {
     report("readers beside a run", cases, &faults);
 }
 
-/// Returns true if a checkpoint contains all files that its manifest lists, and if these files have
-/// the right lengths.
+/// Returns true if a checkpoint contains all files that its manifest lists, with the right lengths.
 fn is_whole(checkpoint: &std::path::Path) -> bool {
     let Ok(manifest) = fs::read(checkpoint.join("manifest.json")) else {
         return false;
@@ -138,11 +137,11 @@ fn is_whole(checkpoint: &std::path::Path) -> bool {
     })
 }
 
-/// Copies a training run with `cp -r` at many points in time. If the copy contains a complete
-/// checkpoint, it must be possible to resume the copy, with the same bits as a run that wasn't
-/// copied. Otherwise, an attempt to resume the copy must not delete anything in it.
+/// Copies a training run with `cp -r` at many different times while it saves. If the copy contains
+/// a complete checkpoint, it must be possible to resume it with the same bits as a run that wasn't
+/// copied. Otherwise, an attempt to resume the copy must not delete any of its files.
 ///
-/// A copy can lack a complete checkpoint if the run saves several times while it is being copied.
+/// A copy has no complete checkpoint if the run has saved several times while it was being copied.
 #[test]
 fn copies_of_a_run_that_trains_are_resumed() {
     let before = folder_with_a_run();
@@ -161,8 +160,8 @@ fn copies_of_a_run_that_trains_are_resumed() {
         let copied = tempfile::tempdir().expect("a temporary folder");
         let path = copied.path();
         fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
-        // The result of `cp` is ignored, because it reports an error if a file is deleted while it
-        // runs.
+        // The exit code of `cp` is ignored, because `cp` reports an error if a file is deleted
+        // while it runs.
         let mut cp = Command::new("cp");
         let cp = cp.arg("-r").arg(folder.path().join("run")).arg(path);
         let _ = cp.output().expect("cp runs");

@@ -1,8 +1,9 @@
-//! Tests commands that write files. Each of their system calls is made to fail, or the process is
-//! killed at this call. Afterwards, the files must be complete, and the exit code must show
-//! correctly whether the command has succeeded.
+//! Tests what happens if a system call fails or if the process is killed at that call, for each
+//! system call of a command that writes files. Afterwards, the files must be complete, and the exit
+//! code must be right.
 //!
-//! strace is used to make the calls fail. If it isn't installed, the tests are skipped with a note.
+//! strace makes the system calls fail. If strace isn't installed, the tests are skipped with a
+//! note.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,13 +53,13 @@ pub(crate) fn has_strace() -> bool {
     works
 }
 
-/// Returns the number of times that a command makes each system call. If several threads make a
-/// call, returns the number for the thread that makes it most often.
+/// Returns how often a command makes each system call. If several threads make the same call, only
+/// the thread that makes it most often is counted.
 fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
     let folder = copy_of(job.before.path());
     let trace = folder.path().join("trace");
-    // Some architectures lack `rename`, `mkdir` and `unlink`. The question mark tells strace to
-    // ignore unknown calls.
+    // Some architectures lack the system calls `rename`, `mkdir` and `unlink`. The question mark
+    // tells strace to ignore unknown calls.
     let traced: Vec<String> = calls.iter().map(|call| format!("?{call}")).collect();
     let strace = format!("exec strace -f -o trace -e 'trace={}'", traced.join(","));
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
@@ -135,16 +136,16 @@ fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     }
 }
 
-/// Runs a command, makes one of its system calls fail or kills the process at this call, and checks
-/// the files afterwards. Returns a description of the fault, if there is one.
+/// Makes one system call of a command fail, or kills the command at this call, and checks the files
+/// afterwards. Returns a description of the fault, or `None` if there is none.
 fn inject(job: &Job, call: &str, injection: &str, when: usize) -> Option<String> {
     let folder = copy_of(job.before.path());
     let strace = format!(
         "exec strace -f -o /dev/null -e trace={call} -e inject={call}:{injection}:when={when}"
     );
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
-    // Rust's standard library panics if it can't close a folder that it has listed. This panic
-    // isn't a fault, but even then the files must be intact.
+    // The standard library panics if it can't close a folder that it has listed. This panic doesn't
+    // count as a fault, but the files must still be intact.
     let listing = ended.stderr.contains("unexpected error during closedir");
     if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));

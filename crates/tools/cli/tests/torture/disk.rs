@@ -1,7 +1,7 @@
 //! Simulates a power failure after each system call of a command that writes files.
 //!
-//! strace records the system calls and their data, and the calls are then repeated on a model of
-//! the disk. The model distinguishes what programs see from what has been synced. After each call,
+//! strace records the system calls and their data. The recorded calls are then repeated on a model
+//! of the disk, which distinguishes what programs see from what has been synced. After each call,
 //! the files that a power failure might leave behind are written to a real folder and checked.
 //! There are three possibilities for data that hasn't been synced:
 //!
@@ -18,7 +18,7 @@ use crate::calls::has_strace;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, contents, copy_of, every, gpt_under, report};
 
-/// What a power failure leaves behind of data that hasn't been synced.
+/// The data that a power failure leaves behind if the data hasn't been synced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
     Nothing,
@@ -26,8 +26,8 @@ enum Left {
     NamesAndZeros,
 }
 
-/// A file or folder. `now` is the content that programs see, and `synced` is the content that has
-/// been written to the disk.
+/// A file or a folder on the simulated disk. `now` is the content that programs see, and `synced`
+/// is the content that survives a power failure.
 #[derive(Clone)]
 enum Node {
     File { now: Vec<u8>, synced: Vec<u8> },
@@ -37,8 +37,8 @@ enum Node {
 /// The names in a folder, with the indices of their nodes.
 type Names = BTreeMap<String, usize>;
 
-/// A model of the part of a disk that consists of a folder and everything below it. The folder
-/// itself is the first node.
+/// The simulated disk, which contains a folder and everything below it. The folder itself is the
+/// first node.
 struct Disk {
     root: PathBuf,
     nodes: Vec<Node>,
@@ -133,7 +133,8 @@ impl Disk {
         self.put(path, Some(self.nodes.len() - 1));
     }
 
-    /// Repeats a system call on the model of the disk. Returns true if the call changes the model.
+    /// Repeats a recorded system call on the simulated disk. Returns true if the call changes the
+    /// disk.
     fn call(&mut self, call: &Call) -> bool {
         let path = |at: usize| Path::new(call.texts.get(at).map_or("", String::as_str));
         let is = |flag: &str| call.line.contains(flag);
@@ -218,8 +219,8 @@ impl Disk {
         true
     }
 
-    /// Returns the paths of the files and folders that a power failure leaves behind. Each path has
-    /// the content of the file, or `None` if it is a folder.
+    /// Returns the files and folders that a power failure leaves behind, by their paths. The value
+    /// is the content of a file, or `None` for a folder.
     fn left(&self, how: Left) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         let mut all = BTreeMap::new();
         let mut open = vec![(0, PathBuf::new())];
@@ -244,7 +245,7 @@ impl Disk {
     }
 }
 
-/// A successful system call, which is a line in the output of strace. All strings in the output are
+/// A successful system call, parsed from a line of strace's output. All strings in this output are
 /// hexadecimal.
 struct Call<'a> {
     name: &'a str,
@@ -252,7 +253,7 @@ struct Call<'a> {
     /// Paths among the arguments of the call, in order. strace prints them in quotation marks or,
     /// if they belong to a file descriptor, in angle brackets.
     texts: Vec<String>,
-    /// Last string in the line, which contains the written data if the call is `write`.
+    /// Last string in the line. If the call writes, this string contains the data.
     data: Vec<u8>,
     result: i64,
 }
@@ -285,8 +286,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Returns the lines of a trace without process IDs. If a call was interrupted by calls of other
-/// threads, strace prints it on two lines, which are joined.
+/// Returns the lines of a trace without process IDs. If other threads have interrupted a call,
+/// strace has printed it on two lines, which are joined.
 fn lines(trace: &str) -> Vec<String> {
     let mut begun: BTreeMap<&str, &str> = BTreeMap::new();
     let mut lines = Vec::new();

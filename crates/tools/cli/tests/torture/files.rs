@@ -1,5 +1,5 @@
-//! Tests what happens if a file of a training run or an input file of a command is replaced with
-//! something else.
+//! Tests what happens if a file of a training run, or an input file of a command, is replaced with
+//! something else, such as an empty file or a device.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,8 +9,8 @@ use crate::sandbox::{
     train, words,
 };
 
-/// A replacement for a file: its description, and a function that creates it at the path of the
-/// file.
+/// A replacement for a file. It consists of a description and a function that creates the
+/// replacement at the path of the file.
 type Replacement = (&'static str, fn(&Path));
 
 /// The replacements for a file.
@@ -116,9 +116,9 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
     let cases = commands
         .iter()
         .flat_map(|(file, command)| REPLACEMENTS.map(|replacement| (*file, command, replacement)));
-    // Two kinds of valid input are left out because the command wouldn't end in time. If a text is
-    // a pipe, the command waits until another process writes to the pipe. If `data.bin` is a file
-    // of 5 GB, it is a corpus of 2.5 billion tokens with ID 0.
+    // Two replacements are left out because they are valid but take too long. A command that reads
+    // a text from a pipe waits until another process writes to the pipe. A `data.bin` of 5 GB is a
+    // corpus of 2.5 billion tokens with ID 0.
     let cases = cases.filter(|(file, _, (name, _))| match *file {
         "data.bin" => !name.starts_with("5 GB"),
         _ => *name != "a pipe",

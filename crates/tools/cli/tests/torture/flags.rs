@@ -31,12 +31,12 @@ const EDGES: [&str; 14] = [
 /// Number of these values that the short form of the tests tries.
 const QUICK_EDGES: usize = 4;
 
-/// Time limit for a command. A command that exceeds it is killed, but this isn't a fault, because a
-/// valid value may request hours of work.
+/// Time limit for a command. It isn't a fault if a command exceeds this limit, because a valid
+/// value may request hours of work.
 const RUNS_ON: Duration = Duration::from_secs(2);
 
-/// Returns a `gpt train`, a `gpt generate` and a `gpt eval` command with the arguments that they
-/// require, except for the tested flag.
+/// Returns a training command, a generation command and an evaluation command. They contain the
+/// arguments that they require, except for the tested flag.
 fn commands(flag: &str) -> [Vec<OsString>; 3] {
     let mut training = train(flag);
     if flag != "--out-dir" {

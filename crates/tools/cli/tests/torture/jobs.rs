@@ -1,5 +1,6 @@
 //! Defines commands that write checkpoints and converted models, which must never be lost. For each
-//! command, a function checks the files after an error, a kill or a power failure.
+//! command, there is a function that checks the files after an error, a killed process or a power
+//! failure.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,8 +10,9 @@ use tempfile::TempDir;
 
 use crate::sandbox::{PATIENCE, contents, copy_of, folder_with_a_run, gpt, train, words};
 
-/// A function that checks a folder after a command. Its arguments are the folder, whether the exit
-/// code was 0, and the error message. It returns a description of the fault, if there is one.
+/// A function that checks a folder after a command. Its arguments are the path of the folder,
+/// whether the exit code was 0, and the error message. It returns a description of the fault, or
+/// `None` if there is none.
 type Fault = Box<dyn Fn(&Path, bool, &str) -> Option<String>>;
 
 /// A command that writes files, and a function that checks the files afterwards.
@@ -31,8 +33,8 @@ fn run(folder: &Path, command: &[OsString]) {
     assert!(ended.is_ok(), "{}", ended.stderr);
 }
 
-/// Returns the newest checkpoint of a run. This is the one whose manifest contains the highest
-/// number of a save.
+/// Returns the newest checkpoint of a run. The manifests of the checkpoints number the saves, and
+/// the newest checkpoint has the highest number.
 fn newest(run: &Path) -> Option<PathBuf> {
     let checkpoints = fs::read_dir(run.join("checkpoints")).ok()?;
     let numbered = checkpoints.filter_map(|entry| {
@@ -51,8 +53,8 @@ pub(crate) fn weights(run: &Path) -> Option<Vec<u8>> {
     fs::read(newest(run)?.join("model.safetensors")).ok()
 }
 
-/// Returns a command that makes a run of two steps two steps longer. Afterwards, the run keeps the
-/// newest checkpoint and, if it is a different one, the best checkpoint.
+/// Returns a command that resumes a run of two steps and trains it for two more steps. Afterwards,
+/// only the newest checkpoint is left, and also the best one if it is a different checkpoint.
 fn saves() -> Job {
     let before = folder_with_a_run();
     let after = |steps| {
@@ -106,8 +108,7 @@ fn first_saves() -> Job {
         if is_done && weights(&run) != expected {
             return Some("not the newest".to_owned());
         }
-        // If the run has never saved, the same command must either start it again or reject its
-        // folder.
+        // If the run has never saved, the command must either start it again or reject its folder.
         let after = match has_saved {
             true => gpt(folder, &words("train --resume run --max-steps 2"), PATIENCE),
             false => gpt(folder, &again, PATIENCE),
@@ -138,7 +139,7 @@ pub(crate) fn folder_with_two_models() -> TempDir {
     folder
 }
 
-/// Returns a command that converts the model `two` to the path `to`, where nothing exists.
+/// Returns a command that converts the model `two` to a new folder or file called `to`.
 fn conversion(name: &'static str, command: &str) -> Job {
     let before = folder_with_two_models();
     let command = words(command);

@@ -1,10 +1,9 @@
-//! Tests commands in a process with limited memory. If a command needs more memory than the limit
-//! allows, it must end with an error that states how much memory it needs and how much is free. It
-//! must not abort or be killed.
+//! Tests commands that may use only little memory. If a command needs more, it must end with an
+//! error that states how much memory it needs and how much is free. It must not abort or be killed.
 //!
 //! The tests in `src/terminal/memory.rs` check that the limits of control groups are read. The
-//! tests of the crates `tokenizer` and `model-tokenizer` check that the time for encoding a text is
-//! linear in its length.
+//! tests of the crates `tokenizer` and `model-tokenizer` check that encoding takes time
+//! proportional to the length of the text.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -17,8 +16,8 @@ use crate::sandbox::{PATIENCE, every, folder_with_a_run, gpt, gpt_under, report,
 /// Number of tokens in the vocabulary of the model `wide`, whose token embedding takes 128 MB.
 const VOCABULARY: u64 = 4_000_000;
 
-/// Changes the vocabulary size and the context length of a model. All of its weights become 0, in a
-/// sparse file that takes no space on the disk.
+/// Changes the vocabulary size and the context length of a model. Its weights are replaced with
+/// zeros in a sparse file, which takes no space on the disk.
 fn enlarge(model: &Path, tokens: u64, positions: u64) {
     let config = model.join("config.json");
     let mut settings: Value =

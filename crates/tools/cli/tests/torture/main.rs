@@ -1,8 +1,8 @@
-//! Attacks training runs and models systematically: with replaced files, extreme values of flags,
+//! Attacks training runs and models systematically, with replaced files, extreme values of flags,
 //! failing system calls, power failures, little memory, and several processes at the same time.
 //!
-//! `cargo test` tests a selection of the cases. If the environment variable `TORTURE` is 1, it
-//! tests all cases and prints the numbers for `docs/reliability.md`.
+//! `cargo test` runs a selection of the cases. If the environment variable `TORTURE` is set to 1,
+//! it runs all cases and prints the numbers for `docs/reliability.md`.
 //!
 //! A case counts as a fault if the program panics, hangs, aborts, uses too much memory, prints more
 //! than one line for an error, or damages files that it shouldn't change.

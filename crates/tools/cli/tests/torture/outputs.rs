@@ -1,5 +1,5 @@
-//! Tests commands for which something already exists at the path of the output. Existing devices,
-//! links, files and folders must stay unchanged.
+//! Tests commands whose output path already exists. Existing devices, links, files and folders must
+//! stay unchanged.
 //!
 //! The tests of the crate `atomic-file` check that output can be written to a pipe.
 
@@ -12,8 +12,8 @@ use crate::sandbox::{
     PATIENCE, command_line, contents, copy_of, folder_with_a_run, gpt, report, train, words,
 };
 
-/// Something that exists at the path of the output: its description, and a function that creates
-/// it.
+/// Something that already exists at a command's output path. It consists of a description and a
+/// function that creates it.
 type Existing = (&'static str, fn(&Path));
 
 const EXISTING: [Existing; 6] = [

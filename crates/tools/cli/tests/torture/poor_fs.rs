@@ -1,6 +1,6 @@
-//! Tests file systems that lack a feature, such as hard links, renaming without replacing a file,
-//! locks, fsync of folders, or stable inode numbers. All commands that write files must work there
-//! with the same result.
+//! Tests commands on file systems that lack a feature, such as hard links, renaming without
+//! replacing, locks, fsync for folders, or stable inode numbers. All commands that write files must
+//! work there, with the same results.
 
 use std::fs;
 use std::process::Command;
@@ -11,8 +11,9 @@ use crate::sandbox::{
     train, words,
 };
 
-/// System calls that the preloaded library `poor_fs.c` makes fail, whether renameat2 fails as well,
-/// and words that the program's note about the file system must contain.
+/// Defects of a file system. Each consists of the system calls that the preloaded library
+/// `poor_fs.c` makes fail, whether renameat2 fails as well, and words that the program's note must
+/// contain.
 const KINDS: [(&str, bool, &[&str]); 11] = [
     ("link=1", false, &[]),
     ("link=1", true, &["hard links"]),
@@ -104,7 +105,7 @@ fn commands_that_write_work_on_poor_file_systems() {
         } else if compared(rich.path()) != compared(poor.path()) {
             faults.push(format!("{case}: other files"));
         }
-        // Even on such a file system, an existing output must not be replaced.
+        // An existing output must not be replaced on such a file system, either.
         if let Some(output) = ["file.gguf", "ids.bin", "page.html"]
             .iter()
             .find(|output| command.iter().any(|word| word == *output))

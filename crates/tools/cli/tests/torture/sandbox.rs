@@ -18,8 +18,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Limits on the CPU time of a process in seconds, for the long and the short form of the tests.
-/// The short form also runs on slow machines. Its limit is therefore higher, and it detects only
-/// processes that never end.
+/// The limit for the short form is higher, because this form also runs on slow machines. It detects
+/// only processes that never end.
 pub(crate) const CPU_SECONDS: u32 = 5;
 const CPU_SECONDS_SHORT_FORM: u32 = 20 * CPU_SECONDS;
 
@@ -30,19 +30,18 @@ const SIGXCPU: i32 = 24;
 /// needs 40 MiB, and the limit is 64 MiB higher.
 ///
 /// The address space isn't limited, because glibc's `malloc` briefly reserves 64 MiB of it for each
-/// new thread. With a limit, an allocation of a few bytes in another thread could fail at this
-/// moment.
+/// new thread. If the limit were reached at this moment, an allocation of a few bytes in another
+/// thread would fail.
 pub(crate) const MEMORY: u32 = 104 << 10;
 
 /// Options that train a model with about 2,000 parameters on the file `data.bin`. Each option is
-/// followed by a value.
+/// followed by its value.
 const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --warmup-steps 1 --eval-iters 1 \
     --eval-interval 1 --max-steps 2";
 
-/// Returns how far apart the cases are that a test tries. For example, a test tries every ninth
-/// case with `TORTURE=9`, and every case with `TORTURE=1`. Without this environment variable, the
-/// result is `short`.
+/// Returns a number N, where a test tries only every Nth case. It is the value of the environment
+/// variable `TORTURE`, or `short` if this variable isn't set.
 pub(crate) fn every(short: usize) -> usize {
     let asked = std::env::var("TORTURE").ok();
     asked.map_or(short, |text| text.parse().expect("a number in TORTURE"))
@@ -66,8 +65,8 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Returns true if the program aborted because an allocation failed. This is acceptable if the
-    /// needed memory can't be estimated in advance, such as that of a tokenizer.
+    /// Returns true if the program aborted because it couldn't allocate memory. This is acceptable
+    /// if the required memory can't be estimated in advance, as for a tokenizer.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         const SIGABRT: i32 = 6;
         let signal = self.status.and_then(|status| status.signal());
@@ -75,7 +74,7 @@ impl Ended {
     }
 
     /// Returns a description of the fault, or `None` if the process ended in an acceptable way. An
-    /// error that is printed in a single line isn't a fault.
+    /// error message in a single line isn't a fault.
     pub(crate) fn fault(&self) -> Option<String> {
         let Some(status) = self.status else {
             return Some("it hangs".to_owned());
@@ -108,8 +107,8 @@ impl Ended {
     }
 }
 
-/// Returns the beginning of a shell command. It sets the limits, and [`gpt_under`] adds the command
-/// that runs `gpt`.
+/// Returns the beginning of a shell command that sets the limits. [`gpt_under`] adds `gpt` and its
+/// arguments to it.
 pub(crate) fn limits() -> String {
     let seconds = if is_long() {
         CPU_SECONDS
@@ -120,18 +119,18 @@ pub(crate) fn limits() -> String {
 }
 
 /// Returns the path of the program under test. This is the value of the environment variable `GPT`
-/// or, if it isn't set, the program that Cargo has built.
+/// or, if it isn't set, the path of the program that Cargo has built.
 pub(crate) fn program() -> OsString {
     std::env::var_os("GPT").unwrap_or_else(|| env!("CARGO_BIN_EXE_gpt").into())
 }
 
-/// Runs `gpt` in a folder, with the usual limits and an empty standard input.
+/// Runs `gpt` in a folder, with limits on time and memory and an empty standard input.
 pub(crate) fn gpt(folder: &Path, arguments: &[OsString], patience: Duration) -> Ended {
     gpt_under(&limits(), folder, arguments, patience)
 }
 
-/// Runs `gpt` through `sh`. `shell` is the beginning of the shell command, to which the path of
-/// `gpt` and its arguments are added. It ends with `exec`, or with a program that runs another
+/// Runs `gpt` with a shell. `shell` is the beginning of the shell command, to which the path of
+/// `gpt` and its arguments are added. It ends with `exec` or with a program that runs another
 /// program, such as strace.
 pub(crate) fn gpt_under(
     shell: &str,
@@ -182,8 +181,8 @@ impl Running {
 
     /// Waits until the process ends. Kills it if this takes too long.
     ///
-    /// The time limit is measured by the number of checks and not by a clock, so that a process
-    /// isn't killed if all processes are paused for a while.
+    /// Time is measured by counting checks instead of with a clock, so that the process isn't
+    /// killed if the whole machine pauses for a while.
     pub(crate) fn end(mut self, patience: Duration) -> Ended {
         let mut polls = patience.div_duration_f64(POLL_INTERVAL) as u64;
         let status = loop {
@@ -225,8 +224,8 @@ pub(crate) fn train(without: &str) -> Vec<OsString> {
     arguments
 }
 
-/// Creates a folder that contains `data.bin` (400 token IDs that are less than 61), `data.txt`, the
-/// options file `c.toml`, and the finished run `run`.
+/// Creates a folder that contains a finished run called `run`, the data files `data.bin` (400 token
+/// IDs from 0 to 60) and `data.txt`, and the options file `c.toml`.
 pub(crate) fn folder_with_a_run() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
@@ -289,8 +288,8 @@ pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     files
 }
 
-/// Returns the names and contents of all regular files below a folder, or nothing if the folder
-/// doesn't exist.
+/// Returns the names and contents of all regular files below a folder. Returns an empty map if the
+/// folder doesn't exist.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = match folder.exists() {
         true => files_below(folder),
