@@ -104,8 +104,8 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
 /// Checks that token IDs can be written to `path`.
 ///
 /// # Errors
-/// Returns an error if the file already exists, or a usage error if a new file has another
-/// extension than `.bin` or `.npy`.
+/// Returns an error if the file already exists, or a usage error if the name of a new file doesn't
+/// end in `.bin` or `.npy`.
 fn check_output(path: &Path) -> Result<()> {
     check_new(path)?;
     let is_new = !path.exists();

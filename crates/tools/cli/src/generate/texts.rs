@@ -92,8 +92,8 @@ impl<'m> Texts<'m> {
     /// Generates and prints all texts.
     ///
     /// # Errors
-    /// Returns an error if the model's output is NaN or infinite, or if standard output can't be
-    /// written.
+    /// Returns an error if the model's output is NaN or infinite, or if the program can't write to
+    /// standard output.
     pub(crate) fn run(mut self) -> Result<()> {
         let all = self.prompts.len() * self.args.length.num_samples.0;
         while self.printed < all {
@@ -111,7 +111,7 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Starts the text with this index.
+    /// Starts to generate the text with this index.
     fn join(&mut self, index: usize) -> Result<()> {
         let samples = self.args.length.num_samples.0;
         let (of, sample) = (index / samples, index % samples);

@@ -120,8 +120,8 @@ impl SidecarFiles {
     /// one in `tokenizer_config`.
     ///
     /// # Errors
-    /// Returns an error if a template can't be read or isn't UTF-8, if JSON has another form than
-    /// expected, or if there are too many templates.
+    /// Returns an error if a template can't be read or isn't UTF-8, if a JSON value has an
+    /// unexpected structure, or if there are too many templates.
     pub(crate) fn chat_templates(&self, tokenizer_config: &Value) -> Result<Vec<Template>> {
         let in_json = |name: &str, json: &Value| {
             let problem =

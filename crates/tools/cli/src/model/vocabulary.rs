@@ -26,7 +26,7 @@ const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 /// The tokenizer, special tokens and settings that give meaning to a model's token IDs.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
-    /// Tokenizer, or the reason why there is none.
+    /// Tokenizer, or the reason why the model has none.
     tokenizer: Result<ModelTokenizer, String>,
     /// IDs of the tokens that mark the beginning of a text, mark its end, or fill it up to a
     /// certain length.

@@ -34,7 +34,7 @@ pub(crate) struct ProcessGroup {
 pub(crate) struct Common(pub(crate) anyhow::Error);
 
 impl ProcessGroup {
-    /// Joins the group that a launcher has started.
+    /// Joins the group of processes that a launcher has started.
     ///
     /// # Errors
     /// Returns an error if a launcher has started several processes but this process can't join
@@ -61,7 +61,7 @@ impl ProcessGroup {
         self.ranks.as_ref()
     }
 
-    /// Returns true for the process that prints, logs and saves.
+    /// Returns true in the process that prints, logs and saves.
     pub(crate) fn is_first(&self) -> bool {
         self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
     }

@@ -78,7 +78,7 @@ fn address_space() -> Option<u64> {
     let status = read_to_string("/proc/self/status").ok()?;
     let left = |(limit, used)| {
         let line = limits.lines().find_map(|line| line.strip_prefix(limit))?;
-        // Without a limit, the word is "unlimited".
+        // If there is no limit, the first word is "unlimited".
         let limit: u64 = line.split_whitespace().next()?.parse().ok()?;
         Some(limit.saturating_sub(kibibytes(&status, used)?))
     };
@@ -99,7 +99,7 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
     let left = |group: &Path| {
         let number = |name| -> Option<u64> {
             let text = read_to_string(group.join(name)).ok()?;
-            text.trim().parse().ok() // Without a limit, the word is "max".
+            text.trim().parse().ok() // If there is no limit, the text is "max".
         };
         // `memory.current` includes the file cache, but the kernel frees the cache when memory is
         // needed.

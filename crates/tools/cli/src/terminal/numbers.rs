@@ -39,17 +39,17 @@ macro_rules! ranges {
 }
 
 ranges! {
-    /// A number of things, which can be 0.
+    /// A number of items, which may be 0.
     Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0 and below 2^63";
-    /// A number of things, which can't be 0.
+    /// A number of items, which must not be 0.
     AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1 and below 2^63";
     /// A number of threads. The upper limit is higher than the number of cores of most machines.
     Threads(usize) of i64: |n| (1..=1024).contains(n), "a whole number from 1 to 1024";
-    /// A rate or a limit.
+    /// A rate or a limit, which must not be negative.
     NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
     /// A probability that is less than 1.
     Below1(f64) of f64: |x| (0.0..1.0).contains(x), "a number of at least 0 and below 1";
-    /// A fraction that is greater than 0.
+    /// A fraction that is greater than 0 and at most 1.
     Part(f64) of f64: |&x| x > 0.0 && x <= 1.0, "a number above 0 and at most 1";
 }
 

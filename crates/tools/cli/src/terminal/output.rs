@@ -42,7 +42,7 @@ pub(crate) fn print_text(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints a value as JSON, in the form of [`json_line`].
+/// Prints a value as a line of JSON, in the format of [`json_line`].
 ///
 /// # Errors
 /// Returns the errors of [`print`] and of [`json_line`].

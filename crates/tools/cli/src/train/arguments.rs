@@ -58,8 +58,8 @@ pub(crate) fn of_new_run(
 /// Reads a file of options.
 ///
 /// # Errors
-/// Returns an error with the path of the file and the line or key. For an unknown key, it suggests
-/// the most similar option.
+/// Returns an error that contains the path of the file, and the line or key. For an unknown key,
+/// the error suggests the most similar option.
 pub(crate) fn of_file(path: &Path) -> Result<Vec<OsString>> {
     let text = read_text(path, MAX_OPTIONS_BYTES)?;
     let arguments = parse(&text).and_then(|table| checked(&table));

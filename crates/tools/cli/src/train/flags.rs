@@ -8,7 +8,7 @@ use train::TrainError;
 use super::options::TrainOptions;
 use crate::terminal::command::flag;
 
-/// Settings whose command-line option has a different name.
+/// Settings whose command-line options have different names.
 const OPTIONS: [(&str, &str); 8] = [
     ("accumulation", "gradient_accumulation_steps"),
     ("lr", "learning_rate"),

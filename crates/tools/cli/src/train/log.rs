@@ -117,7 +117,7 @@ impl Log {
         })
     }
 
-    /// Adds a line without buffering.
+    /// Adds a line to the log without buffering it.
     pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
         self.append(json_line(line)?.as_bytes())?;
         match line {
@@ -192,7 +192,7 @@ mod tests {
             "tokens_seen": 8 * (step + 1),
         });
         let mut report: StepReport = serde_json::from_value(report).unwrap();
-        report.loss = loss; // JSON has no number for NaN
+        report.loss = loss; // JSON has no number for NaN.
         Line::Step {
             report,
             tokens_per_second: 100.0,

@@ -288,7 +288,7 @@ pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     Ok(table)
 }
 
-/// Serializes a value by its name on the command line.
+/// Serializes a value as its name on the command line.
 fn by_name<S: Serializer>(choice: &Option<impl Display>, to: S) -> Result<S::Ok, S::Error> {
     choice.as_ref().map(ToString::to_string).serialize(to)
 }

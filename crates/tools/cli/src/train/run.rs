@@ -30,7 +30,7 @@ use crate::terminal::output::note_missing_support;
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{self, LOG, OPTIONS, OPTIONS_BEGIN, finished};
 
-/// Message after the first signal that asks the run to end.
+/// Message that is printed after the first signal that asks the run to end.
 const STOPPING: &str =
     "\nstopping after this step and saving; press Ctrl-C again to stop without saving\n";
 

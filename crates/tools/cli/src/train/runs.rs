@@ -108,11 +108,11 @@ pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Returns the run that was saved last.
+/// Returns the training run that has saved a checkpoint most recently.
 ///
 /// # Errors
-/// Returns an error if there is no run, or if the checkpoints of the newest run can't be read. An
-/// older run is never used instead of it.
+/// Returns an error if there is no run, or if the checkpoints of the newest run can't be read. In
+/// the second case, an older run isn't used in its place.
 pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
     let names = names(runs)?.into_iter();
     let mut saved: Vec<_> = names
@@ -153,7 +153,7 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
 /// A training run that has saved a checkpoint.
 struct SavedRun {
     path: PathBuf,
-    /// Time of its last save.
+    /// Time of the run's last save.
     time: SystemTime,
     id: Option<String>,
     /// Whether the folder still has the name that it had when the run was last opened. The next

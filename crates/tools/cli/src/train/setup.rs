@@ -19,7 +19,7 @@ use crate::terminal::memory::check_model;
 use crate::terminal::numbers::Count;
 use crate::terminal::shell::quoted;
 
-/// Beginning of the samples if the data is the default story.
+/// Prompt of the samples if the data is the default story.
 const STORY_PROMPT: &str = "Marta looked at the river";
 /// Maximum number of tokens in a window when a model is fine-tuned and the user hasn't set the
 /// length of the windows.

@@ -1,4 +1,4 @@
-//! Chooses the tokenizer of a new model, according to `--tokenizer`.
+//! Chooses the tokenizer of a new model according to `--tokenizer`.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -7,7 +7,7 @@ use crate::support::{Folder, TINY, folder, holds};
 
 const TEXT: &str = "One day the boat was gone. The next day it was back, and nobody knew why. ";
 
-/// A command that trains on `text.txt`.
+/// Command that trains a small model on `text.txt`.
 const SMALL: &str = "train --data text.txt --n-layers 1 --n-heads 2 --emb-dim 8 --context-length 8 --batch-size 2 \
     --threads 1 --eval-iters 1";
 

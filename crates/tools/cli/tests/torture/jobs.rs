@@ -164,7 +164,7 @@ fn conversion(name: &'static str, command: &str) -> Job {
     }
 }
 
-/// Returns the commands that save checkpoints.
+/// Returns commands that save checkpoints.
 pub(crate) fn trainings() -> Vec<Job> {
     vec![saves(), first_saves()]
 }

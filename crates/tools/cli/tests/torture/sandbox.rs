@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// Time after which a process counts as hanging.
+/// Time after which a process is considered to hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Time between two checks whether a process has ended.
+/// Time between two checks of whether a process has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Limits on the CPU time of a process in seconds, for the long and the short form of the tests.
@@ -210,7 +210,7 @@ impl Running {
     }
 }
 
-/// Splits a text into arguments at whitespace.
+/// Splits a string into arguments at whitespace.
 pub(crate) fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()
 }
@@ -303,7 +303,7 @@ pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     names.into_iter().filter_map(read).collect()
 }
 
-/// Returns a command as a user would type it.
+/// Formats a command as a user would type it.
 pub(crate) fn command_line(arguments: &[OsString]) -> String {
     let shown = arguments.iter().map(|word| OsStr::to_string_lossy(word));
     format!("gpt {}", shown.collect::<Vec<_>>().join(" "))
