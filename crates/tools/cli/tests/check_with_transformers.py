@@ -1,4 +1,4 @@
-"""Compares the command `gpt` with transformers, on model folders that one of the two programs has written.
+"""Compares the command `gpt` with the transformers library, using model folders that one of the two has written.
 
 This script isn't run automatically. It needs torch and transformers: python check_with_transformers.py PATH/OF/gpt
 It downloads nothing. The models are small and have random weights, and their tokenizers are trained on the short story that is part of `gpt`.
@@ -39,7 +39,7 @@ def write_folder(
     folder, *, size=512, kind=GPT2LMHeadModel, shard=None, dtype=torch.float32, added=(), eos="<|end|>",
     several=False, **config,
 ):
-    """Writes a model folder with transformers. The tokenizer is trained, and has its own end-of-text token."""
+    """Writes a model folder with transformers. The tokenizer is trained on the story, and has its own end-of-text token."""
     trained = ByteLevelBPETokenizer()
     trained.train([str(STORY)], vocab_size=size - 1 - len(added), special_tokens=[eos], show_progress=False)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token=eos, bos_token=eos)
@@ -60,10 +60,10 @@ def write_folder(
 
 
 def compare(folder, reference=None, texts=TEXTS):
-    """Compares the token IDs, logits and greedy texts of both programs.
+    """Compares the token IDs, the logits and the texts of greedy decoding between `gpt` and transformers.
 
-    Returns the largest difference of a logit, relative to the largest logit.
-    If transformers would use random weights instead of those in the folder, it reads `reference` instead.
+    Returns the largest difference between two logits, relative to the largest logit.
+    If transformers would ignore the weights in the folder and use random ones, pass an equivalent folder as `reference`, which it reads instead.
     """
     tokenizer = AutoTokenizer.from_pretrained(reference or folder)
     model = AutoModelForCausalLM.from_pretrained(reference or folder, dtype=torch.float32).eval()
@@ -90,7 +90,7 @@ def compare(folder, reference=None, texts=TEXTS):
         assert [id for id in greedy if id not in ends] == [id for id in report["tokens"] if id not in ends], (
             folder, greedy, report["tokens"])
         kept = [id for id in greedy if id not in ends]
-        # If an ID has no token, one program shows U+FFFD and the other shows nothing.
+        # For an ID without a token, one of the two prints U+FFFD and the other prints nothing.
         if all(id < len(tokenizer) for id in kept):
             decoded = tokenizer.decode(kept, clean_up_tokenization_spaces=False)
             assert decoded == report["text"], (folder, decoded, report["text"])
@@ -99,7 +99,7 @@ def compare(folder, reference=None, texts=TEXTS):
 
 
 def from_transformers(scratch):
-    """Checks ten folders that transformers has written."""
+    """Checks that `gpt` gives the same results as transformers for ten folders that transformers has written."""
     cases = {
         "own tokenizer": {},
         "vocabulary of 1200": {"size": 1200},
@@ -119,7 +119,7 @@ def from_transformers(scratch):
 
 
 def edit_json(path, **changes):
-    """Sets keys in a JSON file. The value None removes a key."""
+    """Sets the values of keys in a JSON file. The value None removes a key."""
     values = json.loads(path.read_text()) if path.exists() else {}
     values = {key: value for key, value in {**values, **changes}.items() if value is not None}
     path.write_text(json.dumps(values))
@@ -220,8 +220,8 @@ def not_a_number(folder):
     edit_tensors(folder, edit)
 
 
-# The options with which a folder is written, a function that changes it afterwards, and a part of the error message if the
-# folder must be rejected.
+# The options with which a folder is written, a function that changes the folder afterwards, and a part of the error message
+# if `gpt` must reject the folder.
 FORMS = {
     "gelu_fast": ({"activation_function": "gelu_fast"}, None, None),
     "gelu_python": ({"activation_function": "gelu_python"}, None, None),
@@ -281,7 +281,7 @@ FORMS = {
 
 
 def in_forms_of_others(scratch):
-    """Checks forms of folders that other people use: `gpt` gives the same results as transformers, or explains why it can't."""
+    """Checks variants of model folders that are in use: `gpt` must give the same results as transformers, or explain why it can't."""
     wrong = []
     for name, (written, change, refused) in FORMS.items():
         folder = scratch / "form"
@@ -308,7 +308,7 @@ def in_forms_of_others(scratch):
 
 
 def in_the_books_layout(scratch):
-    """Checks the book's layout, which transformers can't read, with and without a separate output layer."""
+    """Checks folders in the book's layout, which transformers can't read, with and without a separate output layer."""
     written = scratch / "written"
     write_folder(written)
     ids = "5,17,42,8,99"
