@@ -106,8 +106,8 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
 /// weights have this number format. Otherwise, the folder has the book's layout, and its weights
 /// are `f32` numbers.
 ///
-/// The files are first written to a temporary folder next to the output path, which is renamed at
-/// the end. An interrupted conversion therefore leaves either the complete model or nothing.
+/// The files are first written to a temporary folder next to the output path. This folder is
+/// renamed at the end, so an interrupted conversion leaves either the complete model or nothing.
 fn to_folder(args: &ConvertArgs, found: &FoundModel, dtype: Option<Dtype>) -> Result<()> {
     let vocabulary = &found.vocabulary;
     require_new_or_empty(&args.to)?;

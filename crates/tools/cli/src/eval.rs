@@ -101,8 +101,8 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let mut model = found.load()?;
     model.set_dtype(args.dtype)?;
     if args.dtype == Dtype::BFloat16 {
-        // The token embedding is rounded as well, as in `gpt generate`. If the model's weights are
-        // tied, the embedding is also the output layer.
+        // With bfloat16, the token embedding is also rounded, as in `gpt generate`. In a model with
+        // tied weights, it is the output layer as well.
         model.tok_emb.weight.mapv_inplace(round_to_bf16);
     }
     let tokens = ids.len() - 1;

@@ -13,8 +13,8 @@ use tokenizer::StreamingDecoder;
 
 use crate::model::vocabulary::Vocabulary;
 
-/// Text that is shown for an ID for which the tokenizer has no token. A model can generate such IDs
-/// if its vocabulary is padded.
+/// Text that is shown in place of a token ID that the tokenizer doesn't know. A model can generate
+/// such IDs if its vocabulary is padded to more tokens than the tokenizer has.
 const UNKNOWN: &str = "\u{fffd}";
 
 /// The text of the tokens that have been generated so far.
@@ -101,8 +101,8 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Appends to the shown text the part `known`, which doesn't belong to a stop string, except
-    /// for hidden tokens.
+    /// Appends `known`, which isn't part of a stop string, to the shown text, but leaves out hidden
+    /// tokens.
     fn show(&mut self, mut known: &str) {
         while let Some((length, is_shown)) = self.parts.front_mut().filter(|_| !known.is_empty()) {
             let (part, rest) = known.split_at(known.len().min(*length));

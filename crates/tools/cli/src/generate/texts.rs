@@ -1,4 +1,4 @@
-//! Generates several texts at the same time, which are the samples for one or more prompts.
+//! Generates the samples for one or more prompts, many of them at the same time.
 //!
 //! Each step computes the next token of all texts. A step reads the weights only once, so it takes
 //! hardly longer than a step for a single text. Each text depends only on its prompt and its seed,

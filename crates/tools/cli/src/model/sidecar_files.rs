@@ -88,8 +88,8 @@ impl SidecarFiles {
         }
     }
 
-    /// Returns all files. Each pair consists of a path relative to the folder and the content of
-    /// the file.
+    /// Returns the files with the generation settings and the chat templates. Each pair consists of
+    /// a path relative to the folder and the content of the file.
     ///
     /// # Errors
     /// Returns an error if the chat templates couldn't be read.

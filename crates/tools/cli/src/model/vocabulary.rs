@@ -302,8 +302,8 @@ pub(crate) fn folder_at(path: &Path) -> &Path {
     }
 }
 
-/// Returns true if the size of a model's vocabulary matches GPT-2's tokenizer, either exactly or
-/// with padding of up to the size that nanoGPT uses.
+/// Returns true if the size of a model's vocabulary is that of GPT-2's tokenizer, with or without
+/// the padding that nanoGPT adds.
 pub(crate) fn is_gpt2_size(vocab_size: usize) -> bool {
     GPT2_SIZES.contains(&vocab_size)
 }

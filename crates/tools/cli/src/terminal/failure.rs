@@ -14,7 +14,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::terminal::output::{is_closed, report};
 
-/// Reports a mistake in the command line that clap has found, in a single line. The help and the
+/// Reports a mistake that clap has found in the command line, in one line of text. The help and the
 /// version, which clap also returns as errors, are printed unchanged.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {

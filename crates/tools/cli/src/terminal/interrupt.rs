@@ -1,9 +1,9 @@
 //! Handles signals that ask the program to end.
 //!
-//! There are two kinds of these signals. A *request*, such as Ctrl-C, comes from the user or the
-//! system. A *warning* comes from a batch system before a job reaches its time limit. After the
-//! first signal of either kind, a training run finishes the current step, saves and ends. A second
-//! request ends the program immediately, but a second warning doesn't.
+//! Two kinds of signals can ask the program to end. A *request*, such as Ctrl-C, comes from the
+//! user or the system. A *warning* comes from a batch system before a job reaches its time limit.
+//! After the first signal of either kind, a training run finishes the current step, saves and ends.
+//! A second request ends the program immediately, but a second warning doesn't.
 //!
 //! Signals that were ignored when the program started stay ignored. For example, `nohup` starts
 //! programs that ignore SIGHUP, and some shells start background jobs that ignore SIGINT.
@@ -112,8 +112,8 @@ impl Interrupt {
         })
     }
 
-    /// Returns a function that waits for the first of these signals. It checks a flag repeatedly,
-    /// because a signal can't wake a thread on Windows.
+    /// Returns a function that waits for the first signal. It checks a flag repeatedly, because a
+    /// signal can't wake a thread on Windows.
     #[cfg(not(unix))]
     fn wait(&self, _: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         const SOON: std::time::Duration = std::time::Duration::from_millis(100);

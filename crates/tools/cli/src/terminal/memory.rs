@@ -51,7 +51,7 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a list of the estimate's parts, each with its size, separated by commas.
+/// Formats a memory estimate as a list of its parts with their sizes, separated by commas.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
     let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));

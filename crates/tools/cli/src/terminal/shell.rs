@@ -12,8 +12,8 @@ use crate::terminal::output::escaped;
 /// Returns the command with which the user can start this program. This is `cargo gpt` if Cargo has
 /// started the program, because then `gpt` may not be installed. Otherwise, it is `gpt`.
 ///
-/// The environment variable `CARGO` can't be used to detect this, because it is also set for
-/// programs that `cargo watch` starts. `CARGO_PKG_NAME` can be used, because Cargo sets it only for
+/// The environment variable `CARGO` isn't suitable for detecting Cargo, because it is also set for
+/// programs that `cargo watch` starts. `CARGO_PKG_NAME` is suitable, because Cargo sets it only for
 /// programs of the package itself.
 pub(crate) fn program() -> &'static str {
     let package = env::var("CARGO_PKG_NAME");

@@ -27,7 +27,7 @@ impl ThreadArgs {
 
 /// Starts the threads of rayon's global pool. If `threads` is `None`, the environment variable
 /// `RAYON_NUM_THREADS` determines their number. If this variable isn't set either, there is one
-/// thread per core. If several `processes` of a training run are on this machine, they share its
+/// thread per core. If a training run has several `processes` on this machine, they share its
 /// cores.
 ///
 /// The calling thread becomes one of the pool's threads. If it didn't, each token or training step

@@ -1,9 +1,9 @@
 //! Combines the options of a training run from several sources.
 //!
-//! The sources are the preset, the base model, the options that a resumed run has saved, the file
-//! of `--config`, and the command line. Each source is converted to a list of command-line
-//! arguments. The user's own arguments come last, and clap parses all lists together. If an option
-//! occurs several times, its last value is used.
+//! The options come from the preset, the base model, the saved options of a resumed run, the file
+//! of `--config`, and the command line. Each of these sources is converted to a list of
+//! command-line arguments. The user's own arguments come last, and clap parses all lists together.
+//! If an option occurs several times, its last value is used.
 //!
 //! | run | arguments, in this order |
 //! |---|---|

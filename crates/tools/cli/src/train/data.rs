@@ -271,8 +271,8 @@ impl DataFolder {
             .into_iter()
             .partition(|name| folder.join(name).is_dir());
         folders.iter_mut().for_each(|name| name.push("/"));
-        // If several files match, their extensions are compared first, and then their names. The
-        // file that comes first in the order of these lists is used.
+        // If several files match, the order of `extensions` determines which file is used. Among
+        // files with the same extension, the order of `parts` determines it.
         let find = |parts: &[&str], extensions: &[&str]| {
             let mut wanted = extensions
                 .iter()

@@ -71,7 +71,7 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Returns the number of training steps that had been done at the end of the event.
+    /// Returns the number of training steps that had been done when the event was logged.
     pub(crate) fn steps_done(&self) -> u64 {
         let after_step = self.step.map(|step| step.saturating_add(1));
         after_step.or(self.steps_done).unwrap_or(0)
@@ -82,8 +82,8 @@ impl Logged {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// The open log file. It is `None` after the log has been replaced, because the file must be
-    /// closed for this on Windows.
+    /// The open log file. It is `None` after the log has been replaced, because Windows can't
+    /// replace a file that is open.
     file: Option<File>,
     /// Range of the bytes that describe events after the checkpoint from which the run was resumed.
     /// These bytes are removed at the first save.

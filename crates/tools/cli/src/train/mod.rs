@@ -55,8 +55,8 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
     let started = begin(args, words, world);
     let mut started = world.all(started)?;
     // The ranks compare their options, except for paths and the number of threads. Paths may differ
-    // between machines, so `share` compares the content of the files instead. `agree` compares the
-    // actual number of threads.
+    // between machines, so `Trainer::share` compares the content of the files instead.
+    // `ProcessGroup::agree` compares the actual number of threads.
     let mut options = started.setup.options.table()?;
     options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
     options.insert("resume".to_owned(), args.resume.is_some().into());

@@ -23,8 +23,8 @@ use crate::terminal::numbers::{
     AtLeast1, Below1, Count, NotNegative, Part, Threads, dtype_among, signed_seed,
 };
 
-/// Default values that the help shows for options that depend on the preset. They are those of the
-/// default preset.
+/// Settings of the default preset. The help shows them as the defaults of those options that depend
+/// on the preset.
 const MODEL: GptConfig = STORY.model;
 const TRAINING: PresetTraining = STORY.training;
 

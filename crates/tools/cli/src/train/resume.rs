@@ -104,8 +104,9 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     })
 }
 
-/// Checks that data is piped to standard input, from which the run was started. A terminal is
-/// rejected, so that the program doesn't wait for the user to type the data.
+/// Checks that standard input provides data for a run whose data came from standard input when it
+/// was started. A terminal is rejected, so that the program doesn't wait for the user to type the
+/// data.
 fn require_input(run: &Path) -> Result<()> {
     let mut input = stdin().lock();
     if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {

@@ -234,8 +234,8 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Checks that `path` is a folder. The error message says that the folder of `what` is expected,
-/// such as "a model".
+/// Checks that `path` is a folder. `what` completes the error message "expected the folder of ...",
+/// for example with "a model".
 pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {

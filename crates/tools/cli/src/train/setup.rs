@@ -36,7 +36,7 @@ pub(crate) struct BaseModel {
 }
 
 impl BaseModel {
-    /// Returns a base model for a new run, whose tokenizer is in `folder`.
+    /// Returns the base model of a new run. The model's tokenizer is in `folder`.
     pub(crate) fn of(config: GptConfig, folder: &Path) -> Result<Self> {
         Ok(Self {
             config,

@@ -1,5 +1,5 @@
-//! Tests that no files are lost that must be kept: files of other programs, and the checkpoints of
-//! a run that fails.
+//! Tests that the program never loses files that must be kept: files of other programs, and the
+//! checkpoints of a run that fails.
 
 use std::fs;
 

@@ -202,7 +202,7 @@ fn a_run_is_resumed_from_inside_its_folder() {
 }
 
 /// Users may add files to the newest checkpoint of a run and edit files that aren't part of the
-/// model. The checkpoint must not be deleted with these files when newer checkpoints replace it.
+/// model. The checkpoint and these files must not be deleted when newer checkpoints are saved.
 #[test]
 fn a_checkpoint_with_a_users_file_stays_and_is_named() {
     let folder = folder();

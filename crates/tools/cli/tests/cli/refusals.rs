@@ -136,8 +136,8 @@ fn hints_say_cargo_gpt_only_if_cargo_run_started_the_program() {
     }
 }
 
-/// Sets environment variables as a launcher does. They tell each process that several processes
-/// were started, or may have been started.
+/// Sets the environment variables with which a launcher tells a process that it has started several
+/// processes, or that it may have done so.
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_process_of_a_job_does_not_train_alone() {

@@ -1,5 +1,4 @@
-//! Helpers for the tests, which run the program in a temporary folder and create tiny models
-//! quickly.
+//! Provides functions that run the program in a temporary folder and create tiny models quickly.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -69,8 +68,8 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
-            // This variable shows that Cargo has started `gpt`, which would then print `cargo gpt`
-            // in its hints.
+            // This variable is removed, because it would show that Cargo has started `gpt`, and the
+            // hints of `gpt` would then contain `cargo gpt`.
             .env_remove("CARGO_PKG_NAME")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -114,15 +113,15 @@ impl Folder {
         self.ok(&format!("{args} --json")).json()
     }
 
-    /// Runs `gpt` and asserts that it fails with an error message in a single line, which contains
-    /// all `parts`.
+    /// Runs `gpt` and asserts that it fails with a one-line error message that contains all
+    /// `parts`.
     #[track_caller]
     pub(crate) fn refused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 1, parts);
     }
 
-    /// Runs `gpt` and asserts that it rejects its command line with an error message in a single
-    /// line, which contains all `parts`.
+    /// Runs `gpt` and asserts that it rejects its command line with a one-line error message that
+    /// contains all `parts`.
     #[track_caller]
     pub(crate) fn misused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 2, parts);

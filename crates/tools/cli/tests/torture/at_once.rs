@@ -141,7 +141,7 @@ fn is_whole(checkpoint: &std::path::Path) -> bool {
 /// a complete checkpoint, it must be possible to resume it with the same bits as a run that wasn't
 /// copied. Otherwise, an attempt to resume the copy must not delete any of its files.
 ///
-/// A copy has no complete checkpoint if the run has saved several times while it was being copied.
+/// A copy may have no complete checkpoint if the run saved several times while it was being copied.
 #[test]
 fn copies_of_a_run_that_trains_are_resumed() {
     let before = folder_with_a_run();

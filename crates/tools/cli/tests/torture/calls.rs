@@ -1,6 +1,6 @@
-//! Tests what happens if a system call fails or if the process is killed at that call, for each
-//! system call of a command that writes files. Afterwards, the files must be complete, and the exit
-//! code must be right.
+//! Tests commands that write files. For each of their system calls, one test case makes the call
+//! fail, and another one kills the process at this call. Afterwards, the files must be complete,
+//! and the exit code must tell correctly whether the command has succeeded.
 //!
 //! strace makes the system calls fail. If strace isn't installed, the tests are skipped with a
 //! note.

@@ -18,7 +18,7 @@ use crate::calls::has_strace;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, contents, copy_of, every, gpt_under, report};
 
-/// The data that a power failure leaves behind if the data hasn't been synced.
+/// What a power failure leaves behind of data that hasn't been synced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
     Nothing,

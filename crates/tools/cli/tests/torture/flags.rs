@@ -28,7 +28,7 @@ const EDGES: [&str; 14] = [
     "",
 ];
 
-/// Number of these values that the short form of the tests tries.
+/// Number of values in [`EDGES`] that the short form of the tests tries.
 const QUICK_EDGES: usize = 4;
 
 /// Time limit for a command. It isn't a fault if a command exceeds this limit, because a valid

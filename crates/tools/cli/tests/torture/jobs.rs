@@ -33,8 +33,8 @@ fn run(folder: &Path, command: &[OsString]) {
     assert!(ended.is_ok(), "{}", ended.stderr);
 }
 
-/// Returns the newest checkpoint of a run. The manifests of the checkpoints number the saves, and
-/// the newest checkpoint has the highest number.
+/// Returns the newest checkpoint of a run, which is the one with the highest save number in its
+/// manifest.
 fn newest(run: &Path) -> Option<PathBuf> {
     let checkpoints = fs::read_dir(run.join("checkpoints")).ok()?;
     let numbered = checkpoints.filter_map(|entry| {
