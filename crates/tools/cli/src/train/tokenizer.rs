@@ -14,9 +14,9 @@ use crate::model::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
 use crate::train::runs::model_folder;
 
 /// Returns the vocabulary of a new model, with the tokenizer that `--tokenizer` requests. If this
-/// option isn't given, a file of token IDs needs the tokenizer in the same folder. Text is encoded
-/// with GPT-2's tokenizer if `--vocab-size` matches it, and with the preset's tokenizer otherwise.
-/// `text` returns all data as one text, or `None` if the data consists of token IDs.
+/// option isn't given, token IDs in a file are used with the tokenizer in the same folder. Text is
+/// encoded with the preset's tokenizer, or with GPT-2's if `--vocab-size` matches it. `text`
+/// returns all data as one text, or `None` if the data consists of token IDs.
 ///
 /// # Errors
 /// Returns an error if a tokenizer must be trained but the data consists of token IDs or is too
