@@ -36,13 +36,15 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn the_text(book: &mut Notebook) -> Result<()> {
     book.section("2.2", "Tokenizing text");
-    // A language model reads and writes text in small pieces, which are called *tokens*. They come
-    // from a fixed list, so the model can store numbers for each of them. The goal of this section
-    // is to split a text into words and punctuation marks, the simplest kind of token.
+    // A language model reads and writes text in small pieces, which are called *tokens*. All tokens
+    // come from a fixed list, so the model can store a few numbers for each of them. The goal of
+    // this section is to split a text into words and punctuation marks, which are the simplest kind
+    // of token.
 
-    // We need a text to work on. This one has {characters:,} characters. (Python's `len` counts
-    // characters, whereas Rust's `len()` counts bytes, so we count the characters one by one. Where
-    // Python would raise an exception, `?` makes a Rust function return early with an error.)
+    // We need a text to work on. The text in this cell has {characters:,} characters. (Python's
+    // `len` counts the characters of a string, whereas Rust's `len()` counts its bytes, so the Rust
+    // code counts the characters one by one. The `?` makes a Rust function return early with an
+    // error where Python would raise an exception.)
     let raw_text = book.the_verdict()?;
     book.value("characters", raw_text.chars().count());
     book.prints(
@@ -58,8 +60,8 @@ fn the_text(book: &mut Notebook) -> Result<()> {
 fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     // The first attempt splits a short text at white space and keeps the white space as separate
     // pieces. In Python, this is `re.split(r'(\s)', text)`, where the parentheses mean "keep the
-    // separators". Our function takes the name of a separator instead of a pattern. Look at the
-    // punctuation marks: they are still attached to the words.
+    // separators". Our function `split_keeping` takes the name of a group of separators instead of
+    // a pattern. Look at the punctuation marks in the output: they are still attached to the words.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -69,14 +71,16 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     );
 
     // A word and the comma after it should be two tokens. Otherwise the model would need one token
-    // for the word alone and a separate one for the word with each punctuation mark. So this
-    // attempt also splits at commas and periods. However, the result still contains the spaces, and
-    // it has an empty string wherever two separators meet or the text ends with one.
+    // for the word alone and an additional token for each combination of the word with a
+    // punctuation mark. The second attempt therefore also splits the text at commas and periods.
+    // However, the result still contains the spaces, and it contains an empty string wherever two
+    // separators are adjacent or the text ends with a separator.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
-    // Now we remove the empty strings and the white space, which leaves {left} tokens. In Python,
-    // this is a list comprehension with `if item.strip()`. In Rust, it is a filter.
+    // Now we remove the empty strings and the white space from the list of pieces, which leaves
+    // {left} tokens. In Python, this is done by a list comprehension with `if item.strip()`. In
+    // Rust, it is done by a filter.
     let result = without_blanks(&result);
     book.value("left", result.len());
     book.prints(
@@ -85,9 +89,10 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
 
-    // `preprocess` performs both steps, and it also splits at other punctuation marks and at the
-    // double dash. Sections 2.2 to 2.4 use it. Type a different sentence into the field. Which
-    // parts stay together?
+    // The function `preprocess` performs both steps: it splits a text into tokens and removes the
+    // white space. It also splits at other punctuation marks and at the double dash. Sections 2.2
+    // to 2.4 use this function. Type a different sentence into the field. Which characters stay
+    // together as one token?
     let text = book.input(
         "text",
         "Hello, world. Is this-- a test?".to_owned(),
@@ -111,15 +116,15 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
 }
 
 fn vocabulary(book: &mut Notebook) -> Result<()> {
-    // Now the function splits the whole text. Look at the first 30 tokens. Are the rules good
-    // enough?
+    // Now `preprocess` splits the whole text into tokens. Look at the first 30 tokens. Are the
+    // splitting rules good enough?
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let first = &preprocessed[..30.min(preprocessed.len())];
     book.prints("In [8]", first, "['I', 'HAD', 'always', 'thought', 'Jack', 'Gisburn', 'rather', 'a', 'cheap', 'genius', '--', 'though', 'a', 'good', 'fellow', 'enough', '--', 'so', 'it', 'was', 'no', 'great', 'surprise', 'to', 'me', 'to', 'hear', 'that', ',', 'in']");
 
-    // The text has {tokens:,} tokens. On average, a token stands for {per_token:.1} characters,
-    // including the white space that was removed.
+    // The text has {tokens:,} tokens. On average, a token stands for {per_token:.1} characters of
+    // the text, including the white space that was removed.
     book.value("tokens", preprocessed.len());
     let characters = raw_text.chars().count() as f64;
     book.value("per_token", characters / preprocessed.len() as f64);
@@ -127,7 +132,7 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
 
     book.section("2.3", "Converting tokens into token IDs");
     // A model can't compute with words, so each distinct token gets a number, its *id*. The goal of
-    // this section is a tokenizer that converts a text into ids and ids back into a text.
+    // this section is to build a tokenizer that converts a text into ids and ids back into a text.
 
     // The distinct tokens are sorted and numbered from 0. This list is the *vocabulary*. It has
     // {distinct:,} tokens, far fewer than the {tokens:,} tokens of the text, because frequent words
@@ -150,8 +155,9 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     });
     book.prints("In [10]", &vocab.len(), "1130");
 
-    // Here are the first entries. Punctuation marks come before letters, and capital letters come
-    // before lowercase ones, because the tokens are sorted by the codes of their characters.
+    // Here are the first entries of the vocabulary, each with its id. Punctuation marks come before
+    // letters, and capital letters come before lowercase letters, because the tokens are sorted by
+    // the codes of their characters.
     book.prints(
         "In [12]",
         &vocab.tokens()[..51.min(vocab.len())],
@@ -222,7 +228,7 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     book.prints("In [14]", &ids, "[1, 56, 2, 850, 988, 602, 533, 746, 5, 1126, 596, 5, 1, 67, 7, 38, 851, 1108, 754, 793, 7]");
 
     // `decode` joins the tokens with spaces and then removes the spaces before punctuation marks.
-    // Compare the result with the text above: the line break is gone, and there is now a space
+    // Compare the decoded text with the original: the line break is gone, and there is now a space
     // after the first quotation mark and after the apostrophe.
     let decoded = tokenizer.decode(&ids)?;
     let is_so = decoded.starts_with("\" ") && decoded.contains("' s ") && !decoded.contains('\n');
@@ -240,8 +246,9 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns a text whose words are all in the vocabulary: a sentence of the story, or the beginning
-/// of any other text.
+/// Returns an example that the tokenizer can encode because all of its words occur in `raw_text`.
+/// This is a quotation if `raw_text` is [`STORY`]. Otherwise, it consists of the first 18 words of
+/// `raw_text`.
 fn known(raw_text: &str) -> String {
     let of_story = "\"He was under the bell.\n           He's gone now.\"";
     if raw_text == STORY {
@@ -253,11 +260,12 @@ fn known(raw_text: &str) -> String {
 
 fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.section("2.4", "Adding special context tokens");
-    // What happens to a word that isn't in the vocabulary? The goal of this section is a tokenizer
-    // that can encode any text, even one that contains unknown words.
+    // What happens to a word that isn't in the vocabulary? The goal of this section is to build a
+    // tokenizer that can encode any text, even if it contains unknown words.
 
-    // The word "Hello" isn't in the vocabulary, so the first tokenizer can't encode this text. Its
-    // `encode` returns an error that gives the word and its position.
+    // The word "Hello" isn't in the vocabulary, so the tokenizer of section 2.3 can't encode the
+    // text in this cell. Its method `encode` returns an error that gives the unknown word and the
+    // word's position.
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocessed));
@@ -271,13 +279,14 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     // We add two *special tokens*: `<|unk|>`, which stands for any unknown word, and
     // `<|endoftext|>`, which separates unrelated texts. With `<|endoftext|>`, several texts can be
     // joined for training, and the model can learn that whatever comes before this token says
-    // nothing about what follows it. (`mut` allows the vocabulary to change.)
+    // nothing about what follows it. (In Rust, `mut` allows us to change the vocabulary after
+    // creating it.)
     let mut vocab = build_vocabulary(&preprocessed);
     vocab.extend([ENDOFTEXT, UNK]);
     book.prints("In [19]", &vocab.len(), "1132");
 
-    // The special tokens are added at the end of the sorted list, so all other ids stay the same.
-    // Here are the last five entries:
+    // The special tokens are added at the end of the sorted vocabulary, so the ids of all other
+    // tokens stay the same. Here are the last five entries of the vocabulary:
     let last = &vocab.tokens()[vocab.len() - 5..];
     book.prints(
         "In [20]",
@@ -293,9 +302,9 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.prints("In [20]", &ids, "[1127, 1128, 1129, 1130, 1131]");
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV2 {");
-    // The second tokenizer replaces each unknown word with the id of `<|unk|>`, which is {unk_id}.
-    // In this cell, two texts are joined by `<|endoftext|>`, whose id is {end_id}. Look for both
-    // ids in the output.
+    // The second tokenizer, `SimpleTokenizerV2`, gives each unknown word the id of `<|unk|>`, which
+    // is {unk_id}. In this cell, two texts are joined by `<|endoftext|>`, whose id is {end_id}.
+    // Look for both ids in the output.
     book.aside(|book| {
         for (name, token) in [("unk_id", UNK), ("end_id", ENDOFTEXT)] {
             book.value(name, vocab.id(token).unwrap_or_default());
@@ -348,16 +357,17 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.section("2.5", "BytePair encoding");
     // How can a tokenizer handle every word? It can spell rare words with shorter pieces. *Byte
     // pair encoding* (BPE) is a method of finding such pieces in a text. The goal of this section
-    // is to see how it works and how GPT-2's tokenizer treats known and unknown words.
+    // is to see how BPE works and how GPT-2's tokenizer treats known and unknown words.
     //
-    // Byte-level BPE starts from single bytes; a plain English letter is one byte. It counts all
-    // adjacent pairs, joins the most frequent pair into a new piece, and repeats this until the
-    // vocabulary is full. Each of these steps is called a *merge*. In GPT-2, a space belongs to the
-    // word that follows it, and merges never cross a word boundary.
+    // Byte-level BPE starts with a text that is split into single bytes. (A plain English letter is
+    // one byte.) It counts all pairs of adjacent pieces and joins the most frequent pair into a new
+    // piece. It repeats this step, which is called a *merge*, until the vocabulary has the desired
+    // size. In GPT-2, a space belongs to the word that follows it, and merges never cross a word
+    // boundary.
 
-    // The cell shows a tiny text before the first merge and after each of the first four merges.
-    // Vertical lines separate the pieces. {first_merge} In the last line, the text has
-    // {pieces_after} pieces instead of {pieces_before}.
+    // The output shows how a tiny text is split into pieces before the first merge and after each
+    // of the first four merges. Vertical lines separate the pieces. {first_merge} In the last line,
+    // the text has {pieces_after} pieces instead of {pieces_before}.
     let tiny_text = book.input("tiny_text", "low low lower lowest".to_owned(), 1..=200);
     let mut lines = Vec::new();
     for merges in 0..=4 {
@@ -390,16 +400,17 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     }
     book.yours("merges", &lines.join("\n"));
 
-    // GPT-2's vocabulary was made in this way from a large text. It consists of the 256 bytes, one
-    // token for each of 50,000 merges, and `<|endoftext|>`, which makes 50,257 tokens. A frequent
-    // word is one token, and a rare word consists of several. Because every byte is a token, any
-    // text can be encoded.
+    // GPT-2's vocabulary was built from a large text by byte pair encoding. It consists of 256
+    // tokens for the single bytes, one token for each of 50,000 merges, and `<|endoftext|>`, which
+    // makes 50,257 tokens. A frequent word is one token, and a rare word consists of several.
+    // Because every byte is a token, any text can be encoded.
     //
-    // Look at the last word before the final period: its {of_last:w} tokens are {last}. The id of
-    // `<|endoftext|>` is 50256. This call of `encode_allowing` permits the token. Without the
-    // permission, it would return an error, so that a user can't insert special tokens by typing
-    // them. (`encode` checks nothing and always gives 50256, whereas `encode_ordinary` spells
-    // `<|endoftext|>` out like ordinary text.)
+    // Look at the last word before the final period: its {of_last:w} tokens are {last}. The special
+    // token `<|endoftext|>` has the id 50256, and this call of `encode_allowing` permits it. If a
+    // text contains a special token that isn't permitted, `encode_allowing` returns an error, so
+    // that users can't insert special tokens by typing them. (In contrast, `encode` always converts
+    // `<|endoftext|>` into 50256, and `encode_ordinary` splits it into several tokens like ordinary
+    // text.)
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input(
         "text",
@@ -433,8 +444,8 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.prints("In [28]", &integers, "[15496, 11, 466, 345, 588, 8887, 30, 220, 50256, 554, 262, 4252, 18250, 8812, 2114, 1659, 617, 34680, 27271, 13]");
 
     // Decoding returns exactly the original text, including all its spaces, because the tokens keep
-    // every byte. A space is usually a part of the token that follows it. For example, " tea" with
-    // a space before it is a single token.
+    // every byte. A space usually belongs to the same token as the word that follows it. For
+    // example, " tea" with a space before it is a single token.
     let strings = tokenizer.decode(&integers)?;
     book.prints(
         "In [29]",
@@ -464,7 +475,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     // exercise. The goal of this section is to cut a text into inputs and targets, which are the
     // right answers, and to group them into batches, which the model processes together.
 
-    // First, we encode the whole text with GPT-2's tokenizer. It has {total_tokens:,} tokens.
+    // First, we encode the whole text with GPT-2's tokenizer, which splits it into {total_tokens:,}
+    // tokens.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
@@ -473,9 +485,10 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 
     book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
     // A training example is a pair of *windows* with {context_size} tokens each. The input x is a
-    // window of the text, and the target y is the window that begins one token later. So each id in
-    // y is the right answer for the id at the same position in x. Compare the two lines. (In
-    // Python, the book slices the list twice. In this notebook, `GptDataset` makes both windows.)
+    // window of the text, and the target y is the window that begins one token later. The id at
+    // each position in y is therefore the right answer for the same position in x. Compare the two
+    // lines of output. (The book's Python code slices the list of ids twice. In this notebook,
+    // `GptDataset` creates both windows.)
     let first = 50.min(enc_text.len());
     let enc_sample = Corpus::from_ids(&enc_text.read(first..)?[..]);
     let context_size = book.input("context_size", 4, 1..=64);
@@ -489,9 +502,9 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [32]", x, "x: [290, 4920, 2241, 287]");
     book.prints("In [32]", y, "y:      [4920, 2241, 287, 257]");
 
-    // One pair of windows contains several exercises: given one token, predict the second; given
-    // two, predict the third; and so on. The mask of chapter 3 lets the model do all of these
-    // exercises at once.
+    // One pair of windows contains several exercises for the model: given the first token, predict
+    // the second; given the first two tokens, predict the third; and so on. The causal mask of
+    // chapter 3 lets the model do all of these exercises at once.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (&x[..i], y[i - 1]);
@@ -507,8 +520,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 [290, 4920, 2241, 287] ----> 257",
     );
 
-    // Here are the same exercises as text. The model must learn to predict the token to the right
-    // of each arrow.
+    // Here are the same exercises with text instead of ids. The model must learn to predict the
+    // token to the right of each arrow from the text to the left of it.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -562,7 +575,7 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         drop_last: true,
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
-    // The seed matters only with `shuffle`, where it determines the order of the windows.
+    // The seed has an effect only with `shuffle`, which puts the windows in random order.
     let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
     let first_batch = data_iter.next().context("a batch")??;
     book.prints(
@@ -576,10 +589,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         "tensor([[ 367, 2885, 1464, 1807]])",
     );
 
-    // The *stride*, here {stride}, is the number of tokens from the start of one window to the
-    // start of the next. Compare the batches: if the stride is smaller than max_length, the windows
-    // overlap. (Each `?` in `??` can return early: there may not be another batch, and reading it
-    // may fail.)
+    // The *stride*, which is {stride} in this example, is the number of tokens from the start of
+    // one window to the start of the next. Compare the second batch with the first: if the stride
+    // is smaller than max_length, the windows overlap. (The code contains `??` because there are
+    // two possible errors: there may be no second batch, and reading it may fail.)
     let second_batch = data_iter
         .next()
         .context("the text has one batch only; use a smaller batch_size or stride")??;
@@ -596,10 +609,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
 
     // For training, the stride usually equals max_length, so that no token is used as an input
     // twice. Overlapping windows would repeat tokens, and the model would overfit sooner, which
-    // means that it would learn the text by heart. This loader has a stride of {stride} and windows
-    // of {max_length} tokens. A batch has {batch_size} windows, one in each row. (`drop_last` drops
-    // the last batch if it has too few windows, because a training step with a small batch would be
-    // unusually random.)
+    // means that it would learn the text by heart. The data loader in this cell has a stride of
+    // {stride} and windows of {max_length} tokens. A batch has {batch_size} windows, one in each
+    // row. (`drop_last` drops the last batch if it has too few windows, because a training step
+    // with such a small batch would be unusually random.)
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 8, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -636,7 +649,7 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     );
     book.asks(
         "What happens to the windows if the stride is larger than `max_length`? What if it is smaller?",
-        "If it is larger, some tokens are in no input. If it is larger by just one, the skipped token is still the last target of the window before it, but with an even larger stride, some tokens aren't used at all. If the stride is smaller, the windows overlap, and the tokens in an overlap are in more than one window.",
+        "If the stride is larger, some tokens are in no input window. If it is larger by just one, each skipped token is still the last target of the window before it, but with an even larger stride, some tokens aren't used at all. If the stride is smaller, the windows overlap, and the tokens in the overlap belong to more than one window.",
     );
     Ok(())
 }
@@ -644,16 +657,17 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
 fn token_embeddings(book: &mut Notebook) -> Result<()> {
     book.section("2.7", "Creating token embeddings");
     // An id is only a position in a list. A larger id doesn't mean more of anything, so a model
-    // can't compute with ids. It needs several numbers per token, each of which can describe a
-    // different aspect of it. Together they form a vector, the token's *embedding*. The goal of
-    // this section is a table with one vector per id.
+    // can't compute with ids. It needs several numbers for each token, each of which can describe a
+    // different aspect of the token. Together, these numbers form a vector, which is called the
+    // token's *embedding*. The goal of this section is to create a table with one vector for each
+    // id.
     //
     // The vectors start as random numbers, and training changes them. In a trained model, words
     // with similar meanings have similar vectors, because they occur in similar texts. So what the
     // model learns about one of them also helps with the other.
 
-    // This table has six rows, one for each id, and {output_dim} columns. With the same seed,
-    // PyTorch draws the same numbers.
+    // The embedding table in this cell has six rows, one for each id, and {output_dim} columns. Its
+    // numbers are random, but PyTorch draws the same numbers from the same seed.
     let input_ids = array![2, 3, 5, 1];
     let (vocab_size, output_dim) = (6, book.input("output_dim", 3, 1..=64));
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
@@ -670,15 +684,17 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     );
 
     // Looking up the id three means reading the row with this index. The first row has the index
-    // zero, so compare the result with the fourth row above. Nothing is computed.
+    // zero, so compare the result with the fourth row of the table above. The lookup only copies
+    // the row and doesn't compute anything.
     book.prints(
         "In [45]",
         &embedding_layer.forward(&array![3]),
         "tensor([[-0.4015,  0.9666, -1.1481]], grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Four ids give four rows, in the order of the ids: two, three, five, one. Find these rows in
-    // the table. An array of shape (4) becomes one of shape (4, {output_dim}).
+    // Looking up four ids gives four rows of the embedding table, in the order of the ids: two,
+    // three, five, one. Find these rows in the table above. The lookup turns an array of shape (4)
+    // into an array of shape (4, {output_dim}).
     book.prints(
         "In [46]",
         &embedding_layer.forward(&input_ids),
@@ -696,13 +712,15 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
 
 fn positions(book: &mut Notebook) -> Result<()> {
     book.section("2.8", "Encoding word positions");
-    // The lookup ignores a token's position: "dog bites man" and "man bites dog" give the same
-    // three vectors, only in a different order. The attention of section 3.3 doesn't see the order
-    // either, because it treats all words alike. How can a model distinguish the two sentences? The
-    // goal of this section is to add information about the position to the vectors.
+    // The embedding of a token doesn't depend on the token's position: "dog bites man" and "man
+    // bites dog" give the same three vectors, only in a different order. The attention of section
+    // 3.3 doesn't see the order either, because it treats all words alike. How can a model
+    // distinguish the two sentences? The goal of this section is to add information about a token's
+    // position to its vector.
 
-    // We begin with a batch like the one in In [41] and a table of 50,257 rows, one for each id of
-    // GPT-2's tokenizer. (A comment such as `(8, 4)` gives an array's shape, as in the book.)
+    // We begin with a batch of ids like the one in In [41] and an embedding table of 50,257 rows,
+    // one for each id of GPT-2's tokenizer. (A comment such as `(8, 4)` gives an array's shape, as
+    // in the book.)
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -721,12 +739,12 @@ fn positions(book: &mut Notebook) -> Result<()> {
     let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
     book.shape("In [49]", &batch.input_ids, &[8, 4]);
 
-    // Each of the 8 x 4 ids becomes a vector of 256 numbers.
+    // Each of the 8 x 4 ids in the batch becomes a vector of 256 numbers.
     let token_embeddings = token_embedding_layer.forward(&batch.input_ids);
     book.shape("In [50]", &token_embeddings, &[8, 4, 256]);
 
-    // A second table has one row for each of the four positions in a window, 0 to 3. Training
-    // changes these vectors, too.
+    // A second embedding table has one row for each of the four positions in a window, which are
+    // numbered from 0 to 3. Training changes the vectors in both tables.
     let context_length = max_length;
     let pos_embedding_layer = Embedding::new(context_length, output_dim, &mut rng);
     let positions: Array1<u32> = (0..max_length as u32).collect();

@@ -28,20 +28,22 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// dataloader.ipynb: the chapter in one piece.
+/// Translates dataloader.ipynb, which contains the code of the whole chapter.
 fn dataloader_summary(book: &mut Notebook) -> Result<()> {
     book.section("dataloader", "The Main Data Loading Pipeline Summarized");
-    // Here is the whole chapter in a few lines. The text becomes ids, the ids are cut into windows,
-    // each id becomes a vector, and a vector for its position is added. A batch of eight windows
-    // with four tokens each becomes an array of shape (8, 4, 256), which is the input of a model.
+    // This cell contains all steps of chapter 2. The text is encoded as ids, the ids are cut into
+    // windows, each id becomes a vector, and a vector for its position is added. A batch of eight
+    // windows with four tokens each becomes an array of shape (8, 4, 256), which is the input of a
+    // model.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
     Ok(())
 }
 
-/// Embeds the first batch of a text, with tables for GPT-2's vocabulary and 1,024 positions. This
-/// is In \[2\] and \[3\] of two notebooks.
+/// Returns the embeddings, of shape (8, 4, 256), of the first batch of a text. The embedding tables
+/// have a row for each token of GPT-2's vocabulary and for each of 1,024 positions. Two of the
+/// bonus notebooks contain this code, in cells In \[2\] and In \[3\].
 fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -60,15 +62,15 @@ fn embed_first_batch(raw_text: &str) -> Result<Array3<f32>> {
     Ok(token_embeddings + &pos_embeddings)
 }
 
-/// embeddings-and-linear-layers.ipynb. The number of normal samples, 4 * 5, isn't a multiple of 16,
-/// so the last ones are drawn again.
+/// Translates embeddings-and-linear-layers.ipynb. The embedding layer needs 4 * 5 normal samples.
+/// This isn't a multiple of 16, so PyTorch draws the last 16 samples again.
 fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     book.section(
         "embedding-vs-matmul",
         "Understanding the Difference Between Embedding Layers and Linear Layers",
     );
     // Is an embedding layer something new, or is it a linear layer in disguise? We begin with an
-    // embedding layer that has four ids and a vector of five numbers for each of them.
+    // embedding layer for four ids, which has a vector of five numbers for each id.
     let idx = array![2, 3, 1];
     let (num_idx, out_dim) = (4, 5);
     let seed = book.input("seed", 123, ..);
@@ -82,7 +84,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         [-2.8400, -0.7849, -1.4096, -0.4076,  0.7953]], requires_grad=True)",
     );
 
-    // Looking up one id gives one row.
+    // Looking up one id gives one row of the embedding layer's weights.
     book.prints(
         "In [5]",
         &embedding.forward(&array![1]),
@@ -98,7 +100,7 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Three ids give three rows, in the order of the ids.
+    // Looking up three ids gives three rows of the weights, in the order of the ids.
     let rows = embedding.forward(&idx);
     book.prints(
         "In [7]",
@@ -109,9 +111,9 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Now we make a linear layer of the same size. Its weight matrix has the transposed shape, (5,
-    // 4), because a linear layer stores one row for each output. Its numbers are different, because
-    // a linear layer draws them from a smaller range.
+    // Now we create a linear layer of the same size. Its weight matrix has the transposed shape,
+    // (5, 4), because a linear layer stores one row for each output. The linear layer's weights
+    // differ from those of the embedding layer because they are drawn from a smaller range.
     let seed = book.input("seed", 123, ..);
     let mut linear = Linear::new(num_idx, out_dim, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -124,10 +126,11 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
         [-0.3814,  0.3274, -0.1179,  0.1605]], requires_grad=True)",
     );
 
-    // A *one-hot* row stands for an id: it has a 1 at the id's position and zeros elsewhere. If the
-    // linear layer gets the weights of the embedding, the product of a one-hot row and the weights
-    // is the id's row of the embedding, because everything else is multiplied by 0. So both layers
-    // compute the same result, but the lookup saves the multiplications by 0.
+    // A *one-hot* row represents an id by a 1 at the id's position and zeros elsewhere. We copy the
+    // embedding layer's weights into the linear layer. The product of a one-hot row and these
+    // weights is then the id's row of the embedding layer, because all other rows are multiplied by
+    // 0. Both layers therefore compute the same result, but looking up a row avoids the
+    // multiplications by 0.
     let onehot = Array2::from_shape_fn((3, num_idx), |(row, id)| {
         f32::from(u8::from(idx[row] as usize == id))
     });
@@ -136,7 +139,8 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// dataloader-intuition.ipynb: a text of the numbers 0 to 1,000, each its own id.
+/// Translates dataloader-intuition.ipynb, whose text consists of the numbers 0 to 1,000. Each
+/// number is its own id.
 fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.section(
         "dataloader-intuition",
@@ -144,7 +148,7 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     );
     // With a real text, it is hard to see what a data loader does. So the text in this section
     // consists of the numbers 0, 1, 2 and so on, and each number is its own id. The numbers in a
-    // window then show its position in the text.
+    // window then show the window's position in the text.
     let numbers = Corpus::from_ids((0..=1000).collect::<Vec<u32>>());
     let mut rng = TorchRng::manual_seed(123);
 
@@ -161,7 +165,7 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     book.prints("In [68]", &first_batch.input_ids, "tensor([[0, 1, 2, 3]])");
     book.prints("In [68]", &first_batch.target_ids, "tensor([[1, 2, 3, 4]])");
 
-    // The stride is 1, so the second window begins one number later.
+    // The stride is 1, so the second window begins one number after the first.
     let second_batch = data_iter.next().context("a second batch")??;
     book.prints("In [69]", &second_batch.input_ids, "tensor([[1, 2, 3, 4]])");
     book.prints(
@@ -199,9 +203,10 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
             4,
         )
     });
-    // With a stride of 4, which is also the length of a window, each window begins where the
-    // previous one ends, and no number is used as an input twice. In this cell, a batch has two
-    // windows. This is the last batch of an epoch, which is one pass over the whole text:
+    // If the stride is 4, which is also the length of a window, each window begins where the
+    // previous one ends, so no number is used as an input twice. In this cell, a batch has two
+    // windows. The output shows the last batch of an *epoch*, which is one pass over the whole
+    // text:
     let side_by_side = DataLoaderConfig {
         batch_size: 2,
         stride: 4,
@@ -222,8 +227,9 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
         [ 997,  998,  999, 1000]])",
     );
 
-    // With `shuffle`, the windows are shuffled again in each epoch, but the numbers in a window
-    // stay in order. With the same seed, PyTorch draws the same order.
+    // With `shuffle`, the data loader puts the windows in a new random order for each epoch, but
+    // the numbers in a window stay in order. With the same seed, PyTorch shuffles the windows in
+    // the same way.
     rng.reseed(123);
     let shuffled = DataLoaderConfig {
         shuffle: true,
@@ -246,21 +252,23 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// multihead-attention.ipynb. The original reads a different text than the chapter, but it prints
-/// only shapes.
+/// Translates multihead-attention.ipynb. The original notebook reads a text that chapter 2 doesn't
+/// use, but this makes no difference, because the notebook prints only shapes.
 fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     book.section(
         "multihead-attention",
         "Multi-head Attention Plus Data Loading",
     );
-    // The output of chapter 2 is the input of chapter 3. In this section, the batch of input
-    // vectors from the first section of this notebook goes through multi-head attention.
+    // The output of chapter 2 is the input of chapter 3. In this section, we apply multi-head
+    // attention to the batch of input vectors that we computed in the first section of this
+    // notebook.
     let raw_text = book.the_verdict()?;
     let input_embeddings = embed_first_batch(raw_text)?;
     book.shape("In [4]", &input_embeddings, &[8, 4, 256]);
 
-    // The wrapper of section 3.6.1 has two heads with 128 features each. Together they give 256
-    // features, so the shape stays the same.
+    // The class `MultiHeadAttentionWrapper` of section 3.6.1 has two heads with 128 features each
+    // in this example. Together, the heads give 256 features, so the output has the same shape as
+    // the input.
     let config = AttentionConfig {
         d_in: 256,
         d_out: 256,
@@ -276,22 +284,23 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     let mha = MultiHeadAttentionWrapper::new(of_one_head, &mut TorchRng::manual_seed(123))?;
     book.shape("In [6]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
 
-    // The class of section 3.6.2 computes both heads at once, and its result has the same shape.
+    // The class `MultiHeadAttention` of section 3.6.2 computes both heads at once, and its output
+    // also has the same shape as the input.
     let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(123))?;
     book.shape("In [8]", &mha.forward(&input_embeddings)?, &[8, 4, 256]);
     Ok(())
 }
 
-/// bpe-from-scratch.ipynb. Pairs are counted in the whole text, even across word boundaries, and a
-/// space is token 256.
+/// Translates bpe-from-scratch.ipynb. This notebook's training counts pairs in the whole text, even
+/// across word boundaries, and uses token 256 for a space.
 fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     book.section(
         "bpe-from-scratch",
         "Byte Pair Encoding (BPE) Tokenizer From Scratch",
     );
-    // Section 2.5 shows four merges of byte pair encoding. The goal of this section is a complete
-    // tokenizer that is trained on a story. Training starts from single bytes and joins the most
-    // frequent pair of adjacent pieces into a new piece, until the vocabulary has 1,000 pieces.
+    // Section 2.5 shows four merges of byte pair encoding. The goal of this section is to train a
+    // complete tokenizer on a story. Training starts from single bytes and joins the most frequent
+    // pair of adjacent pieces into a new piece, until the vocabulary has 1,000 pieces.
     let text = book.the_verdict()?;
     book.listing("crates/tokenizer/src/bpe.rs", "pub fn train_plain(");
     let bytes = (0..=255).map(|byte| vec![byte]);
@@ -305,12 +314,14 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     let tokenizer = Bpe::train(text, &config)?;
     book.prints("In [7]", &tokenizer.tokens().len(), "1000");
 
-    // Each merge adds a piece. The vocabulary started with 258 pieces (the 256 bytes, a space, and
-    // the end of text), so there are 1,000 - 258 = 742 merges.
+    // Each merge adds a piece to the vocabulary. Before the first merge, the vocabulary had 258
+    // pieces (the 256 bytes, an additional piece for a space, and `<|endoftext|>`), so there are
+    // 1,000 - 258 = 742 merges.
     book.prints("In [8]", &tokenizer.merges().len(), "742");
 
-    // To encode a word, the tokenizer joins its bytes with the merges that it has learned. A
-    // frequent word becomes one piece, and a rare word consists of several.
+    // To encode a word, the tokenizer joins the word's bytes by applying the merges that it learned
+    // during training. A frequent word becomes one piece, whereas a rare word consists of several
+    // pieces.
     let input_text = "Jack embraced beauty through art and life.";
     let mut token_ids = Vec::new();
     for (number, word) in input_text.split(' ').enumerate() {
@@ -322,16 +333,17 @@ fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
         &token_ids[..],
         "[424, 256, 654, 531, 302, 311, 256, 296, 97, 465, 121, 595, 841, 116, 287, 466, 256, 326, 972, 46]",
     );
-    // Decoding needs no merges, because joining the bytes of all pieces gives the text.
+    // Decoding doesn't need the merges, because joining the bytes of all pieces gives the original
+    // text.
     book.agrees("decode", &tokenizer.decode(&token_ids)?, &input_text);
     Ok(())
 }
 
-/// Encodes a word with the notebook's simple method, which merges pairs from left to right,
-/// regardless of the order in which they were learned.
+/// Encodes a word with the simple method of bpe-from-scratch.ipynb, which merges pairs from left to
+/// right, regardless of the order in which the merges were learned.
 ///
-/// [`Bpe::encode`] merges the pair that was learned first, as GPT-2 does, and gives different ids
-/// for `" and"` and `" life"`.
+/// [`Bpe::encode`] instead applies the merge that was learned first, as GPT-2's tokenizer does. The
+/// two methods give different ids for `" and"` and `" life"`.
 fn from_left_to_right(tokenizer: &Bpe, word: &str) -> Vec<u32> {
     let mut known = tokenizer.tokens().iter();
     if let Some(id) = known.rposition(|token| token == word.as_bytes()) {

@@ -1,4 +1,4 @@
-//! exercise-solutions.ipynb of chapter 2.
+//! Translation of chapter 2's exercise-solutions.ipynb.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -23,17 +23,18 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 fn unknown_words(book: &mut Notebook) -> Result<()> {
     book.section("ex2.1", "Byte pair encoding of unknown words");
     // Task: encode the made-up words "Akwirw ier" with GPT-2's tokenizer, print the text of each
-    // id, and decode the ids again.
+    // id, and decode the list of ids.
 
     // Solution: GPT-2's vocabulary contains neither "Akwirw" nor " ier" with a space before it, so
-    // the tokenizer spells the text with {count:w} ids.
+    // the tokenizer splits these words into smaller pieces. It encodes the text in this cell as
+    // {count:w} ids.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text)?;
     book.value("count", integers.len());
     book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
 
-    // Here is the text of each id. Some pieces are single letters.
+    // The output lists each id with its text. Some of the tokens are single letters.
     let mut lines = Vec::new();
     for &i in &integers {
         lines.push(format!("{i} -> {}", tokenizer.decode_lossy(&[i])?));
@@ -44,7 +45,7 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
         "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
     );
 
-    // Conversely, encoding each piece on its own gives the id that it has in the list above.
+    // Conversely, encoding the text of a single token gives the token's id in the list above.
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
     // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");
@@ -67,12 +68,12 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         "ex2.2",
         "Data loaders with different strides and context sizes",
     );
-    // Task: make a data loader with windows of 2 tokens and a stride of 2, and then one with
-    // windows of 8 tokens and the same stride. Before you look: which numbers will the rows share
-    // in each case?
+    // Task: create a data loader with windows of 2 tokens and a stride of 2, and then one with
+    // windows of 8 tokens and the same stride. Before you look: which ids will the rows share in
+    // each case?
 
-    // Solution: here are {batch_size} windows of {max_length} ids. Each window begins {stride} ids
-    // after the one above it.
+    // Solution: the first batch has {batch_size} windows of {max_length} ids, one in each row. Each
+    // window begins {stride} ids after the window in the row above it.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     // Without `shuffle`, the seed has no effect.
@@ -95,8 +96,8 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         [ 402,  271]])",
     );
 
-    // Longer windows with the same stride overlap: each row begins with the last {overlap} ids of
-    // the row above. (`..config` means "all other fields as in `config`".)
+    // If the windows are longer than the stride, they overlap: each row begins with the last
+    // {overlap} ids of the row above. (`..config` means "all other fields as in `config`".)
     let config = DataLoaderConfig {
         max_length: book.input("max_length", 8, 1..=64),
         ..config

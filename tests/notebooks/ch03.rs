@@ -1,4 +1,5 @@
-//! ch03.ipynb: coding attention mechanisms, from dot products to multi-head attention.
+//! Translation of ch03.ipynb, which builds attention mechanisms, from dot products to multi-head
+//! attention.
 
 use anyhow::Result;
 use attention::{
@@ -25,22 +26,23 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "3.3.1",
         "A simple self-attention mechanism without trainable weights",
     );
-    // The meaning of a word depends on its neighbours: a bank near the word "river" isn't the same
-    // thing as a bank near the word "money". So for each word, a model needs a vector that also
-    // contains information from the other words. Such a vector is called a *context vector*. The
+    // The meaning of a word depends on its neighbours: near the word "river", the word "bank" has a
+    // different meaning than near the word "money". For each word, a model therefore needs a vector
+    // that also contains information from the other words, which is called a *context vector*. The
     // goal of this section is to compute the context vector of the second word, "journey".
     //
     // Each word is already a vector, its embedding (section 2.7). The numbers in a vector are
     // called *features*. In this example, a word has {d_in:w} features, whereas a word in the
-    // smallest GPT-2 has 768. The context vector will be a mixture of all words' vectors, and we
-    // compute it in three steps: a score for each word, weights that sum to 1, and the mixture.
+    // smallest GPT-2 has 768. The context vector will be a mixture of all words' vectors. We
+    // compute it in three steps: first we compute a score for each word, then we turn the scores
+    // into weights that sum to 1, and finally we mix the vectors.
 
-    // How much should the second word take from each of the {words:w} words? We call the second
-    // word the *query*, because it asks this question. The score of a word is the dot product of
-    // its vector and the query, which is large if both vectors have large numbers at the same
-    // positions. The largest score, {best_score:.4}, belongs to "{best_word}", and the second
-    // largest, {next_score:.4}, to "{next_word}". Compare the rows of these words with the query's
-    // row.
+    // How much information should the second word take from each of the {words:w} words? We call
+    // the second word the *query*, because it asks this question. The *score* of a word is the dot
+    // product of the word's vector and the query's vector, which is large if both vectors have
+    // large numbers at the same positions. The largest score, {best_score:.4}, belongs to
+    // "{best_word}", and the second largest, {next_score:.4}, to "{next_word}". Compare the rows of
+    // these words with the query's row.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -69,7 +71,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
 
     // A dot product multiplies two vectors entry by entry and adds the products. For the first word
-    // and the query, this is {first_sum}. The loop and the function `dot` give the same number.
+    // and the query, this is {first_sum}. The loop and the function `dot` give the same result.
     book.value("first_sum", sum_of(inputs.row(0), query));
     let mut res = 0.0;
     for (one, other) in inputs.row(0).iter().zip(query) {
@@ -78,10 +80,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.shows("In [4]", &res, "tensor(0.9544)");
     book.shows("In [4]", &inputs.row(0).dot(&query), "tensor(0.9544)");
 
-    // How do scores become weights? If the weights sum to 1, the mixture is an average, and its
-    // numbers are about as large as those of the words. The simplest way is to divide each score by
-    // the sum of all scores, which is {sum_of_scores:.4} in this example. However, a score can be
-    // negative, and then a weight can be negative, too.
+    // How can we turn the scores into weights? The weights should sum to 1, so that the mixture is
+    // a weighted average and its numbers are about as large as those in the words' vectors. The
+    // simplest way is to divide each score by the sum of all scores, which is {sum_of_scores:.4} in
+    // this example. However, if some of the scores are negative, some of the weights can be
+    // negative, too.
     book.value("sum_of_scores", attn_scores_2.sum());
     let attn_weights_2_tmp = normalize_by_sum(&attn_scores_2);
     book.prints(
@@ -93,8 +96,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     // *Softmax* takes the exponential of each score, e^score, and divides it by the sum of all
     // exponentials. An exponential is positive whatever the score is, so every weight is positive.
-    // The weights also sum to 1, and a larger score still gets a larger weight. This is the plain
-    // formula:
+    // The weights also sum to 1, and a larger score still gets a larger weight. The code in this
+    // cell computes softmax directly by this formula:
     let attn_weights_2_naive = softmax_naive(&attn_scores_2, Axis(0));
     book.prints(
         "In [6]",
@@ -103,11 +106,12 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [6]", &attn_weights_2_naive.sum(), "tensor(1.)");
 
-    // What is wrong with the plain formula? The largest 32-bit floating-point number is about 3.4 x
-    // 10^38, and e^89 is larger. So the exponential becomes infinity, and infinity divided by
-    // infinity is not a number (NaN). The remedy is to subtract the largest score from all scores
-    // first. Then the largest exponential is e^0 = 1. The weights stay the same, because a weight
-    // depends only on the differences between the scores: e^89 / e^88 = e^1 / e^0.
+    // What is wrong with computing softmax directly by its formula? The largest 32-bit
+    // floating-point number is about 3.4 x 10^38, and e^89 is larger. So the exponential of a score
+    // of 89 becomes infinity, and infinity divided by infinity is not a number (NaN). The remedy is
+    // to subtract the largest score from all scores before computing the exponentials. Then the
+    // largest exponential is e^0 = 1. The weights stay the same, because a weight depends only on
+    // the differences between the scores: e^89 / e^88 = e^1 / e^0.
     let large_scores: Array1<f32> = array![88.0, 89.0];
     let plain = softmax_naive(&large_scores, Axis(0));
     let safe = softmax(&large_scores, Axis(0));
@@ -117,7 +121,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.yours("Large scores", &stack![Axis(0), plain, safe]);
 
-    // From here on, `softmax` is the safe form. It gives the weights of In [6] again.
+    // The function `softmax`, which we use from now on, subtracts the largest score first, so large
+    // scores don't cause an overflow. It gives the same weights as In [6].
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn softmax(");
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(
@@ -127,9 +132,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [7]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // The last step is the mixture. We multiply each word's vector by its weight and add the
-    // {words:w} results. The sum is the second word's context vector. Its first feature is
-    // {first_feature}.
+    // In the last step, we mix the vectors: we multiply each word's vector by the word's weight and
+    // add the {words:w} results. The sum is the second word's context vector, whose first feature
+    // is {first_feature}.
     book.value(
         "first_feature",
         sum_of(attn_weights_2.view(), inputs.column(0)),
@@ -142,7 +147,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "How do the weights change if all scores are multiplied by 10?",
-        "They become more unequal. The largest weight grows from {best_weight:.3} to {best_of_tenfold:.3}, and the two largest together grow from {two_weights:%} to {two_of_tenfold:%} of the total. Softmax turns the difference between two scores into the ratio between their weights, which is e^difference. A difference that is ten times as large raises this ratio to its tenth power. Section 3.4.1 divides the scores to prevent this.",
+        "The weights become more unequal. The largest weight grows from {best_weight:.3} to {best_of_tenfold:.3}, and the two largest together grow from {two_weights:%} to {two_of_tenfold:%} of the total. Softmax turns the difference between two scores into the ratio between their weights, which is e^difference. A difference that is ten times as large raises this ratio to its tenth power. Section 3.4.1 divides the scores by a number to prevent such extreme weights.",
     );
     book.aside(|book| {
         let tenfold = softmax(&(&attn_scores_2 * 10.0), Axis(0));
@@ -156,12 +161,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         book.holds("the ratio is raised to its tenth power", error.abs() < 1e-3);
     });
     book.section("3.3.2", "Computing attention weights for all input tokens");
-    // Every word needs a context vector, so every word takes its turn as the query. The goal of
-    // this section is to compute all context vectors at once, because a computer multiplies whole
+    // Every word needs a context vector, so every word has to be the query once. The goal of this
+    // section is to compute all context vectors at once, because a computer multiplies whole
     // matrices much faster than one pair of vectors after another.
 
-    // Let's begin with two loops. They compute {pairs} dot products, one for each combination of a
-    // query and a word. In row i, word i is the query, so the second row matches In [3].
+    // Let's begin with two nested loops. They compute {pairs} scores, one for each combination of a
+    // query and a word. In row i of the result, word i is the query, so the second row matches the
+    // scores of In [3].
     let words = inputs.nrows();
     book.value("pairs", words * words);
     let attn_scores =
@@ -179,8 +185,8 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
     );
 
     // A single matrix product replaces both loops, because it computes the dot product of each row
-    // of the first matrix and each column of the second. Here the second matrix is `inputs.T`, the
-    // *transpose* of `inputs`, which has the rows of `inputs` as its columns.
+    // of the first matrix and each column of the second. To get all scores, we multiply `inputs` by
+    // its *transpose* `inputs.T`, whose columns are the rows of `inputs`.
     let attn_scores = attention_scores(&inputs); // inputs @ inputs.T
     book.prints(
         "In [10]",
@@ -203,8 +209,9 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
         "The matrix of scores is symmetric: the second word's score with the last word equals the last word's score with the second. Will the matrix of weights be symmetric, too?",
         "No, because softmax divides each row by that row's own sum. The second word gives the last word a weight of {second_to_last:.4}, whereas the last word gives the second a weight of {last_to_second:.4}.",
     );
-    // Softmax over each row gives the *attention weights*. The weights in row i are the shares that
-    // word i takes from each of the {words:w} words. The second row matches In [7].
+    // Applying softmax to each row of the scores gives the *attention weights*. The weights in row
+    // i say how much word i takes from each of the {words:w} words. The second row matches the
+    // weights of In [7].
     let attn_weights = attention_weights(&attn_scores); // torch.softmax(attn_scores, dim=-1)
     book.prints(
         "In [11]",
@@ -227,8 +234,9 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         )
     });
 
-    // Does each row sum to 1? We check this twice: first we add the printed digits of the second
-    // row, and then the program adds the exact weights of every row.
+    // Does each row of the attention weights sum to 1? We check this in two ways: first we add the
+    // rounded weights of the second row, as they are printed above, and then we add the exact
+    // weights of every row.
     let digits = attn_weights
         .row(1)
         .mapv(|weight| (f64::from(weight) * 1e4).round() / 1e4);
@@ -240,8 +248,8 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         "tensor([1.0000, 1.0000, 1.0000, 1.0000, 1.0000, 1.0000])",
     );
 
-    // A second matrix product mixes the words' vectors. Row i of the result is the context vector
-    // of word i.
+    // A second matrix product, of the attention weights and `inputs`, mixes the words' vectors. Row
+    // i of the result is the context vector of word i.
     let all_context_vecs = context_vectors(&attn_weights, &inputs); // attn_weights @ inputs
     book.prints(
         "In [13]",
@@ -257,7 +265,8 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Context vectors: weights @ inputs", &attn_weights, &inputs);
 
-    // The second row equals the context vector that we computed for the second word alone:
+    // The second row of this matrix equals the context vector that section 3.3.1 computed for the
+    // second word alone:
     book.prints(
         "In [14]",
         &context_vec_2,
@@ -268,22 +277,22 @@ tensor([[0.4421, 0.5931, 0.5790],
         book.holds("the second row is the second word's", apart < 1e-5);
     });
     book.section("3.4.1", "Computing the attention weights step by step");
-    // So far, nothing can be learned: the weights follow from the embeddings alone, and a word
-    // takes the most from words that resemble it. The goal of this section is attention that
-    // training can change. Three matrices of *parameters*, which are numbers that training adjusts,
-    // turn each word into three vectors:
+    // The attention of section 3.3 can't learn anything: its weights depend only on the embeddings,
+    // and a word takes the most from words that resemble it. The goal of this section is to build
+    // an attention mechanism that can be trained. Three matrices of *parameters*, which are numbers
+    // that training adjusts, turn each word's vector into three new vectors:
     //
     // - the *query* describes what the word looks for,
     // - the *key* describes what the word offers to others,
     // - the *value* is what the word contributes to a mixture.
     //
-    // A score is now the dot product of one word's query and one word's key. The names come from
-    // databases, where a query is compared with keys, and the values that belong to the best keys
-    // are returned.
+    // The score of a pair of words is now the dot product of the first word's query and the second
+    // word's key. The names come from databases: a database compares a query with the keys of its
+    // entries and returns the values that belong to the matching keys.
 
-    // First, we compute the second word's query. Multiplying a vector by a matrix of shape (d_in,
-    // d_out) gives a vector of d_out features, which means {d_out} in this example. The matrices
-    // start with random numbers, which the seed determines.
+    // First, we compute the second word's query. Multiplying a vector of d_in features by a matrix
+    // of shape (d_in, d_out) gives a vector of d_out features. In this example, d_out is {d_out}.
+    // The matrices start with random numbers, which the seed determines.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
@@ -312,7 +321,8 @@ tensor([[0.4421, 0.5931, 0.5790],
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
 
-    // The dot products of the same query and all {words:w} keys give a row of scores.
+    // The dot products of the second word's query and all {words:w} keys give a row of {words:w}
+    // scores.
     let attn_scores_2 = matmul(&query_2, &keys.t()); // (1, num_tokens)
     book.prints(
         "In [20]",
@@ -321,15 +331,15 @@ tensor([[0.4421, 0.5931, 0.5790],
     );
 
     // Before softmax, each score is divided by √d_k, where d_k is the number of features in a key.
-    // Why the square root? A dot product adds d_k products. If these are independent and each has
-    // mean 0 and variance 1, the sum has variance d_k, so its typical size is √d_k. Dividing by
-    // √d_k brings the typical size back to 1. The table measures this with random vectors, whose
-    // features have variance 1. Its last two columns show why the size matters: they contain the
-    // largest of ten weights, averaged over many queries, without and with the division. With 256
-    // features and no division, softmax gives nearly all the weight to one word. Then a small
-    // change in a score hardly changes the weights, so training can't find out in which direction
-    // to change the score. (The measure of this is the gradient, which section 5.2 explains. In
-    // this case, it would be nearly 0.)
+    // Why the square root? A dot product adds d_k products. If these products are independent and
+    // each has mean 0 and variance 1, their sum has variance d_k, so its typical size is √d_k.
+    // Dividing the score by √d_k brings its typical size back to 1. The table shows this for random
+    // vectors whose features have variance 1. Its last two columns show why the size matters: they
+    // contain the largest of ten weights, averaged over many queries, without and with the
+    // division. With 256 features and no division, softmax gives nearly all the weight to one word.
+    // A small change in a score then hardly changes the weights, so training can't find out in
+    // which direction it should change the score. (In the terms of section 5.2, the gradient of the
+    // score is nearly 0.)
     let mut lines =
         vec![" d_k   typical score   divided   largest weight   after division".to_owned()];
     for d_k in [4, 16, 64, 256] {
@@ -353,8 +363,9 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tests/notebooks/formulas.rs",
         "pub(crate) fn scaled_softmax(",
     );
-    // Our keys have {d_k} features, so the scores are divided by √{d_k} = {root:.4}. Softmax needs
-    // a row for each query, so `attn_scores_2` is a matrix with one row.
+    // The keys in this example have {d_k} features, so the scores are divided by √{d_k} =
+    // {root:.4}. The function `scaled_softmax` expects a matrix with a row for each query, so
+    // `attn_scores_2` is a matrix with a single row.
     let d_k = keys.ncols();
     book.value("d_k", d_k);
     book.value("root", (d_k as f64).sqrt());
@@ -375,16 +386,16 @@ tensor([[0.4421, 0.5931, 0.5790],
         "With one vector, a word would take the most from words that resemble it, and any two words would have the same score in both directions. With two vectors, a word can look for something that it isn't: a verb can look for its subject without the subject having to look for the verb.",
     );
     book.section("3.4.2", "Implementing a compact SelfAttention class");
-    // The goal of this section is one type that stores the three matrices and computes the context
-    // vectors of a whole text, so that we can use it as a building block of a model. In the book,
-    // this is listing 3.1:
+    // The goal of this section is to write a single type that stores the three matrices and
+    // computes the context vectors of a whole text, so that we can use it as a building block of a
+    // model. It corresponds to listing 3.1 of the book:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) struct SelfAttentionV1",
     );
     book.listing("tests/notebooks/formulas.rs", "impl SelfAttentionV1 {");
-    // With the same seed as in In [17], the second row is the context vector of In [22]. The other
-    // rows are the context vectors of the other words.
+    // Each row of the result is the context vector of a word. With the same seed as in In [17], the
+    // second row equals the context vector of In [22].
     let seed = book.input("seed", 123, ..);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
@@ -423,18 +434,19 @@ tensor([[0.2996, 0.8053],
         );
     });
     // The second version replaces the matrices with linear layers, `nn.Linear` in PyTorch. A
-    // *linear layer* is a matrix product, too, but its initial numbers are better suited to
-    // training. In In [23], all initial numbers are between 0 and 1, so the sums grow with the
-    // number of features. A linear layer draws its numbers between -1/√d_in and 1/√d_in, which are
-    // -{bound:.3} and {bound:.3} in this example, so positive and negative products partly cancel.
-    // If the inputs have mean 0, the variance of the results is about a third of the inputs'
-    // variance, whatever d_in is.
+    // *linear layer* also computes a matrix product, but its initial weights are better suited to
+    // training. In In [23], all initial weights are between 0 and 1, so each sum of products grows
+    // with the number of features. A linear layer draws its initial weights from the range between
+    // -1/√d_in and 1/√d_in, which are -{bound:.3} and {bound:.3} in this example, so positive and
+    // negative products partly cancel out. If the inputs have mean 0, the variance of the outputs
+    // is about a third of the inputs' variance, regardless of d_in.
     book.listing(
         "crates/attention/src/self_attention.rs",
         "pub struct SelfAttentionV2",
     );
-    // Its `forward` is the same as in listing 3.1, except that `self.w_query.forward(x)` replaces
-    // `x.dot(&self.w_query)`.
+    // The `forward` method of the second version is the same as in listing 3.1, except that
+    // `self.w_query.forward(x)` replaces `x.dot(&self.w_query)`, and likewise for the keys and
+    // values.
     book.value("bound", 1.0 / (d_in as f64).sqrt());
     book.value("seed_v1", seed);
     let seed_v2 = book.input("seed", 789, ..);
@@ -455,13 +467,14 @@ tensor([[-0.0739,  0.0713],
 
     book.asks(
         "Both classes use the same formula. Why are their results different?",
-        "Their matrices are different. The seeds are {seed_v1} and {seed_v2}, and even with the same seed, `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. A linear layer also stores the transposed matrix. In exercise 3.1, both classes get the same matrices, and then their results are equal.",
+        "The two objects have different matrices. Their seeds are {seed_v1} and {seed_v2}, and even with the same seed, `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. A linear layer also stores its matrix transposed. In exercise 3.1, both classes get the same matrices, so their results are equal.",
     );
     book.section("3.5.1", "Applying a causal attention mask");
-    // A GPT learns to predict the next word at every position of a text. So the vector of a
-    // position must not contain any information from later words, because they include the answer.
-    // The goal of this section is *causal attention*, in which a word takes nothing from later
-    // words: their weights are 0. The rule that hides later words is called a *causal mask*.
+    // A GPT learns to predict the next word at every position of a text. The context vector of a
+    // position must therefore not contain any information from later words, because the next word
+    // is the answer. The goal of this section is to build *causal attention*, in which a word takes
+    // nothing from later words because their weights are 0. The rule that hides later words is
+    // called a *causal mask*.
     //
     // The mask also makes training efficient. Because no position sees what follows it, one pass
     // through a text of {words:w} words gives a valid prediction at all {words:w} positions, and
@@ -481,7 +494,8 @@ scores ({words}, {words})            masked                     weights: rows su
 context vectors = weights ({words}, {words}) @ values ({words}, {d_out}) = ({words}, {d_out})
 ",
     );
-    // These are the weights without a mask. Every word takes something from all {words:w} words.
+    // The cell prints the attention weights without a mask. Every word takes something from all
+    // {words:w} words.
     let queries = sa_v2.w_query.forward(&inputs);
     let keys = sa_v2.w_key.forward(&inputs);
     let attn_scores = matmul(&queries, &keys.t()); // (num_tokens, num_tokens)
@@ -498,8 +512,9 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // Row i of the mask shows where word i may look. The mask is 1 at the word's own position and
-    // at earlier positions, and 0 at later ones. So the ones are on the diagonal and below it.
+    // Row i of the causal mask shows from which words word i may take information. It contains 1 at
+    // the word's own position and at earlier positions, and 0 at later positions, so the ones of
+    // the whole mask are on the diagonal and below it.
     let context_length = attn_scores.nrows();
     let mask_simple = causal_mask(context_length);
     book.prints(
@@ -517,9 +532,9 @@ tensor([[1., 0., 0., 0., 0., 0.],
         of_words(&mask_simple, "The causal mask", "1: seen, 0: masked")
     });
 
-    // The first way to hide later words is to multiply the weights by the mask. But then most rows
-    // no longer sum to 1: the first row sums to {first_row_sum:.4}, and only the last row still
-    // sums to 1.
+    // The first way to hide later words is to multiply the attention weights by the mask. But then
+    // most rows no longer sum to 1: the first row sums to {first_row_sum:.4}, and only the last row
+    // still sums to 1.
     let masked_simple = &attn_weights * &mask_simple;
     book.value("first_row_sum", masked_simple.row(0).sum());
     book.aside(|book| {
@@ -540,8 +555,8 @@ tensor([[0.1921, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // To repair this, we divide each row by its sum. The first word can take only from itself, so
-    // its weight is 1.
+    // To make the weights in each row sum to 1 again, we divide each row by its sum. The first word
+    // can take only from itself, so it gets a weight of 1 in the first row.
     let masked_simple_norm = normalize_rows(&masked_simple);
     book.prints(
         "In [28]",
@@ -555,10 +570,11 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // The second way is shorter. It changes the scores before softmax: the scores of later words
-    // become minus infinity.
+    // The second way to hide later words is shorter. It changes the scores before softmax is
+    // applied: the scores of later words become minus infinity.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn mask_future(");
-    // The scores on and below the diagonal stay the same.
+    // In the output, the scores on and below the diagonal are unchanged, and all others are minus
+    // infinity.
     let masked = mask_future(&attn_scores);
     book.prints(
         "In [29]",
@@ -583,8 +599,8 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         "Why are the masked scores minus infinity? Wouldn't 0 hide the later words as well?",
         "No. Softmax takes the exponential of each score, and e^0 is 1, so a word with a score of 0 still gets a positive weight. The exponential of minus infinity is 0, so the weight is 0, too. Softmax then divides the remaining exponentials by their own sum, so the row still sums to 1.",
     );
-    // A single softmax now gives the weights of In [28], because in the end both ways divide the
-    // same exponentials by the same sums.
+    // Applying softmax to the masked scores gives the same weights as In [28], because both ways of
+    // masking divide the same exponentials by the same sums in the end.
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
         "In [30]",
@@ -601,8 +617,9 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         let apart = (&attn_weights - &masked_simple_norm).abs().sum();
         book.holds("In [30] is In [28]", apart < 1e-5);
     });
-    // Is the future really hidden? If we remove the last word, nothing changes for the other words:
-    // the first {all_but_one:w} context vectors stay the same, bit for bit.
+    // Is the future really hidden from each word? If we remove the last word of the text, nothing
+    // changes for the other words: the first {all_but_one:w} context vectors stay the same, bit for
+    // bit.
     let values = sa_v2.w_value.forward(&inputs);
     let context_vecs = matmul(&attn_weights, &values); // (num_tokens, d_out)
     let before = s![..words - 1, ..];
@@ -626,12 +643,13 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     book.section("3.5.2", "Masking additional attention weights with dropout");
     // A model that trains for a long time on a short text learns the text by heart instead of
     // learning the language. *Dropout* makes this harder: in each training step, it sets randomly
-    // chosen numbers to 0, so that the model can't rely on any one of them. A fraction p of the
-    // numbers is dropped on average. The remaining numbers are divided by 1 - p, so that the sums
-    // stay the same on average. After training, when the model is used, nothing is dropped.
+    // chosen numbers in the model to 0, so that the model can't rely on any single number. On
+    // average, a fraction p of the numbers is dropped. The remaining numbers are divided by 1 - p,
+    // so that sums stay the same on average. After training, when the model is used, nothing is
+    // dropped.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn dropout(");
-    // In this cell, dropout with p = {dropout} is applied to a matrix of ones. Of its {all}
-    // numbers, {zeros} became 0, and each of the others is 1 / (1 - {dropout}) = {scale}.
+    // In this cell, dropout with p = {dropout} is applied to a matrix of {all} ones. It sets
+    // {zeros} of them to 0 and replaces each of the others with 1 / (1 - {dropout}) = {scale}.
     let p = book.input("dropout", 0.5, 0.0..=0.9);
     let dropout = Dropout { p };
     book.value("scale", rounded(1.0 / (1.0 - p)));
@@ -662,8 +680,8 @@ tensor([[2., 2., 0., 2., 2., 0.],
         "If dropout is applied to the causal attention weights, will each row still sum to 1?",
         "Only on average over many draws. In this draw, the last row sums to {last_row_sum:.4}. {emptied}",
     );
-    // Now the same random mask is applied to the attention weights. In this step, {dropped} of the
-    // {visible} weights on and below the diagonal are dropped. {emptied}
+    // Now dropout with the same seed is applied to the causal attention weights. It drops {dropped}
+    // of the {visible} weights on and below the diagonal. {emptied}
     let (dropped, _) =
         dropout.forward_train(attn_weights.clone(), &mut TorchRng::manual_seed(seed));
     book.aside(|book| {
@@ -709,24 +727,26 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         "3.5.3",
         "Implementing a compact causal self-attention class",
     );
-    // We now combine the mask and dropout in one type, listing 3.3. It also accepts a *batch*,
-    // which is several texts at once. Training uses batches because they keep a processor busier
-    // than one text does, and because the mean of several texts' gradients is less random than one
-    // text's gradient.
+    // The goal of this section is to combine the causal mask and dropout in one type, which
+    // corresponds to listing 3.3 of the book. This type also accepts a *batch*, which consists of
+    // several texts of the same length. Training uses batches because a processor computes several
+    // texts at once more efficiently than one after another, and because the mean of several texts'
+    // gradients is less random than one text's gradient.
 
-    // This batch contains the same {words:w} words twice, so its shape is (2 texts, {words} words,
-    // {d_in} features).
+    // The batch in this cell contains the same text of {words:w} words twice, so its shape is (2
+    // texts, {words} words, {d_in} features).
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
-    // For one text, the computation is the same as in sections 3.5.1 and 3.5.2:
+    // For a single text, causal attention is computed in the same way as in sections 3.5.1 and
+    // 3.5.2:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn causal_attention(",
     );
-    // `CausalAttention` does this for each text of a batch. In this batch, both texts are the same,
-    // and nothing is dropped, so their context vectors are the same, too. `context_length` is the
-    // largest number of words that a text may have.
+    // `CausalAttention` computes the context vectors of each text in a batch. In our batch, both
+    // texts are the same, and no weights are dropped, so both texts have the same context vectors.
+    // The field `context_length` is the largest number of words that a text may have.
     let config = AttentionConfig {
         d_in,
         d_out,
@@ -758,7 +778,8 @@ tensor([[[-0.4519,  0.2216],
     );
     book.shape("In [34]", &context_vecs, &[2, 6, 2]);
 
-    // With the matrices of In [24], this class gives the attention weights of In [30], bit for bit.
+    // If `CausalAttention` has the same matrices as the object in In [24], it gives the attention
+    // weights of In [30], bit for bit.
     let same_matrices = CausalAttention::new(config, &mut TorchRng::manual_seed(seed_v2))?;
     let weights = same_matrices.attention_weights(&batch.slice(s![..1, .., ..]))?;
     let first = weights.index_axis(Axis(0), 0);
@@ -769,8 +790,8 @@ tensor([[[-0.4519,  0.2216],
     );
 
     book.asks(
-        "The context length is {words} here. What happens to a text that is one word shorter? What happens to a text that is one word longer?",
-        "The shorter text needs only the upper left corner of the mask, which has {all_but_one} rows and columns. The longer text is rejected with an error, because the book's class stores a mask of {words} rows, which has no row for an additional word. A GPT has the same limit for a second reason: it learns one vector for each position up to the limit (section 2.8) and none for later positions.",
+        "The context length in this example is {words}. What happens if a text is one word shorter? What happens if it is one word longer?",
+        "The shorter text uses only the upper left corner of the mask, with {all_but_one} rows and columns. The longer text is rejected with an error, because the book's class stores a mask with {words} rows, and there is no row for an additional word. A GPT has the same limit for a second reason: it learns one vector for each position up to the limit (section 2.8) and none for later positions.",
     );
     book.aside(|book| {
         let longer = concatenate![Axis(1), batch, batch.slice(s![.., ..1, ..])];
@@ -780,17 +801,19 @@ tensor([[[-0.4519,  0.2216],
     });
     book.section("3.6.1", "Stacking multiple single-head attention layers");
     // The attention of section 3.5 gives a single weight to each pair of words, so a word can look
-    // for only one thing. But a verb may need its subject, its object and the word "not" at the
-    // same time. The goal of this section is *multi-head attention*: several attention modules,
-    // which are called *heads*, work side by side. Each head has its own three matrices and
-    // therefore its own weights.
+    // for only one thing. But a verb may need information about its subject, its object and the
+    // word "not" at the same time. The goal of this section is to build *multi-head attention*, in
+    // which several attention modules, which are called *heads*, work side by side. Each head has
+    // its own three matrices and therefore its own weights.
     //
-    // Why not use one wider head instead? It would have as many parameters and cost as much, but it
-    // would still give only one weight to each pair of words.
+    // Why don't we use one wider head instead of several heads? A wider head would have as many
+    // parameters and take about as long to compute, but it would still give only one weight to each
+    // pair of words.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn side_by_side(");
-    // With the same seed, the first head is the same as the module of In [34], as the first {d_out}
-    // columns show. The remaining columns come from the other heads. A context vector now has
-    // {num_heads} x {d_out} = {features} features.
+    // The outputs of all heads are concatenated, so a context vector now has {num_heads} x {d_out}
+    // = {features} features. With the same seed as in In [34], the first head has the same weights
+    // as the module of In [34], so the first {d_out} columns contain the same numbers. The
+    // remaining columns come from the other heads.
     let config = AttentionConfig {
         num_heads: book.input("num_heads", 2, 1..=64),
         ..config
@@ -827,21 +850,22 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
 
     book.asks(
         "The smallest GPT-2 has 12 heads with d_out = 64. How many features does a context vector have?",
-        "12 x 64 = 768, because the outputs of the heads are placed side by side. A word also has 768 features in that model, so the result has the same shape as the input.",
+        "A context vector has 12 x 64 = 768 features, because the outputs of the heads are concatenated. In that model, a word's vector also has 768 features, so the result has the same shape as the input.",
     );
     book.section(
         "3.6.2",
         "Implementing multi-head attention with weight splits",
     );
-    // Computing the heads one after another is slow. In this section, one large product computes
-    // the queries of all heads, and reshaping splits the result among the heads: with {num_heads}
-    // heads and d_out = {d_out_of_all}, each head gets {head_dim} of the features. Keys and values
-    // are computed in the same way. (Note that d_out now counts the features of all heads
-    // together.)
+    // Computing the heads one after another is slow. The goal of this section is to compute all
+    // heads at once. A single matrix product computes the queries of all heads, and reshaping
+    // splits the result among the heads: with {num_heads} heads and d_out = {d_out_of_all}, each
+    // head gets {head_dim} of the features. Keys and values are computed in the same way. (In this
+    // section, d_out is the number of features of all heads together.)
     //
-    // The module ends with one more linear layer, `out_proj`. When the heads' outputs are placed
-    // side by side, each feature belongs to one head. The layer combines the features, so that
-    // every output can use what several heads have found.
+    // The last step of the module is an additional linear layer, `out_proj`. After the heads'
+    // outputs have been concatenated, each feature comes from only one head. The linear layer
+    // combines the features of all heads, so that every output feature can use what several heads
+    // have found.
     book.sketch(
         "Splitting the features among heads",
         "
@@ -856,16 +880,16 @@ weights @ V             (b, heads, tokens, head_dim)
 out_proj                (b, tokens, d_out)
 ",
     );
-    // Listing 3.5 follows this sketch line by line:
+    // The code of listing 3.5 follows the sketch above line by line:
     book.listing(
         "crates/attention/src/plain.rs",
         "pub struct MultiHeadAttention",
     );
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
-    // A context vector has d_out features again, which means {d_out_of_all} in this example. Each
-    // head has its own queries and keys and therefore its own weights. For example, the weight that
-    // the last word gives to the first word is {first_head:.4} in the first head and {last_head:.4}
-    // in the last head.
+    // A context vector has d_out = {d_out_of_all} features in this example. Each head has its own
+    // queries and keys and therefore its own attention weights. For example, the weight that the
+    // last word gives to the first word is {first_head:.4} in the first head and {last_head:.4} in
+    // the last head.
     let num_heads = book.input("num_heads", 2, 1..=64);
     let config = AttentionConfig {
         num_heads,
@@ -897,8 +921,10 @@ tensor([[[0.3190, 0.4858],
          [0.2575, 0.4028]]])",
     );
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
-    // Training and generation use a faster form, which computes the products in blocks. Its result
-    // differs from the listing's result only by rounding, as the sum of all differences shows:
+    // For training and text generation, our crate computes multi-head attention in a faster way,
+    // which divides the matrix products into blocks. The result differs from that of listing 3.5
+    // only by rounding errors. The cell shows this by adding the absolute values of all
+    // differences:
     let differences = (mha.forward(&batch)? - &context_vecs).abs();
     book.reference(
         "In [36]",
@@ -926,10 +952,10 @@ tensor([[[0.3190, 0.4858],
         of_words(&head, "The last head", "attention weight (rows sum to 1)")
     });
 
-    // The sketch multiplies arrays of four dimensions. How does that work? The last two dimensions
-    // form matrices, one for each text and head, and each of them is multiplied by its own
-    // transpose here. One text, two heads, three words and a head_dim of four
-    // give the shape (1, 2, 3, 4), so there are two products.
+    // Multi-head attention multiplies arrays of four dimensions. How does that work? The last two
+    // dimensions form matrices, one for each text and head. In this example, each of these matrices
+    // is multiplied by its own transpose. One text, two heads, three words and a head_dim of four
+    // give the shape (1, 2, 3, 4), so there are two matrix products.
     let a = array![[
         [
             [0.2745, 0.6584, 0.2775, 0.8573],
@@ -956,8 +982,8 @@ tensor([[[[1.3208, 1.1631, 1.2879],
           [0.5903, 1.0620, 0.9912]]]])",
     );
 
-    // Two ordinary matrix products, one for each head, give the same results. This is the first
-    // head:
+    // Two ordinary matrix products, one for each head, give the same results. This cell computes
+    // the product for the first head:
     let first_head = a.slice(s![0, 0, .., ..]);
     let first_res = matmul(&first_head, &first_head.t());
     book.prints(
@@ -969,7 +995,7 @@ tensor([[1.3208, 1.1631, 1.2879],
         [1.2879, 1.8424, 2.0402]])",
     );
 
-    // This is the second head:
+    // This cell computes the product for the second head:
     let second_head = a.slice(s![0, 1, .., ..]);
     let second_res = matmul(&second_head, &second_head.t());
     book.prints(
@@ -980,7 +1006,7 @@ tensor([[0.4391, 0.7003, 0.5903],
         [0.7003, 1.3737, 1.0620],
         [0.5903, 1.0620, 0.9912]])",
     );
-    // Together, both results equal the product of In [37], bit for bit.
+    // Together, the products for both heads equal the product of In [37], bit for bit.
     book.agrees(
         "one head at a time",
         &stack![Axis(0), first_res, second_res],
@@ -988,7 +1014,7 @@ tensor([[0.4391, 0.7003, 0.5903],
     );
     book.asks(
         "Can `MultiHeadAttention` have 4 features and 3 heads?",
-        "No. The features are divided among the heads, so d_out must be a multiple of the number of heads. The wrapper of section 3.6.1 has no such limit, because each of its heads has d_out features of its own.",
+        "No. The features are divided among the heads, so d_out must be a multiple of the number of heads. The class `MultiHeadAttentionWrapper` of section 3.6.1 has no such limit, because each of its heads has d_out features of its own.",
     );
     book.aside(|book| {
         let config = AttentionConfig {
@@ -1002,7 +1028,7 @@ tensor([[0.4391, 0.7003, 0.5903],
     Ok(())
 }
 
-/// Returns the words with the largest and the second largest score.
+/// Returns the indices of the words with the largest and the second largest score.
 fn two_largest(scores: &ArrayRef1<f32>) -> [usize; 2] {
     let mut words: Vec<usize> = (0..scores.len()).collect();
     words.sort_by(|&one, &other| scores[other].total_cmp(&scores[one]));
@@ -1014,7 +1040,8 @@ fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }
 
-/// Writes out a dot product as a sum of products. Only the first six products are shown.
+/// Returns a dot product as text, such as `0.43 · 0.55 + 0.15 · 0.87 = 0.3670`. If the vectors have
+/// more than six elements, the text contains only the first six products and an ellipsis.
 fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
     let products = one.iter().zip(other).take(6);
     let products = products.map(|(&a, &b)| [a, b].map(|it| rounded(f64::from(it))));
@@ -1024,8 +1051,8 @@ fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
     format!("{sum}{more} = {:.4}", one.dot(&other))
 }
 
-/// Returns the scores (1000, 10) of a thousand random queries, each with ten random keys of `d_k`
-/// features.
+/// Returns attention scores of random vectors, with shape (1000, 10). Each row contains the dot
+/// products of a random query and ten random keys, all with `d_k` features.
 fn random_scores(d_k: usize) -> Array2<f32> {
     let mut rng = TorchRng::manual_seed(123);
     let mut scores = Array2::zeros((1000, 10));
@@ -1043,7 +1070,7 @@ fn typical_size(scores: &Array2<f32>) -> f32 {
     scores.pow2().mean().unwrap_or(0.0).sqrt()
 }
 
-/// Returns a query's largest weight, averaged over all queries.
+/// Returns the mean, over all queries, of a query's largest attention weight.
 fn largest_weight(scores: &Array2<f32>) -> f32 {
     let weights = softmax(scores, Axis(1));
     let largest = weights.map_axis(Axis(1), |weights| weights.fold(0.0, |a: f32, &b| a.max(b)));
@@ -1060,7 +1087,8 @@ fn name_of(word: usize) -> String {
         .map_or_else(numbered, |&name| name.to_owned())
 }
 
-/// Returns a heat map with one number for each pair of words.
+/// Returns a heat map of a matrix that contains a number for each query word (row) and key word
+/// (column).
 fn of_words(values: &ArrayRef2<f32>, title: &str, unit: &str) -> Picture {
     let words: Vec<String> = (0..values.nrows()).map(name_of).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

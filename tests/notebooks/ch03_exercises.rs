@@ -1,4 +1,4 @@
-//! exercise-solutions.ipynb of chapter 3.
+//! Translation of chapter 3's exercise-solutions.ipynb.
 
 use anyhow::Result;
 use attention::{
@@ -22,10 +22,10 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
     // Task: `SelfAttention_v2` stores its weights in linear layers, and `SelfAttention_v1` stores
-    // them as plain matrices. Copy the weights of a v2 into a v1 so that both give the same result.
-    // Hint: a linear layer stores its matrix transposed.
+    // them as plain matrices. Copy the weights of a `SelfAttention_v2` into a `SelfAttention_v1` so
+    // that both give the same result. Hint: a linear layer stores its matrix transposed.
 
-    // Solution: `try_from` copies the three matrices and transposes them.
+    // Solution: `SelfAttentionV1::try_from` copies the three matrices and transposes them.
     let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
@@ -51,7 +51,7 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // The v2 from which the weights were copied gives the same context vectors.
+    // The `SelfAttentionV2` from which the weights were copied gives the same context vectors.
     let of_v2 = sa_v2.forward(&inputs)?;
     book.prints(
         "In [15]",
@@ -64,19 +64,19 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // The two results are equal in all digits, not only in the printed ones.
+    // The results of both classes are equal bit for bit, not only in the printed digits.
     book.agrees("v1 and v2", &of_v1, &of_v2);
 
     book.section(
         "ex3.2",
         "Exercise 3.2: returning two-dimensional embedding vectors",
     );
-    // Task: make the wrapper with two heads return context vectors with two features instead of
-    // four. You may change only the arguments of its constructor.
+    // Task: make a `MultiHeadAttentionWrapper` with two heads return context vectors with two
+    // features instead of four. You may change only the arguments of its constructor.
 
-    // Solution: with `d_out: 1`, each head gives one feature. The digits printed in the book's
-    // solution come from an earlier class, whose softmax ran over the columns (erratum B1), so this
-    // cell runs the attention of that class.
+    // Solution: with `d_out: 1`, each head gives one feature. The output in the book's solution was
+    // computed by an earlier version of the class, which applied softmax to the columns instead of
+    // the rows (erratum B1). To compare its output, this cell makes the same mistake.
     let batch = stack![Axis(0), inputs, inputs]; // (batch, num_tokens, d_in)
     let config = AttentionConfig {
         d_in,
@@ -112,8 +112,8 @@ tensor([[[-9.1476e-02,  3.4164e-02],
          [-8.8380e-01, -1.7140e-01],
          [-1.4744e+00, -3.4327e-01]]])",
     );
-    // If softmax runs over the rows, as it should, the shape stays the same, and these are the
-    // numbers:
+    // The correct class applies softmax to each row of the scores. The context vectors then have
+    // the same shape but contain different numbers:
     let context_vecs = mha.forward(&batch)?;
     book.shape("rows normalised", &context_vecs, &[2, 6, 2]);
     book.reference(
@@ -133,12 +133,12 @@ tensor([[-5.7399e-01,  2.2160e-01],
         "ex3.3",
         "Exercise 3.3: initializing GPT-2 size attention modules",
     );
-    // Task: make a multi-head attention module with the sizes of the smallest GPT-2: 12 heads, 768
-    // input features, 768 output features, and a context length of 1,024 tokens. How many
-    // parameters does it have?
+    // Task: create a multi-head attention module with the sizes of the smallest GPT-2 model: 12
+    // heads, 768 input features, 768 output features, and a context length of 1,024 tokens. How
+    // many parameters does the module have?
 
-    // Solution: the module has four matrices of 768 x 768 numbers and the 768 numbers that
-    // `out_proj` adds, which makes {count:,} parameters.
+    // Solution: the module has four matrices of 768 x 768 numbers, and its output layer `out_proj`
+    // has a bias of 768 numbers, which makes {count:,} parameters.
     book.value("count", 4 * 768 * 768 + 768);
     let config = AttentionConfig {
         d_in: 768,
@@ -153,8 +153,9 @@ tensor([[-5.7399e-01,  2.2160e-01],
     Ok(())
 }
 
-/// Computes a head's attention as in erratum B1: the softmax runs over `dim=1` of (batch,
-/// num_tokens, num_tokens), so the columns sum to 1 instead of the rows.
+/// Returns the context vectors that a head computes with the bug of erratum B1. This bug applies
+/// softmax to axis 1 of the scores, which have the shape (batch, num_tokens, num_tokens), so the
+/// columns of the attention weights sum to 1 instead of the rows.
 pub(crate) fn columns_normalised(head: &CausalAttention, x: &ArrayRef3<f32>) -> Array3<f32> {
     let queries = head.w_query.forward(x); // (batch, num_tokens, d_out)
     let keys = head.w_key.forward(x);
