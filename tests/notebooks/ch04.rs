@@ -1,5 +1,5 @@
-//! ch04.ipynb, which builds a GPT model from its parts, and gpt.py, which contains the whole
-//! chapter in one file.
+//! Translation of ch04.ipynb, which builds a GPT model from its parts, and of gpt.py, which
+//! contains the code of the whole chapter in one file.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -39,9 +39,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn architecture(book: &mut Notebook) -> Result<()> {
     book.section("4.1", "Coding an LLM architecture");
-    // A GPT predicts the next token of a text. The goal of this section is an overview of the whole
-    // model before the following sections build its parts. A model's sizes and rates are called its
-    // *configuration*. The smallest GPT-2 model has this one:
+    // A GPT predicts the next token of a text. The goal of this section is to get an overview of
+    // the whole model before the following sections build its parts. A model's sizes and rates are
+    // called its *configuration*. The smallest GPT-2 model has the following configuration:
     //
     // - `vocab_size` = {vocab_size}, the number of tokens that the tokenizer knows;
     // - `context_length` = {context_length}, the largest number of tokens that the model can
@@ -51,8 +51,8 @@ fn architecture(book: &mut Notebook) -> Result<()> {
     //   of the model;
     // - `n_heads` = {n_heads}, the number of attention heads in each block;
     // - `drop_rate` = {drop_rate}, the probability of dropout during training;
-    // - `qkv_bias` = {qkv_bias}, which means that queries, keys and values are plain matrix
-    //   products, to which no learned numbers (a *bias*) are added.
+    // - `qkv_bias` = {qkv_bias}, which means that no *bias*, a vector of learned numbers, is added
+    //   to the matrix products that give the queries, keys and values.
     book.aside(|book| {
         let config = GptConfig::GPT2_124M;
         book.value("vocab_size", config.vocab_size);
@@ -84,8 +84,8 @@ LayerNorm (b, t, {emb_dim})
 logits (b, t, {vocab_size})
 ",
     );
-    // The input is a batch of token ids. This batch, which section 4.6 uses again, contains two
-    // texts of four tokens each.
+    // The input of a GPT is a batch of token ids. The batch in this cell contains two texts of four
+    // tokens each, and section 4.6 uses it again.
     let tokenizer = Gpt2Tokenizer::new();
     let txt1 = "Every effort moves you";
     let txt2 = "Every day holds a";
@@ -103,12 +103,12 @@ logits (b, t, {vocab_size})
     // At each position, the model outputs a number for every token of the vocabulary. Such a number
     // is called a *logit*. The larger a token's logit is, the more strongly the model expects this
     // token to come next. (Section 5.1.2 turns logits into probabilities.) In this section, the
-    // model has placeholders instead of transformer blocks and normalization layers. The
-    // placeholders return their inputs unchanged, but the output already has the right shape: two
+    // model has placeholders instead of transformer blocks and normalization layers. Although the
+    // placeholders return their inputs unchanged, the output already has the right shape: two
     // texts, four positions and {vocab_size:,} logits.
     //
-    // Dropout is active because the book's cell doesn't call `eval()`. Its random numbers are drawn
-    // after those of the weights.
+    // In this cell, dropout is active because the book's code doesn't call `eval()`. The random
+    // numbers for dropout are drawn after those for the weights.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let logits = model.forward(&batch, Some(&mut rng))?;
@@ -139,19 +139,20 @@ logits (b, t, {vocab_size})
 
 fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.section("4.2", "Normalizing activations with layer normalization");
-    // In a network with many layers, the numbers can grow or shrink from layer to layer. The
-    // gradients then grow or shrink as well, which makes training slow or unstable. *Layer
-    // normalization* prevents this by giving each token's features a mean of 0 and a variance of 1.
-    // The goal of this section is to do this step by step.
+    // In a network with many layers, the *activations*, which are the numbers that a layer
+    // computes, can grow or shrink from layer to layer. The gradients then grow or shrink as well,
+    // which makes training slow or unstable. *Layer normalization* prevents this by giving each
+    // token's features a mean of 0 and a variance of 1. The goal of this section is to normalize
+    // features step by step.
     //
-    // Why are the mean and the variance computed for each token instead of for the whole batch?
-    // Separate values make the result for a token independent of the other texts in the batch and
-    // of later tokens in its own text. The model therefore computes the same result for a text
-    // whether it processes many texts during training or writes a single one.
+    // Why are the mean and the variance computed for each token instead of for the whole batch? If
+    // each token has its own mean and variance, the result for a token doesn't depend on the other
+    // texts in the batch or on later tokens in the same text. The model therefore computes the same
+    // result for a text, whether it processes many texts during training or generates a single one.
 
-    // First we need some numbers to normalize. We get them by applying a small linear layer to two
-    // rows of five random numbers. The layer is followed by *ReLU*, which turns negative numbers
-    // into 0.
+    // First, we need some activations to normalize. We get them by applying a small linear layer to
+    // two rows of five random numbers. The layer is followed by *ReLU*, a function that replaces
+    // negative numbers with 0.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let batch_example = Array2::from_shape_vec((2, 5), rng.randn(2 * 5))?;
     let layer = Linear::new(5, 6, true, &mut rng);
@@ -164,9 +165,10 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
        grad_fn=<ReluBackward0>)",
     );
 
-    // The two rows have means of {mean_1:.2} and {mean_2:.2}, and variances of {var_1:.3} and
-    // {var_2:.3}. The variance is the mean squared distance from the mean. Like PyTorch's `var`,
-    // this code divides the sum of the n squared distances by n - 1 instead of n.
+    // The two rows of activations have means of {mean_1:.2} and {mean_2:.2}, and variances of
+    // {var_1:.3} and {var_2:.3}. The variance is the mean of the squared distances of the numbers
+    // from their mean. Like PyTorch's `var`, the code divides the sum of the n squared distances by
+    // n - 1 instead of n.
     let mean_of = |x: &Array2<f32>| x.sum_axis(Axis(1)).insert_axis(Axis(1)) / x.ncols() as f32;
     let var_of = |x: &Array2<f32>, ddof| x.var_axis(Axis(1), ddof).insert_axis(Axis(1));
     let mean = mean_of(&out);
@@ -190,8 +192,9 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         [0.0398]], grad_fn=<VarBackward0>)",
     );
 
-    // Next, we subtract each row's mean from its numbers and divide them by the square root of the
-    // row's variance. Apart from rounding errors, each row now has a mean of 0 and a variance of 1.
+    // Next, we subtract each row's mean from the numbers in the row and divide the differences by
+    // the square root of the row's variance. Apart from rounding errors, each row now has a mean of
+    // 0 and a variance of 1.
     let out_norm = (&out - &mean) / var.sqrt();
     book.prints(
         "In [8]",
@@ -215,23 +218,24 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         [1.0000]], grad_fn=<VarBackward0>)",
     );
 
-    // A normalization layer of a model does the same, with three differences:
+    // The normalization layer of a GPT performs the same computation, with three differences:
     //
-    // - As in GPT-2, the sum of the squared distances is divided by n.
+    // - As in GPT-2, the sum of the n squared distances is divided by n to compute the variance.
     // - A small number, *epsilon* = {eps}, is added to the variance so that a row of equal numbers
     //   doesn't cause a division by 0. Because of epsilon, the first row's new variance is
     //   {normed_1:.4} instead of 1: the variance was {biased_1:.5} before the normalization, and
     //   {biased_1:.5} / ({biased_1:.5} + {eps}) = {normed_1:.4}.
-    // - Each feature is multiplied by a *scale*, and a *shift* is added to it. Both are parameters.
-    //   The scale starts at 1 and the shift at 0, and training can change them if a different range
-    //   of values works better for a feature.
+    // - Each normalized feature is multiplied by a *scale*, and a *shift* is added to the product.
+    //   Both are parameters. The scale starts at 1 and the shift at 0, and training can change them
+    //   if a different range of numbers works better for a feature.
     book.listing(
         "crates/tensor-ops/src/layer_norm.rs",
         "pub struct LayerNorm",
     );
     book.listing("crates/gpt/src/plain.rs", "pub fn layer_norm<");
-    // The cell prints the mean and the variance of each row of the layer's output. For this
-    // variance, the sum is divided by n, as in the layer.
+    // This cell prints the mean and the variance of each row of the normalization layer's output.
+    // To compute the variance, it divides the sum of the n squared distances by n, as the layer
+    // does.
     let ln = LayerNorm::new(6);
     let out_ln = ln.forward(&out);
     let mean = mean_of(&out_ln);
@@ -264,25 +268,26 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "A row is multiplied by 100 before the normalization. How does the result change?",
-        "Hardly at all. The row's mean and its standard deviation, which is the square root of the variance, also become 100 times as large, so the factor cancels out. Only epsilon matters less: the variance of the first row becomes {hundredfold:.4} instead of {normed_1:.4}. This is the purpose of the layer. However large the inputs of the normalization are, the next layer gets numbers of about the same size.",
+        "The result hardly changes at all. The row's mean and its standard deviation, which is the square root of the variance, also become 100 times as large, so the factor cancels out. Only epsilon has less effect: the variance of the normalized first row becomes {hundredfold:.4} instead of {normed_1:.4}. This is the purpose of layer normalization. However large its inputs are, the next layer gets numbers of about the same size.",
     );
     book.section(
         "4.3",
         "Implementing a feed forward network with GELU activations",
     );
     // Attention moves information between tokens, but it can only mix their vectors. The
-    // *feed-forward network* then processes each token separately and computes new features from
-    // the information that attention has collected. The network consists of two linear layers with
-    // an *activation function* between them, which is applied to each number separately. The goal
-    // of this section is to build this network.
+    // *feed-forward network* then processes each token's vector separately and computes new
+    // features from the information that attention has collected. It consists of two linear layers
+    // and, between them, an *activation function*, which is applied to each number separately. The
+    // goal of this section is to build a feed-forward network.
     //
-    // Why isn't the activation function ReLU? The derivative of ReLU is 0 for all negative numbers.
-    // If a number between the layers is negative for every token, the weights that compute it get a
-    // gradient of 0 and stop learning. GELU is smooth and doesn't turn small negative numbers into
-    // 0, so the weights still get a gradient and can learn.
+    // Why do GPT models use the activation function *GELU* instead of ReLU? The derivative of ReLU
+    // is 0 for all negative numbers. If an output of the first linear layer is negative for every
+    // token, the weights that compute this output get a gradient of 0 and stop learning. GELU is
+    // smooth, and its derivative isn't 0 for small negative numbers, so these weights still get a
+    // gradient and can learn.
     book.listing("crates/gpt/src/plain.rs", "pub fn gelu<");
-    // Compare ReLU with GELU in the rows with negative numbers. At x = -1, both ReLU and its
-    // derivative are 0, whereas GELU is {gelu:.3} and its derivative is {d_gelu:.3}.
+    // Compare ReLU with GELU in the rows of the table in which x is negative. At x = -1, both ReLU
+    // and its derivative are 0, whereas GELU is {gelu:.3} and its derivative is {d_gelu:.3}.
     let x = array![-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0];
     let one = Array1::ones(x.len());
     let [of_relu, of_gelu] = [relu(&x), gelu(&x)];
@@ -323,7 +328,7 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
         };
         chart(&activations, PLAIN)
     });
-    // The feed-forward network's input is a token's vector. In the smallest GPT-2 model, this
+    // The input of the feed-forward network is a token's vector. In the smallest GPT-2 model, this
     // vector has the following number of features:
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=768),
@@ -332,10 +337,12 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     };
     book.prints("In [16]", &config.emb_dim, "768");
 
-    // The first linear layer computes four times as many features ({hidden}), GELU is applied to
-    // each of them, and the second layer maps them back to {emb_dim}. Each hidden feature becomes
-    // large when the token's vector matches a certain pattern, and then contributes to the output.
-    // This lets the network respond to many patterns. The output has the same shape as the input.
+    // The first linear layer turns the {emb_dim} features of a token into four times as many
+    // *hidden features* ({hidden}). GELU is applied to each of them, and the second linear layer
+    // turns them back into {emb_dim} features, so the output has the same shape as the input. A
+    // hidden feature becomes large if the token's vector matches a certain pattern, and it then
+    // contributes to the output. Because there are many hidden features, the network can respond to
+    // many patterns.
     let ffn = FeedForward::new(config, &mut rng)?;
     let x = rng.rand(2 * 3 * config.emb_dim);
     let x = Array3::from_shape_vec((2, 3, config.emb_dim), x)?;
@@ -355,27 +362,28 @@ fn normalization_and_feed_forward(book: &mut Notebook) -> Result<()> {
     book.listing("crates/gpt/src/plain.rs", "impl FeedForward");
     book.asks(
         "Can two linear layers without GELU between them compute anything that one layer can't?",
-        "No. Because (x A) B equals x (A B), two matrix products in a row are the same as one product with the matrix A B. The network can do more only because GELU isn't linear.",
+        "No. Because (x A) B equals x (A B), multiplying by two matrices in a row is the same as multiplying by the single matrix A B. Two layers can compute more than one layer only because GELU, which isn't linear, is between them.",
     );
     Ok(())
 }
 
 fn shortcut_connections(book: &mut Notebook) -> Result<()> {
     book.section("4.4", "Adding shortcut connections");
-    // Deep networks are hard to train because of their *gradients*. A weight's gradient says how
-    // fast the loss, which measures the model's error, changes when the weight changes a little
-    // (section 5.2). A weight whose gradient is almost 0 learns almost nothing. The gradient of the
-    // first layer is a product with a factor for each of the following layers. If most of these
-    // factors are smaller than 1, the product is close to 0, and the gradient *vanishes*.
+    // Networks with many layers are hard to train because of their *gradients*. A weight's gradient
+    // says how fast the loss, which measures the model's error, changes if the weight changes a
+    // little (section 5.2). A weight whose gradient is almost 0 learns almost nothing. The gradient
+    // of a weight in the first layer is a product that contains a factor for each of the following
+    // layers. If most of these factors are smaller than 1, the product is close to 0, which is
+    // called a *vanishing* gradient.
     //
-    // A *shortcut connection* adds a layer's input to its output. As a result, each factor f
-    // becomes 1 + f, so small factors no longer make the product small. The goal of this section is
-    // to see this effect.
+    // A *shortcut connection* adds a layer's input to its output. As a result, each factor f in the
+    // gradient becomes 1 + f, so small factors no longer make the product small. The goal of this
+    // section is to compare the gradients of a network with and without shortcut connections.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn deep_network(");
 
-    // The first network has {n_layers:w} small layers and no shortcuts. The cell prints the mean
-    // absolute gradient of each layer's weights. This mean is only {share_without:.3} times as
-    // large in the first layer as in the last one.
+    // The first network has {n_layers:w} small layers and no shortcut connections. The cell prints
+    // the mean absolute gradient of each layer's weights. In the first layer, this mean is only
+    // {share_without:.3} times as large as in the last layer.
     let n_layers = book.input("n_layers", 5, 2..=12);
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let sample_input = array![[1.0, 0.0, -1.0]];
@@ -396,8 +404,8 @@ layers.3.0.weight has gradient mean of 0.0013988736318424344
 layers.4.0.weight has gradient mean of 0.005049645435065031",
     );
 
-    // The second network has the same weights, but also shortcuts. In the first layer, its mean
-    // absolute gradient is {share_with:.3} times as large as in the last layer, and
+    // The second network has the same weights, but it also has shortcut connections. In its first
+    // layer, the mean absolute gradient is {share_with:.3} times as large as in its last layer, and
     // {times_larger:,} times as large as it was without shortcuts.
     rng.reseed(seed);
     let model_with_shortcut = ExampleDeepNeuralNetwork::new(&layer_sizes, true, &mut rng)?;
@@ -441,13 +449,13 @@ layers.4.0.weight has gradient mean of 1.3258540630340576",
     });
     book.asks(
         "If the network has ten layers instead of five, does the first layer's gradient change more with shortcuts or without them?",
-        "Without them. The median of this gradient then becomes {smaller:,} times smaller, whereas with shortcuts it changes only from {with_5:.4} to {with_10:.4}.",
+        "The gradient changes more without shortcuts. Its median then becomes {smaller:,} times smaller, whereas with shortcuts it changes only from {with_5:.4} to {with_10:.4}.",
     );
-    // A single random start proves little, because a different seed gives different numbers. The
-    // table therefore shows the median of the first layer's mean absolute gradient over 500 starts.
-    // (The field for the number of layers allows at most 12, because this network has no
-    // normalization. In much deeper networks without normalization, each shortcut makes the numbers
-    // larger, and the gradients grow with them.)
+    // A single network proves little, because a different seed gives different weights and
+    // gradients. The table therefore shows the median, over 500 networks with different seeds, of
+    // the first layer's mean absolute gradient. (The field for the number of layers above allows at
+    // most 12 layers. The network has no normalization layers, so each shortcut makes the
+    // activations larger, and in much deeper networks, the gradients would grow with them.)
     let mut lines = vec!["layers    without shortcuts    with shortcuts".to_owned()];
     let mut medians = Vec::new();
     for n_layers in [5, 10] {
@@ -475,23 +483,26 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         "Connecting attention and linear layers in a transformer block",
     );
     // Now we have all the parts of a *transformer block*. A block has two halves, attention and a
-    // feed-forward network. Each half is preceded by a normalization and bypassed by a shortcut:
+    // feed-forward network. Each half is preceded by a normalization layer and bypassed by a
+    // shortcut connection:
     //
-    // - x = x + attention(norm(x)): each token collects information from earlier tokens.
-    // - x = x + feed_forward(norm(x)): each token works on what it has collected.
+    // - x = x + attention(norm(x)): each token collects information from itself and from earlier
+    //   tokens.
+    // - x = x + feed_forward(norm(x)): the network processes the information that each token has
+    //   collected.
     //
-    // A block therefore doesn't have to compute a token's vector from scratch. It only learns what
-    // to add to the vector. The vectors pass along the shortcuts from the first block to the last
-    // one, and each half of a block reads them and adds its result to them. This flow of vectors is
-    // called the *residual stream*.
+    // Because of the shortcuts, a block doesn't have to compute a token's vector from scratch, but
+    // only learns what to add to the vector. The vectors pass along the shortcuts from the first
+    // block to the last block, and each half of a block reads them and adds its result to them.
+    // This flow of vectors is called the *residual stream*.
     //
-    // Why does the normalization come before each half and not after the sum? With this order, the
-    // path along the shortcuts contains only additions, so a gradient passes along it unchanged
-    // from the last block to the first. The original transformer of 2017 normalized after the sum,
-    // and it was harder to train.
+    // Why does the normalization come before each half of the block and not after the addition?
+    // With this order, the path along the shortcuts contains only additions, so a gradient passes
+    // along it unchanged from the last block to the first. The original transformer of 2017
+    // normalized the vectors after each addition, and it was harder to train.
 
-    // The block takes a batch of two texts with four tokens each and returns an array of the same
-    // shape.
+    // The transformer block in this cell takes a batch of two texts with four tokens each, where
+    // each token is a vector of {emb_dim} features, and returns an array of the same shape.
     let mut rng = TorchRng::manual_seed(123);
     let emb_dim = book.input("emb_dim", 768, 1..=768);
     let x = Array3::from_shape_vec((2, 4, emb_dim), rng.rand(2 * 4 * emb_dim))?;
@@ -506,12 +517,12 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     book.listing("crates/gpt/src/plain.rs", "pub struct TransformerBlock");
     book.listing("crates/gpt/src/plain.rs", "impl TransformerBlock");
     book.asks(
-        "If the second token's vector changes, which tokens' outputs change in the feed-forward network? And which change in the whole block?",
+        "Suppose that the second token's input vector changes. For which tokens does the output of the feed-forward network change? And for which tokens does the output of the whole block change?",
         "In the feed-forward network, only the second token's output changes, because the network processes each token separately. In the block, the outputs of all later tokens change as well, because attention lets them see the second token. The first token's output stays the same, because the causal mask hides later tokens from it.",
     );
-    // This experiment replaces the second token's vector with the vector of a different token. The
-    // first row shows how much each token's output changes in the feed-forward network, and the
-    // second row shows how much it changes in the block.
+    // This experiment replaces the second token's vector with the vector of a different token. In
+    // the output, the first row shows how much each token's result changes in the feed-forward
+    // network, and the second row shows how much it changes in the whole block.
     let mut changed_x = x.clone();
     let of_other_text = x.slice(s![1, 1, ..]);
     changed_x.slice_mut(s![0, 1, ..]).assign(&of_other_text);
@@ -537,7 +548,7 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
     );
     book.asks(
         "A block's output has the same shape as its input. Why does this matter?",
-        "Because of this, any number of blocks can be stacked without other layers between them. The four GPT-2 models have different numbers of blocks: the smallest model has a dozen, and the largest has 48.",
+        "Because the shapes are the same, the output of one block can be the input of the next one, so any number of blocks can be stacked. The four GPT-2 models have different numbers of blocks: the smallest model has a dozen, and the largest has 48.",
     );
     Ok(())
 }
@@ -545,8 +556,9 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
 fn whole_model(book: &mut Notebook) -> Result<GptModel> {
     book.section("4.6", "Coding the GPT model");
     // The goal of this section is to build the whole model that section 4.1 sketched, with real
-    // blocks instead of placeholders. It consists of embeddings, twelve blocks, a final
-    // normalization, and a linear layer that computes the logits.
+    // transformer blocks instead of placeholders. The model consists of two embedding layers,
+    // twelve transformer blocks, a final normalization layer, and a linear layer that computes the
+    // logits.
     book.aside(|book| {
         let size = GptConfig::GPT2_124M.size().unwrap_or_default();
         let total = size.total() as f64;
@@ -560,8 +572,9 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         book.value("one_table", size.out_head as f64 / 1e6);
     });
     book.not_in_a_page()?;
-    // For the two texts of In [4], the logits have the same shape as in section 4.1. The model is
-    // untrained, so the numbers don't mean anything yet. Dropout is still active.
+    // For the two texts of In [4], the model computes logits of the same shape as in section 4.1.
+    // The model is untrained, so its logits don't mean anything yet. As in section 4.1, dropout is
+    // active.
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
@@ -593,9 +606,9 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         "Total number of parameters: 163,009,536",
     );
 
-    // The token embedding and the output layer have weights of the same shape, with a row for each
-    // token. The original GPT-2 uses a single table of weights for both, which is called *weight
-    // tying*.
+    // The weights of the token embedding and of the output layer have the same shape, with a row
+    // for each token. The original GPT-2 uses a single weight matrix for both layers, which is
+    // called *weight tying*.
     book.shape("In [26]", &model.tok_emb.weight, &[50257, 768]);
     let out_head = model
         .out_head
@@ -603,8 +616,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         .expect("the book's head is not tied");
     book.shape("In [26]", &out_head.weight, &[50257, 768]);
 
-    // Counting this table only once removes {one_table:.1} million parameters and leaves the 124
-    // million in the model's name.
+    // If the model uses a single matrix for the token embedding and the output layer, it has
+    // {one_table:.1} million fewer parameters, which leaves the 124 million in its name.
     let total_params_gpt2 = total_params - out_head.num_parameters();
     book.prints(
         "In [27]",
@@ -612,7 +625,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         "Number of trainable parameters considering weight tying: 124,412,160",
     );
 
-    // The parameters can also be counted from the configuration alone. Both counts agree:
+    // The number of parameters can also be computed from the configuration alone, without creating
+    // the model. With and without weight tying, the result agrees with the count above:
     let size = GptConfig::GPT2_124M.size()?;
     book.agrees("from the configuration", &size.total(), &total_params);
     book.agrees(
@@ -621,15 +635,15 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
         &total_params_gpt2,
     );
     book.asks(
-        "Where are most of the {total:,} million parameters: in the two tables with a row for each token, or in the blocks?",
-        "In the twelve blocks, which have {in_blocks:.1} million parameters ({share_of_blocks:%}). The two tables have {in_tables:.1} million ({share_of_tables:%}).",
+        "Where are most of the model's {total:,} million parameters: in the transformer blocks, or in the token embedding and the output layer together?",
+        "Most of them are in the twelve blocks, which have {in_blocks:.1} million parameters ({share_of_blocks:%}). The token embedding and the output layer together have {in_tables:.1} million ({share_of_tables:%}).",
     );
     Ok(model)
 }
 
 fn size_of_the_model(book: &mut Notebook) -> Result<()> {
-    // The table shows how many parameters each part of the model has, and their share of all
-    // parameters:
+    // The table shows how many parameters each part of the model has, and which share of all
+    // parameters this is:
     let size = GptConfig::GPT2_124M.size()?;
     let of_blocks = |of_block: usize| size.n_layers * of_block;
     let mut lines = Vec::new();
@@ -650,8 +664,8 @@ fn size_of_the_model(book: &mut Notebook) -> Result<()> {
     book.yours("by part", &lines.join("\n"));
 
     book.asks(
-        "Which needs more memory: twice as many blocks, or vectors with twice as many features? Guess, then try both in the fields of the next cell.",
-        "Vectors with twice as many features, because most matrices then have twice as many rows and twice as many columns, and therefore four times as many numbers. Such a model has {wider:.0} million parameters. A model with twice as many blocks has only {deeper:.0} million.",
+        "Which model needs more memory: one with twice as many blocks, or one whose vectors have twice as many features? Guess, then try both in the fields of the next cell.",
+        "The model with twice as many features needs more memory. Most of its matrices have twice as many rows and twice as many columns, and therefore four times as many numbers. It has {wider:.0} million parameters, whereas the model with twice as many blocks has only {deeper:.0} million.",
     );
     book.aside(|book| {
         let config = GptConfig::GPT2_124M;
@@ -669,8 +683,8 @@ fn size_of_the_model(book: &mut Notebook) -> Result<()> {
         book.value("wider", wider);
         book.holds("wider is larger", wider > deeper);
     });
-    // How much memory do the parameters need? Each parameter takes four bytes. A megabyte means
-    // 1,024 x 1,024 bytes here, as in the book.
+    // How much memory do the model's parameters need? Each parameter takes four bytes. As in the
+    // book, a megabyte means 1,024 x 1,024 bytes.
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=1600),
         n_layers: book.input("n_layers", 12, 1..=48),
@@ -688,35 +702,35 @@ fn size_of_the_model(book: &mut Notebook) -> Result<()> {
 
 fn beginning_of_a_sentence(book: &mut Notebook) -> Result<Array2<u32>> {
     book.section("4.7", "Generating text");
-    // A model that predicts the next token can also write a text: the predicted token is appended
-    // to the text, and the model predicts the next token from the longer text. The goal of this
-    // section is to write this loop. The loop always chooses the token with the largest logit,
+    // A model that predicts the next token can also generate text: the predicted token is appended
+    // to the text, the model predicts the next token from the longer text, and so on. The goal of
+    // this section is to write this loop. The loop always chooses the token with the largest logit,
     // which is called *greedy decoding*.
 
-    // The model continues the beginning of a text, which is called the *prompt*. Because the model
-    // takes batches, the prompt's ids form a batch with a single row.
+    // The model continues a given text, which is called the *prompt*. Because the model takes
+    // batches, the ids of the prompt form a batch with a single row.
     let prompt = book.input("prompt", "Hello, I am".to_owned(), 1..=500);
     let tokenizer = Gpt2Tokenizer::new();
     let encoded = text_to_token_ids(&prompt, &tokenizer)?;
     book.prints("In [30]", &encoded.row(0), "encoded: [15496, 11, 314, 716]");
     book.shape("In [30]", &encoded, &[1, 4]);
     book.asks(
-        "Will a second run give a different text? If not, what would have to change?",
-        "No. Greedy decoding always chooses the most probable token, so no choice is random. With a different seed, the model would have different weights and therefore write a different text. Section 5.3 draws tokens at random.",
+        "Will the model generate a different text in a second run? If not, what would have to change?",
+        "No. Greedy decoding always chooses the most probable token, so no choice is random. With a different seed, the model would have different weights and would therefore generate a different text. Section 5.3 chooses tokens at random, which also gives different texts.",
     );
     Ok(encoded)
 }
 
 fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) -> Result<()> {
-    // The loop runs {max_new_tokens:w} times. Each time, the model computes the logits for the
-    // whole text, and the id with the largest logit at the last position is appended to the text.
-    // (The listing chooses the largest probability, which belongs to the same id because softmax
-    // preserves the order of the logits.)
+    // The loop that generates text runs {max_new_tokens:w} times. Each time, the model computes the
+    // logits for the whole text, and the id with the largest logit at the last position is appended
+    // to the text. (The listing chooses the id with the largest probability, which is the same id,
+    // because softmax preserves the order of the logits.)
     book.listing(
         "crates/generate/src/book.rs",
         "pub fn generate_text_simple(",
     );
-    // The first ids are those of the prompt, and the remaining ones are new.
+    // The output begins with the ids of the prompt. The remaining ids were generated by the model.
     let context_size = GptConfig::GPT2_124M.context_length;
     let max_new_tokens = book.input("max_new_tokens", 6, 1..=50);
     let out = generate_text_simple(model, encoded.clone(), max_new_tokens, context_size)?;
@@ -727,8 +741,8 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
     );
     book.prints("In [31]", &out.ncols(), "Output length: 10");
 
-    // The decoded tokens are nonsense because the model's weights are random. With the book's seed,
-    // the text is the same nonsense as in the book.
+    // The generated text is nonsense because the model's weights are random. Because the weights
+    // come from the book's seed, the model generates the same nonsense as in the book.
     let tokenizer = Gpt2Tokenizer::new();
     let decoded_text = token_ids_to_text(&out, &tokenizer)?;
     book.prints(
@@ -739,7 +753,7 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
 
     book.section("gpt.py", "The chapter in one file, and its test");
     // The book's file gpt.py contains the code of the whole chapter. It creates the same model from
-    // the same seed and generates ten tokens.
+    // the same seed as section 4.6 and generates ten tokens.
     let out = generate_text_simple(model, encoded, 10, context_size)?;
     book.prints(
         "gpt.py",
@@ -760,9 +774,9 @@ fn generating_text(book: &mut Notebook, model: &GptModel, encoded: Array2<u32>) 
 fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
     book.section("windows", "The output of section 4.1 on Windows and Linux");
     book.not_in_a_page()?;
-    // On Windows and Linux, PyTorch draws the random numbers for dropout in a different way, so the
-    // model of section 4.1 computes different logits there. A note in the book's notebook shows
-    // these logits.
+    // Some builds of PyTorch for Windows and Linux draw the random numbers for dropout in a
+    // different way than the builds for macOS, so the model of section 4.1 computes different
+    // logits with them. The book's notebook gives these logits in a note.
     let mut rng = TorchRng::manual_seed(123);
     let model = DummyGptModel::new(GptConfig::GPT2_124M, &mut rng)?;
     let batch = array![[6109, 3626, 6100, 345], [6109, 1110, 6622, 257]];
@@ -786,7 +800,8 @@ fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the median of the first layer's mean absolute gradient over 500 random starts.
+/// Returns the median of the first layer's mean absolute gradient over 500 networks with different
+/// seeds.
 fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let mut gradients = Vec::new();
@@ -800,14 +815,14 @@ fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
     Ok(gradients[gradients.len() / 2])
 }
 
-/// Returns the gradients in the form in which the book prints them.
+/// Returns one line of text for each layer's mean absolute gradient, as the book prints it.
 fn by_layer(gradients: &[f32]) -> Lines<f32> {
     Lines::new(gradients.to_vec(), |layer, gradient| {
         format!("layers.{layer}.0.weight has gradient mean of {gradient:?}")
     })
 }
 
-/// Returns the coordinates of a line's points in a chart.
+/// Returns the pairs of an x and a y coordinate that define a line in a chart.
 fn points(x: &Array1<f32>, y: &Array1<f32>) -> Vec<(f64, f64)> {
     let pairs = x.iter().zip(y);
     pairs.map(|(&x, &y)| (f64::from(x), f64::from(y))).collect()

@@ -1,4 +1,4 @@
-//! exercise-solutions.ipynb of chapter 4.
+//! Translation of chapter 4's exercise-solutions.ipynb.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -27,11 +27,11 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "ex4.1",
         "Parameters in the feed forward versus attention module",
     );
-    // Task: count the parameters of the feed-forward network and of the attention module in one
-    // block. Which of them has more parameters?
+    // Task: count the parameters of the feed-forward network and of the attention module in a
+    // transformer block. Which of the two has more parameters?
 
-    // Solution: not counting the normalization layers, the feed-forward network holds {share:%} of
-    // the block's parameters. Change the sizes in the fields and count again.
+    // Solution: not counting the normalization layers, the feed-forward network has {share:%} of
+    // the block's parameters. Change the sizes in the fields and compare this percentage.
     let n_heads = book.input("n_heads", 12, 1..=64);
     let config = GptConfig {
         emb_dim: book.input("emb_dim", 768, 1..=768),
@@ -54,8 +54,9 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     book.agrees("In [3]", &size.feed_forward, &total_params);
 
     // If a token's vector has d features, the feed-forward network has two matrices of d x 4d
-    // numbers, and attention has four matrices of d x d numbers. Not counting the biases, the
-    // feed-forward network therefore has twice as many parameters as attention.
+    // numbers, and the attention module has four matrices of d x d numbers. Not counting the
+    // biases, the feed-forward network therefore has twice as many parameters as the attention
+    // module.
     let total_params = block.att.num_parameters();
     book.prints(
         "In [4]",
@@ -65,12 +66,12 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     book.agrees("In [4]", &size.attention, &total_params);
 
     book.section("ex4.2", "Initialize larger GPT models");
-    // Task: create GPT-2 medium, large and XL without changing the model's code. How many
-    // parameters does each model have, and how much memory do they take?
+    // Task: create the models GPT-2 medium, large and XL without changing the code of `GptModel`.
+    // How many parameters does each model have, and how much memory do its parameters take?
 
-    // Solution: only the configuration changes. The cells count the parameters from the
+    // Solution: only the configuration changes. The cells compute the number of parameters from the
     // configuration instead of creating the models, because the largest model would take about 6
-    // GiB of memory. The small model comes first.
+    // GiB of memory. The first cells show the small model for comparison.
     let small = GptConfig::GPT2_124M.size()?;
     book.prints(
         "In [6] gpt2-small",
@@ -88,7 +89,7 @@ fn parameters(book: &mut Notebook) -> Result<()> {
         "Total size of the model: 621.83 MB",
     );
 
-    // The medium model has 1,024 features, 24 blocks and 16 heads.
+    // GPT-2 medium has 1,024 features, 24 transformer blocks and 16 heads in each block.
     let medium = GptConfig::GPT2_MEDIUM.size()?;
     book.prints(
         "In [6] gpt2-medium",
@@ -110,7 +111,7 @@ fn parameters(book: &mut Notebook) -> Result<()> {
 
 fn largest_models(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
-    // The large model has 1,280 features, 36 blocks and 20 heads.
+    // GPT-2 large has 1,280 features, 36 transformer blocks and 20 heads in each block.
     let large = GptConfig::GPT2_LARGE.size()?;
     book.prints(
         "In [6] gpt2-large",
@@ -128,7 +129,8 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
         "Total size of the model: 3197.56 MB",
     );
 
-    // The largest model, XL, has 1,600 features, 48 blocks and 25 heads.
+    // GPT-2 XL, the largest model, has 1,600 features, 48 transformer blocks and 25 heads in each
+    // block.
     let xl = GptConfig::GPT2_XL.size()?;
     book.prints(
         "In [6] gpt2-xl",
@@ -151,12 +153,12 @@ fn largest_models(book: &mut Notebook) -> Result<()> {
 
 fn dropout_rates(book: &mut Notebook) -> Result<()> {
     book.section("ex4.3", "Using separate dropout parameters");
-    // Task: give the model three dropout rates instead of one. The first is for the embeddings, the
-    // second for the attention weights, and the third for the outputs of a block's two halves,
-    // before the shortcuts are added to them.
+    // Task: give the model three dropout rates instead of one. The first rate is for the
+    // embeddings, the second for the attention weights, and the third for the outputs of a block's
+    // two halves, before these outputs are added to the shortcuts.
 
-    // Solution: `DropRates` has a field for each of the three rates. If all three are equal, the
-    // logits are the same as with a single rate.
+    // Solution: `DropRates` has a field for each of the three rates. If all three rates are equal,
+    // the model computes the same logits as with a single rate.
     let seed = book.input("seed", 123, ..);
     let rate = book.input("dropout", 0.1, 0.0..=1.0);
     let one_rate = logits(seed, DropRates::all(rate))?;
@@ -168,8 +170,9 @@ fn dropout_rates(book: &mut Notebook) -> Result<()> {
     let three_rates = logits(seed, rates)?;
     book.agrees("In [9]", &three_rates, &one_rate);
 
-    // Is each rate used? The cell starts with a model without dropout and sets one rate at a time
-    // to 0.5. Each rate changes the logits.
+    // Does the model use each of the three rates? The cell starts with a model without dropout and
+    // sets one rate at a time to 0.5. Each of the three rates changes the logits, so the model uses
+    // all of them.
     let none = DropRates::all(0.0);
     let (mut emb, mut attention, mut shortcut) = (none, none, none);
     emb.emb = 0.5;

@@ -1,5 +1,6 @@
-//! ch05.ipynb: the losses of the untrained model, the training of a small model, and decoding. The
-//! book's training run is in ch05_training.rs.
+//! Translation of ch05.ipynb, which computes the losses of the untrained model, trains a model, and
+//! generates text with several decoding methods. This file trains a small model. The book's
+//! training run is in ch05_training.rs.
 //!
 //! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
 //! come from a CPU.
@@ -27,7 +28,7 @@ use crate::{Lines, Notebook};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "How good is a model, and how does it become better? This chapter measures a model's quality by one number, the loss. It explains how training changes the weights so that the loss falls, first for a single weight and then for a small model, which it trains. Finally, it shows several ways to choose the next token.",
+        "How good is a model, and how does it become better? This chapter measures a model's quality by one number, the loss. It explains how training changes the weights so that the loss falls, first for a single weight and then for a small model that you train. Finally, it shows several ways to choose the next token.",
         "chapter 4.",
         70,
     );
@@ -47,15 +48,15 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.section("5.1.1", "Using GPT to generate text");
     book.value("of_a_million", 1e6f64.ln());
     book.value("of_a_guess", 50_257f64.ln());
-    // The goal of this section is to see what a model writes before training. It uses the model of
-    // section 4.6 and the greedy loop of section 4.7, which always chooses the token with the
-    // largest logit. Two short functions convert between texts and ids: the first turns a text into
-    // a batch of ids, and the second turns ids into a text.
+    // The goal of this section is to see what a model generates before it is trained. We use the
+    // model of section 4.6 and the greedy loop of section 4.7, which always chooses the token with
+    // the largest logit. Two short functions convert between texts and ids: `text_to_token_ids`
+    // turns a text into a batch of ids, and `token_ids_to_text` turns ids into a text.
     book.listing("crates/tokenizer/src/ids.rs", "pub fn text_to_token_ids(");
     book.listing("crates/tokenizer/src/ids.rs", "pub fn token_ids_to_text(");
-    // The model continues the prompt with {max_new_tokens:w} tokens. Its weights are random
-    // numbers, so its text is nonsense. (Its context length is 256 tokens instead of 1,024, because
-    // the texts of this chapter are short.)
+    // The model continues the prompt with {max_new_tokens:w} tokens. Because its weights are random
+    // numbers, it generates nonsense. (Its context length is 256 tokens instead of 1,024, because
+    // the texts in this chapter are short.)
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -75,8 +76,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     );
 
     book.asks(
-        "Suppose a model gave every token the same probability. What would it write with this function?",
-        "It would repeat a single token. If several tokens have the largest logit, greedy decoding chooses the first of them, so it would choose the same token at each step. The untrained model writes various tokens, because its logits depend on the preceding text, even though they are meaningless. If tokens are drawn at random instead (section 5.3.1), both models write similar nonsense.",
+        "Suppose a model gave every token the same probability. What would it generate with greedy decoding?",
+        "It would repeat a single token. If several tokens have the largest logit, greedy decoding chooses the first of them, so it would choose the same token at each step. The untrained model generates various tokens, because its logits depend on the preceding text, even though they are meaningless. If tokens are drawn at random instead (section 5.3.1), both models generate similar nonsense.",
     );
     book.section(
         "5.1.2",
@@ -89,13 +90,14 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
             greedy_id(&equal).is_ok_and(|id| id == 0),
         );
     });
-    // How can we measure how bad a text is? The goal of this section is one number that says how
-    // well a model predicts a text, which is called the *loss*. Training will make it smaller.
+    // How can we measure how well a model predicts a text? The goal of this section is to compute a
+    // single number for this, the *loss*. The better the model predicts the text, the smaller the
+    // loss. Training will make it smaller.
     //
-    // The cell contains two short texts as inputs, and their targets. The target at each position
-    // is the id of the token that comes next in the text. At each of the 2 x 3 positions, the model
-    // computes a *logit* for each of the 50,257 tokens, and softmax turns these logits into
-    // probabilities.
+    // This cell contains two short texts as inputs, together with their targets. The target at each
+    // position is the id of the token that comes next in the text. At each of the 2 x 3 positions,
+    // the model computes a *logit* for each of the 50,257 tokens, and softmax turns these logits
+    // into probabilities.
     let inputs = array![
         [16833, 3626, 6100], // "every effort moves"
         [40, 1107, 588]      // "I really like"
@@ -108,8 +110,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let probas = softmax(&logits, Axis(2));
     book.shape("In [5]", &probas, &[2, 3, 50257]);
 
-    // At each position, the model's choice is the id with the highest probability. None of the six
-    // choices is the target.
+    // At each position, greedy decoding chooses the id with the highest probability. At none of the
+    // six positions is this id the target.
     let mut token_ids = Array3::zeros((2, 3, 1));
     for (id, probas) in token_ids.iter_mut().zip(probas.lanes(Axis(2))) {
         *id = greedy_id(&probas)?;
@@ -126,17 +128,17 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
          [41751]]])",
     );
 
-    // Compare the first text's targets with the model's choices. Training should make the model
-    // choose the targets, so it has to increase their probabilities.
+    // Compare the targets of the first text with the tokens that the model chooses. Training should
+    // make the model choose the targets, so it has to increase the probabilities of the targets.
     let text = tokenizer.decode(&targets.row(0).to_vec())?;
     book.prints("In [7]", &text, " effort moves you");
     let first_row: Vec<u32> = token_ids.index_axis(Axis(0), 0).iter().copied().collect();
     let text = tokenizer.decode(&first_row)?;
     book.prints("In [7]", &text, " Armed heNetflix");
 
-    // How probable are the targets now? Their probabilities lie between 1 in 210,000 and 1 in
-    // 13,000. If all tokens were equally probable, each target would have a probability of 1 in
-    // 50,257.
+    // How probable are the targets before training? Their probabilities lie between 1 in 210,000
+    // and 1 in 13,000. If all tokens were equally probable, each target would have a probability of
+    // 1 in 50,257.
     let of_targets = |text_idx: usize| -> Array1<f32> {
         let ids = targets.row(text_idx).to_owned();
         let probas = probas.index_axis(Axis(0), text_idx);
@@ -178,10 +180,11 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         book.holds("a product underflows and a sum doesn't", is_so);
     });
     // The probability of a whole text is the product of its tokens' probabilities. But such a
-    // product is too small for a computer's numbers. For 1,000 tokens with probabilities of 1 in
-    // 50,257 it is about 10^-4701, whereas the smallest positive 64-bit floating-point number is
-    // about 5 x 10^-324, so the result would be 0. Logarithms turn the product into a sum, which is
-    // -10,825 in this example. Here are the natural logarithms of the six probabilities:
+    // product is too small for a floating-point number. For 1,000 tokens that each have a
+    // probability of 1 in 50,257, it is about 10^-4701, whereas the smallest positive 64-bit
+    // floating-point number is about 5 x 10^-324, so the computed product would be 0. Logarithms
+    // turn the product into a sum, which is -10,825 in this example. The cell computes the natural
+    // logarithms of the six target probabilities:
     let log_probas: Array1<f32> = target_probas_1
         .iter()
         .chain(&target_probas_2)
@@ -193,35 +196,36 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "tensor([ -9.5042, -10.3796, -11.3677, -11.4798,  -9.7764, -12.2561])",
     );
 
-    // Their mean summarizes all six positions in one number and, unlike the sum, doesn't grow with
-    // the length of the text. It can't exceed 0, which it reaches only if every target has a
-    // probability of 1.
+    // The mean of the six log probabilities summarizes all positions in one number. Unlike their
+    // sum, its size doesn't grow with the length of the text. The mean can't exceed 0, and it is 0
+    // only if every target has a probability of 1.
     let avg_log_probas = log_probas.sum() / 6.0;
     book.prints("In [10]", &avg_log_probas, "tensor(-10.7940)");
 
-    // The loss is this mean with the opposite sign. It is called *cross-entropy*. The smaller the
-    // loss, the better the model predicts the text.
+    // The loss is the mean of the log probabilities with the opposite sign, which is called the
+    // *cross-entropy*. The smaller the loss, the better the model predicts the text.
     let neg_avg_log_probas = -avg_log_probas;
     book.prints("In [11]", &neg_avg_log_probas, "tensor(10.7940)");
 
-    // The loss can also be computed by a single function. For one position, the computation is
+    // A single function can compute the loss from the logits. For one position, the computation is
     // short:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn cross_entropy(",
     );
-    // The crate's `cross_entropy` computes the mean over a list of positions, so the axes for texts
-    // and positions are merged into one: the 2 x 3 positions become six rows.
+    // The function `cross_entropy` of the crate `tensor_ops` computes the mean loss over a list of
+    // positions. We therefore merge the axes for texts and positions into one, so that the logits
+    // of the 2 x 3 positions become six rows.
     let logits_flat = logits.into_shape_with_order((6, 50257))?;
     book.shape("In [13]", &logits_flat, &[6, 50257]);
 
-    // Called with these rows, `cross_entropy` performs all steps from the logits to the mean and
-    // returns the number of In [11].
+    // The function `cross_entropy` performs all steps from the logits to the mean, so it returns
+    // the same loss as In [11].
     let targets_flat: Vec<u32> = targets.iter().copied().collect();
     let loss = cross_entropy(&logits_flat, &targets_flat);
     book.prints("In [14]", &loss, "tensor(10.7940)");
-    // The function `calc_loss_batch`, which computes the loss of a batch of windows, returns the
-    // same number.
+    // The function `calc_loss_batch`, which computes the loss of a batch of windows, also returns
+    // the same loss.
     let batch = Batch {
         input_ids: inputs,
         target_ids: targets,
@@ -229,13 +233,13 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     book.agrees("In [14]", &calc_loss_batch(&batch, &model)?, &loss);
 
     // The *perplexity* is the exponential of the loss, e^loss. A perplexity of 50 means that the
-    // model is as uncertain as if it chose among 50 equally probable tokens. Here the perplexity is
-    // almost as large as the vocabulary, so the model knows almost nothing.
+    // model is as uncertain as if it chose among 50 equally probable tokens. The untrained model's
+    // perplexity is almost as large as the vocabulary, so the model knows almost nothing.
     let perplexity = perplexity(f64::from(loss)) as f32;
     book.prints("In [15]", &perplexity, "tensor(48725.8203)");
     book.asks(
-        "A model is sure of a wrong token and gives the right one a probability of 1 in a million. How large is its loss at this position?",
-        "It is ln 1,000,000 = {of_a_million:.1}. A model that gives all tokens the same probability has a loss of ln 50,257 = {of_a_guess:.1}, so being sure of a wrong token costs more than being undecided.",
+        "At one position, a model is sure of a wrong token and gives the target a probability of 1 in a million. How large is its loss at this position?",
+        "The loss is ln 1,000,000 = {of_a_million:.1}. A model that gives all tokens the same probability has a loss of ln 50,257 = {of_a_guess:.1}, so being sure of a wrong token leads to a larger loss than being undecided.",
     );
     Ok(())
 }
@@ -246,24 +250,25 @@ fn story(book: &mut Notebook) -> Result<()> {
         "Calculating the training and validation set losses",
     );
     // A model that is trained on a text may learn the language, or it may merely learn the text by
-    // heart. To tell the difference, we keep a part of the text out of the training. The loss on
-    // this part, the *validation loss*, shows how well the model predicts a text that it hasn't
-    // seen. The goal of this section is to measure the loss on both parts.
+    // heart. To find out, we don't use all of the text for training. The loss on the remaining
+    // part, the *validation loss*, shows how well the model predicts a text that it hasn't seen.
+    // The goal of this section is to measure the loss on both parts of a text.
 
-    // The model will be trained on this story. Here are its first 99 characters.
+    // The model will be trained on a short story. The cell prints the first 99 characters of the
+    // story.
     let text_data = book.the_verdict()?;
     let characters: Vec<char> = text_data.chars().collect();
     let beginning: String = characters[..99].iter().collect();
     book.prints("In [17]", &beginning, "I HAD always thought Jack Gisburn rather a cheap genius--though a good fellow enough--so it was no ");
 
-    // And these are its last 99 characters:
+    // The story ends with these 99 characters:
     let total_characters = characters.len();
     let end: String = characters[total_characters - 99..].iter().collect();
     book.prints("In [18]", &end, "it for me! The Strouds stand alone, and happen once--but there's no exterminating our kind of art.\"");
 
-    // With {total_tokens:,} tokens, the story is very short for a language model. GPT-2 was trained
-    // on 40 gigabytes of text. Training on such a short text takes only minutes, but the model will
-    // learn it by heart, which is called *overfitting*.
+    // With {total_tokens:,} tokens, the story is a very short training text for a language model.
+    // (GPT-2 was trained on 40 gigabytes of text.) Training on the story takes only minutes, but
+    // the model will learn it by heart, which is called *overfitting*.
     let tokenizer = Gpt2Tokenizer::new();
     let total_tokens = tokenizer.encode(text_data)?.len();
     book.value("total_tokens", total_tokens);
@@ -274,8 +279,8 @@ fn story(book: &mut Notebook) -> Result<()> {
     // validation. Both parts are cut into windows of 256 tokens, and each batch consists of two
     // windows.
     book.listing("tests/notebooks/ch05.rs", "pub(crate) fn loaders(");
-    // There are {train_batches:w} batches for training and {val_batches:w} for validation. Each
-    // line shows the shapes of the inputs and the targets of a batch.
+    // The story gives {train_batches:w} batches for training and {val_batches:w} for validation.
+    // Each line of the output shows the shapes of a batch's inputs and targets.
     let [train_loader, val_loader] = loaders(text_data, &tokenizer)?;
     book.value("train_batches", train_loader.len());
     book.value("val_batches", val_loader.len());
@@ -317,11 +322,12 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.not_in_a_page()?;
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_batch(");
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
-    // Before training, both losses are about 10.99. This is a little more than ln 50,257 = 10.82,
-    // the loss of a model that gives all tokens the same probability. Where does the difference
-    // come from? The untrained model's logits are random numbers with a variance of about 1/3. They
-    // make some tokens more probable than others, but these are no more likely to be the targets.
-    // On average, this adds half of the variance to the loss: 10.82 + 1/6 = 10.99.
+    // Before training, the training loss and the validation loss are both about 10.99. This is a
+    // little more than ln 50,257 = 10.82, the loss of a model that gives all tokens the same
+    // probability. Where does the difference come from? The untrained model's logits are random
+    // numbers with a variance of about 1/3. They make some tokens more probable than others, but
+    // the more probable tokens aren't more often the targets. On average, this adds half of the
+    // variance to the loss: 10.82 + 1/6 = 10.99.
     let config = GptConfig {
         context_length: 256,
         ..GptConfig::GPT2_124M
@@ -342,14 +348,14 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     });
     book.asks(
         "Why does the loss before training hardly depend on the text?",
-        "The weights are random, so the model can't predict any text better than another. The probabilities of the targets are spread around 1 in 50,257, whatever the targets are.",
+        "Because the weights are random, the model can't predict one text better than another. The probabilities of the targets are spread around 1 in 50,257, whatever the targets are.",
     );
     Ok(())
 }
 
-/// Returns the book's two loaders, which group windows of 256 tokens into batches of two. The first
-/// loader shuffles the windows of the first nine tenths of the text. The second one returns the
-/// windows of the last tenth in their order.
+/// Returns the book's two data loaders, for training and for validation. Both group windows of 256
+/// tokens into batches of two. The training loader shuffles the windows of the first nine tenths of
+/// the text. The validation loader returns the windows of the last tenth in their original order.
 pub(crate) fn loaders(text: &str, tokenizer: &Gpt2Tokenizer) -> Result<[DataLoader; 2]> {
     let (train_data, val_data) = train_validation_split(text, 0.90)?;
     let of_training = DataLoaderConfig {
@@ -370,7 +376,8 @@ pub(crate) fn loaders(text: &str, tokenizer: &Gpt2Tokenizer) -> Result<[DataLoad
     ])
 }
 
-/// Returns the output of In \[22\], a line for each batch.
+/// Returns the output of In \[22\], which contains a line with the shapes of the inputs and targets
+/// of each batch.
 fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> Result<String> {
     let lines = loader.epoch(rng).map(|batch| {
         let batch = batch?;
@@ -382,17 +389,18 @@ fn shapes(loader: &DataLoader, rng: &mut TorchRng) -> Result<String> {
 
 fn one_weight(book: &mut Notebook) -> Result<()> {
     book.section("5.2", "From a loss to a better weight");
-    // The loss measures how good a model is, and *training* changes the weights so that the loss
-    // falls. The goal of this section is to understand one such change, which is called a *training
-    // step*. We begin with a single weight, where everything can be computed by hand, and then turn
-    // to a whole model. At the end of the section, a small model is trained.
+    // The loss measures how good a model is, and *training* changes the model's weights so that the
+    // loss falls. The goal of this section is to understand one such change, which is called a
+    // *training step*. We begin with a model that has a single weight, so everything can be
+    // computed by hand, and then continue with a small GPT. At the end of the section, we train
+    // this GPT.
     //
     // The first model has a single weight, w, and knows only two words. In its training text, the
     // word "the" is followed by "bell" three times and by "door" once. After "the", the model gives
     // "bell" the logit w and "door" the logit 0, so w determines the probability of "bell".
     //
-    // With w = {w}, the probability of "bell" is {p_bell:.4}, and the mean of the losses at the
-    // four positions is {loss:.4}:
+    // With w = {w}, the model gives "bell" a probability of {p_bell:.4}. The loss is the mean of
+    // the losses at the four positions after "the", which is {loss:.4}:
     let targets = [0, 0, 0, 1]; // three times "bell", and "door"
     let logits_of = |w: f32| Array2::from_shape_fn((4, 2), |(_, word)| [w, 0.0][word]);
     let loss_of = |w: f32| cross_entropy(&logits_of(w), &targets);
@@ -401,37 +409,40 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.value("loss", loss_of(w));
     book.yours("the loss", &loss_of(w));
 
-    // Should w become larger or smaller? We can find out by increasing and decreasing w by a small
-    // number h and comparing the two losses. The change in the loss divided by the change in w is
-    // the slope of the loss at w, which is called the *gradient*. This way of computing the
-    // gradient is called a *finite difference*. The result here is {slope:.4}. If the gradient is
-    // negative, the loss falls when w increases, and if it is positive, the loss falls when w
-    // decreases.
+    // Should w become larger or smaller? To find out, we increase and decrease w by a small number
+    // h and compare the two losses. The change in the loss divided by the change in w is called a
+    // *finite difference*. It approximates the slope of the loss at w, which is called the
+    // *gradient*. In this example, the finite difference is {slope:.4}. If the gradient is
+    // negative, the loss falls when w increases, and if the gradient is positive, the loss falls
+    // when w decreases.
     let h = 0.01;
     let slope = (loss_of(w + h) - loss_of(w - h)) / (2.0 * h);
     book.value("slope", slope);
     book.yours("the gradient by a finite difference", &slope);
 
-    // A finite difference needs two losses for each weight, which is far too slow for a model with
-    // millions of weights. The *backward pass* starts from the loss, goes back to the weights, and
-    // computes all gradients at once by the rules for derivatives. For the step from the logits to
-    // the loss, the rule is short: the gradient of a logit is its probability, minus 1 if the logit
-    // belongs to the target.
+    // A finite difference requires computing two losses for each weight, which is far too slow for
+    // a model with millions of weights. The *backward pass* computes the gradients of all weights
+    // at once: it starts from the loss and applies the rules for derivatives to each step of the
+    // model's computation, back to the weights. For the step from the logits to the loss, the rule
+    // is short: the gradient of a logit is the token's probability, minus 1 if the token is the
+    // target.
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn cross_entropy_backward(",
     );
-    // The crate's `cross_entropy_train` applies this rule to all four rows and divides by the
-    // number of rows. In each row, the weight w is the logit of "bell", so its gradient is the sum
-    // of the first column. This sum agrees with the finite difference.
+    // The function `cross_entropy_train` of the crate `tensor_ops` applies this rule to the four
+    // rows of logits and divides the gradients by the number of rows. In each row, the weight w is
+    // the logit of "bell", so the gradient of w is the sum of the first column. This sum agrees
+    // with the finite difference.
     let (_, d_logits) = cross_entropy_train(logits_of(w), &targets, 1.0); // (4, 2)
     let gradient = d_logits.column(0).sum();
     book.holds("both gradients agree", (gradient - slope).abs() < 1e-4);
     book.yours("the gradient by the backward pass", &gradient);
 
-    // In a training step, the weight moves in the direction opposite to its gradient. It changes by
-    // the gradient times the *learning rate*: w - {learning_rate} x {gradient:.4} = {new_w:.4}. The
-    // loss was {loss:.4}, and with the new weight it is {new_loss:.4}.
+    // In a training step, the weight moves in the direction opposite to its gradient. The gradient
+    // is multiplied by the *learning rate* and subtracted from the weight: w - {learning_rate} x
+    // {gradient:.4} = {new_w:.4}. The loss was {loss:.4}, and with the new weight it is
+    // {new_loss:.4}.
     let learning_rate = book.input("learning_rate", 3.0, 0.01..=100.0);
     let new_w = w - learning_rate * gradient;
     book.value("gradient", gradient);
@@ -439,11 +450,12 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.value("new_loss", loss_of(new_w));
     book.holds("the loss falls", loss_of(new_w) < loss_of(w));
     book.yours("the weight after a step", &new_w);
-    // The cell prints the loss with the new weight:
+    // This cell computes the loss with the new weight:
     book.yours("the loss after a step", &loss_of(new_w));
 
-    // The picture shows the loss for different values of w. The slope of the dashed line is the
-    // gradient at w. The training step goes along the curve from w to the new weight.
+    // The picture shows how the loss depends on the weight w. The slope of the dashed line is the
+    // gradient at the current weight. The training step goes along the curve from this weight to
+    // the new one.
     book.draws("The loss around the weight", || {
         let (low, high) = (w.min(new_w).min(-3.0), w.max(new_w).max(5.0));
         let at = |w: f32| (f64::from(w), f64::from(loss_of(w)));
@@ -475,10 +487,10 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
         chart(&around, PLAIN)
     });
 
-    // If the step is repeated, the loss falls to its lowest point, where the gradient is 0. At this
-    // point the model gives "bell" a probability of 0.75, which is how often "bell" follows "the"
-    // in the text. This is the effect of training with this loss: the probabilities approach the
-    // frequencies in the text.
+    // If the training step is repeated, the loss falls to its lowest point, where the gradient is
+    // 0. At this point, the model gives "bell" a probability of 0.75, because "bell" follows "the"
+    // three times out of four in the training text. Training with this loss has the same effect on
+    // any model: the probabilities approach the frequencies of the tokens in the training text.
     let mut lines = vec!["steps          w    P(bell)     loss".to_owned()];
     let mut weight = w;
     for step in 0..=12 {
@@ -493,14 +505,14 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
     book.yours("more steps", &lines.join("\n"));
 
     book.asks(
-        "With a learning rate of 40, does the first step make the loss smaller or larger? Guess, then enter 40 in the field and look at the picture.",
+        "With a learning rate of 40, does the first training step make the loss smaller or larger? Guess, then enter 40 in the field and look at the picture.",
         "{of_large_step}",
     );
     book.aside(|book| {
         let far = w - 40.0 * gradient;
         let (before, after) = (loss_of(w), loss_of(far));
         let how = if after > before { "larger" } else { "smaller" };
-        book.value("of_large_step", format!("It becomes {how}. The step ends at w = {far:.2}, and the loss changes from {before:.4} to {after:.4}. The gradient only says in which direction the loss falls and how steep the curve is at w. It doesn't say where the lowest point is, so a step that is too large jumps over it."));
+        book.value("of_large_step", format!("The loss becomes {how}. The training step ends at w = {far:.2}, and the loss changes from {before:.4} to {after:.4}. The gradient only says in which direction the loss falls and how steep the curve is at w. It doesn't say where the lowest point is, so a step that is too large jumps over this point."));
         book.holds("a large step is worse", after > before);
     });
     Ok(())
@@ -512,16 +524,16 @@ fn p_bell(w: f32) -> f32 {
 }
 
 fn small_training(book: &mut Notebook) -> Result<Trained> {
-    // A GPT learns in the same way, but with many weights instead of one. To train one here, we
-    // need a small model. It reads only the first 5,000 characters of the story, and its tokens are
-    // words (section 2.3), because a vocabulary of GPT-2's 50,257 tokens would need too many
-    // weights.
+    // A GPT learns in the same way as this model, but it has many weights instead of one. So that
+    // training takes only about a second, we train a small GPT. It reads only the first 5,000
+    // characters of the story, and its tokens are words (section 2.3), because it would need too
+    // many weights for GPT-2's vocabulary of 50,257 tokens.
     book.listing(
         "tests/notebooks/small_model.rs",
         "pub(crate) fn small_loaders(",
     );
-    // The small model has the same parts as the large one, but only {emb_dim} features, four heads,
-    // one block and a context of 16 words:
+    // The small GPT has the same parts as GPT-2, but only {emb_dim} features, four heads, one
+    // transformer block and a context length of 16 tokens:
     let text = beginning(book.the_verdict()?);
     let (tokenizer, [train_loader, val_loader]) = small_loaders(text)?;
     let config = small_config(tokenizer.vocab_size(), book.input("emb_dim", 32, 4..=64));
@@ -539,17 +551,17 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     let sizes = sizes.map(|(what, count)| format!("{what:<24} {count:>7}"));
     book.yours("the small model", &sizes.join("\n"));
 
-    // A training step of this model has four parts:
+    // A training step of the small GPT has four parts:
     //
-    // - *forward*: the model computes the logits for a batch;
-    // - *loss*: cross-entropy turns the logits and the targets into one number;
+    // - *forward*: the model computes the logits for a batch of inputs;
+    // - *loss*: the cross-entropy of the logits and the targets is computed;
     // - *backward*: the gradients are passed back from the loss through all layers, from the last
     //   layer to the first, and each layer computes the gradients of its weights;
     // - *step*: the optimizer changes each weight a little, in the direction opposite to its
     //   gradient.
     //
-    // The comments in the code mark these four parts. The cell prints the loss of the batch before
-    // and after the step.
+    // The comments in the code mark the four parts of the training step. The cell prints the loss
+    // of the batch before and after the step.
     let mut optimizer = AdamW::new(
         AdamWConfig {
             lr: 0.001,
@@ -577,11 +589,12 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         &format!("before {loss:.4}\nafter  {new_loss:.4}"),
     );
 
-    // Are the gradients right? Each of them can be checked by a finite difference, like the
-    // gradient of the single weight. The cell checks three weights of the output layer: the weights
-    // of the first feature in the rows of the first three targets. Computing all {weights:,}
-    // gradients in this way would take {twice:,} forward passes of the model. The backward pass
-    // takes about as long as two forward passes.
+    // Are the gradients of the backward pass right? Each of them can be checked by a finite
+    // difference, like the gradient of the single weight w. The cell checks the gradients of three
+    // weights of the output layer: the weight of the first feature in the row of each of the first
+    // three targets. Computing all {weights:,} gradients by finite differences would take {twice:,}
+    // forward passes of the model, whereas the backward pass takes only about as long as two
+    // forward passes.
     let mut lines = vec!["weight of          finite difference     backward".to_owned()];
     for &target in &targets[..3] {
         let place = [target as usize, 0];
@@ -603,26 +616,28 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     book.value("twice", 2 * model.num_parameters());
     book.yours("three gradients", &lines.join("\n"));
 
-    // The optimizer here isn't plain gradient descent, which computes weight - learning rate x
-    // gradient, but *AdamW*. Plain gradient descent has two problems. The gradient differs from
-    // batch to batch, so the steps zigzag. Moreover, the gradients of different weights differ in
-    // size. In the step above, the largest hundredth of them are at least {spread:,} times as large
-    // as the smallest hundredth, so no single learning rate suits all weights. AdamW keeps two
-    // running means for each weight:
+    // The *optimizer* is the rule by which a training step changes the weights. The training step
+    // of the single weight used *gradient descent*: weight - learning rate x gradient. Gradient
+    // descent has two problems. The gradient of a weight differs from batch to batch, so the steps
+    // zigzag. Moreover, the gradients of different weights differ in size. In the training step
+    // above, the largest hundredth of the gradients are at least {spread:,} times as large as the
+    // smallest hundredth, so no single learning rate suits all weights. The small GPT is therefore
+    // trained with the optimizer *AdamW*, which keeps two running means for each weight:
     //
-    // - m is the mean of about the last ten gradients. In it, differences between the batches
-    //   largely cancel out.
-    // - v is the mean of the squares of about the last thousand gradients. Its square root is the
-    //   typical size of the weight's gradient.
+    // - m is the mean of about the last ten gradients of the weight. In this mean, differences
+    //   between the batches largely cancel out.
+    // - v is the mean of the squares of about the last thousand gradients of the weight. The square
+    //   root of v is the typical size of the weight's gradient.
     //
-    // In each step, the optimizer subtracts learning rate x m / √v from the weight. A weight whose
+    // In each step, AdamW subtracts learning rate x m / √v from the weight. A weight whose
     // gradients always have the same sign and about the same size therefore moves by about the
     // learning rate in each step, whether its gradients are large or small. A weight whose
     // gradients keep changing sign hardly moves.
     book.listing("crates/train/src/adamw.rs", "pub fn step_plain<");
-    // This example has three weights that start at 0. The gradients of the first are always 100,
-    // those of the second are always 0.001, and those of the third alternate between 1 and -1. The
-    // cell prints the weights after twenty steps with a learning rate of 0.01.
+    // In this example, AdamW changes three weights that start at 0. The gradient of the first
+    // weight is always 100, the gradient of the second is always 0.001, and the gradient of the
+    // third alternates between 1 and -1. The cell prints the weights after twenty steps with a
+    // learning rate of 0.01.
     book.aside(|book| {
         let mut sizes = Vec::new();
         gradients.visit("", &mut |_, view| {
@@ -657,28 +672,29 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     });
     book.yours("three weights after twenty steps", &three.weight);
 
-    // The W in the name AdamW stands for *weight decay*. In each step, the optimizer also
-    // multiplies each weight by 1 - learning rate x 0.1. In a thousand steps with the book's
-    // learning rate, a weight whose gradient is always 0 shrinks to {kept:.3} of its size. A weight
-    // therefore stays large only if the data require it, which makes it harder for the model to
-    // learn a text by heart.
+    // The W in the name AdamW stands for *weight decay*. In each step, AdamW also multiplies each
+    // weight by 1 - learning rate x 0.1. In a thousand steps with the book's learning rate, a
+    // weight whose gradient is always 0 shrinks to {kept:.3} of its original size. A weight
+    // therefore stays large only if its gradients keep it large, which makes it harder for the
+    // model to learn a text by heart.
     //
-    // Why does the book train with a learning rate of 0.0004? AdamW changes a weight by up to about
-    // the learning rate in each step, so the learning rate should be compared with the size of the
+    // Why does the book train with a learning rate of 0.0004? In each step, AdamW changes a weight
+    // by up to about the learning rate, so the learning rate should be small compared with the
     // weights. In a linear layer with 768 inputs, the initial weights lie between -{bound:.3} and
-    // {bound:.3}, so a step changes a typical weight by about {share:%}. After 90 steps, the
-    // weights can be quite different, and yet no single batch can destroy what the others have
-    // taught. A small model has fewer and larger weights, so it can take larger steps.
+    // {bound:.3}, so a step changes a typical weight by about {share:%}. After the 90 steps of the
+    // book's training run, the weights can be quite different, and yet no single batch can destroy
+    // what the model has learned from the others. A small model has fewer and larger weights, so it
+    // can take larger steps.
     //
-    // Three additional techniques help in long training runs. They are options of `gpt train`, and
-    // appendix D of the book describes them:
+    // Three additional techniques help in long training runs. The command `gpt train` has an option
+    // for each of them, and appendix D of the book describes them:
     //
     // - *Warmup* (`--warmup-steps`): the learning rate starts near 0 and increases. In the first
-    //   steps, m and v are means of only a few gradients, and the gradients of the random weights
-    //   are large, so these steps should be small.
+    //   steps, AdamW's means m and v contain only a few gradients, and the gradients of random
+    //   weights are large, so these steps should be small.
     // - *Cosine decay* (`--min-lr`): after the warmup, the learning rate falls along half a period
-    //   of a cosine. Small steps at the end let the weights settle instead of jumping around the
-    //   lowest point.
+    //   of a cosine. Small steps at the end of the training let the weights settle instead of
+    //   jumping around the lowest point of the loss.
     // - *Clipping* (`--grad-clip`): the *norm* of the gradients is the square root of the sum of
     //   their squares. If it exceeds a limit, all gradients are multiplied by the same factor, so
     //   that their norm equals the limit. This way, a single unusual batch can't cause a huge step.
@@ -707,8 +723,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         };
         chart(&rates, PLAIN)
     });
-    // The cell prints the norm of the gradients of the training step above, before and after
-    // clipping with a limit of 0.25:
+    // The cell prints the norm of the gradients in the training step above, before and after they
+    // are clipped with a limit of 0.25:
     book.aside(|book| {
         let bound = 1.0 / 768f64.sqrt();
         book.value("bound", bound);
@@ -727,11 +743,11 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
         &Array1::from(norms.to_vec()),
     );
 
-    // Now we can train the model. In each *epoch*, it takes one step for each of the {batches}
-    // batches. The loader shuffles the windows again for each epoch. Otherwise, successive batches
-    // would come from the same page of the story and pull the weights in the same direction, and
-    // every epoch would finish with the end of the story. After each epoch, the cell prints the
-    // loss on both parts of the text.
+    // Now we can train the small GPT. In each *epoch*, training takes one step for each of the
+    // {batches} batches. The data loader shuffles the windows again for each epoch. Otherwise,
+    // successive batches would come from the same page of the story and pull the weights in the
+    // same direction, and every epoch would finish with the end of the story. The cell prints the
+    // training and the validation loss before the training and after each epoch.
     let num_epochs = book.input("num_epochs", 10, 1..=20);
     let mut model = GptModel::new(config, &mut TorchRng::manual_seed(seed))?;
     let lr = book.input("learning_rate", 0.005, 0.0..=10.0);
@@ -808,17 +824,18 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     });
     book.asks(
         "After which epoch would you stop and keep the model, and why not after the last one?",
-        "After epoch {best_epoch}. The model then has the lowest validation loss, {best_val_loss:.2}, so it predicts a new text best. After the last epoch, the validation loss is {last_val_loss:.2}.",
+        "You should stop after epoch {best_epoch}. The model then has its lowest validation loss, {best_val_loss:.2}, so it is best at predicting a text that it hasn't seen. After the last epoch, the validation loss is {last_val_loss:.2}.",
     );
-    // Compare the two curves. The training loss starts at {first_train_loss:.2}, close to ln V =
-    // {of_a_guess_here:.2}, which is the loss of a model that gives all V tokens of the vocabulary
-    // the same probability. At the end, the training loss is {last_train_loss:.2}. The validation
-    // loss is lowest after epoch {best_epoch}, at {best_val_loss:.2}, and it is {last_val_loss:.2}
-    // at the end. If the training loss falls while the validation loss rises, the model *overfits*:
-    // it learns the training text by heart, and what it learns doesn't help with a different text.
-    // More text, a smaller model, dropout, weight decay and stopping earlier reduce overfitting.
+    // Compare the curves of the training loss and the validation loss. The training loss starts at
+    // {first_train_loss:.2}, close to ln V = {of_a_guess_here:.2}, which is the loss of a model
+    // that gives all V tokens of the vocabulary the same probability. At the end, the training loss
+    // is {last_train_loss:.2}. The validation loss is lowest after epoch {best_epoch}, at
+    // {best_val_loss:.2}, and it is {last_val_loss:.2} at the end. If the training loss falls while
+    // the validation loss rises, the model *overfits*: it learns the training text by heart, and
+    // what it learns doesn't help with a different text. More text, a smaller model, dropout,
+    // weight decay and stopping earlier reduce overfitting.
 
-    // Finally, the model continues the first words of its training text by greedy decoding.
+    // Finally, the trained model continues the first words of its training text by greedy decoding.
     let prompt = first_words(text, &tokenizer)?;
     let idx = text_to_token_ids(&prompt, &tokenizer)?;
     let token_ids = generate_text_simple(&model, idx, 20, config.context_length)?;
@@ -843,12 +860,13 @@ fn head_of(model: &mut GptModel) -> &mut Array2<f32> {
 
 fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.1", "Temperature scaling");
-    // Greedy decoding (section 4.7) writes the same text in every run, and this text often repeats
-    // itself. The goal of this section is to draw the next token at random instead, and to control
-    // the randomness of the draws by one number, the *temperature*.
+    // Greedy decoding (section 4.7) generates the same text in every run, and this text often
+    // repeats itself. The goal of this section is to draw the next token at random instead, and to
+    // control the randomness of the draws by one number, the *temperature*.
     //
-    // The example has a vocabulary of nine words, with a logit for each word after the text "every
-    // effort moves you". Greedy decoding chooses the word with the largest logit.
+    // In the example, a model with a vocabulary of nine words has computed a logit for each word
+    // after the text "every effort moves you". Greedy decoding chooses the word with the largest
+    // logit.
     let vocab = VOCAB;
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
@@ -863,9 +881,10 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.value("drawn", vocab[next_token_id]);
     book.prints("In [31]", vocab[next_token_id], "forward");
 
-    // In a thousand draws, each word's count is close to a thousand times its probability. The word
-    // "forward" has a probability of {p_forward:.3} and is drawn {n_forward} times. (These draws
-    // always start from the same seed, so the field above doesn't change them.)
+    // In a thousand draws, each word is drawn about a thousand times as often as its probability
+    // says. The word "forward" has a probability of {p_forward:.3} and is drawn {n_forward} times.
+    // (These draws always start from the same seed, so the field in the cell above doesn't change
+    // them.)
     let sampled_ids = sampled_tokens(&probas);
     book.value("p_forward", probas[FORWARD]);
     book.value("n_forward", sampled_ids[FORWARD]);
@@ -884,17 +903,18 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
-    // The temperature T divides the logits before softmax is applied:
+    // In temperature scaling, the logits are divided by the temperature T before softmax is
+    // applied:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn softmax_with_temperature(",
     );
-    // What effect does this division have? Softmax turns the difference between two logits into the
-    // ratio of their probabilities, e^difference (section 3.3.1). Dividing the difference by T
-    // raises this ratio to the power 1/T. Without a temperature, "forward" is {ratio:.2} times as
-    // probable as "toward". With T = {temperature} it is {ratio_of_colder:,} times as probable,
-    // because the ratio is raised to the power 1/{temperature}. In a thousand draws, "toward" now
-    // appears {n_toward} times.
+    // What effect does dividing the logits by T have? Softmax turns the difference between two
+    // logits into the ratio of their probabilities, e^difference (section 3.3.1). Dividing the
+    // difference by T raises this ratio to the power 1/T. Without a temperature, "forward" is
+    // {ratio:.2} times as probable as "toward". With T = {temperature}, it is {ratio_of_colder:,}
+    // times as probable, because the ratio is raised to the power 1/{temperature}. In a thousand
+    // draws, "toward" now appears {n_toward} times.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     let of_colder = temperature;
@@ -922,10 +942,10 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 0 x you",
     );
 
-    // With a temperature above 1, softmax takes a root of each ratio, which brings the
-    // probabilities closer together. The text becomes more varied, but unsuitable words become more
-    // probable. With T = {temperature}, "pizza" is drawn {n_pizza} times as the continuation of
-    // "every effort moves you".
+    // If the temperature is above 1, each ratio is raised to a power below 1, which brings the
+    // probabilities closer together. The generated text becomes more varied, but unsuitable words
+    // become more probable. With T = {temperature}, "pizza" is drawn {n_pizza} times as the
+    // continuation of "every effort moves you".
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.value("n_pizza", sampled_tokens(&hotter)[PIZZA]);
@@ -980,11 +1000,12 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.section("5.3.2", "Top-k sampling");
     // A high temperature makes a text varied, but it also increases the probabilities of words that
     // don't fit. Each of these words is still improbable, but a vocabulary of 50,257 tokens
-    // contains so many of them that together they are drawn often. *Top-k sampling* excludes them:
-    // only the k most probable tokens take part in the draw. The goal of this section is to combine
+    // contains so many of them that one of them is often drawn. *Top-k sampling* excludes these
+    // words: only the k most probable tokens can be drawn. The goal of this section is to combine
     // top-k sampling with the temperature.
 
-    // With k = {top_k}, the following logits are kept. Their positions are the ids of the words.
+    // With k = {top_k}, top-k sampling keeps the following logits. Their positions in the list of
+    // logits are the ids of the words.
     let top_k = book.input("top_k", 3, 1..=100);
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
@@ -999,9 +1020,11 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     );
     book.prints("In [37]", &top_pos, "Top positions: tensor([3, 7, 0])");
 
-    // The logits of all other words become minus infinity, as in the causal mask.
+    // Top-k sampling replaces the logits of all other words with minus infinity, as the causal mask
+    // does with the scores of later words.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn top_k_filter(");
-    // Now {excluded:w} of the nine logits are minus infinity, and the others are unchanged.
+    // In the output, {excluded:w} of the nine logits are minus infinity, and the others are
+    // unchanged.
     book.value("excluded", vocab.len() - top_pos.len());
     book.prints(
         "In [38]",
@@ -1032,31 +1055,32 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
         })
     });
     book.asks(
-        "With k = 1, which method of section 4.7 do you get back?",
-        "Greedy decoding. Only the most probable token remains, so it is always drawn, whatever the temperature is.",
+        "Which method of section 4.7 gives the same result as top-k sampling with k = 1?",
+        "Greedy decoding gives the same result. With k = 1, only the most probable token remains, so it is always drawn, whatever the temperature is.",
     );
     Ok(())
 }
 
-/// The small model after its training, and its tokenizer.
+/// The small model after its training, with the data that is needed to generate text.
 struct Trained {
     model: GptModel,
     tokenizer: SimpleTokenizerV1,
-    /// The first words of its text.
+    /// First words of the model's training text, from which it generates text.
     prompt: String,
 }
 
 fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.section("5.3.3", "Modifying the text generation function");
-    // The goal of this section is one function that generates text with a temperature and top-k
-    // sampling. It is the greedy loop of section 4.7 with a filter before softmax and a random draw
-    // after it. Temperature 0 means greedy decoding, because dividing by 0 makes no sense. The
-    // function can also stop when it draws `eos_id`, a token that marks the end of a text.
+    // The goal of this section is to write a function that generates text with a temperature and
+    // top-k sampling. It is the greedy loop of section 4.7 with a top-k filter before softmax and a
+    // random draw after it. Because the logits can't be divided by 0, temperature 0 means greedy
+    // decoding. The function can also stop when it draws the token `eos_id`, which marks the end of
+    // a text.
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
-    // Here the small model of section 5.2 continues the first words of its training text. Compare
-    // this text with the one that greedy decoding wrote in section 5.2. Then change the fields.
-    // With k = 1, the text is the greedy one again. With a high temperature and a large k, the
-    // words are drawn almost at random.
+    // In this cell, the small GPT of section 5.2 continues the first words of its training text.
+    // Compare the result with the text that greedy decoding generated in section 5.2. Then change
+    // the fields. With k = 1, the function generates the same text as greedy decoding. With a high
+    // temperature and a large k, all words become about equally probable.
     let Trained {
         model,
         tokenizer,
@@ -1092,7 +1116,7 @@ fn writing(book: &mut Notebook, trained: Trained) -> Result<()> {
         book.holds("k = 1 is greedy, and this text isn't", is_so);
     });
     book.asks(
-        "Should a program that writes code use a high temperature or a low one? And a program that invents names for a shop?",
+        "Should a program that writes code use a high or a low temperature? And what about a program that invents names for a shop?",
         "A low temperature is better for code, which must be correct: at most positions, only a few tokens are right. A high temperature is better for names, which should be surprising, and a bad suggestion does no harm.",
     );
     Ok(())
@@ -1125,22 +1149,24 @@ fn what_is_left_out(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// The ids of three of the nine words.
+/// IDs of three of the words in [`VOCAB`].
 const FORWARD: usize = 3;
 const PIZZA: usize = 6;
 const TOWARD: usize = 7;
 
-/// The nine words of section 5.3's example.
+/// Vocabulary of the example in section 5.3. The index of a word is its ID.
 const VOCAB: [&str; 9] = [
     "closer", "every", "effort", "forward", "inches", "moves", "pizza", "toward", "you",
 ];
 
-/// Returns the counts of the first words of the example in the form in which the book prints them.
+/// Returns how often each word of [`VOCAB`] was drawn, one word per line, as the book prints it. If
+/// `counts` is shorter than the vocabulary, the last words are left out.
 pub(crate) fn with_words(counts: Vec<u64>) -> Lines<u64> {
     Lines::new(counts, |id, count| format!("{count} x {}", VOCAB[id]))
 }
 
-/// Returns how often each id is drawn in 1,000 draws, like the book's `print_sampled_tokens`.
+/// Returns how often each ID is drawn in 1,000 draws with these probabilities, like the book's
+/// `print_sampled_tokens`. The draws always start from seed 123.
 pub(crate) fn sampled_tokens(probas: &Array1<f32>) -> Vec<u64> {
     let mut rng = TorchRng::manual_seed(123);
     let mut sampled_ids = vec![0; probas.len()];

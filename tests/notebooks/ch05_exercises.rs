@@ -1,5 +1,5 @@
-//! exercise-solutions.ipynb of chapter 5. Exercises 5.3 and 5.4 need the trained model, so they are
-//! in ch05_training.rs.
+//! Translation of chapter 5's exercise-solutions.ipynb. Exercises 5.3 and 5.4 need the trained
+//! model, so they are in ch05_training.rs.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -12,7 +12,7 @@ use crate::ch05::{sampled_tokens, with_words};
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "A task of chapter 5 with its solution: how the temperature affects how often an improbable word is drawn. Exercises 5.2 to 5.4 need the trained model. The notebook for the training run solves exercises 5.3 and 5.4, and its fields let you try the settings of exercise 5.2.",
+        "A task of chapter 5 with its solution: how often is an improbable word drawn at different temperatures? Exercises 5.2 to 5.4 need the trained model. The notebook for the training run contains the solutions of exercises 5.3 and 5.4, and its fields let you try the settings of exercise 5.2.",
         "section 5.3.",
         6,
     );
@@ -22,12 +22,13 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
     // Task: draw a word a thousand times at each of the temperatures 1, 0.1 and 5, and count how
     // often each word is drawn. How often is the word "pizza" drawn at the highest temperature? How
-    // could you predict this number without drawing?
+    // could you predict this count without drawing words?
 
-    // Solution: at temperature 1, "pizza" is drawn {pizza} times.
+    // Solution: at temperature 1, the word "pizza" is drawn {pizza} times in a thousand draws.
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
-    // Like PyTorch's `bincount`, the printed list ends at the last word that was drawn.
+    // As with PyTorch's `bincount`, the printed list of counts ends at the last word that was
+    // drawn.
     let drawn = |probas| {
         let mut sampled_ids = sampled_tokens(probas);
         while sampled_ids.last() == Some(&0) {
@@ -51,7 +52,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 343 x toward",
     );
 
-    // At temperature {temperature}, "pizza" is drawn {pizza_colder} times.
+    // At temperature {temperature}, the word "pizza" is drawn {pizza_colder} times in a thousand
+    // draws.
     let temperature = book.input("temperature", 0.1, 0.001..=1000.0);
     let colder = softmax_with_temperature(&next_token_logits, temperature)?;
     book.value("pizza_colder", sampled_tokens(&colder)[6]);
@@ -69,7 +71,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 15 x toward",
     );
 
-    // At temperature {temperature}, "pizza" is drawn {pizza_hotter} times.
+    // At temperature {temperature}, the word "pizza" is drawn {pizza_hotter} times in a thousand
+    // draws.
     let temperature = book.input("temperature", 5.0, 0.001..=1000.0);
     let hotter = softmax_with_temperature(&next_token_logits, temperature)?;
     book.value("pizza_hotter", sampled_tokens(&hotter)[6]);
@@ -88,9 +91,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 103 x you",
     );
 
-    // The expected number of draws is a thousand times the probability of "pizza", which is
-    // {probability:.3}. Because the draws are random, the actual number, {pizza_hotter}, differs
-    // from the expected one.
+    // In a thousand draws, the expected count of "pizza" is a thousand times its probability, which
+    // is {probability:.3}. Because the draws are random, the actual count, {pizza_hotter}, usually
+    // differs from the expected count.
     let pizza_idx = 6;
     book.value("probability", hotter[pizza_idx]);
     book.prints("In [4]", &hotter[pizza_idx], "tensor(0.0430)");

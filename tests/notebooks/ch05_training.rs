@@ -1,9 +1,9 @@
-//! ch05.ipynb, section 5.2: ten epochs of training with seed 123, and the texts that the trained
-//! model writes.
+//! Translation of ch05.ipynb, section 5.2: ten epochs of training with seed 123, and the text that
+//! the trained model generates.
 //!
 //! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
-//! come from a CPU. The ids come from PyTorch 2.4's run of the same loop with portable dropout.
-//! Decoded, they are the texts that the book prints.
+//! come from a CPU. The ids that the generated text is compared with come from a run of the same
+//! loop in PyTorch 2.4 with portable dropout. Decoded, they give the text that the book prints.
 
 use anyhow::Result;
 use dataloader::DataLoader;
@@ -24,7 +24,7 @@ const PYTORCH: &str = "the ids of PyTorch 2.4's run of the same loop";
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "The book's training run: ten epochs on a short story, with the losses and a sample of the model's text after each epoch. Then the trained model writes further texts. Pages train the small model of chapter 5's section 5.2 instead, which takes about a second, and show the book's output beside its output.",
+        "The book's training run: ten epochs on a short story, with the losses and a sample of the model's text after each epoch. Then the trained model generates more text. The interactive pages train the small model of section 5.2 instead, which takes about a second, and show the book's output next to that of the small model.",
         "chapter 5 up to section 5.2, which explains what a training step does.",
         15,
     );
@@ -34,18 +34,19 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// What a run trains, which is either the book's model or the small one of section 5.2.
+/// Settings of a training run, which trains either the book's model or the small model of section
+/// 5.2.
 struct Run {
     is_small: bool,
     config: GptConfig,
     optimizer: AdamWConfig,
     loaders: [DataLoader; 2],
     tokenizer: Box<dyn Tokenizer>,
-    /// The text that the samples continue.
+    /// Prompt for the sample that the model generates after each epoch.
     start_context: String,
 }
 
-/// Returns the book's run with a model of this configuration.
+/// Returns the settings of the book's training run, for a model with this configuration.
 fn run_of_book(text: &str, config: GptConfig) -> Result<Run> {
     let tokenizer = Gpt2Tokenizer::new();
     Ok(Run {
@@ -58,7 +59,8 @@ fn run_of_book(text: &str, config: GptConfig) -> Result<Run> {
     })
 }
 
-/// Returns the run of the small model, which reads only the beginning of the text.
+/// Returns the settings for training the small model, which is trained on the beginning of the
+/// text.
 fn small_run(text: &str) -> Result<Run> {
     let text = beginning(text);
     let (tokenizer, loaders) = small_loaders(text)?;
@@ -75,7 +77,8 @@ fn small_run(text: &str) -> Result<Run> {
     })
 }
 
-/// The trained model, its optimizer, its data, and the text that the samples continue.
+/// A trained model, with everything that is needed to generate text with it and to continue its
+/// training.
 struct Trained {
     model: GptModel,
     optimizer: AdamW,
@@ -86,15 +89,16 @@ struct Trained {
 
 fn training(book: &mut Notebook) -> Result<Trained> {
     book.section("5.2", "Training an LLM");
-    // The goal of this notebook is the book's complete training run, in which the model of section
-    // 4.6 is trained on the story for ten epochs. Section 5.2 of chapter 5's notebook explains the
-    // four parts of a training step: forward, loss, backward and step. Listing 5.3 is the loop over
-    // these steps. Every fifth step, it measures the training and the validation loss, and after
-    // each epoch the model writes a sample.
+    // The goal of this notebook is to reproduce the book's complete training run, in which the
+    // model of section 4.6 is trained on the story for ten epochs. Section 5.2 of chapter 5's
+    // notebook explains the four parts of a training step: forward, loss, backward and step.
+    // Listing 5.3 of the book contains the loop over the training steps. It measures the training
+    // and the validation loss at every fifth step, and after each epoch, the model generates a
+    // sample of text.
     book.listing("crates/train/src/simple.rs", "pub fn train_model_simple(");
     // The picture shows the losses that the book prints. The training loss falls below 0.5. The
-    // validation loss is lowest in epoch 7 and then rises, because the model overfits. (The numbers
-    // in parentheses are the numbers of tokens that the model has read.)
+    // validation loss is lowest in epoch 7 and then rises, because the model overfits. (The number
+    // in parentheses after each step is the number of tokens that the model has read so far.)
     book.draws("Losses that the book prints", || {
         let rows: Vec<f64> = numbers(LOSSES).iter().map(|(number, _)| *number).collect();
         losses(&[], rows.chunks(4), 512)
@@ -108,7 +112,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         let is_so = best.is_some_and(|row| row[0] == 7.0) && last.is_some_and(|row| row[2] < 0.5);
         book.holds("the book's best epoch is the seventh", is_so);
     });
-    // This is a run of {which}. {outcome}
+    // This cell trains {which}. {outcome}
     let run = if book.takes_small_model(false) {
         small_run(book.the_verdict()?)?
     } else {
@@ -161,7 +165,8 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         printout.losses.len(),
         Some((5e-3, ROUNDING_GROWS)),
     );
-    // The function also returns the two lists of losses. They contain the losses of In [27].
+    // The function `train_model_simple` also returns a list of the training losses and a list of
+    // the validation losses. These lists contain the losses of In [27].
     let [train_losses, val_losses] = [history.train_losses, history.val_losses].map(Array1::from);
     let lists = stack![Axis(1), train_losses, val_losses];
     book.agrees("the lists", &printout.losses().slice(s![.., 2..]), &lists);
@@ -172,11 +177,11 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         losses(&printout.batch_losses, printout.losses.iter(), tokens)
     });
 
-    // The cell prints the sample written after each epoch. In the book, the first sample repeats
-    // commas, and the last ones contain whole sentences of the story.
+    // The cell prints the sample that the model generates after each epoch. In the book, the first
+    // sample repeats commas, and the last samples contain whole sentences of the story.
     let texts = printout.texts()?;
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
-    // These are the ids of these texts and those of PyTorch's texts:
+    // The cell prints the ids of the samples next to the ids that PyTorch generates:
     let ids = printout.ids()?;
     book.reference(
         "In [27] in PyTorch",
@@ -185,8 +190,8 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         PYTORCH,
     );
     book.asks(
-        "The samples get better until the end, but the validation loss doesn't. Which of the two shows whether the model would be useful?",
-        "The validation loss shows it, because it measures how well the model predicts a text that it hasn't seen. The samples are good only because the model has learned the story by heart and repeats parts of it.",
+        "The samples improve until the last epoch, but the validation loss doesn't. Which of the two shows whether the model would be useful?",
+        "The validation loss does, because it measures how well the model predicts a text that it hasn't seen. The samples are good only because the model has learned the story by heart and repeats parts of it.",
     );
     Ok(Trained {
         model,
@@ -214,13 +219,13 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     let context_size = model.config().context_length;
     let token_ids = generate_text_simple(&model, idx.clone(), 25, context_size)?;
     book.prints("In [29]", &token_ids_to_text(&token_ids, tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
-    // These are the ids of this text and those of PyTorch's text:
+    // The cell prints the ids of this text next to the ids that PyTorch generates:
     book.reference("In [29] in PyTorch", &token_ids, "6109 3626 6100 345 760 553 373 530 286 262 7877 72 3150 339 8104 866 1973 262 37918 411 290 8465 286 281 33954 271 3973 9899 14678", PYTORCH);
 
     book.section("5.3.3", "Modifying the text generation function");
     book.listing("crates/generate/src/book.rs", "pub fn generate(");
-    // With top-k sampling and a temperature (sections 5.3.1 and 5.3.2), the next token is drawn
-    // from the {top_k} most probable tokens, so the text is no longer a sentence of the story.
+    // With a temperature and top-k sampling (sections 5.3.1 and 5.3.2), each token is drawn from
+    // the {top_k} most probable tokens, so the generated text is no longer a sentence of the story.
     let mut rng = TorchRng::manual_seed(123);
     let sampling = BookSampling {
         max_new_tokens: book.input("max_new_tokens", 15, 1..=100),
@@ -235,7 +240,7 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
         &token_ids_to_text(&drawn_ids, tokenizer)?,
         "Every effort moves you stand to work on surprise, a one of us had gone with random-",
     );
-    // These are the ids of this text and those of PyTorch's text:
+    // The cell prints the ids of this text next to the ids that PyTorch generates:
     book.reference(
         "In [41] in PyTorch",
         &drawn_ids,
@@ -294,17 +299,17 @@ Ep 1 (Step 000005): Train loss 0.244, Val loss 6.614",
     Ok(())
 }
 
-/// The lines that the book's `train_model_simple` prints. They show both losses at each evaluation
-/// and a sample after each epoch.
+/// Collects what the book's `train_model_simple` prints: both losses at each evaluation, and a
+/// sample of generated text after each epoch.
 struct Printout<'a> {
     start_context: &'a str,
     tokenizer: &'a dyn Tokenizer,
-    /// True if the losses aren't printed to standard error.
+    /// Whether to suppress the output of the losses to standard error.
     is_quiet: bool,
     batch_losses: Vec<f32>,
     /// Epoch, step, training loss and validation loss of each evaluation.
     losses: Vec<[f64; 4]>,
-    /// The ids of each sample, including the prompt, with shape (1, num_tokens).
+    /// Token IDs of each sample, including the prompt. Each array has the shape (1, num_tokens).
     samples: Vec<Array2<u32>>,
 }
 
@@ -320,8 +325,8 @@ impl<'a> Printout<'a> {
         }
     }
 
-    /// Records an event of the training. Losses are printed to standard error immediately, unless
-    /// `is_quiet` is set.
+    /// Records an event of the training. Prints losses to standard error immediately, unless
+    /// `is_quiet` is true.
     fn add(&mut self, event: Event<'_>) {
         match event {
             Event::Batch { loss } => self.batch_losses.push(loss),
@@ -352,7 +357,7 @@ impl<'a> Printout<'a> {
         Array2::from(self.losses.clone())
     }
 
-    /// Returns the text of each sample in one line.
+    /// Returns the text of each sample, with spaces in place of line breaks.
     fn texts(&self) -> Result<Vec<String>> {
         let text =
             |ids: &Array2<u32>| Ok(token_ids_to_text(ids, self.tokenizer)?.replace('\n', " "));
@@ -365,9 +370,10 @@ impl<'a> Printout<'a> {
     }
 }
 
-/// Returns the book's figure of both losses, with the loss of each batch in the background. A row
-/// contains the epoch, the step, the training loss and the validation loss. Each tick label of the
-/// horizontal axis contains a step and the number of tokens read so far.
+/// Returns the book's chart of the training and the validation loss, with the loss of each batch in
+/// the background. Each of the `rows` contains the epoch, the step, the training loss and the
+/// validation loss of an evaluation. Each tick label on the horizontal axis contains a step and the
+/// number of tokens that the model has read up to this step.
 fn losses(
     batches: &[f32],
     rows: impl Iterator<Item = impl AsRef<[f64]>>,
@@ -409,7 +415,7 @@ fn first(text: &str, lines: usize) -> String {
     text.lines().take(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// The losses that In \[27\] prints.
+/// Losses that In \[27\] of the book's notebook prints.
 const LOSSES: &str = "\
 Ep 1 (Step 000000): Train loss 9.781, Val loss 9.933
 Ep 1 (Step 000005): Train loss 8.111, Val loss 8.339
@@ -430,7 +436,7 @@ Ep 9 (Step 000075): Train loss 0.717, Val loss 6.293
 Ep 9 (Step 000080): Train loss 0.541, Val loss 6.393
 Ep 10 (Step 000085): Train loss 0.391, Val loss 6.452";
 
-/// The samples that In \[27\] prints.
+/// Samples that In \[27\] of the book's notebook prints.
 const SAMPLES: &str = "\
 Every effort moves you,,,,,,,,,,,,.                                    \x20
 Every effort moves you, and, and, and, and, and, and, and, and, and, and, and, and, and, and, and, and, and, and, and, and, and, and,, and, and,
@@ -443,7 +449,7 @@ Every effort moves you know,\" was one of the axioms he had been the tips of a s
 Every effort moves you?\"  \"Yes--quite insensible to the irony. She wanted him vindicated--and by me!\"  He laughed again, and threw back the window-curtains, I had the donkey. \"There were days when I
 Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed luncheon-table, when, on a later day, I had again run over from Monte Carlo; and Mrs. Gis";
 
-/// PyTorch's ids of the sample after each epoch, including the prompt.
+/// Token IDs of the samples that PyTorch generates, one line for each epoch, including the prompt.
 const IDS: &str = "\
 6109 3626 6100 345 11 11 11 11 11 11 11 11 11 11 11 11 13 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198 198
 6109 3626 6100 345 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 290 11 11 290 11 290 11
