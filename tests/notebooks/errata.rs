@@ -1,5 +1,5 @@
-//! Bugs in the documents, each run beside the corrected code. docs/errata.md lists all of them,
-//! including those that don't affect a computation.
+//! Runs the faulty code of each bug in the documents next to the corrected code. docs/errata.md
+//! lists all bugs of the documents, including those that don't affect a computation.
 
 use anyhow::{Context, Result};
 use attention::{
@@ -322,7 +322,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the largest change in any of the logits of token 1.
+/// Returns the largest absolute difference between `one` and `other` in the logits of the first
+/// token of the first text.
 fn first_moves(one: &Array3<f32>, other: &Array3<f32>) -> f32 {
     let moved = (one - other).slice_move(s![0, 0, ..]);
     moved.iter().fold(0.0, |most, value| most.max(value.abs()))

@@ -1,13 +1,14 @@
-//! The formulas of chapters 3 to 5. Each of them is a short function that a notebook shows as a
-//! listing. Unlike the functions in our crates, these functions don't check their arguments. The
-//! tests compare both.
+//! The formulas of chapters 3 to 5 as short functions, which the notebooks show as listings. Unlike
+//! the functions in our crates, these functions don't check their arguments. The tests in this file
+//! check that both give the same results.
 
 use attention::{AttentionError, CausalAttention};
 use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, concatenate};
 use tensor_ops::{Linear, gelu};
 use torch_rng::TorchRng;
 
-/// Returns the softmax of the scores: `e^score` divided by the sum of `e^score` over all scores.
+/// Returns the softmax of the scores. The softmax of a score is `e^score` divided by the sum of
+/// `e^score` over all scores.
 pub(crate) fn softmax(scores: &ArrayRef1<f32>) -> Array1<f32> {
     let largest = scores.fold(f32::NEG_INFINITY, |largest, &score| largest.max(score));
     let exponentials = (scores - largest).exp(); // no exponential is larger than 1
@@ -25,7 +26,8 @@ pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32>
     weights
 }
 
-/// Replaces the score of each key that comes after its query with minus infinity.
+/// Replaces the score of each key that comes after the query in the text with minus infinity. The
+/// scores have a row for each query and a column for each key.
 pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     for ((query, key), score) in scores.indexed_iter_mut() {
         if key > query {
@@ -48,7 +50,7 @@ pub(crate) fn dropout(mut x: Array2<f32>, p: f64, rng: &mut TorchRng) -> Array2<
     x
 }
 
-/// The module of listing 3.1, `SelfAttention_v1`.
+/// The self-attention module of listing 3.1, `SelfAttention_v1`, with three trainable matrices.
 pub(crate) struct SelfAttentionV1 {
     w_query: Array2<f32>, // (d_in, d_out)
     w_key: Array2<f32>,
@@ -94,7 +96,7 @@ pub(crate) fn causal_attention(
 }
 
 /// Computes the `forward` method of listing 3.4, `MultiHeadAttentionWrapper`. Each head computes
-/// its own context vectors, which are then concatenated.
+/// its own context vectors, which are then concatenated along the feature axis.
 pub(crate) fn side_by_side(
     heads: &[CausalAttention],
     x: &ArrayRef3<f32>, // (batch, num_tokens, d_in)
@@ -129,8 +131,8 @@ pub(crate) fn cross_entropy(logits: &ArrayRef1<f32>, target: usize) -> f32 {
     -softmax(logits)[target].ln()
 }
 
-/// Returns the gradient of the cross-entropy loss with respect to the logits: the probability of
-/// each token, minus 1 for the target token.
+/// Returns the gradient of the cross-entropy loss with respect to the logits. It is the probability
+/// of each token, minus 1 for the target token.
 pub(crate) fn cross_entropy_backward(logits: &ArrayRef1<f32>, target: usize) -> Array1<f32> {
     let mut d_logits = softmax(logits);
     d_logits[target] -= 1.0;

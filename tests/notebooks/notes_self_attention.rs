@@ -1,4 +1,5 @@
-//! Notes on self-attention with weights, step by step, by another reader of the book.
+//! Translation of a reader's notes on self-attention with trainable weights, which compute it step
+//! by step.
 
 use anyhow::Result;
 use attention::{SelfAttentionV1, SelfAttentionV2, WeightInit, scaled_softmax};
@@ -15,8 +16,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         12,
     );
     book.section("step-by-step", "The context vector z(2) of the input x(2)");
-    // The example has {words:w} words with {d_in:w} features each. This section follows only the
-    // second word, whose vector is printed below.
+    // The example text has {words:w} words, and each word's vector has {d_in:w} features. In this
+    // section, we compute the context vector of the second word. The cell prints the vector of this
+    // word.
     let six_words = array![
         [0.43, 0.15, 0.89], // Your     (x^1)
         [0.55, 0.87, 0.66], // journey  (x^2)
@@ -33,8 +35,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     let d_out = book.input("d_out", 2, 1..=256);
     book.shows("In [1]", &x_2.row(0), "tensor([0.5500, 0.8700, 0.6600])");
 
-    // Three matrices of the same shape are drawn at random. Training would change their numbers.
-    // The first matrix, which is printed below, produces the queries.
+    // The weights of three matrices of the same shape are drawn at random, and training would
+    // change them. The cell prints the first matrix, which gives the queries.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -48,8 +50,8 @@ tensor([[0.2961, 0.5166],
         [0.0740, 0.8665]])",
     );
 
-    // The query of the second word describes what this word looks for. The matrix turns {d_in}
-    // features into {d_out}.
+    // The query of the second word describes what this word looks for. Multiplying the word's
+    // vector by `w_query` turns its {d_in} features into {d_out} features.
     let query_2 = matmul(&x_2, &w_query); // (1, d_out)
     book.prints("In [3]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
@@ -70,8 +72,9 @@ tensor([[0.2309, 1.0966],
     );
     book.shape("In [4]", &keys, &[6, 2]);
 
-    // How well does a key fit the query? Their dot product measures this. First we compare the
-    // second word's query with its own key, and then with all keys.
+    // How well does a word's key match the query? The dot product of the key and the query measures
+    // this. First, we compute it for the second word's query and its own key, and then for the same
+    // query and all keys.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [5]", &attn_score_22[[0, 0]], "tensor(1.8524)");
@@ -82,8 +85,8 @@ tensor([[0.2309, 1.0966],
         "tensor([1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440])",
     );
 
-    // The scores are divided by the square root of the number of features in a key. Then softmax
-    // turns them into weights, which sum to 1.
+    // The attention scores are divided by the square root of the number of features in a key. Then
+    // softmax turns the scores into attention weights, which sum to 1.
     let d_k = keys.ncols();
     let attn_weights_2 = scaled_softmax(&attn_score_2, d_k);
     book.prints(
@@ -93,12 +96,14 @@ tensor([[0.2309, 1.0966],
     );
     book.prints("In [6]", &attn_weights_2.sum(), "tensor(1.)");
 
-    // Each value vector is multiplied by its weight. The sum of the results is the context vector.
+    // Each value vector is multiplied by its attention weight. The sum of the products is the
+    // context vector of the second word.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [7]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
     book.section("SelfAttention_v1", "SelfAttention_v1");
-    // This class performs the same steps for all words. These are its inputs:
+    // The class `SelfAttention_v1` performs the steps above for all words. The cell prints its
+    // inputs:
     book.shows(
         "In [9]",
         &inputs,
@@ -110,8 +115,9 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    // Its matrices are drawn with `torch.rand`, which gives numbers between 0 and 1. With the same
-    // seed, the second row is the context vector above.
+    // The matrices of `SelfAttention_v1` are drawn with `torch.rand`, which gives numbers between 0
+    // and 1. Each row of the result is the context vector of a word. With the same seed, the second
+    // row is the context vector of In [7].
     let seed = book.input("seed", 123, ..);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
@@ -132,7 +138,8 @@ tensor([[0.2996, 0.8053],
     );
 
     book.section("SelfAttention_v2", "SelfAttention_v2");
-    // The second class has linear layers instead of plain matrices. It takes the same inputs:
+    // The class `SelfAttention_v2` has linear layers instead of plain matrices. It takes the same
+    // inputs as `SelfAttention_v1`:
     book.shows(
         "In [11]",
         &inputs,
@@ -144,9 +151,9 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    // Its results differ from the first class's only because its weights start from different
-    // random numbers: it has a different seed, and a linear layer draws them from a different
-    // range.
+    // The results of `SelfAttention_v2` differ from those of `SelfAttention_v1` only because it
+    // starts with different random weights: the seed is different, and linear layers draw their
+    // weights from a different range.
     let seed = book.input("seed", 789, ..);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
@@ -165,8 +172,8 @@ tensor([[-0.0739,  0.0713],
         "exercise-3.1",
         "Exercise 3.1: comparing SelfAttention_v1 and SelfAttention_v2",
     );
-    // Task: copy the matrices of this v2 into a v1, so that the v1 computes the same context
-    // vectors from these inputs.
+    // Task: copy the matrices of the `SelfAttention_v2` into a `SelfAttention_v1`, so that both
+    // compute the same context vectors from these inputs.
     book.shows(
         "In [12]",
         &inputs,
@@ -178,7 +185,8 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    // Solution: `try_from` copies the matrices of the linear layers and transposes them.
+    // Solution: `SelfAttentionV1::try_from` copies the matrices of the linear layers and transposes
+    // them.
     let sa_v1_v2 = SelfAttentionV1::try_from(&sa_v2)?;
     book.prints(
         "In [12]",

@@ -1,5 +1,5 @@
-//! "Transformer", a reader's notes on chapters 2 to 5. They print few results, and most of their
-//! code comes from chapters 2 to 4.
+//! Translation of "Transformer", a reader's notes on chapters 2 to 5. The notes print few results,
+//! and most of their code comes from chapters 2 to 4.
 
 use anyhow::Result;
 use gpt::GptConfig;
@@ -12,13 +12,13 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "The parts of a reader's notes on chapters 2 to 5 that print results: splitting a text, and GPT-2's vocabulary, configuration and number of parameters.",
-        "nothing. Each part names its section of the book.",
+        "A reader's notes on chapters 2 to 5. This notebook contains only the parts that print results: splitting a text, the size of GPT-2's vocabulary, GPT-2's configuration, and its number of parameters.",
+        "nothing. The title of each part gives the section of the book to which it belongs.",
         6,
     );
     book.section("tokenizing", "2.2 Tokenizing text");
-    // Section 2.2 begins with the simplest way to split a text. The text is cut at white space, and
-    // the white space is kept.
+    // Section 2.2 of the book begins with the simplest way to split a text: the text is split at
+    // white space, and the white space is kept as separate pieces.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(
@@ -26,22 +26,23 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         &result,
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
-    // This version of the split also turns commas and periods into separate tokens.
+    // The second version also splits the text at commas and periods, so that they become separate
+    // tokens.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints(
         "line 97",
         &result,
         "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is',' ', 'a', ' ', 'test', '.', '']",
     );
-    // Then the pieces that are empty or contain only white space are removed.
+    // Next, the pieces that are empty or contain only white space are removed.
     let result = without_blanks(&result);
     book.prints(
         "line 108",
         &result,
         "['Hello', ',', 'world', '.', 'This', ',', 'is', 'a', 'test', '.']",
     );
-    // The final version of section 2.2 separates all punctuation marks, including the double dash,
-    // and removes white space.
+    // The final version in section 2.2 also splits the text at other punctuation marks and at the
+    // double dash, and removes the white space.
     let result = preprocess("Hello, world. Is this-- a test?");
     book.prints(
         "line 120",
@@ -49,19 +50,19 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'Is', 'this', '--', 'a', 'test', '?']",
     );
 
-    // What does `strip` do in the Python code? It removes white space from both ends of a string.
-    // Nothing is left of a string that contains only spaces.
+    // What does the method `strip` do in the book's Python code? It removes white space from both
+    // ends of a string, so a string that contains only spaces becomes empty.
     let result = ["Hello", "world", " ! ", "     "];
     let stripped: Vec<&str> = result.iter().map(|item| python_strip(item)).collect();
     book.prints("line 182", &stripped, "['Hello', 'world', '!', '']");
-    // This cell strips each piece and then removes the empty ones.
+    // This cell strips each string and then removes the empty strings.
     book.prints(
         "line 185",
         &strip_without_blanks(&result),
         "['Hello', 'world', '!']",
     );
-    // This cell removes the blank pieces without stripping the remaining ones, so the spaces around
-    // the exclamation mark stay.
+    // This cell removes the strings that are empty or contain only white space. It doesn't strip
+    // the remaining strings, so the spaces around the exclamation mark are kept.
     book.prints(
         "line 188",
         &without_blanks(&result),
@@ -69,13 +70,14 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     );
 
     book.section("byte-pair-encoding", "2.5 Byte pair encoding");
-    // GPT-2's vocabulary contains 256 bytes, 50,000 merges and the token that marks the end of a
-    // text. The total number of tokens is:
+    // GPT-2's vocabulary contains a token for each of the 256 bytes, a token for each of 50,000
+    // merges, and a token that marks the end of a text. The cell prints the total number of tokens:
     let tokenizer = Gpt2Tokenizer::new();
     book.prints("line 277", &tokenizer.vocab_size(), "50,257");
 
     book.section("configuration", "4.1 Coding an LLM architecture");
-    // In Rust, the dictionary `GPT_CONFIG_124M` is a struct with the same names and values.
+    // The Python dictionary `GPT_CONFIG_124M` corresponds to a Rust struct, whose fields have the
+    // same names and values as the entries of the dictionary.
     let config = GptConfig::GPT2_124M;
     let sizes = [
         config.vocab_size,
@@ -93,8 +95,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("lines 561-569", &qkv_bias, "False");
 
     book.section("parameters", "4.6 Coding the GPT model");
-    // How many parameters does this model have? With a separate output layer, it has 163 million.
-    // If the output layer shares the weights of the token embedding, the model has 124 million.
+    // How many parameters does the smallest GPT-2 model have? If it has a separate output layer, it
+    // has 163 million parameters. If the output layer shares the weights of the token embedding,
+    // the model has 124 million parameters.
     let untied = config.size()?.total();
     book.prints("line 851", &untied, "163,009,536");
     let tied = GptConfig {

@@ -1,5 +1,5 @@
-//! A course's worksheet on attention, which contains concept questions, matrix products, four
-//! exercises and a bad language model.
+//! Translation of a course's worksheet on attention, which contains questions about concepts,
+//! matrix products, four exercises and a bad language model.
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
@@ -17,7 +17,7 @@ use crate::Notebook;
 
 pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
-        "This is a course's worksheet on attention. It covers matrix products by hand, queries, keys and values, attention modules, batches, and a very bad language model.",
+        "This worksheet from a course covers attention: matrix products by hand, queries, keys and values, attention modules, batches, and a very bad language model.",
         "section 3.4.",
         15,
     );
@@ -31,22 +31,23 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
 
 fn products(book: &mut Notebook) -> Result<()> {
     book.section("concepts", "Concept Questions");
-    // Question 1 asks for a dot product, and question 2 asks for the shapes of matrix products. The
-    // product of two matrices of shapes (a, b) and (c, d) exists if b = c. Its shape is then (a,
-    // d).
+    // The first question asks for a dot product, and the second question asks for the shapes of
+    // matrix products. The product of two matrices of shapes (a, b) and (c, d) exists if b = c. The
+    // product then has the shape (a, d).
 
     // The dot product of (1, 2, 3) and (4, 5, 6) is 1 · 4 + 2 · 5 + 3 · 6.
     let dot = matmul(&array![[1.0, 2.0, 3.0]], &array![[4.0], [5.0], [6.0]]); // (1, 1)
     book.prints("1", &dot[[0, 0]], "32");
-    // The inner sizes of these two matrices are equal, so the product exists.
+    // The product of matrices of shapes (8, 5) and (5, 7) exists, because the inner sizes are
+    // equal.
     book.shape("2a", &product([8, 5], [5, 7])?, &[8, 7]);
     Ok(())
 }
 
 fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
     book.not_in_a_page()?;
-    // The next two products don't exist because the inner sizes differ. They are 6 and 3 in the
-    // first product, and 8 and 2 in the second.
+    // The next two matrix products don't exist because the inner sizes of the two matrices differ.
+    // The inner sizes are 6 and 3 in the first product, and 8 and 2 in the second.
     book.refuses("2b", product([8, 6], [3, 4]), "doesn't exist");
     // ...
     book.refuses("2c", product([8, 8], [2, 8]), "doesn't exist");
@@ -54,7 +55,8 @@ fn products_that_do_not_exist(book: &mut Notebook) -> Result<()> {
 }
 
 fn more_products(book: &mut Notebook) -> Result<()> {
-    // In the last two products, the inner sizes are equal again, so both products exist.
+    // In the last two matrix products, the inner sizes of the two matrices are equal again, so both
+    // products exist.
     book.shape("2d", &product([2, 8], [8, 8])?, &[2, 8]);
     // ...
     book.shape("2e", &product([4, 6], [6, 4])?, &[4, 4]);
@@ -63,8 +65,8 @@ fn more_products(book: &mut Notebook) -> Result<()> {
 
 fn attention(book: &mut Notebook) -> Result<()> {
     book.section("attention", "Attention");
-    // The matrices of the first product contain numbers. For the other products, only the shapes
-    // matter, so their matrices contain zeros.
+    // In the first matrix product of this section, the matrices contain given numbers. For the
+    // other products, only the shapes of the results matter, so their matrices contain zeros.
     let a = array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]; // 2x3
     let b = array![[3.0], [4.0], [1.0]]; // 3x1
     let c = matmul(&a, &b); // 2x1
@@ -79,8 +81,9 @@ fn attention(book: &mut Notebook) -> Result<()> {
     let m3 = matmul(&m1, &m2.t());
     book.shape("In [8]", &m3, &[35, 35]);
 
-    // This cell sets no seed, so its numbers depend on the random numbers that were drawn before.
-    // The document's numbers result if In [29] runs first, and then this cell runs twice.
+    // In the worksheet, this cell doesn't set a seed, so its results depend on the random numbers
+    // that other cells have drawn before. The worksheet's output results from running In [29] first
+    // and then this cell twice.
     let mut rng = TorchRng::manual_seed(123);
     for size in [6, 6, 6, 20] {
         rng.randn(size);
@@ -107,10 +110,11 @@ tensor([[0.6397, 0.8954, 0.2979, 0.6314, 0.5028],
         [0.9856, 0.5757, 0.2785, 0.1946, 0.5382]])",
     );
 
-    // Each of the {words:w} words is a row of `x`. Multiplying `x` by three matrices of random
-    // weights gives the queries, keys and values. From these, the cell computes the attention
-    // scores and the attention weights. Dividing the scores by the square root of d_out prevents
-    // softmax from giving nearly all of the weight to a single word (section 3.4.1).
+    // Each of the {words:w} words in the example is a row of `x`. Multiplying `x` by three matrices
+    // of random weights gives the queries, keys and values. From the queries and keys, the cell
+    // computes the attention scores and the attention weights. Dividing the scores by the square
+    // root of d_out prevents softmax from giving nearly all of the weight to a single word (section
+    // 3.4.1).
     let six_words = array![
         [0.43, 0.15, 0.89],
         [0.55, 0.87, 0.66],
@@ -195,10 +199,12 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
     );
 
     book.section("ex1", "Exercise 1: an attention module");
-    // Task: write a module that performs the steps of In [29] and returns the same context vectors.
+    // Task: write an attention module that performs the steps of In [29] and returns the context
+    // vectors.
 
-    // Solution: the module draws its weight matrices in the same order as In [29]. With the same
-    // seed, it therefore returns the same context vectors, bit for bit.
+    // Solution: the attention module draws its weight matrices in the same order as In [29]. With
+    // the same seed, it therefore has the same weights and gives the same context vectors, bit for
+    // bit.
     let context_vector = matmul(&a, &v);
     let seed = book.input("seed", 123, ..);
     let self_attention =
@@ -217,10 +223,10 @@ tensor([[0.2845, 0.4071],
     book.agrees("In [31]", &context_vector, &self_attention.forward(&x)?);
 
     book.section("ex2", "Exercise 2: the same with nn.Linear");
-    // Task: find out which shapes `nn.Linear(10, 20)` accepts.
+    // Task: find out which shapes of arrays `nn.Linear(10, 20)` accepts.
 
-    // Solution: it accepts every shape whose last dimension is 10. In the result, the last
-    // dimension is 20, and the other dimensions are unchanged.
+    // Solution: `nn.Linear(10, 20)` accepts every array whose last dimension is 10. In the result,
+    // the last dimension is 20, and the other dimensions are unchanged.
     let linear_layer = Linear::new(10, 20, true, &mut TorchRng::manual_seed(123));
     let zeros = |shape: &[usize]| ArrayD::zeros(IxDyn(shape));
     book.shape("In [33]", &linear_layer.forward(&zeros(&[10])), &[20]);
@@ -238,12 +244,12 @@ tensor([[0.2845, 0.4071],
 fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.section("ex3", "Exercise 3: a batch of 40 context windows");
     book.not_in_a_page()?;
-    // Task: extend the module so that it can process a batch of 40 texts, each with 50 words and
-    // 768 features per word. It should also be able to process smaller batches.
+    // Task: extend the attention module so that it can process a batch of 40 texts, each with 50
+    // words and 768 features per word. The module should also be able to process smaller batches.
 
-    // Solution: `forward` works on the last two dimensions, so it accepts a batch of any size. As a
-    // check, the first 28 texts of the batch must give the same context vectors as a batch that
-    // contains only these 28 texts.
+    // Solution: `forward` computes with the last two dimensions of its input, so it accepts a batch
+    // of any size. As a check, the first 28 texts of the batch must have the same context vectors
+    // as in a batch that contains only these 28 texts.
     let mut rng = TorchRng::manual_seed(123);
     let x_batch = randn(Ix3(40, 50, 768), &mut rng);
     let self_attention = SelfAttentionV2::new(768, 1024, true, &mut rng);
@@ -256,13 +262,14 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.agrees("In [49]", &first_28, &context_batch_2);
 
     book.section("ex4", "Exercise 4: from text to context vectors");
-    // Task: turn a sentence into context vectors. To do so, convert it to token ids, divide the ids
-    // into windows of four tokens, compute the embeddings of the tokens and of their positions, and
-    // apply attention.
+    // Task: turn a sentence into context vectors. To do so, convert the sentence to token ids,
+    // divide the ids into windows of four tokens, compute the embeddings of the tokens and of their
+    // positions, and apply attention.
 
-    // Solution: the sentence has 13 ids. A window contains four inputs, and the token after them
-    // must exist because it is the last target, so the window needs five tokens. A window begins at
-    // each token that is followed by at least four others, which gives 9 windows.
+    // Solution: the sentence has 13 ids. A window has four inputs and four targets, and the last
+    // target is the token after the inputs, so a window needs five tokens. Because the stride is 1,
+    // a window begins at each token that is followed by at least four others, which gives 9
+    // windows.
     let my_text = "I am currently taking a class about learning how to build LLMs";
     let config = DataLoaderConfig {
         batch_size: 2,
@@ -278,8 +285,9 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
         "9",
         "13 ids, with 4 inputs and a target per window",
     );
-    // Each batch contains two windows, so the ninth window is left out. The result consists of 4
-    // batches of 2 windows, with 4 tokens per window and 1,024 features per token.
+    // Each batch contains two windows, and the ninth window is left out because it can't fill a
+    // batch alone. The context vectors form an array of 4 batches with 2 windows each, 4 tokens per
+    // window, and 1,024 features per token.
     let (vocab_size, context_length) = (50257, 4);
     let mut rng = TorchRng::manual_seed(123);
     let token_embs = Embedding::new(vocab_size, 768, &mut rng);
@@ -294,9 +302,9 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     book.shape("In [55]", &stacked(&context_embs)?, &[4, 2, 4, 1024]);
 
     book.section("bad-lm", "Building a bad minimal language model");
-    // An attention module, followed by a linear layer that gives each token of the vocabulary a
-    // score, is already a language model. It is a bad one, because it has no causal mask and isn't
-    // trained. For each position in the eight windows, it predicts the next token.
+    // An attention module, followed by a linear layer that computes a logit for each token of the
+    // vocabulary, is already a language model. This model is a bad one, because it has no causal
+    // mask and isn't trained. For each position in the eight windows, it predicts the next token.
     let sizes = BadLmConfig {
         context_length: 4,
         vocab_size,
@@ -324,7 +332,7 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
 }
 
 /// Returns the product of two matrices of zeros with these shapes. Returns an error if the product
-/// doesn't exist, in which case `matmul` panics.
+/// doesn't exist, by catching the panic of `matmul`.
 fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     let hook = take_hook();
     set_hook(Box::new(|_| {})); // the panic is expected, so its message is suppressed
@@ -339,7 +347,7 @@ fn randn<D: Dimension>(shape: D, rng: &mut TorchRng) -> Array<f32, D> {
     Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has places")
 }
 
-/// Stacks the batches of an epoch along a new first axis.
+/// Stacks the results for the batches of an epoch along a new first axis.
 fn stacked<A: Clone, D: RemoveAxis>(batches: &[Array<A, D>]) -> Result<Array<A, D::Larger>>
 where
     D::Larger: RemoveAxis,
