@@ -1,4 +1,5 @@
-//! Runs a notebook and records the result of each of its calls under the line number of the call.
+//! Runs a notebook and records the result of each of its `book.…(…)` calls, together with the line
+//! number of the call in the notebook's source code.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -18,55 +19,59 @@ use crate::torch_form;
 use crate::value::Shown;
 use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
-/// A notebook that is running. A notebook's code consists of calls to the methods of this type. The
-/// result of each call is stored under its line number in the source code, so
-/// [`crate::Program::run`] can later combine the results with the code.
+/// State of a running notebook, which is a Rust translation of a document of the book. The
+/// notebook's code calls the methods of this type to show and compare values. The result of each
+/// call is stored under the line number of the call, so that [`crate::Program::run`] can later
+/// combine the results with the source code.
 #[derive(Default)]
 pub struct Notebook {
     settings: Settings,
     pub(crate) records: HashMap<u32, Record>,
-    /// HTML of the pictures, by the line of their call.
+    /// HTML of each picture, by the line number of the call that draws it.
     pub(crate) figures: HashMap<u32, String>,
     pub(crate) inputs: HashMap<u32, InputValue>,
-    /// Named values that texts refer to.
+    /// Named values that the prose refers to.
     pub(crate) values: Values,
-    /// Statements in the prose that are false in this run, by the line of the call that checks
-    /// them.
+    /// Statements in the prose that turned out to be false in this run, by the line number of the
+    /// call that checks them.
     pub(crate) untrue: HashMap<u32, String>,
-    /// Code to show in place of a call, by the line of the call. It contains only calls whose code
-    /// depends on the run.
+    /// Code that the reader sees in place of a call, by the line number of the call. Only calls
+    /// whose code depends on the run are included, such as calls that read an input.
     pub(crate) code: HashMap<u32, String>,
-    /// Line at which each unfinished part of the notebook stopped, and the outcome of the cells
-    /// that it didn't reach.
+    /// For each part of the notebook that ended early, the line number of its last call and the
+    /// outcome of the cells that it didn't reach.
     pub(crate) ended: Vec<(u32, Outcome)>,
-    /// Line of the most recent call.
+    /// Line number of the most recent call.
     at: u32,
-    /// True once an input or setting differs from the document's. The cells that follow aren't
-    /// compared.
+    /// Whether an input or setting differs from that of the original document. If so, the cells
+    /// that follow aren't compared with the document's output.
     changed: bool,
-    /// True in a part that reads a text other than the book's.
+    /// Whether the current part of the notebook uses a text other than the book's.
     on_other_text: bool,
-    /// True once a small model has replaced the document's model.
+    /// Whether a small model replaces the original document's model.
     on_small_model: bool,
 }
 
-/// Origin of the values that a cell shows, which determines whether they are compared.
+/// Origin of the values that a cell shows. It determines whether they are compared with the output
+/// of the original document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// The document prints these values, and our crates compute them.
+    /// The original document prints these values, and our crates compute them.
     Printed,
-    /// The document prints these values, but none of our crates computes them.
+    /// The original document prints these values, but the notebook computes them without our
+    /// crates.
     Shown,
-    /// The values depend on an input or setting that differs from the document's, so they aren't
-    /// compared.
+    /// The values depend on an input or setting that differs from that of the original document, so
+    /// they aren't compared.
     Changed,
     /// The values were computed from a text other than the book's, so they aren't compared.
     OtherText,
-    /// The values were computed by a small model that replaces the document's model, so they aren't
-    /// compared.
+    /// The values were computed by a small model that replaces the original document's model, so
+    /// they aren't compared.
     SmallModel,
-    /// No document prints these values here. For example, they are a shape, a result that is
-    /// computed in two ways, an error message, or the results of a bug and of the corrected code.
+    /// The original document doesn't print these values in this cell. Examples are the shape of an
+    /// array, whether two ways of computing a result agree, an error message, or the results of
+    /// faulty and of corrected code.
     #[default]
     Own,
 }
@@ -76,22 +81,23 @@ pub enum Kind {
 pub enum Outcome {
     /// The cell was computed.
     Ran(Record),
-    /// The cell wasn't computed, for the given reason, which isn't a failure.
+    /// The cell wasn't computed, for the given reason. This doesn't count as a failure.
     Skipped(String),
-    /// The cell wasn't reached because of a failure, or one of its inputs has an invalid value.
+    /// The cell wasn't reached because of an earlier failure, or one of its inputs has an invalid
+    /// value. The string contains the reason.
     Lost(String),
 }
 
 /// The result of a cell that was computed.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// Origin of the values.
+    /// Origin of the values that the cell shows.
     pub kind: Kind,
-    /// Result of the comparison.
+    /// Result of comparing the computed value with the expected output.
     pub verdict: Verdict,
     /// Computed value in the format in which PyTorch prints it.
     pub ours: String,
-    /// Output that the computed value was compared with, if there is one.
+    /// Expected output with which the computed value was compared, if there is one.
     pub printed: Option<String>,
     /// Source of the expected values, or the reason why the tolerance is larger than the printed
     /// digits allow.
@@ -99,9 +105,10 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns a summary of the comparison: how many values were compared, what they were compared
-    /// with, and the difference that is largest in relation to its tolerance. Returns an empty
-    /// string if the kind of the values allows a comparison but nothing was compared.
+    /// Returns a summary of the comparison. It says how many values were compared, with what they
+    /// were compared, and which difference is the largest in relation to its tolerance, or why the
+    /// values weren't compared. Returns an empty string if there was nothing to compare number by
+    /// number, for example because the cell shows the shape of an array.
     pub fn about(&self) -> String {
         let verdict = &self.verdict;
         let what = match self.kind {
@@ -132,30 +139,31 @@ impl Record {
     }
 }
 
-/// A value in a notebook that readers can change.
+/// An input, which is a value in a notebook that readers can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputValue {
     /// Name of the input, which is unique within its cell.
     pub name: String,
-    /// The document's value, as a reader would type it.
+    /// Value of the input in the original document, as a reader would type it.
     pub default: String,
-    /// Range of the allowed values, or of their sizes, in Rust's syntax.
+    /// Range of the allowed values or sizes in Rust's syntax, such as `1..=64`.
     pub bounds: String,
-    /// Allowed range in words, such as `1 to 64` or `at most 1000 characters`.
+    /// Range of the allowed values or sizes in words, such as `1 to 64` or `at most 1000
+    /// characters`.
     pub range: String,
     /// Value that the reader typed, if it differs from the default.
     pub value: Option<String>,
-    /// Reason why the reader's value is invalid. If there is one, the cells were computed with the
-    /// document's value.
+    /// Reason why the reader's value is invalid, if it is. The notebook then used the default
+    /// value.
     pub fault: Option<String>,
-    /// Line of the call that reads the input.
+    /// Line number of the call that reads the input.
     pub line: u32,
 }
 
-/// Values that a document prints but that aren't compared.
+/// Values in the output of the original document that the notebook doesn't compute or compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Name of the cell that prints the values.
+    /// Name of the document's cell that prints the values.
     pub cell: String,
     /// Number of values.
     pub figures: usize,
@@ -163,8 +171,8 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// The error that ends a part of a notebook when the part can't run here. It contains the reason
-/// and doesn't count as a failure.
+/// Error that ends a part of a notebook early because its remaining cells can't or shouldn't run
+/// with the current settings. It contains the reason and doesn't count as a failure.
 #[derive(Debug, Error)]
 #[error("{0}")]
 struct NotRun(&'static str);
@@ -177,9 +185,9 @@ impl Notebook {
         }
     }
 
-    /// Runs a part of the notebook. Returns `None` if the part returns an error, panics, or can't
-    /// run here. Its remaining cells are then marked as lost or skipped, and the notebook continues
-    /// after the part.
+    /// Runs a part of the notebook and returns its result. Returns `None` if the part returns an
+    /// error or panics. The remaining cells of the part are then marked as lost or skipped, and the
+    /// notebook continues after the part.
     pub fn part<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         let on_other_text = self.on_other_text;
         let ended = catch_unwind(AssertUnwindSafe(|| run(self)));
@@ -201,12 +209,13 @@ impl Notebook {
         None
     }
 
-    /// Returns the book's text. If it isn't available, returns the substitute text from the
-    /// settings, and the remaining cells of this part aren't compared.
+    /// Returns the book's text, which is a short story. If it isn't available, returns the
+    /// substitute text from the settings instead, and the remaining cells of the current part
+    /// aren't compared with the document's output.
     ///
     /// # Errors
     ///
-    /// Returns an error, which ends this part, if neither text is available.
+    /// Returns an error, which ends the current part of the notebook, if neither text is available.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         let line = self.go_to_caller();
@@ -224,33 +233,36 @@ impl Notebook {
         Ok(other)
     }
 
-    /// Ends the part here if the notebook runs in a web page, because what follows needs a large
-    /// model, sizes that don't fit in 32 bits, or a panic that is caught.
+    /// Ends the current part of the notebook if the notebook runs in a web page, where the cells
+    /// that follow can't be computed. They need a large model, sizes that don't fit in 32 bits, or
+    /// a panic that is caught.
     ///
     /// # Errors
     ///
-    /// Returns an error, which ends this part, if the notebook runs in a web page.
+    /// Returns an error, which ends the current part, if the notebook runs in a web page.
     #[track_caller]
     pub fn not_in_a_page(&mut self) -> Result<()> {
         self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
     }
 
-    /// Ends the part here if training wasn't requested, because what follows takes minutes.
+    /// Ends the current part of the notebook if training wasn't requested, because computing the
+    /// cells that follow takes minutes.
     ///
     /// # Errors
     ///
-    /// Returns an error, which ends this part, if training wasn't requested.
+    /// Returns an error, which ends the current part, if training wasn't requested.
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
     }
 
-    /// Returns true if a small model must replace the document's model, whose training takes
-    /// minutes. This is the case if the notebook is shown to a reader and training wasn't
-    /// requested. The cells that follow then aren't compared.
+    /// Returns true if a small model should replace the document's model, whose training takes
+    /// minutes. This is the case if training wasn't requested and the notebook either runs in a web
+    /// page or may use a substitute text. The cells that follow then aren't compared with the
+    /// document's output.
     ///
-    /// Notebooks pass `false` as `default`. This is the value that the code of a notebook shows
-    /// before the notebook has run.
+    /// Notebooks must pass `false` as `default`. Until the notebook has run, readers see this
+    /// argument in place of the call. Afterwards, they see the value that the call returned.
     #[track_caller]
     pub fn takes_small_model(&mut self, default: bool) -> bool {
         let line = self.go_to_caller();
@@ -260,11 +272,12 @@ impl Notebook {
         self.on_small_model || default
     }
 
-    /// Ends the part here if the training stops before the document's last epoch.
+    /// Ends the current part of the notebook if the training stops before the last epoch of the
+    /// book's training run, because the cells that follow need the fully trained model.
     ///
     /// # Errors
     ///
-    /// Returns an error, which ends this part, if fewer epochs were requested.
+    /// Returns an error, which ends the current part, if fewer epochs were requested.
     #[track_caller]
     pub fn takes_all_epochs(&mut self) -> Result<()> {
         let all = TrainingRun::EPOCHS;
@@ -281,15 +294,16 @@ impl Notebook {
         Ok(())
     }
 
-    /// Returns the number of epochs that was requested, or `default` if no number was requested.
+    /// Returns the number of training epochs that the user requested, or `default` if the user
+    /// didn't request a number.
     pub fn epochs(&self, default: u64) -> u64 {
         let training = self.settings.training.as_ref();
         training.and_then(|run| run.epochs).unwrap_or(default)
     }
 
-    /// Returns the PyTorch build that was requested for dropout, or `default` if none was
-    /// requested. If the build differs from `default`, the cells that follow aren't compared,
-    /// because the document's values are those of `default`.
+    /// Returns the PyTorch build whose dropout masks the user requested, or `default` if the user
+    /// didn't request a build. If the build differs from `default`, the cells that follow aren't
+    /// compared, because the document's output was computed with `default`.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);
@@ -297,24 +311,24 @@ impl Notebook {
         build
     }
 
-    /// Gives a computed value a name. Texts insert the value by writing `{name}`.
+    /// Gives a computed value a name, so that the prose can insert the value by writing `{name}`.
     #[track_caller]
     pub fn value(&mut self, name: &str, value: impl Display) {
         let line = self.go_to_caller();
         self.values.add(name, line, value.to_string());
     }
 
-    /// Runs code that is hidden from the reader, to compute values for the prose and check its
-    /// statements.
+    /// Runs code that readers don't see. Notebooks use it to compute values for the prose and to
+    /// check statements in the prose.
     #[track_caller]
     pub fn aside(&mut self, compute: impl FnOnce(&mut Self)) {
         self.go_to_caller();
         compute(self);
     }
 
-    /// Checks a statement in the prose that isn't filled in from a value. If the statement is
-    /// false, the nearest cell that ran fails. The statement isn't checked after an input was
-    /// changed or on a reader's own text, because it may not apply there.
+    /// Checks a statement in the prose that doesn't come from a named value. If `is_true` is false,
+    /// the nearest cell that was computed fails. After a reader has changed an input, and on a
+    /// reader's own text, the result of the check is ignored, because the statement may not apply.
     #[track_caller]
     pub fn holds(&mut self, statement: &str, is_true: bool) {
         let line = self.go_to_caller();
@@ -325,15 +339,15 @@ impl Notebook {
         }
     }
 
-    /// Begins a section with the document's number and title. The section contains the cells that
-    /// follow.
+    /// Begins a section, which contains the cells that follow, with its number and title in the
+    /// document.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
         self.go_to_caller();
     }
 
-    /// Introduces a notebook: its goal, its prerequisites, and the time in minutes that reading it
-    /// takes.
+    /// Introduces the notebook with its goal, its prerequisites, and the time in minutes that it
+    /// takes to read.
     #[track_caller]
     pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
         self.go_to_caller();
@@ -351,22 +365,23 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// Shows the source code of an item: the first one in the file `_path` whose first line begins
-    /// with `_start`.
+    /// Shows the source code of an item, such as a function. This is the first item in the file
+    /// `_path` whose first line begins with `_start`.
     #[track_caller]
     pub fn listing(&mut self, _path: &str, _start: &str) {
         self.go_to_caller();
     }
 
-    /// Lists values that a cell of the document prints but that aren't compared, with their number
-    /// and the reason.
+    /// Records that a cell of the document prints `_figures` values that the notebook doesn't
+    /// compare, and why.
     #[track_caller]
     pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
         self.go_to_caller();
     }
 
-    /// Shows a picture of computed values on the notebook's page. `picture` is called only if
-    /// pictures were requested, so it should contain all of the work that the picture needs.
+    /// Shows a picture of computed values on the notebook's page. The function `picture` is called
+    /// only if the settings request pictures, so it should contain all computations that are needed
+    /// only for the picture.
     #[track_caller]
     pub fn draws(&mut self, _name: &str, picture: impl FnOnce() -> Picture) {
         let line = self.go_to_caller();
@@ -375,14 +390,15 @@ impl Notebook {
         }
     }
 
-    /// Shows the product of `a`, of shape (rows, inner), and `b`, of shape (inner, columns), on the
-    /// notebook's page. For each element of the product, the page can show its row of `a`, its
-    /// column of `b`, and the sum of their products.
+    /// Shows the matrix product of `a`, of shape (rows, inner), and `b`, of shape (inner, columns),
+    /// on the notebook's page. For each element of the product, the page can show the row of `a`
+    /// and the column of `b` from which it is computed, with their elementwise products and the
+    /// sum.
     ///
     /// # Panics
     ///
-    /// Panics if pictures were requested and the number of columns of `a` isn't the number of rows
-    /// of `b`.
+    /// Panics if pictures were requested and the number of columns of `a` differs from the number
+    /// of rows of `b`.
     #[track_caller]
     pub fn multiplies(&mut self, name: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) {
         let line = self.go_to_caller();
@@ -391,11 +407,12 @@ impl Notebook {
         }
     }
 
-    /// Returns the value of an input that readers can change. This is the reader's value if it was
-    /// given and is valid, and `default`, which is the document's value, otherwise.
+    /// Returns the value of an input that readers can change. If the reader has entered a valid
+    /// value, returns that value. Otherwise, returns `default`, which is the document's value.
     ///
-    /// `bounds` limits the value of a number, the number of characters of a text, or the number of
-    /// elements of a matrix. The notebook must finish quickly for all values within the bounds.
+    /// `bounds` limits the value of a number, the number of characters in a text, or the number of
+    /// elements in a matrix. The bounds must be chosen so that the notebook finishes quickly for
+    /// all allowed values.
     #[track_caller]
     pub fn input<T: Input>(
         &mut self,
@@ -442,8 +459,8 @@ impl Notebook {
         value
     }
 
-    /// Returns the value of a text input with two possible defaults: `of_book` if the notebook runs
-    /// on the book's text, and `of_other` otherwise.
+    /// Returns the value of a text input whose default depends on the notebook's text. The default
+    /// is `of_book` if the notebook uses the book's text, and `of_other` otherwise.
     #[track_caller]
     pub fn input_of_text(
         &mut self,
@@ -458,16 +475,16 @@ impl Notebook {
         text
     }
 
-    /// Compares a value with the output that the document prints. The tolerance follows from the
-    /// printed digits.
+    /// Compares a value that our crates compute with the output that the document prints. The
+    /// tolerance follows from the number of printed digits.
     #[track_caller]
     pub fn prints(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Printed, value, printed, None, None);
     }
 
-    /// Compares a value with the first `lines` lines of the document's output, for a run that may
-    /// be shorter than the document's. `within` can set a different tolerance and give the reason
-    /// for it.
+    /// Compares a value with the first `lines` lines of the document's output. This is necessary if
+    /// the training run may be shorter than that of the document. `within` can contain a tolerance
+    /// that replaces the one that follows from the printed digits, and the reason for it.
     #[track_caller]
     pub fn prints_first(
         &mut self,
@@ -481,22 +498,23 @@ impl Notebook {
         self.compare(Kind::Printed, value, &first.join("\n"), within, None);
     }
 
-    /// Compares a value that the document prints but that none of our crates computes. The report
-    /// doesn't count it among the numbers that our crates compute.
+    /// Compares a value that the notebook computes without our crates with the output that the
+    /// document prints. Reports don't count it among the numbers that our crates compute.
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);
     }
 
-    /// Compares a value with expected values that the document doesn't print, and names their
-    /// source. The report doesn't count these values among the printed numbers.
+    /// Compares a value with the expected values in `figures`, which the document doesn't print.
+    /// `source` says where the expected values come from. Reports don't count them among the
+    /// numbers that the document prints.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
     }
 
-    /// Shows a value that the reader added, without comparing it. An example is
-    /// `book.yours("entropy", &entropy)`.
+    /// Shows a value without comparing it. Readers can use this method for values that they compute
+    /// themselves, as in `book.yours("entropy", &entropy)`.
     #[track_caller]
     pub fn yours(&mut self, _name: &str, value: impl Shown) {
         self.own(None, torch_form::print(&value.value()));
@@ -537,9 +555,9 @@ impl Notebook {
         self.own(fault, error);
     }
 
-    /// Shows a bug in a document: the result of the document's code, and the result of the
-    /// corrected code. Both are computed, and the check fails if they are equal. `bug` and `remedy`
-    /// are the titles of the two results.
+    /// Shows a bug in the document by showing the result of the faulty code, `wrong`, and the
+    /// result of the corrected code, `right`. The check fails if both results are equal. `bug` and
+    /// `remedy` are the titles of the two results.
     #[track_caller]
     pub fn erratum(
         &mut self,
@@ -602,7 +620,7 @@ impl Notebook {
         assert!(before.is_none(), "the call of line {line} ran twice");
     }
 
-    /// Stores the line of the notebook's call as the current line and returns it.
+    /// Stores the line number of the notebook's call as the current line and returns it.
     #[track_caller]
     fn go_to_caller(&mut self) -> u32 {
         self.at = Location::caller().line();
@@ -610,7 +628,8 @@ impl Notebook {
     }
 }
 
-/// Path to the file that contains the short story, relative to the root of the repository.
+/// Path to the file that contains the substitute story [`STORY`], relative to the root of the
+/// repository.
 const STORY_FILE: &str = "crates/tools/cli/data/the-answering-bell.txt";
 
 /// Returns the Rust code that reads the text file `path`.

@@ -1,5 +1,5 @@
-//! Splits the source code of a notebook into its parts, in the order in which a reader sees them,
-//! and combines each part with its result from the run.
+//! Splits the source code of a notebook into the parts that a reader sees, such as prose, cells and
+//! pictures, and combines the cells with their results from a run of the notebook.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use regex::Regex;
 use crate::book::{InputValue, LeftOut, Notebook, Outcome};
 use crate::source::{Call, calls, undented, without_lints};
 
-/// A part of a notebook.
+/// A part of a notebook, as a reader sees it.
 pub enum Part {
     /// A heading, which begins a section.
     Section {
@@ -20,16 +20,16 @@ pub enum Part {
     },
     /// The introduction of a notebook.
     Intro(Intro),
-    /// Text between the cells, which doesn't explain the code of a particular cell.
+    /// Prose between the cells that doesn't explain the code of a particular cell.
     Prose {
-        /// Line of the call that follows the text.
+        /// Line number of the call that follows the text.
         line: u32,
-        /// Paragraphs of the text.
+        /// The text, in which empty lines separate the paragraphs.
         text: String,
     },
     /// A question about a section, with its answer.
     Question {
-        /// Line of the call that asks the question.
+        /// Line number of the call that asks the question.
         line: u32,
         /// The question.
         question: String,
@@ -38,98 +38,104 @@ pub enum Part {
     },
     /// A text drawing, such as a diagram of array shapes.
     Sketch {
-        /// Line of the call that shows the drawing.
+        /// Line number of the call that shows the drawing.
         line: u32,
         /// Title of the drawing.
         name: String,
         /// Lines of the drawing.
         text: String,
     },
-    /// The source code of an item, shown in full.
+    /// The complete source code of an item, such as a function.
     Listing {
         /// Path to the source file, relative to the root of the repository.
         path: String,
-        /// Beginning of the item's first line, which identifies the item in the file.
+        /// Beginning of the item's first line. It identifies the item in the source file.
         start: String,
     },
     /// A picture of computed values.
     Figure {
-        /// Title of the picture in the notebook.
+        /// Title of the picture.
         name: String,
-        /// Line of the call that draws the picture.
+        /// Line number of the call that draws the picture.
         line: u32,
-        /// HTML of the picture, if pictures were requested and the call was reached.
+        /// HTML of the picture. It is `None` if pictures weren't requested, or if the run ended
+        /// before the call.
         html: Option<String>,
     },
-    /// A value that is compared or shown, with the code that computes it.
+    /// A value that the notebook compares or shows, with the code that computes it.
     Cell(Box<Cell>),
-    /// Values of the document that aren't compared.
+    /// Values that the original document prints but that the notebook doesn't compare.
     LeftOut(LeftOut),
 }
 
-/// The introduction of a notebook, which tells readers what they will learn and what they need.
+/// The introduction of a notebook, which tells readers what they will learn and what they should
+/// know beforehand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intro {
     /// Goal of the notebook.
     pub goal: String,
-    /// What readers should know beforehand.
+    /// Knowledge that the notebook requires, such as earlier chapters.
     pub prerequisites: String,
     /// Time in minutes that reading the notebook takes.
     pub minutes: String,
 }
 
-/// Comment that marks a cell as a continuation of the previous cell, which therefore needs no
-/// explanation of its own.
+/// Text of a comment that marks a cell as a continuation of the previous cell. Such a cell doesn't
+/// need an explanation.
 const CONTINUES: &str = "...";
 
 /// A value that a notebook compares or shows, with its code, its explanation and its result. If a
-/// cell of the document shows several values, there is one `Cell` for each of them.
+/// cell of the original document shows several values, there is a separate `Cell` for each of them.
 pub struct Cell {
     /// Number of the section that contains the cell.
     pub section: String,
     /// Title of the section that contains the cell.
     pub title: String,
-    /// Name of the document's cell, such as `In [36]`.
+    /// Name of the original document's cell, such as `In [36]`.
     pub cell: String,
-    /// Name that is unique within the section. The first value of a document's cell has the name of
-    /// that cell. The second value has the same name with the suffix `(2)`, and so on.
+    /// Name that is unique within the section. If a cell of the original document shows several
+    /// values, the first of them has the name of that cell, such as `In [36]`, the second is called
+    /// `In [36] (2)`, and so on.
     pub name: String,
-    /// Line of the call that compares or shows the value.
+    /// Line number of the call that compares or shows the value.
     pub line: u32,
-    /// Explanation of what the cell computes and why, taken from the comment before its code. Empty
-    /// if there is no comment, or if the comment marks a continuation.
-    pub about: String,
-    /// Whether the cell is explained by a comment or by the text before it, or is marked as a
+    /// Explanation of what the cell computes and why, taken from the comment before the cell's
+    /// code. It is empty if there is no comment, or if the comment only marks the cell as a
     /// continuation of the previous cell.
+    pub about: String,
+    /// Whether there is an explanation of the cell in a comment or in the text before it, or a
+    /// comment that marks the cell as a continuation of the previous cell.
     pub is_introduced: bool,
-    /// Code since the previous cell, followed by the expression whose value is shown.
+    /// Code between the previous cell and this one, followed by the expression whose value the cell
+    /// shows.
     pub code: String,
-    /// Inputs in the cell's code, which readers can change.
+    /// Inputs in the cell's code, whose values readers can change.
     pub inputs: Vec<InputValue>,
-    /// Output that the document prints, if any. It is also present if the cell hasn't run.
+    /// Output that the original document prints for the cell, if any. It comes from the source
+    /// code, so it is present even if the cell hasn't run.
     pub printed: Option<String>,
     /// Result of the cell, or the reason why it has none.
     pub outcome: Outcome,
 }
 
 impl Cell {
-    /// Returns true if `name` is the name of the document's cell, such as `In [36]`, the cell's own
-    /// name, such as `In [36] (2)`, or the number of its section, such as `3.6.2`.
+    /// Returns true if `name` is the name of the document's cell, such as `In [36]`, the unique
+    /// name of this `Cell`, such as `In [36] (2)`, or the number of its section, such as `3.6.2`.
     pub fn is_called(&self, name: &str) -> bool {
         [&self.cell, &self.name, &self.section].contains(&&name.to_owned())
     }
 
-    /// Returns the name of an input with its cell, such as `In [24].seed`.
+    /// Returns the name of an input, preceded by the name of its cell, such as `In [24].seed`.
     pub fn name_of(&self, input: &InputValue) -> String {
         format!("{}.{}", self.cell, input.name)
     }
 }
 
-/// Combines the source code of a notebook with the results in `book` and returns the parts of the
-/// notebook. A cell without a result has the reason why it wasn't reached.
+/// Returns the parts of a notebook by combining its source code with the results of a run in
+/// `book`. The outcome of a cell without a result is the reason why the run didn't reach the cell.
 ///
-/// The code of a cell consists of the lines of its function since the previous cell, not counting
-/// the calls that show other parts.
+/// The code of a cell consists of all lines of its function since the previous cell, except for the
+/// calls that show other parts of the notebook.
 ///
 /// # Panics
 ///
@@ -255,8 +261,8 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     parts
 }
 
-/// Calls that show a part without code. A comment before such a call becomes a paragraph of its
-/// own.
+/// Names of the methods that show a part without code. A comment before a call of such a method
+/// becomes separate prose instead of the explanation of a cell.
 const IS_PART: [&str; 7] = [
     "section",
     "asks",
@@ -267,7 +273,8 @@ const IS_PART: [&str; 7] = [
     "leaves_out",
 ];
 
-/// Returns the code after the last line that isn't indented. Such a line begins or ends a function.
+/// Returns the code after its last line that isn't indented. Because such a line begins or ends a
+/// function, the result contains only code from inside one function.
 fn inside(code: &str) -> &str {
     static OUTSIDE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
@@ -276,8 +283,8 @@ fn inside(code: &str) -> &str {
         .map_or(code, |outside| &code[outside.end()..])
 }
 
-/// Removes the comments at the end of the code and returns their text. Empty comment lines separate
-/// paragraphs.
+/// Removes the comment lines at the end of the code and returns their text. Empty comment lines
+/// separate its paragraphs.
 fn take_prose(code: &mut String) -> String {
     let lines: Vec<&str> = inside(code).split_inclusive('\n').collect();
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -290,14 +297,14 @@ fn take_prose(code: &mut String) -> String {
     prose
 }
 
-/// Returns the text of comment lines. Empty comment lines separate paragraphs.
+/// Returns the text of comment lines. Empty comment lines separate its paragraphs.
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let texts = lines.map(|line| line.trim_start().trim_start_matches("//").trim());
     undented(&texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Returns the result that was recorded for the call at `line`. If there is none, returns the
-/// reason why the last part before this line ended early.
+/// Removes the result that was recorded for the call at `line` and returns it. If there is none,
+/// returns the reason why the last part that stopped before this line ended early.
 fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     if let Some(record) = book.records.remove(&line) {
         return Outcome::Ran(record);
@@ -308,8 +315,9 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     why.unwrap_or(Outcome::Lost("not reached".to_owned()))
 }
 
-/// Returns the comments before a cell's code, one string for each block, and the code followed by
-/// the expression whose value the cell shows. The last block is the explanation of the cell.
+/// Splits the code of a cell into the comments at its beginning and the actual code. Returns one
+/// string for each block of comments, of which the last is the explanation of the cell, and the
+/// actual code, followed by the expression whose value the cell shows.
 fn about(call: &Call, code: &str) -> (Vec<String>, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {

@@ -1,38 +1,41 @@
-//! Types of values that readers can change in a notebook. These are numbers, texts, Boolean values,
-//! and matrices. The rows of a matrix are separated by semicolons, as in `0.4 0.1; 0.5 0.8`.
+//! Types of the inputs whose values readers can change in a notebook. An input can be a number, a
+//! text, a Boolean value, or a matrix. Readers separate the rows of a matrix by semicolons, as in
+//! `0.4 0.1; 0.5 0.8`.
 
 use std::fmt::Display;
 
 use anyhow::{Result, anyhow, ensure};
 use ndarray::Array2;
 
-/// A type of values that readers can change in a notebook.
+/// A type whose values can be inputs of a notebook, which readers can change.
 pub trait Input: Sized {
-    /// Type of the bounds.
+    /// Type of the bounds that limit the allowed values.
     type Size: PartialOrd + Display;
 
-    /// Unit of the size that is compared with the bounds, such as ` characters`. Empty if the value
-    /// itself is compared with the bounds.
+    /// Unit of the number that [`Input::size`] returns, such as ` characters`. It is empty if this
+    /// number is the value itself.
     const UNIT: &str;
 
-    /// Description of the allowed values if there are no bounds.
+    /// Description of the allowed values of an input without bounds.
     const ANY: &str = "any value";
 
-    /// Returns the number that must lie within the bounds: the value of a number, the number of
-    /// characters of a text, or the number of elements of a matrix.
+    /// Returns what must lie within the bounds. For a number or a Boolean value, this is the value
+    /// itself. For a text, it is the number of characters, and for a matrix, it is the number of
+    /// elements.
     fn size(&self) -> Self::Size;
 
     /// Parses the text that a reader typed.
     ///
     /// # Errors
     ///
-    /// Returns an error that describes the problem if the text isn't a valid value of this type.
+    /// Returns an error that describes the problem if the text doesn't represent a valid value of
+    /// this type.
     fn read(text: &str) -> Result<Self>;
 
-    /// Returns the value in the form in which a reader would type it.
+    /// Returns the value as a reader would type it.
     fn written(&self) -> String;
 
-    /// Returns Rust code for the value.
+    /// Returns a Rust expression for the value.
     fn code(&self) -> String {
         self.written()
     }
@@ -61,7 +64,7 @@ macro_rules! number {
 
 number!(usize: "a whole number", f32: "a number", f64: "a number");
 
-/// A seed in the form in which PyTorch accepts it. A negative seed `-n` stands for 2^64 - n.
+/// A seed for random numbers. As in PyTorch, a negative seed `-n` stands for 2^64 - n.
 impl Input for u64 {
     type Size = Self;
     const UNIT: &str = "";

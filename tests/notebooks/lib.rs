@@ -1,11 +1,12 @@
-//! The notebooks of the book, translated to Rust. Each notebook is a program that can be read from
-//! top to bottom. It computes the document's cells with the public items of our crates and compares
+//! Rust translations of the book's Jupyter notebooks and of other documents about the book. Each
+//! translation, which is also called a notebook, is a program that can be read from top to bottom.
+//! It computes the cells of the original document with the public items of our crates, and compares
 //! the results with the output that the document prints.
 //!
-//! `cargo test` runs the cells, `cargo xtask verify` reports the result of each comparison, and
-//! `cargo xtask notebook` shows the cells with their output, like a Jupyter notebook. Each expected
-//! value is written only once, next to the code that computes it, with the digits that the document
-//! prints. No expected value was copied from our own output.
+//! `cargo test` runs all notebooks, `cargo xtask verify` reports the result of each comparison, and
+//! `cargo xtask notebook` shows the cells with their output, like Jupyter. Each expected output is
+//! written only once, next to the code that computes it, with the digits that the document prints.
+//! No expected output was copied from the output of our own code.
 
 #![cfg_attr(
     test,
@@ -53,35 +54,35 @@ pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
 pub use value::{Element, Lines, Shown, Value};
 
-/// A document of the book, translated to Rust.
+/// A notebook: a document about the book, translated to Rust.
 pub struct Program {
     /// Name of the notebook on the command line, such as `ch03`.
     pub name: &'static str,
-    /// Title of the document.
+    /// Title of the original document.
     pub title: &'static str,
     /// Path to the notebook's source file, relative to the root of the repository.
     pub path: &'static str,
     /// Rust source code of the notebook.
     pub source: &'static str,
     run: fn(&mut Notebook) -> Result<()>,
-    /// When the notebook runs.
+    /// Condition under which the notebook runs.
     pub tier: Tier,
 }
 
-/// When a notebook runs.
+/// Condition under which a notebook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// The notebook runs by default.
     Everyday,
-    /// The notebook trains a model for minutes. The training runs only if the user names the
-    /// notebook.
+    /// The notebook trains a model, which takes minutes. The training runs only if the user
+    /// requests the notebook by its name.
     Long,
-    /// The notebook shows bugs in the documents next to the corrected code, and runs only if the
-    /// user asks for it.
+    /// The notebook shows bugs of the original documents next to the corrected code. It runs only
+    /// if the user requests it.
     Errata,
 }
 
-/// Settings for the training run in chapter 5. Each setting that is `None` has the book's value.
+/// Settings for the training run in chapter 5. If a field is `None`, the book's value is used.
 #[derive(Clone, Debug, Default)]
 pub struct TrainingRun {
     /// Number of epochs, from 1 to [`TrainingRun::EPOCHS`].
@@ -91,7 +92,7 @@ pub struct TrainingRun {
 }
 
 impl TrainingRun {
-    /// Number of epochs in the book.
+    /// Number of epochs in the book's training run.
     pub const EPOCHS: u64 = 10;
 }
 
@@ -126,52 +127,55 @@ programs! {
     errata "errata" Errata "Bugs of the documents"
 }
 
-/// Reason for skipping a cell that needs the book's text.
+/// Reason given for skipping a cell that needs the book's text.
 const NEEDS_TEXT: &str = "it needs the book's text";
 
-/// Option that specifies the book's text, and where to find the file.
+/// Advice for users without the book's text: the option that specifies the text, and where to find
+/// the file.
 const HOW_TO_GIVE_TEXT: &str = "--book-text the-verdict.txt, a file of the book's repository \
      (ch02/01_main-chapter-code of github.com/rasbt/LLMs-from-scratch)";
 
-/// Reason for skipping a cell that can't be computed in a web page.
+/// Reason given for skipping a cell that can't be computed in a web page.
 const NOT_IN_A_PAGE: &str =
     "it needs a large model, sizes that don't fit in 32 bits, or a panic that is caught";
 
-/// Reason for skipping a cell that depends on training for minutes, with the command that runs it.
+/// Reason given for skipping a cell that needs minutes of training. It includes the command that
+/// runs the training.
 const TAKES_MINUTES: &str =
     "it takes minutes (`cargo xtask verify training --book-text the-verdict.txt` compares it)";
 
 /// Settings for running a notebook.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// The book's text, if the user has provided it.
+    /// The book's text. If this is `None`, the user hasn't provided the text.
     pub text: Option<&'static str>,
-    /// Text to use if the book's text isn't available. Cells that are computed from it aren't
-    /// compared.
+    /// Substitute for the book's text. It is used if `text` is `None`. Cells that are computed from
+    /// it aren't compared with the document's output.
     pub other_text: Option<&'static str>,
-    /// Settings for the training in chapter 5. If this is `None`, the training is skipped, or a
-    /// small model replaces the document's model.
+    /// Settings for the training run in chapter 5. If this is `None`, the training run is skipped,
+    /// or a small model is trained instead of the document's model.
     pub training: Option<TrainingRun>,
     /// Whether to create pictures.
     pub draws: bool,
-    /// Whether to skip cells that a web page can't compute. They need a large model, sizes that
-    /// don't fit in 32 bits, or a panic that is caught.
+    /// Whether to skip the cells that can't be computed in a web page, because they need a large
+    /// model, sizes that don't fit in 32 bits, or a panic that is caught.
     pub small: bool,
-    /// Values of inputs that the reader has changed. Each entry contains the line of the call that
-    /// reads the input, and the text that the reader typed.
+    /// New values of the inputs that the reader has changed. Each entry contains the line number of
+    /// the call that reads the input, and the text that the reader typed.
     pub inputs: Vec<(u32, String)>,
 }
 
 impl Program {
-    /// Returns the parts of the notebook without running it.
+    /// Returns the parts of the notebook without running it. All cells are marked as skipped.
     pub fn unrun(&self) -> Vec<Part> {
         let mut book = Notebook::default();
         book.ended.push((0, Outcome::Skipped("not run".to_owned())));
         contents::contents(self.source, book)
     }
 
-    /// Runs the notebook from top to bottom and returns its parts with their results. If a part
-    /// fails, its remaining cells are lost, and the notebook continues with the next part.
+    /// Runs the notebook from top to bottom and returns its parts, where each cell has its outcome.
+    /// If a function that is run by [`Notebook::part`] fails, the outcome of its remaining cells is
+    /// [`Outcome::Lost`], and the notebook continues after this function.
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
         let mut book = Notebook::new(settings.clone());
         book.part(self.run);
@@ -184,7 +188,7 @@ impl Program {
     }
 }
 
-/// Returns the cells among a notebook's parts.
+/// Returns those of a notebook's parts that are cells.
 pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     parts.iter().filter_map(|part| match part {
         Part::Cell(cell) => Some(cell.as_ref()),
@@ -192,8 +196,9 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     })
 }
 
-/// Returns the option that specifies the book's text if at least one of the cells was skipped, or
-/// ran on a substitute text, because the book's text is missing. Returns `None` otherwise.
+/// Returns advice about how to provide the book's text if at least one of the cells needs it, which
+/// means that the cell was skipped or was computed from a substitute text. Returns `None`
+/// otherwise.
 pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
     let needs = |cell: &Cell| match &cell.outcome {
         Outcome::Skipped(why) => why == NEEDS_TEXT,
@@ -203,7 +208,7 @@ pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 
-/// Returns all inputs of a notebook, each with the cell that contains it.
+/// Returns all inputs among a notebook's parts, each with the cell that contains it.
 pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &InputValue)> {
     cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))
 }

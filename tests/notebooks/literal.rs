@@ -1,23 +1,28 @@
-//! A number in a printed output, and the tolerance for comparing it with a computed value.
+//! Represents a number in a printed output, with the tolerance for comparing it with a computed
+//! value.
 //!
-//! The tolerance depends only on the digits that were printed, never on the cell:
+//! The tolerance depends only on the digits that the document prints, not on the cell that prints
+//! them:
 //!
 //! - A number with `d` decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`. The
-//!   first term is half a unit of the last decimal, and is left out if there are no decimals. The
-//!   second term allows for floating-point errors.
+//!   first term is half a unit of the last decimal, and is left out if no decimals are printed. The
+//!   second term allows for rounding errors of floating-point arithmetic.
 //! - For a number in scientific notation, this rule applies to the mantissa.
-//! - A number that shows all digits of its float has a relative tolerance of 1e-5.
-//! - A nonzero number below 1e-6 is rounding noise and has the tolerance 1e-6.
+//! - A number that is printed with all digits of its floating-point value has a relative tolerance
+//!   of 1e-5.
+//! - A nonzero number whose absolute value is below 1e-6 is taken to be the rounding error of a
+//!   zero, and has the tolerance 1e-6.
 //! - An infinity has no tolerance.
 //!
-//! The computed value isn't rounded before the comparison. Otherwise, a tiny error could change the
-//! last digit of a value that lies halfway between two printed numbers.
+//! The computed value isn't rounded to the printed digits before the comparison. Otherwise, a tiny
+//! error could change the last digit of a value that lies halfway between two numbers with this
+//! many digits.
 
-/// Tolerance for errors from the order of summation and from vector instructions, relative to
-/// `max(1, |printed|)`.
+/// Tolerance, relative to `max(1, |printed|)`, for rounding errors that depend on the order of
+/// summation and on the vector instructions that were used.
 const SLACK: f64 = 1e-5;
-/// Number of significant digits from which a printed number with decimals is taken to show all
-/// digits of its float.
+/// Number of significant digits that indicates full precision. A number with decimals and at least
+/// this many significant digits is taken to be printed with all digits of its floating-point value.
 const FULL_PRECISION: usize = 10;
 /// Absolute value below which a printed number is taken to be the rounding error of a zero.
 const NOISE: f64 = 1e-6;
@@ -25,12 +30,12 @@ const NOISE: f64 = 1e-6;
 /// A number in a printed output.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Literal {
-    /// Digits of the number as they were printed, without commas.
+    /// Text of the number as the document prints it, but without commas.
     pub(crate) text: String,
     pub(crate) value: f64,
     /// Number of decimals of the mantissa.
     decimals: i32,
-    /// Power of ten in scientific notation, and 0 otherwise.
+    /// Exponent in scientific notation. In all other notations, this is 0.
     exponent: i32,
 }
 
@@ -54,8 +59,8 @@ impl Literal {
         })
     }
 
-    /// Returns the largest difference between the printed and a computed value that the printed
-    /// digits allow.
+    /// Returns the tolerance, which is the largest absolute difference between the printed value
+    /// and a computed value that the printed digits allow.
     pub(crate) fn allowed(&self) -> f64 {
         let size = self.value.abs();
         let digits = self.text.chars().filter(char::is_ascii_digit);
@@ -68,8 +73,8 @@ impl Literal {
             SLACK * size
         } else {
             let unit = 10f64.powi(self.exponent);
-            // PyTorch prints numbers like `2.` only if all values in the tensor are whole numbers,
-            // so no decimals were rounded away.
+            // PyTorch prints a number without decimals, such as `2.`, only if all values in the
+            // tensor are whole numbers, so the printed number wasn't rounded.
             let half_unit = match self.decimals {
                 0 => 0.0,
                 decimals => 0.5 * 10f64.powi(-decimals),
@@ -78,8 +83,8 @@ impl Literal {
         }
     }
 
-    /// Returns the absolute difference between `computed` and the printed value. The result is 0
-    /// for equal infinities and infinite if `computed` is NaN.
+    /// Returns the absolute difference between `computed` and the printed value. If both are the
+    /// same infinity, the difference is 0. If `computed` is NaN, the difference is infinite.
     pub(crate) fn difference(&self, computed: f64) -> f64 {
         let difference = (computed - self.value).abs();
         match computed == self.value {

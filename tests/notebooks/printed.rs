@@ -1,8 +1,8 @@
-//! Compares a computed value with a printed output. The output can contain labels, brackets, rows
-//! of numbers, an ellipsis in place of numbers in the middle, or lists of strings.
+//! Compares a computed value with the output that a document prints. The output can contain numbers
+//! or strings, labels, brackets, and an ellipsis in place of numbers that PyTorch doesn't print.
 //!
-//! The tolerance of each number follows from its printed digits, as described in
-//! [`crate::literal`]. Whole numbers and strings must be equal.
+//! The tolerance for each number follows from its printed digits, as described in
+//! [`crate::literal`]. Whole numbers and strings must be equal to the printed ones.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -14,16 +14,18 @@ use crate::literal::Literal;
 use crate::torch_form;
 use crate::value::{Kind, Value};
 
-/// Result of comparing a computed value with a printed output.
+/// Result of comparing a computed value with the output that a document prints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Number of numbers or strings that were compared.
+    /// Count of the numbers and strings that were compared.
     pub figures: usize,
-    /// Difference of the value that comes closest to its tolerance or exceeds it most.
+    /// Absolute difference, between the computed and the printed number, that is the largest in
+    /// relation to its tolerance.
     pub difference: f64,
-    /// Tolerance of that value.
+    /// Tolerance to which `difference` belongs.
     pub allowed: f64,
-    /// Descriptions of the values that disagree. Empty if the comparison succeeded.
+    /// Descriptions of the values that differ from the output by more than their tolerance. Empty
+    /// if the comparison succeeded.
     pub faults: Vec<String>,
 }
 
@@ -37,7 +39,8 @@ impl Verdict {
 
     fn note(&mut self, difference: f64, allowed: f64, fault: impl FnOnce() -> String) {
         self.figures += 1;
-        // If a value must be equal and is, the ratio is 0 / 0, and `max` replaces the NaN with 0.
+        // If the tolerance is 0 and the values are equal, the ratio is 0 / 0, which is NaN. `max`
+        // replaces it with 0.
         let ratio = |difference: f64, allowed: f64| (difference / allowed).max(0.0);
         if self.figures == 1 || ratio(difference, allowed) > ratio(self.difference, self.allowed) {
             (self.difference, self.allowed) = (difference, allowed);
@@ -51,13 +54,13 @@ impl Verdict {
 /// Compares a computed value with the output that the document prints. If `within` is given, it
 /// replaces the tolerance that follows from the printed digits.
 ///
-/// The output can show an array with brackets and, where PyTorch leaves numbers out, an ellipsis.
-/// It can also show the same numbers without brackets.
+/// The output can show an array with brackets and with an ellipsis where PyTorch omits numbers. It
+/// can also show the same numbers without brackets.
 ///
 /// # Errors
 ///
-/// Returns an error if the shape of the output isn't the shape of the value, or if the output
-/// contains nothing to compare.
+/// Returns an error if the output doesn't have the same shape as the value, or if the output
+/// contains nothing that can be compared.
 pub(crate) fn compare(value: &Value, printed: &str, within: Option<f64>) -> Result<Verdict> {
     let mut verdict = Verdict::default();
     let mut note_text = |computed: &str, printed: &str| {
@@ -123,12 +126,12 @@ static TEXT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?s)'(\\.|[^'\\])*'|"(\\.|[^"\\])*""#).expect("a regular expression")
 });
 
-/// Returns the form of a printed array in the notation of [`torch_form::shown`], and its numbers,
-/// each with its byte range in the text. All other words are ignored because they are labels.
+/// Returns the layout of a printed array in the notation of [`torch_form::shown`], and the numbers
+/// in it, each with its byte range in `text`. Words that aren't numbers are labels and are ignored.
 fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"[\[\]]|[^\s\[\]()'"]+"#).expect("a regular expression"));
-    // Outside of brackets, commas are part of the numbers, as in 163,009,536.
+    // Without brackets, a comma is part of a number, as in 163,009,536.
     let text = match text.contains('[') {
         true => text.replace(',', " "),
         false => text.to_owned(),
@@ -149,7 +152,7 @@ fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     (form, numbers)
 }
 
-/// Returns the numbers in an output, each with its byte range in the text.
+/// Returns the numbers in a printed output, each with its byte range in `text`.
 pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
     let (_, numbers) = read(text);
     let numbers = numbers.into_iter();
@@ -158,8 +161,8 @@ pub fn numbers(text: &str) -> Vec<(f64, Range<usize>)> {
         .collect()
 }
 
-/// Returns the numbers in an output, each with the largest difference that its printed digits
-/// allow.
+/// Returns the numbers in a printed output, each with the tolerance that follows from its printed
+/// digits.
 pub fn allowances(text: &str) -> Vec<(f64, f64)> {
     let (_, numbers) = read(text);
     let numbers = numbers.iter();
