@@ -1,9 +1,10 @@
-//! Prints the bits of a computation whose sizes are large enough for the parallel code: `print-bits
-//! forward|train|generate`.
+//! Prints the bits of the results of a computation that is large enough to run in several threads.
+//! The argument selects the computation: `print-bits forward|train|generate`.
 //!
-//! The tests run this program with different numbers of threads and compare the output. The first
-//! line contains the number of threads. Most of the following lines contain a name and a hash of
-//! the results or their bits. `generate` also prints the generated token IDs.
+//! Tests run this program with different numbers of threads and compare its output. The first line
+//! of the output contains the number of threads. Most of the following lines contain a name, and
+//! the bits of a result or a hash of the bits of several results. `generate` also prints the
+//! generated token IDs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -14,8 +15,8 @@ use tensor_ops::Parameters;
 use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig, clip_grad_norm};
 
-/// Configuration with the embedding size and the heads of the 124M model. It has fewer blocks and a
-/// smaller vocabulary, so that the tests are fast.
+/// Configuration of a model with the same embedding size and number of heads as the 124M model. To
+/// make the tests fast, it has fewer transformer blocks and a smaller vocabulary.
 const CONFIG: GptConfig = GptConfig {
     vocab_size: 5003,
     context_length: 256,
@@ -24,7 +25,8 @@ const CONFIG: GptConfig = GptConfig {
     ..GptConfig::GPT2_124M
 };
 
-/// Vocabulary size of the model that is trained. It is large enough for many parallel tasks.
+/// Vocabulary size of the model that `print-bits train` trains. It is small to make the tests fast,
+/// but large enough for many parallel tasks.
 const FEW_TOKENS: usize = 1009;
 
 fn main() {
@@ -97,7 +99,8 @@ fn generate() {
     println!("{out}");
 }
 
-/// Returns token IDs that are valid in both vocabularies.
+/// Returns token IDs, of shape (batch, num_tokens), that are valid in the vocabularies of both
+/// models.
 fn ids(batch: usize, num_tokens: usize, seed: usize) -> Array2<u32> {
     Array2::from_shape_fn((batch, num_tokens), |(i, j)| {
         ((i * 7919 + j * 104_729 + seed * 31) % FEW_TOKENS) as u32

@@ -1,7 +1,8 @@
-//! Inserts computed values into texts. A text contains the placeholder `{name}` where the value
-//! with this name belongs, so the text can't contradict the output.
+//! Inserts computed values into the prose of a notebook. The prose contains the placeholder
+//! `{name}` where the value with this name should appear, so the prose can't contradict the
+//! computed output.
 //!
-//! The values are the inputs of a notebook and the values that it passes to
+//! The prose can use the values of the notebook's inputs and the values that the notebook passes to
 //! [`crate::Notebook::value`]. A placeholder can specify a format:
 //!
 //! - `{name:.2}` shows two decimals.
@@ -14,11 +15,11 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// Text to show in place of a value that wasn't computed.
+/// Text that appears in place of a value that wasn't computed.
 pub(crate) const MISSING: &str = "…";
 
-/// The named values of a run. Each value has the line of the call that named it, because a name can
-/// have several values in the course of a notebook.
+/// Named values of a notebook's run. The line number of the call that named a value is stored with
+/// the value, because a name can get a new value later in the notebook.
 #[derive(Default)]
 pub(crate) struct Values(HashMap<String, Vec<(u32, String)>>);
 
@@ -28,17 +29,18 @@ impl Values {
         values.push((line, value));
     }
 
-    /// Returns the last value that was named at or before `line`. If there is none, returns the
-    /// first value after it, because a question can come before the cell that answers it. Returns
-    /// `None` if the name has no value.
+    /// Returns the value that the name has at `line`, which is the last value that it got at or
+    /// before this line. If there is none, returns the first value that it gets later, because a
+    /// question can come before the cell that computes the answer. Returns `None` if the name never
+    /// gets a value.
     fn at(&self, name: &str, line: u32) -> Option<&str> {
         let values = self.0.get(name)?;
         let before = values.iter().rev().find(|(at, _)| *at <= line);
         before.or(values.first()).map(|(_, value)| value.as_str())
     }
 
-    /// Replaces each placeholder in a text with the value that its name has at `line`. If the value
-    /// is empty, the space before the placeholder is removed, too.
+    /// Replaces each placeholder in `text` with the value that the placeholder's name has at
+    /// `line`. If the value is empty, the space before the placeholder is removed as well.
     pub(crate) fn fill(&self, text: &str, line: u32) -> String {
         static NAME: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"(\s?)\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}").expect("a regular expression")
@@ -54,8 +56,8 @@ impl Values {
     }
 }
 
-/// Returns a value in the format that the placeholder specifies. A value that isn't a number is
-/// returned unchanged.
+/// Returns a value in the format `form`, which is the part of a placeholder after the colon. A
+/// value that isn't a number is returned unchanged.
 fn formatted(value: &str, form: &str) -> String {
     const WORDS: [&str; 13] = [
         "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",

@@ -1,12 +1,13 @@
-//! A small GPT whose tokens are the words at the beginning of a text. Training it takes about a
-//! second, so the notebooks can train it where training the book's model would take minutes.
+//! Defines a small GPT, which is trained on the beginning of a text and whose tokens are words.
+//! Training it takes about a second, so the notebooks can train it where training the book's model
+//! would take minutes.
 
 use anyhow::Result;
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
 use gpt::{DropRates, GptConfig};
 use tokenizer::{SimpleTokenizerV1, build_vocabulary, preprocess};
 
-/// Maximum number of characters at the beginning of a text that the small model is trained on.
+/// Maximum number of characters, from the beginning of a text, on which the small model is trained.
 const CHARACTERS: usize = 5000;
 
 /// Returns the beginning of a text, up to the last complete word within the first [`CHARACTERS`]
@@ -19,9 +20,10 @@ pub(crate) fn beginning(text: &str) -> &str {
     &text[..end]
 }
 
-/// Returns the tokenizer of section 2.3 for the text, and two data loaders for the small model. The
-/// first loader shuffles the windows of the first nine tenths of the tokens, for training. The
-/// second one returns the windows of the last tenth in their original order, for validation.
+/// Returns a tokenizer as in section 2.3 for the words of the text, and data loaders for training
+/// and for validating the small model. The training loader shuffles the windows of the first nine
+/// tenths of the tokens. The validation loader returns the windows of the last tenth in their
+/// original order.
 pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoader; 2])> {
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocess(text)));
     let ids = Corpus::from_ids(tokenizer.encode(text)?);
@@ -59,7 +61,8 @@ pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     }
 }
 
-/// Returns the first four tokens of a text, decoded, as the start context for the model.
+/// Returns the text of the first four tokens of a text, which serves as the prompt for the small
+/// model.
 pub(crate) fn first_words(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<String> {
     let ids = tokenizer.encode(text)?;
     Ok(tokenizer.decode(&ids[..ids.len().min(4)])?)

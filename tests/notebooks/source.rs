@@ -1,8 +1,9 @@
-//! Reads the source code of a notebook, which the notebook's page shows. [`calls`] finds the calls
-//! `book.…(…)` and the code between them, and [`item`] finds the items that listings show.
+//! Parses the Rust source code of a notebook, so that parts of it can be shown to readers.
+//! [`calls`] finds the calls `book.…(…)` and the code between them, and [`item`] finds the
+//! functions and types that the notebook shows as listings.
 //!
-//! [`tokens`] splits Rust code into tokens. They show where the arguments of a call end, and pages
-//! use them for syntax highlighting.
+//! [`tokens`] splits Rust code into tokens. This module uses them to find the end of a call's
+//! arguments, and the HTML pages use them for syntax highlighting.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,21 +15,22 @@ use crate::book::read_file;
 
 /// A call `book.…(…)` in the source code of a notebook.
 pub(crate) struct Call<'a> {
-    /// Line number of the call, starting from 1.
+    /// Line number of the call in the source code, starting from 1.
     pub(crate) line: u32,
     /// Name of the method that is called.
     pub(crate) method: &'a str,
-    /// Source code of each argument, without a leading `&`. A constant is replaced with its string
-    /// literal.
+    /// Source code of each argument, without a leading `&`. If the argument is the name of a string
+    /// constant, this is the string literal instead.
     pub(crate) arguments: Vec<&'a str>,
-    /// Code between the previous statement and this one. Empty for an input.
+    /// If the call is a statement, the code between the previous `book` statement and this one. If
+    /// the call reads an input, this is empty.
     pub(crate) code: String,
 }
 
 impl Call<'_> {
-    /// Returns the argument with this index. A string literal is returned without quotes and
-    /// escapes, and any other expression as its source code. Returns `None` if there is no such
-    /// argument.
+    /// Returns the argument with the index `place` as text. If the argument is a string literal,
+    /// returns the value of the string. Otherwise, returns the source code of the expression.
+    /// Returns `None` if there is no argument with this index.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
         static ESCAPE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)\\(\n\s*|x20|.)").expect("a regular expression"));
@@ -50,13 +52,13 @@ impl Call<'_> {
     }
 }
 
-/// Returns all calls that are statements, and all calls that read an input, in the order of the
+/// Returns all calls of `book` methods that are statements or read an input, in the order of the
 /// source code.
 ///
-/// A call within an expression doesn't appear in the code that readers see. It is replaced with the
-/// code that `changed` contains for its line. If there is none, an input is replaced with its
-/// default, and a call without arguments, which returns the book's text, with code that reads
-/// the-verdict.txt.
+/// In the code that readers see, a call within an expression is replaced. If `changed` contains
+/// code for the line of the call, this code replaces it. Otherwise, the default of an input
+/// replaces the call that reads the input, and code that reads the-verdict.txt replaces a call
+/// without arguments, because such a call returns the book's text.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
@@ -94,17 +96,18 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
     calls
 }
 
-/// Calls that only provide values for texts. Unlike the other statements, they leave no blank line
-/// in the code.
+/// Names of the methods that only provide values for the prose or check it. Unlike other `book`
+/// statements, calls of these methods leave no blank line in the code that readers see.
 const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
 
-/// Returns true if the method reads an input that readers can change.
+/// Returns true if the `book` method with this name reads an input that readers can change.
 fn is_input(method: &str) -> bool {
     ["input", "input_of_text"].contains(&method)
 }
 
-/// Returns the arguments of a call whose opening parenthesis ends at byte offset `open`, and the
-/// offset after its closing parenthesis.
+/// Returns the source code of the arguments of a call, and the byte offset after the call's closing
+/// parenthesis. The arguments begin at the byte offset `open`, directly after the opening
+/// parenthesis.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     let mut arguments = Vec::new();
     let (mut depth, mut first) = (0, open);
@@ -128,7 +131,8 @@ fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     (arguments, source.len())
 }
 
-/// Returns the string literal of the constant `name`, if the source code defines such a constant.
+/// Returns the string literal, with its quotes, that defines the constant `name`. Returns `None` if
+/// the source code doesn't define a string constant with this name.
 fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     let is_constant = name.bytes().all(|c| c == b'_' || c.is_ascii_uppercase());
     let definition = is_constant.then(|| format!("const {name}: &str = "))?;
@@ -137,7 +141,7 @@ fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     Some(&source[at..][literal])
 }
 
-/// Removes attributes that change lint levels, because they don't help a reader to understand the
+/// Removes `allow` and `expect` attributes, because they don't help a reader to understand the
 /// code.
 pub(crate) fn without_lints(code: &str) -> String {
     static LINT: LazyLock<Regex> = LazyLock::new(|| {
@@ -147,8 +151,8 @@ pub(crate) fn without_lints(code: &str) -> String {
     LINT.replace_all(code, "").into_owned()
 }
 
-/// Removes what readers of a listing don't need: `pub(crate)`, the examples in doc comments, and
-/// the sections of doc comments about errors and panics.
+/// Removes everything that the readers of a listing don't need: `pub(crate)`, and the examples and
+/// the sections about errors and panics in doc comments.
 fn without_details(code: &str) -> String {
     static DETAILS: LazyLock<Regex> = LazyLock::new(|| {
         let details = r"(?m)(^ *///\n)?^ */// (```|# (Errors|Panics)).*\n(^ *///.*\n)*";
@@ -157,8 +161,8 @@ fn without_details(code: &str) -> String {
     DETAILS.replace_all(code, "").replace("pub(crate) ", "")
 }
 
-/// Removes blank lines at the beginning and end of a text, the indentation that all lines have in
-/// common, and blank lines before a closing brace. Several consecutive blank lines become one.
+/// Removes the indentation that all lines have in common, and the blank lines at the beginning and
+/// end of the text and before a closing brace. Consecutive blank lines are reduced to one.
 pub(crate) fn undented(text: &str) -> String {
     let written = text.lines().filter(|line| !line.trim().is_empty());
     let indentation = written.map(|line| line.len() - line.trim_start().len());
@@ -176,9 +180,10 @@ pub(crate) fn undented(text: &str) -> String {
     lines.join("\n").trim_end().to_owned()
 }
 
-/// Finds an item by the beginning of its first line. Returns the number of the first line that
-/// begins with `start`, and the code from there to the item's closing brace, formatted for a
-/// listing. Returns `None` if no line begins with `start` or if the closing brace is missing.
+/// Finds a function, type or other item in source code by the beginning of its first line. Returns
+/// the number of the first line that begins with `start`, not counting indentation, and the code
+/// from there to the item's closing brace, formatted for a listing. Returns `None` if no line
+/// begins with `start` or if the closing brace is missing.
 pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     let line = source
         .lines()
@@ -191,8 +196,8 @@ pub fn item(source: &str, start: &str) -> Option<(usize, String)> {
     Some((line + 1, undented(&item)))
 }
 
-/// Matches one token of Rust code. The alternatives are tried in order. For example, a keyword is
-/// recognized before a word of the same letters.
+/// Matches one token of Rust code. The regular expression tries its alternatives in order, so the
+/// pattern for keywords comes before the pattern for other words.
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
     let tokens = r##"(?xs)
         (?<comment> //[^\n]* )
@@ -206,7 +211,8 @@ static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Splits Rust code into tokens, including whitespace, and returns the byte range and the kind of
-/// each. The kind is `keyword`, `type`, `text`, `number`, `comment`, or empty for all other tokens.
+/// each token. The kind is `keyword`, `type`, `text`, `number` or `comment`. For all other tokens,
+/// it is empty.
 pub fn tokens(source: &str) -> impl Iterator<Item = (Range<usize>, &'static str)> {
     const KINDS: [&str; 5] = ["comment", "text", "number", "keyword", "type"];
     TOKEN.captures_iter(source).map(|token| {

@@ -1,9 +1,10 @@
-//! The text of "The Verdict", which chapters 2 and 5 read from the file the-verdict.txt. The user
-//! provides the file, and its SHA-256 hash is checked.
+//! Provides the text of the short story "The Verdict", which chapters 2 and 5 of the book read from
+//! the file the-verdict.txt. The user must provide this file, and this module checks its SHA-256
+//! hash.
 //!
-//! The text isn't part of this repository. If it is missing, the cells that need it run on
-//! [`STORY`] in commands that use this story as a substitute. Otherwise, the cells are skipped, and
-//! a note tells the user why.
+//! The story isn't part of this repository. If the user doesn't provide it, some commands compute
+//! the cells that need it from the substitute [`STORY`]. All other commands skip these cells and
+//! tell the user why.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,16 +14,17 @@ use sha2::{Digest, Sha256};
 
 use crate::Settings;
 
-/// "The Answering Bell", the story that is included in `gpt train`. Notebooks can use it if the
-/// book's text is missing.
+/// Text of "The Answering Bell", a story that is included in the command `gpt train`. Notebooks can
+/// use it as a substitute if the book's text is missing.
 pub const STORY: &str = include_str!("../../crates/tools/cli/data/the-answering-bell.txt");
 
-/// SHA-256 hash of the book's text, which has 20,479 bytes.
+/// SHA-256 hash of the book's text, which consists of 20,479 bytes.
 const SHA256: &str = "b41e41a68f0398a3154ae69e2e4c0e2694e17fe0d66730536837f1b01935b31f";
 
-/// Returns settings that contain the book's text from the file `path`. If `path` is `None`, the
-/// file is taken from the environment variable `BOOK_TEXT`. A relative path in `BOOK_TEXT` is
-/// relative to the root of the workspace. If neither is set, the settings contain no text.
+/// Reads the book's text from the file `path` and returns settings that contain it. If `path` is
+/// `None`, uses the path in the environment variable `BOOK_TEXT` instead, which can be relative to
+/// the root of the workspace. If this variable isn't set either, the returned settings contain no
+/// text.
 ///
 /// # Errors
 ///
@@ -36,9 +38,9 @@ pub fn settings(path: Option<&Path>) -> Result<Settings> {
     })
 }
 
-/// Converts a path that is relative to the root of the workspace into one that works in any folder.
-/// This is necessary because cargo runs each test in the folder of its package. An absolute path is
-/// returned unchanged.
+/// Converts a path that is relative to the root of the workspace into a path that works in any
+/// current folder. This is necessary because cargo runs each test in the folder of its package.
+/// Returns an absolute path unchanged.
 fn below_root(path: OsString) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package
@@ -47,7 +49,7 @@ fn below_root(path: OsString) -> PathBuf {
     root.join(path)
 }
 
-/// Returns true if `text` is the book's text, according to its hash.
+/// Returns true if `text` has the same SHA-256 hash as the book's text.
 pub fn is_book(text: &str) -> bool {
     sha256(text.as_bytes()) == SHA256
 }
@@ -58,8 +60,8 @@ fn sha256(bytes: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads the book's text and checks its hash. The memory of the text is never freed, because the
-/// settings need a text that lives until the process ends.
+/// Reads the book's text from a file and checks its hash. The memory of the text is leaked on
+/// purpose, because the settings contain a `&'static str`.
 fn read(path: &Path) -> Result<&'static str> {
     let bytes =
         std::fs::read(path).with_context(|| format!("the book's text {}", path.display()))?;

@@ -1,18 +1,18 @@
-//! Formats values as PyTorch or Python prints them. Tensors have the number of digits, the widths,
-//! the line breaks and the ellipses of PyTorch's default print options (see
-//! `torch.set_printoptions()`).
+//! Formats values as PyTorch or Python prints them. Tensors are formatted with PyTorch's default
+//! print options (see `torch.set_printoptions()`), which determine the number of digits, the column
+//! widths, the line breaks and the ellipses.
 
 use ndarray::{ArrayD, Dimension};
 
 use crate::value::{Kind, Value};
 
-/// Largest number of elements that a tensor can have without being abbreviated. A larger tensor
-/// shows only the first and last [`EDGE`] items of each axis.
+/// Largest number of elements of a tensor that is printed in full. For a larger tensor, PyTorch
+/// prints only the first and last [`EDGE`] items of each axis.
 const THRESHOLD: usize = 1000;
 const EDGE: usize = 3;
 const LINE_WIDTH: usize = 80;
 
-/// Returns the value as the document would print it.
+/// Returns the value as the original document would print it.
 pub(crate) fn print(value: &Value) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     match value {
@@ -41,15 +41,15 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// Returns the form of an array as PyTorch prints it, and the printed numbers with their indices.
-/// The form contains the brackets, an `x` for each number, and a `.` for each ellipsis. For
-/// example, a 2×2 array has the form `[[xx][xx]]`.
+/// Returns the layout in which PyTorch prints an array, and the printed numbers with their indices
+/// in the array. The layout consists of the brackets, an `x` for each number, and a `.` for each
+/// ellipsis. For example, a 2×2 array has the layout `[[xx][xx]]`.
 pub(crate) fn shown(array: &ArrayD<f64>) -> (String, Vec<(Vec<usize>, f64)>) {
     let (mut form, mut numbers) = (String::new(), Vec::new());
     for (at, &value) in array.indexed_iter() {
         let at = at.slice();
         let axes = at.iter().zip(array.shape());
-        // Count the axes that begin at this number, and the axes that end at it.
+        // Count the brackets that open before this number and the brackets that close after it.
         let begins = axes.clone().rev().take_while(|(place, _)| **place == 0);
         let ends = axes.rev().take_while(|(place, size)| **place + 1 == **size);
         let (begins, ends) = (begins.count(), ends.count());
@@ -103,7 +103,7 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
     text + ")"
 }
 
-/// The number format that PyTorch chooses for a whole tensor.
+/// The number format that PyTorch chooses for all numbers of a tensor.
 struct Format {
     write: fn(f64) -> String,
     width: usize,
@@ -128,7 +128,7 @@ impl Format {
         Self { write, width }
     }
 
-    /// Formats a number and aligns it to the right.
+    /// Formats a number and pads it with spaces on the left to the column width.
     fn number(&self, value: f64) -> String {
         let text = match value.is_infinite() {
             true => value.to_string(),

@@ -1,45 +1,48 @@
-//! Types of values that a cell can show: numbers, arrays, strings, and lists.
+//! Types of the values that the cells of a notebook can show: numbers, arrays, strings, and lists.
 
 use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 
-/// A computed value that can be compared with an output or printed.
+/// A computed value that can be printed and compared with the output of the original document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An array of numbers, with the kind that determines how they are printed. An `f32` and a
-    /// whole number below 2^53 can be converted to `f64` without loss.
+    /// An array of numbers, converted to `f64`, and the kind that determines how they are printed
+    /// and compared. The conversion of an `f32`, or of a whole number below 2^53, to `f64` is
+    /// lossless.
     Numbers(ArrayD<f64>, Kind),
     /// A string.
     Text(String),
     /// A list of strings.
     Texts(Vec<String>),
-    /// Numbers and the text that contains them, such as `582 x forward`. The numbers are compared,
-    /// and the text is shown.
+    /// Numbers, their kind, and a text that contains them, such as `582 x forward`. The numbers are
+    /// compared with the document's output, and the text is shown.
     Lines(ArrayD<f64>, Kind, String),
 }
 
-/// How numbers are printed and compared, which depends on their type before the conversion to
-/// `f64`.
+/// Specifies how numbers are printed and compared. It depends on their type before the conversion
+/// to `f64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An `f32` or an array of `f32`, printed as a PyTorch tensor.
+    /// Numbers that are printed as a PyTorch tensor.
     Tensor,
     /// Floating-point numbers that are printed as Python floats.
     Python,
-    /// Whole numbers, such as token IDs, counts and sizes. They must be equal.
+    /// Whole numbers, such as token IDs, counts and sizes, which must be equal to the printed
+    /// numbers.
     Whole,
 }
 
-/// A type of values that a cell can show.
+/// A type whose values a cell can show.
 pub trait Shown {
     /// Converts the value to a [`Value`].
     fn value(&self) -> Value;
 }
 
-/// A number type for arrays and lists.
+/// A type of numbers in the arrays and lists that a cell can show.
 pub trait Element: Copy {
-    /// Kind of a single number or an array, followed by the kind of a list.
+    /// Two kinds: the first applies to single numbers and arrays of this type, and the second to
+    /// lists.
     const KINDS: [Kind; 2];
-    /// Converts the number to `f64`. The conversion is lossless for all values that cells show.
+    /// Converts the number to `f64`. This is lossless for all numbers that cells show.
     fn to_f64(self) -> f64;
 }
 
@@ -125,7 +128,7 @@ impl<T: Shown + ?Sized> Shown for &T {
     }
 }
 
-/// Numbers that are each shown in a line of text.
+/// Numbers, with a text that shows each of them in its own line.
 #[derive(Clone, Debug)]
 pub struct Lines<T> {
     numbers: Vec<T>,
@@ -133,7 +136,8 @@ pub struct Lines<T> {
 }
 
 impl<T: Element> Lines<T> {
-    /// Creates the text by calling `line` with the index and the value of each number.
+    /// Creates a value from these numbers. The function `line` receives the index and the value of
+    /// a number and returns the line of text that shows it.
     pub fn new(numbers: Vec<T>, line: impl Fn(usize, T) -> String) -> Self {
         let lines = numbers
             .iter()

@@ -1,4 +1,4 @@
-//! Runs each example of the library crates on small inputs and checks its output.
+//! Runs each example program of the library crates with small inputs and checks its output.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,16 +16,17 @@ use torch_rng::TorchRng;
 
 const TEXT: &str = "The bell rang, and the ferry came. The ferry went, and the bell was still. ";
 
-/// Returns the number that follows the first occurrence of `word` in each line that contains one.
+/// Returns the number that directly follows the first occurrence of `word` in each line of `text`.
+/// Lines without such a number are skipped.
 fn numbers(text: &str, word: &str) -> Vec<f64> {
     let behind = text.lines().filter_map(|line| line.split_once(word));
     let number = |rest: &str| rest.split([',', ' ']).next()?.parse().ok();
     behind.filter_map(|(_, rest)| number(rest)).collect()
 }
 
-/// Connects four clients to the example `server`. The first client sends a line and disconnects.
-/// Then the other three send a line at the same time. Each of them must receive the text that its
-/// seed gives when it is the only client.
+/// Tests the example `server` with four clients. The first client sends a prompt and disconnects.
+/// Then the other three clients each send a prompt at the same time. Each of them must receive the
+/// same text as if it were the only client with this prompt and seed.
 fn continue_lines(server: &mut Child, model: &GptModel) {
     let mut line = String::new();
     let output = server.stdout.take().expect("it is piped");
@@ -65,7 +66,8 @@ fn continue_lines(server: &mut Child, model: &GptModel) {
 #[test]
 fn each_example_does_what_it_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // If the whole workspace is being tested, the examples have already been built.
+    // If `cargo test` tests the whole workspace, it has already built the examples, so this command
+    // finishes quickly.
     let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--workspace", "--examples", "--quiet"])
         .args(["--locked", "--offline"])
@@ -193,9 +195,9 @@ fn each_example_does_what_it_says() {
     assert!(decoded.starts_with("\"<|user|>"), "{output}");
     assert!(unknown.starts_with("error: "), "{output}");
 
-    // Every example of a library must have run. The example `pack` of the crate `live` isn't
-    // included, because it is a step of an xtask command, and the tests of `live` check what it
-    // does.
+    // This test must have run every example of the library crates. The example `pack` of the crate
+    // `live` isn't included, because it is a step of an xtask command, and the tests of `live`
+    // check its output.
     let groups = ["crates", "crates/engine", "crates/files"];
     let crates = groups.map(|group| fs::read_dir(root.join(group)).expect("the crates"));
     let crates = crates.into_iter().flatten();

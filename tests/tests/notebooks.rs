@@ -1,11 +1,13 @@
-//! Runs every cell of every notebook, and every input with values at its bounds and between them.
+//! Tests that every cell of every notebook computes what its original document prints, and that all
+//! notebooks run with values of their inputs at the bounds and between them.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use ::notebooks::{InputValue, Outcome, PROGRAMS, Part, Program, Settings, cells, inputs, text};
 
-/// Returns the name of each cell that was lost or disagrees with its document, with the reason.
+/// Returns the name of each cell that wasn't reached, has an invalid input, or disagrees with the
+/// output of its original document, with the reason.
 fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
     let faults = cells(parts).filter_map(|cell| {
         let fault = match &cell.outcome {
@@ -19,9 +21,9 @@ fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
     faults.collect()
 }
 
-/// Returns the failures of a run, except for two kinds that valid inputs can cause together. In the
-/// first kind, the width of the model isn't divisible by the number of heads, which are separate
-/// inputs.
+/// Returns the failures of a run, except for two kinds of failures that can occur even though all
+/// inputs are valid. In the first kind, the embedding size of a model isn't divisible by the number
+/// of heads. Each input has a valid value, but the combination is invalid.
 fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
     let mut faults = faults(program, parts);
     faults.retain(|fault| {
@@ -31,8 +33,8 @@ fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
             let [width, heads] = [width, heads].map(number::<usize>);
             !width.is_multiple_of(heads)
         });
-        // In the second kind, the tokenizer doesn't know a word because its vocabulary comes from a
-        // different text, or a text is too short for a second batch.
+        // In the second kind of failure, a text contains a word that isn't in the tokenizer's
+        // vocabulary, or a text is too short for a second batch.
         !is_refused
             && !["unknown token", "has one batch only"]
                 .iter()
@@ -41,9 +43,9 @@ fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
     faults
 }
 
-/// Runs the notebooks one after the other, because two large models don't fit in memory at the same
-/// time. Only the training may be skipped and, if `BOOK_TEXT` isn't set, the cells that need the
-/// book's text.
+/// A single test runs all notebooks one after the other, because two large models don't fit in
+/// memory at the same time. Cells may be skipped only because the training takes minutes or because
+/// the book's text is missing, which is the case if `BOOK_TEXT` isn't set.
 #[test]
 fn every_cell_computes_what_its_document_prints() {
     let settings = text::settings(None).expect("the book's text");
@@ -61,8 +63,8 @@ fn every_cell_computes_what_its_document_prints() {
     assert!(skipped.len() <= 2, "{skipped:?}");
 }
 
-/// If the book's text is missing, readers see every cell computed from the short story, except for
-/// the cells that take minutes.
+/// Without the book's text, all cells that need it must run on the substitute story. Cells may be
+/// skipped only for other reasons, such as minutes of training.
 #[test]
 fn every_cell_runs_on_the_story() {
     for program in PROGRAMS {
@@ -86,8 +88,8 @@ fn every_cell_runs_on_the_story() {
     }
 }
 
-/// Returns the texts that a reader sees, each with the number of its section. They are prose,
-/// questions, comments in code, and labels in pictures.
+/// Returns all pieces of text that a reader of the notebook sees, each with the number of its
+/// section. They come from prose, questions, comments in code, and labels in pictures.
 fn texts(parts: &[Part]) -> Vec<(String, String)> {
     let mut section = String::new();
     let mut texts = Vec::new();
@@ -109,8 +111,8 @@ fn texts(parts: &[Part]) -> Vec<(String, String)> {
             Part::Figure { name, html, .. } => {
                 let shown = html.iter().flat_map(|html| html.split("</text>"));
                 let shown = shown.filter_map(|text| text.rsplit_once('>'));
-                // The labels of axes and values are numbers or words from the data, so they are
-                // left out.
+                // Only labels with a space are kept, because shorter ones are numbers or words from
+                // the data.
                 let shown = shown.filter(|(tag, _)| {
                     tag.rsplit('<')
                         .next()
@@ -129,7 +131,8 @@ fn texts(parts: &[Part]) -> Vec<(String, String)> {
     texts
 }
 
-/// Returns true if `text` contains `words` other than as a part of a number or of a longer word.
+/// Returns true if `text` contains `words`, and not only as a part of a longer word or number or in
+/// the name of a cell.
 fn has_words(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + words.len()..]);
@@ -137,7 +140,7 @@ fn has_words(text: &str, words: &str) -> bool {
         let is_decimal = after
             .strip_prefix('.')
             .is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()));
-        // This excludes parts of `3.2`, `x^2` and `GPT-2`.
+        // This condition excludes the digit 2 in `3.2`, `x^2` and `GPT-2`.
         !before.ends_with(|c| continues(c) || ".^-".contains(c))
             && !before.ends_with("In [")
             && !after.starts_with(continues)
@@ -145,9 +148,9 @@ fn has_words(text: &str, words: &str) -> bool {
     })
 }
 
-/// Returns a new value for an input, and the words by which a text could mention the old value. A
-/// new number is never one of `others`, so it can't be mistaken for the default of a different
-/// input.
+/// Returns a new value for an input, and the words with which a text could mention the old value.
+/// If the new value is a number, it isn't one of `others`, so a text that mentions it can't be
+/// mistaken for one that mentions the default of a different input.
 fn another(input: &InputValue, others: &[String]) -> (String, Vec<String>) {
     let old = &input.default;
     if let Some((first, rest)) = old.split_once("; ") {
@@ -189,18 +192,18 @@ fn another(input: &InputValue, others: &[String]) -> (String, Vec<String>) {
     (new.to_string(), vec![old.clone()])
 }
 
-/// Texts that the test ignores. They belong to an example without inputs, or to the label of a
-/// window in a picture.
+/// Substrings of the texts that the test below ignores. The numbers in these texts belong to an
+/// example without inputs, or to the label of a window in a picture.
 const FIXED: [&str; 3] = [
     "a.transpose(2, 3)",
     "give the shape (1, 2, 3, 4)",
     "1. inputs",
 ];
 
-/// Changes all inputs at once, and then checks that no text mentions the old value of an input. The
-/// texts in the section of an input are searched and, for the number of rows of a matrix, also all
-/// texts that follow. A task is exempt, because it mentions the values of its solution even if a
-/// reader has changed them.
+/// Changes all inputs of a notebook at once and checks that no text still mentions the old value of
+/// an input. For each input, the test searches the texts in the same section. For the number of
+/// rows of a matrix, it also searches the sections that follow. Tasks of exercises are exempt,
+/// because they must mention the original values even if a reader has changed them.
 #[test]
 fn no_text_names_the_old_value_of_a_changed_input() {
     let mut stale = Vec::new();
@@ -240,13 +243,13 @@ fn no_text_names_the_old_value_of_a_changed_input() {
     assert!(stale.is_empty(), "{}", stale.join("\n\n"));
 }
 
-/// Parses a bound or another number.
+/// Parses a number, such as a bound of an input.
 fn number<T: FromStr>(text: &str) -> T {
     text.parse().ok().expect("a number")
 }
 
-/// Returns values of an input at its bounds and between them, as a reader would type them, and a
-/// value outside of its bounds if there is one.
+/// Returns several valid values of an input, at its bounds and between them, as a reader would type
+/// them. Also returns an invalid value, or `None` if all values are valid.
 fn values(input: &InputValue) -> (Vec<String>, Option<String>) {
     let (low, high) = input.bounds.split_once("..").expect("a range");
     let high = high.trim_start_matches('=');
@@ -334,7 +337,7 @@ fn every_input_computes_at_its_bounds_and_between_and_a_value_beyond_loses_its_o
                     .any(|it| it.line == input.line && it.fault.is_some())
             );
         }
-        // All inputs are changed at once, because the inputs of a notebook can affect each other.
+        // Change all inputs at once, because the inputs of a notebook can affect each other.
         for place in 0..6 {
             let values = all.iter().map(|input| {
                 let (within, _) = values(input);

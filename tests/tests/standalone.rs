@@ -1,6 +1,7 @@
-//! Checks that each library crate can be used alone. For each of them, a package outside the
-//! workspace depends only on this crate, by its path, and must compile the examples in the README
-//! of the crate. The doc tests of the crate run these examples.
+//! Checks that each library crate can be used without the workspace. For each crate, the test
+//! creates a package outside the workspace whose only dependency is the path of this crate. The
+//! package must compile the examples in the crate's README. (The doc tests of the crate run these
+//! examples.)
 
 use std::path::Path;
 use std::process::Command;
@@ -34,7 +35,7 @@ fn a_package_outside_that_depends_on_one_library_alone_compiles_the_examples_of_
         let readme = fs::read_to_string(folder.join("README.md")).expect("each crate has a README");
         let blocks = readme.split("```rust\n").skip(1);
         let examples = blocks.filter_map(|block| block.split("\n```").next());
-        // As in rustdoc, an example without `main` becomes the body of a function.
+        // As in rustdoc, an example without a `main` function becomes the body of a function.
         let programs = examples.map(|example| match example.contains("fn main()") {
             true => example.to_owned(),
             false => format!("fn main() {{ let _ = || {{\n{example}\n}}; }}"),
@@ -90,12 +91,12 @@ fn cargo(folder: &Path) -> Command {
     cargo
 }
 
-/// Checks that the compiler accepts the programs in a package outside the workspace that has only
-/// this dependency.
+/// Checks that the programs compile in a new package outside the workspace. `dependency` is the
+/// only dependency of this package, in the format of Cargo.toml.
 fn check(dependency: &str, programs: &[String]) {
     let package = tempfile::tempdir().expect("a temporary folder");
-    // The package uses the profiles of the workspace, so that dependencies can be reused as they
-    // were compiled for it.
+    // The package uses the profiles of the workspace, so that cargo can reuse the dependencies that
+    // were compiled for the workspace.
     let root = fs::read_to_string(workspace().join("Cargo.toml")).expect("the workspace's");
     let profile = root.split("[profile.").skip(1).take(2);
     let profile: String = profile.map(|table| format!("[profile.{table}")).collect();
@@ -109,8 +110,8 @@ fn check(dependency: &str, programs: &[String]) {
     for (number, program) in programs.iter().enumerate() {
         write(&format!("src/bin/example{number}.rs"), program).expect("a temporary folder");
     }
-    // The package uses the dependency versions of the workspace, which have already been
-    // downloaded.
+    // The package uses the same versions of all dependencies as the workspace, because cargo has
+    // already downloaded these versions and runs offline.
     fs::copy(
         workspace().join("Cargo.lock"),
         package.path().join("Cargo.lock"),

@@ -1,9 +1,11 @@
-//! Checks that the same seed gives the same bits for any number of threads. Each run takes place in
-//! a separate process, because a process creates its thread pool only once.
+//! Checks that computations with the same seed give the same results, bit for bit, for any number
+//! of threads. Each computation runs in a separate process, because a process creates its thread
+//! pool only once.
 
 use std::process::Command;
 
-/// Runs `print-bits WHAT` with the given number of threads and returns its output.
+/// Runs the program `print-bits` with the argument `what` and the given number of threads. Returns
+/// its output without the first line, which contains the number of threads.
 fn bits(what: &str, threads: usize) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_print-bits"))
         .arg(what)

@@ -1,5 +1,6 @@
 //! Tests that involve several crates. They run every notebook and every example, check that results
-//! are the same for any number of threads, and use each library without the others.
+//! don't depend on the number of threads, and check that each library can be used without the
+//! workspace.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
