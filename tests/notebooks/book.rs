@@ -19,7 +19,7 @@ use crate::torch_form;
 use crate::value::Shown;
 use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
-/// State of a running notebook, which is a Rust translation of a document of the book. The
+/// State of a running notebook, which is the Rust translation of a document such as ch03.ipynb. The
 /// notebook's code calls the methods of this type to show and compare values. The result of each
 /// call is stored under the line number of the call, so that [`crate::Program::run`] can later
 /// combine the results with the source code.

@@ -1,4 +1,4 @@
-//! ch02.ipynb: a text as tokens, windows and embeddings.
+//! Translation of ch02.ipynb, which turns a text into tokens, windows and embeddings.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -79,8 +79,8 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
     // Now we remove the empty strings and the white space from the list of pieces, which leaves
-    // {left} tokens. In Python, this is done by a list comprehension with `if item.strip()`. In
-    // Rust, it is done by a filter.
+    // {left} tokens. The Python code does this with a list comprehension that contains `if
+    // item.strip()`, and the Rust code does it with a filter.
     let result = without_blanks(&result);
     book.value("left", result.len());
     book.prints(
@@ -402,8 +402,8 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
 
     // GPT-2's vocabulary was built from a large text by byte pair encoding. It consists of 256
     // tokens for the single bytes, one token for each of 50,000 merges, and `<|endoftext|>`, which
-    // makes 50,257 tokens. A frequent word is one token, and a rare word consists of several.
-    // Because every byte is a token, any text can be encoded.
+    // makes 50,257 tokens. A frequent word is a single token, and a rare word consists of several
+    // tokens. Because every byte is a token, any text can be encoded.
     //
     // Look at the last word before the final period: its {of_last:w} tokens are {last}. The special
     // token `<|endoftext|>` has the id 50256, and this call of `encode_allowing` permits it. If a
@@ -662,9 +662,9 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     // token's *embedding*. The goal of this section is to create a table with one vector for each
     // id.
     //
-    // The vectors start as random numbers, and training changes them. In a trained model, words
-    // with similar meanings have similar vectors, because they occur in similar texts. So what the
-    // model learns about one of them also helps with the other.
+    // The embeddings start as random numbers, and training changes them. In a trained model, words
+    // with similar meanings have similar embeddings, because they occur in similar texts. What the
+    // model learns about one of these words therefore also helps with the others.
 
     // The embedding table in this cell has six rows, one for each id, and {output_dim} columns. Its
     // numbers are random, but PyTorch draws the same numbers from the same seed.
@@ -704,8 +704,8 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [ 0.9178,  1.5810,  1.3010]], grad_fn=<EmbeddingBackward0>)",
     );
     book.asks(
-        "Two words in a sentence are the same. Are their vectors the same, too?",
-        "Yes. The same word has the same id, and the same id gives the same row, regardless of the word's position. That is why section 2.8 adds a vector for the position.",
+        "If the same word occurs twice in a sentence, do both occurrences have the same embedding?",
+        "Yes. Both occurrences have the same id, and the same id gives the same row of the table, regardless of the word's position. That is why section 2.8 adds a vector for the position.",
     );
     Ok(())
 }

@@ -128,9 +128,9 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
 
     // A *one-hot* row represents an id by a 1 at the id's position and zeros elsewhere. We copy the
     // embedding layer's weights into the linear layer. The product of a one-hot row and these
-    // weights is then the id's row of the embedding layer, because all other rows are multiplied by
-    // 0. Both layers therefore compute the same result, but looking up a row avoids the
-    // multiplications by 0.
+    // weights is then the id's row of the embedding layer, because every other
+    // row is multiplied by 0. Both layers therefore compute the same result, but looking up a row
+    // avoids the multiplications by 0.
     let onehot = Array2::from_shape_fn((3, num_idx), |(row, id)| {
         f32::from(u8::from(idx[row] as usize == id))
     });

@@ -69,8 +69,8 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         "Data loaders with different strides and context sizes",
     );
     // Task: create a data loader with windows of 2 tokens and a stride of 2, and then one with
-    // windows of 8 tokens and the same stride. Before you look: which ids will the rows share in
-    // each case?
+    // windows of 8 tokens and the same stride. Before you look at the solution: which ids will
+    // neighboring rows have in common in each case?
 
     // Solution: the first batch has {batch_size} windows of {max_length} ids, one in each row. Each
     // window begins {stride} ids after the window in the row above it.

@@ -290,9 +290,9 @@ tensor([[0.4421, 0.5931, 0.5790],
     // word's key. The names come from databases: a database compares a query with the keys of its
     // entries and returns the values that belong to the matching keys.
 
-    // First, we compute the second word's query. Multiplying a vector of d_in features by a matrix
-    // of shape (d_in, d_out) gives a vector of d_out features. In this example, d_out is {d_out}.
-    // The matrices start with random numbers, which the seed determines.
+    // First, we compute the query vector of the second word. Multiplying a vector of d_in features
+    // by a matrix of shape (d_in, d_out) gives a vector of d_out features. In this example, d_out
+    // is {d_out}. The matrices start with random numbers, which the seed determines.
     let x_2 = inputs.slice(s![1..2, ..]); // the second input token: (1, d_in)
     let d_in = inputs.ncols();
     let d_out = book.input("d_out", 2, 1..=256);
@@ -314,8 +314,8 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Keys: inputs @ W_key", &inputs, &w_key);
 
-    // The second word's score with itself is the dot product of its own query and its own key:
-    // {score_22_sum}.
+    // The score of the second word with itself is the dot product of the second word's query and
+    // its key: {score_22_sum}.
     book.value("score_22_sum", sum_of(query_2.row(0), keys.row(1)));
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
@@ -376,8 +376,9 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820])",
     );
 
-    // We multiply each value vector by its weight and add the {words:w} results. The sum is the
-    // second word's context vector. It has d_out = {d_out} features, like the values.
+    // We multiply each word's value vector by the word's attention weight and add the {words:w}
+    // results. The sum is the second word's context vector. Like the value vectors, it has d_out =
+    // {d_out} features.
     let context_vec_2 = matmul(&attn_weights_2, &values); // (1, d_out)
     book.prints("In [22]", &context_vec_2.row(0), "tensor([0.3061, 0.8210])");
 
@@ -476,9 +477,9 @@ tensor([[-0.0739,  0.0713],
     // nothing from later words because their weights are 0. The rule that hides later words is
     // called a *causal mask*.
     //
-    // The mask also makes training efficient. Because no position sees what follows it, one pass
-    // through a text of {words:w} words gives a valid prediction at all {words:w} positions, and
-    // the model learns from all of them at once.
+    // The mask also makes training efficient. Because no position sees the words that follow it,
+    // the model can predict the next word at all {words:w} positions of a text of {words:w} words
+    // at once, and it learns from all of these predictions in a single training step.
     book.sketch(
         "Causal attention, with shapes",
         "
@@ -678,7 +679,7 @@ tensor([[2., 2., 0., 2., 2., 0.],
 
     book.asks(
         "If dropout is applied to the causal attention weights, will each row still sum to 1?",
-        "Only on average over many draws. In this draw, the last row sums to {last_row_sum:.4}. {emptied}",
+        "Each row sums to 1 only on average over many training steps. In the next cell, the last row sums to {last_row_sum:.4}. {emptied}",
     );
     // Now dropout with the same seed is applied to the causal attention weights. It drops {dropped}
     // of the {visible} weights on and below the diagonal. {emptied}

@@ -642,8 +642,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
 }
 
 fn size_of_the_model(book: &mut Notebook) -> Result<()> {
-    // The table shows how many parameters each part of the model has, and which share of all
-    // parameters this is:
+    // The table shows the number of parameters in each part of the model, also as a percentage of
+    // all parameters:
     let size = GptConfig::GPT2_124M.size()?;
     let of_blocks = |of_block: usize| size.n_layers * of_block;
     let mut lines = Vec::new();

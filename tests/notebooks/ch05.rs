@@ -110,8 +110,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let probas = softmax(&logits, Axis(2));
     book.shape("In [5]", &probas, &[2, 3, 50257]);
 
-    // At each position, greedy decoding chooses the id with the highest probability. At none of the
-    // six positions is this id the target.
+    // At each position, greedy decoding chooses the id with the highest probability. At all six
+    // positions, this id differs from the target.
     let mut token_ids = Array3::zeros((2, 3, 1));
     for (id, probas) in token_ids.iter_mut().zip(probas.lanes(Axis(2))) {
         *id = greedy_id(&probas)?;
@@ -487,10 +487,11 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
         chart(&around, PLAIN)
     });
 
-    // If the training step is repeated, the loss falls to its lowest point, where the gradient is
-    // 0. At this point, the model gives "bell" a probability of 0.75, because "bell" follows "the"
-    // three times out of four in the training text. Training with this loss has the same effect on
-    // any model: the probabilities approach the frequencies of the tokens in the training text.
+    // If the training step is repeated, the loss falls to its lowest point, at which the gradient
+    // is 0. At this point, the model gives "bell" a probability of 0.75, because "bell" follows
+    // "the" three times out of four in the training text. Training with this loss has the same
+    // effect on any model: the probabilities approach the frequencies of the tokens in the training
+    // text.
     let mut lines = vec!["steps          w    P(bell)     loss".to_owned()];
     let mut weight = w;
     for step in 0..=12 {
@@ -524,8 +525,8 @@ fn p_bell(w: f32) -> f32 {
 }
 
 fn small_training(book: &mut Notebook) -> Result<Trained> {
-    // A GPT learns in the same way as this model, but it has many weights instead of one. So that
-    // training takes only about a second, we train a small GPT. It reads only the first 5,000
+    // A GPT learns in the same way as the model with a single weight, but it has many weights. So
+    // that training takes only about a second, we train a small GPT. It reads only the first 5,000
     // characters of the story, and its tokens are words (section 2.3), because it would need too
     // many weights for GPT-2's vocabulary of 50,257 tokens.
     book.listing(
@@ -554,7 +555,7 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     // A training step of the small GPT has four parts:
     //
     // - *forward*: the model computes the logits for a batch of inputs;
-    // - *loss*: the cross-entropy of the logits and the targets is computed;
+    // - *loss*: the loss is computed, which is the cross-entropy of the logits and the targets;
     // - *backward*: the gradients are passed back from the loss through all layers, from the last
     //   layer to the first, and each layer computes the gradients of its weights;
     // - *step*: the optimizer changes each weight a little, in the direction opposite to its
@@ -881,10 +882,10 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     book.value("drawn", vocab[next_token_id]);
     book.prints("In [31]", vocab[next_token_id], "forward");
 
-    // In a thousand draws, each word is drawn about a thousand times as often as its probability
-    // says. The word "forward" has a probability of {p_forward:.3} and is drawn {n_forward} times.
-    // (These draws always start from the same seed, so the field in the cell above doesn't change
-    // them.)
+    // In a thousand draws, the number of times that a word is drawn is close to a thousand times
+    // its probability. The word "forward" has a probability of {p_forward:.3} and is drawn
+    // {n_forward} times. (These draws always start from the same seed, so the field in the cell
+    // above doesn't change them.)
     let sampled_ids = sampled_tokens(&probas);
     book.value("p_forward", probas[FORWARD]);
     book.value("n_forward", sampled_ids[FORWARD]);
@@ -984,7 +985,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 
     book.asks(
         "What is the effect of a temperature of 0.001? And of a temperature of 1000?",
-        "At 0.001, the most probable word has a probability of {of_coldest:.3}, so sampling is almost the same as greedy decoding. At 1000, all probabilities lie between {least_of_hottest:.3} and {most_of_hottest:.3}, so the nine words are about equally probable, and the text becomes nonsense. Try both temperatures in the fields.",
+        "At a temperature of 0.001, the most probable word has a probability of {of_coldest:.3}, so sampling is almost the same as greedy decoding. At a temperature of 1000, all probabilities lie between {least_of_hottest:.3} and {most_of_hottest:.3}, so the nine words are about equally probable, and the text becomes nonsense. Try both temperatures in the fields.",
     );
     book.aside(|book| {
         let at = |temperature| softmax_with_temperature(&next_token_logits, temperature);

@@ -103,8 +103,8 @@ pub struct Cell {
     /// code. It is empty if there is no comment, or if the comment only marks the cell as a
     /// continuation of the previous cell.
     pub about: String,
-    /// Whether there is an explanation of the cell in a comment or in the text before it, or a
-    /// comment that marks the cell as a continuation of the previous cell.
+    /// Whether a comment or the text before the cell explains the cell, or a comment marks it as a
+    /// continuation of the previous cell.
     pub is_introduced: bool,
     /// Code between the previous cell and this one, followed by the expression whose value the cell
     /// shows.

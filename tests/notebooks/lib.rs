@@ -188,7 +188,7 @@ impl Program {
     }
 }
 
-/// Returns those of a notebook's parts that are cells.
+/// Returns all cells among the parts of a notebook.
 pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     parts.iter().filter_map(|part| match part {
         Part::Cell(cell) => Some(cell.as_ref()),
@@ -208,7 +208,7 @@ pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 
-/// Returns all inputs among a notebook's parts, each with the cell that contains it.
+/// Returns all inputs among the parts of a notebook, each with the cell that contains it.
 pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &InputValue)> {
     cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))
 }

@@ -6,7 +6,7 @@
 //!
 //! - A number with `d` decimals has the tolerance `0.5 * 10^-d + 1e-5 * max(1, |printed|)`. The
 //!   first term is half a unit of the last decimal, and is left out if no decimals are printed. The
-//!   second term allows for rounding errors of floating-point arithmetic.
+//!   second term allows for floating-point rounding errors.
 //! - For a number in scientific notation, this rule applies to the mantissa.
 //! - A number that is printed with all digits of its floating-point value has a relative tolerance
 //!   of 1e-5.

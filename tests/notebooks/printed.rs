@@ -19,8 +19,8 @@ use crate::value::{Kind, Value};
 pub struct Verdict {
     /// Count of the numbers and strings that were compared.
     pub figures: usize,
-    /// Absolute difference, between the computed and the printed number, that is the largest in
-    /// relation to its tolerance.
+    /// Difference between a computed and a printed number that is the largest in relation to its
+    /// tolerance.
     pub difference: f64,
     /// Tolerance to which `difference` belongs.
     pub allowed: f64,

@@ -55,10 +55,10 @@ impl Call<'_> {
 /// Returns all calls of `book` methods that are statements or read an input, in the order of the
 /// source code.
 ///
-/// In the code that readers see, a call within an expression is replaced. If `changed` contains
-/// code for the line of the call, this code replaces it. Otherwise, the default of an input
-/// replaces the call that reads the input, and code that reads the-verdict.txt replaces a call
-/// without arguments, because such a call returns the book's text.
+/// Readers don't see calls that are part of an expression, such as `book.input(…)`. In the code
+/// that they see, such a call is replaced with the code that `changed` contains for its line. If
+/// there is none, a call that reads an input is replaced with the input's default. A call without
+/// arguments returns the book's text, so it is replaced with code that reads the-verdict.txt.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
