@@ -26,7 +26,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "3.3.1",
         "A simple self-attention mechanism without trainable weights",
     );
-    // The meaning of a word depends on its neighbours: near the word "river", the word "bank" has a
+    // The meaning of a word depends on its neighbors: near the word "river", the word "bank" has a
     // different meaning than near the word "money". For each word, a model therefore needs a vector
     // that also contains information from the other words, which is called a *context vector*. The
     // goal of this section is to compute the context vector of the second word, "journey".
@@ -333,13 +333,15 @@ tensor([[0.4421, 0.5931, 0.5790],
     // Before softmax, each score is divided by √d_k, where d_k is the number of features in a key.
     // Why the square root? A dot product adds d_k products. If these products are independent and
     // each has mean 0 and variance 1, their sum has variance d_k, so its typical size is √d_k.
-    // Dividing the score by √d_k brings its typical size back to 1. The table shows this for random
-    // vectors whose features have variance 1. Its last two columns show why the size matters: they
-    // contain the largest of ten weights, averaged over many queries, without and with the
-    // division. With 256 features and no division, softmax gives nearly all the weight to one word.
-    // A small change in a score then hardly changes the weights, so training can't find out in
-    // which direction it should change the score. (In the terms of section 5.2, the gradient of the
-    // score is nearly 0.)
+    // Dividing the score by √d_k brings its typical size back to 1.
+    //
+    // The table shows the effect of dividing by √d_k for random queries and keys whose features
+    // have variance 1. Its last two columns show why the size of the scores matters: they contain
+    // the largest of ten weights, averaged over many queries, without and with the division. With
+    // 256 features and no division, softmax gives nearly all the weight to one word. A small change
+    // in a score then hardly changes the weights, so training can't find out in which direction it
+    // should change the score. (In the terms of section 5.2, the gradient of the score is nearly
+    // 0.)
     let mut lines =
         vec![" d_k   typical score   divided   largest weight   after division".to_owned()];
     for d_k in [4, 16, 64, 256] {

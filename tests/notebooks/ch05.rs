@@ -324,9 +324,11 @@ torch.Size([2, 256]) torch.Size([2, 256])",
     book.listing("crates/train/src/loss.rs", "pub fn calc_loss_loader(");
     // Before training, the training loss and the validation loss are both about 10.99. This is a
     // little more than ln 50,257 = 10.82, the loss of a model that gives all tokens the same
-    // probability. Where does the difference come from? The untrained model's logits are random
-    // numbers with a variance of about 1/3. They make some tokens more probable than others, but
-    // the more probable tokens aren't more often the targets. On average, this adds half of the
+    // probability.
+    //
+    // Why is the loss before training larger than ln 50,257? The untrained model's logits are
+    // random numbers with a variance of about 1/3. They make some tokens more probable than others,
+    // but the more probable tokens aren't more often the targets. On average, this adds half of the
     // variance to the loss: 10.82 + 1/6 = 10.99.
     let config = GptConfig {
         context_length: 256,
@@ -618,12 +620,14 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     book.yours("three gradients", &lines.join("\n"));
 
     // The *optimizer* is the rule by which a training step changes the weights. The training step
-    // of the single weight used *gradient descent*: weight - learning rate x gradient. Gradient
-    // descent has two problems. The gradient of a weight differs from batch to batch, so the steps
-    // zigzag. Moreover, the gradients of different weights differ in size. In the training step
-    // above, the largest hundredth of the gradients are at least {spread:,} times as large as the
-    // smallest hundredth, so no single learning rate suits all weights. The small GPT is therefore
-    // trained with the optimizer *AdamW*, which keeps two running means for each weight:
+    // of the single weight used *gradient descent*: weight - learning rate x gradient.
+    //
+    // Gradient descent has two problems. The gradient of a weight differs from batch to batch, so
+    // the steps zigzag. Moreover, the gradients of different weights differ in size. In the
+    // training step above, the largest hundredth of the gradients are at least {spread:,} times as
+    // large as the smallest hundredth, so no single learning rate suits all weights. The small GPT
+    // is therefore trained with the optimizer *AdamW*, which keeps two running means for each
+    // weight:
     //
     // - m is the mean of about the last ten gradients of the weight. In this mean, differences
     //   between the batches largely cancel out.
