@@ -299,8 +299,8 @@ Ep 1 (Step 000005): Train loss 0.244, Val loss 6.614",
     Ok(())
 }
 
-/// Collects what the book's `train_model_simple` prints: both losses at each evaluation, and a
-/// sample of generated text after each epoch.
+/// Output that the book's `train_model_simple` prints: both losses at each evaluation, and a sample
+/// of generated text after each epoch.
 struct Printout<'a> {
     start_context: &'a str,
     tokenizer: &'a dyn Tokenizer,
