@@ -1,8 +1,10 @@
-//! The Box-Muller transform, which turns uniform samples into normal ones, as PyTorch's
-//! `normal_fill` applies it to blocks of 16 (`aten/src/ATen/native/cpu/DistributionTemplates.h`).
+//! The Box-Muller transform, which converts uniform samples to normal samples. As in PyTorch's
+//! `normal_fill` (`aten/src/ATen/native/cpu/DistributionTemplates.h`), it is applied to blocks of
+//! 16 samples.
 //!
-//! The first half of a block holds the samples that become radii, and the second half holds the
-//! samples that become angles. For a block `d` and each `j` in `0..8`:
+//! The first eight uniform samples of a block determine radii, and the last eight determine angles.
+//! For each `j` in `0..8`, the samples `d[j]` and `d[j + 8]` of a block `d` are replaced as
+//! follows:
 //!
 //! ```text
 //! radius   = sqrt(-2 ln(1 - d[j]))
@@ -11,23 +13,23 @@
 //! d[j + 8] = radius sin(theta) * std + mean
 //! ```
 //!
-//! Intermediate results are rounded to `f32` at the same places as in PyTorch's scalar code. The
-//! functions `ln` and `sin_cos` below are evaluated in `f64` and then rounded, so they almost
-//! always give the nearest `f32`. They exist because calls into the math library can't be
-//! vectorized. They only support the arguments that occur here: (0, 1] for the logarithm and [0, 2
-//! pi] for the angle.
+//! Intermediate results are rounded to `f32` at the same points as in PyTorch's scalar code. This
+//! module has its own functions `ln` and `sin_cos` because calls to the math library can't be
+//! vectorized. They compute in `f64`, so their results, rounded to `f32`, are almost always the
+//! `f32` numbers nearest to the exact values. They support only the arguments that the transform
+//! passes: (0, 1] for the logarithm and [0, 2 pi] for the angle.
 
 use std::f64::consts::{FRAC_PI_2, LN_2, PI};
 
 pub(crate) const BLOCK: usize = 16;
 const HALF: usize = BLOCK / 2;
 
-/// Replaces each full block of 16 uniform samples in [0, 1) by normal samples with the given mean
-/// and standard deviation. If `data.len()` isn't a multiple of 16, the remaining samples are left
-/// unchanged.
+/// Replaces each full block of 16 uniform samples in [0, 1) with normal samples that have the given
+/// mean and standard deviation. If `data.len()` isn't a multiple of 16, the samples after the last
+/// full block are left unchanged.
 pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     let (mean, std) = (f64::from(mean), f64::from(std));
-    // The result is rounded only once because PyTorch uses a fused multiply-add.
+    // The result is rounded to `f32` only once because PyTorch uses a fused multiply-add.
     let scaled = |normal: f32| (f64::from(normal) * std + mean) as f32;
     for block in data.chunks_exact_mut(BLOCK) {
         let (first, second) = block.split_at_mut(HALF);
@@ -45,29 +47,29 @@ pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     }
 }
 
-/// 1.5 * 2^52. Adding this number to an `f64` of small magnitude rounds the latter to the nearest
-/// integer, which can then be read from the low bits of the sum.
+/// The number 1.5 * 2^52. If it is added to an `f64` of small magnitude, that `f64` is rounded to
+/// the nearest integer, which can then be read from the low bits of the sum.
 const ROUNDING_OFFSET: f64 = 6_755_399_441_055_744.0;
 
 /// Returns the natural logarithm of a positive, normal `x`.
 ///
-/// The argument is split into `2^k * m` with `m` in [1/sqrt 2, sqrt 2). Then `ln x = k ln 2 + ln
-/// m`, where `ln m = 2 atanh(s)` with `s = (m - 1) / (m + 1)` is computed from the power series of
-/// `atanh`.
+/// The argument is written as `x = 2^k * m` with `m` in [1/sqrt 2, sqrt 2), so `ln x = k ln 2 + ln
+/// m`. With `s = (m - 1) / (m + 1)`, the second term is `ln m = 2 atanh(s)`, which is computed from
+/// the power series of `atanh`.
 #[inline(always)]
 fn ln(x: f64) -> f64 {
     const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_667f_3bcd;
     const MANTISSA: u64 = (1 << 52) - 1;
     const BIAS: u64 = 1024;
     const TWO_52: f64 = (1u64 << 52) as f64;
-    // The exponent is biased to make it positive because SSE2 has no arithmetic right shift for
-    // 64-bit integers, only a logical one.
+    // A bias makes the exponent positive because SSE2 has no arithmetic right shift for 64-bit
+    // integers, only a logical one.
     let offset = x
         .to_bits()
         .wrapping_sub(SQRT_HALF_BITS)
         .wrapping_add(BIAS << 52);
     // Converts the exponent to `f64` without a conversion instruction. If an integer below 2^52 is
-    // stored in the mantissa of 2^52, the result is 2^52 plus that integer.
+    // stored in the mantissa bits of the `f64` number 2^52, the result is 2^52 plus that integer.
     let k = f64::from_bits(offset >> 52 | TWO_52.to_bits()) - (TWO_52 + BIAS as f64);
     let m = f64::from_bits((offset & MANTISSA) + SQRT_HALF_BITS);
     let s = (m - 1.0) / (m + 1.0);
@@ -81,9 +83,9 @@ fn ln(x: f64) -> f64 {
 
 /// Returns the sine and cosine of an angle `t` in [0, 2 pi].
 ///
-/// Both are computed from the Taylor series at 0 of the distance `r` between `t` and the nearest
-/// multiple of pi/2. The quadrant then determines which series is the sine and which is the cosine,
-/// and their signs.
+/// Let `r` be the difference between `t` and the nearest multiple of pi/2. The Taylor series at 0
+/// give the sine and cosine of `r`. The quadrant, which is the index of that multiple, determines
+/// which of the two is the sine of `t`, which is the cosine, and which signs they have.
 #[inline(always)]
 fn sin_cos(t: f64) -> (f64, f64) {
     let rounded = t * (1.0 / FRAC_PI_2) + ROUNDING_OFFSET;
@@ -101,8 +103,8 @@ fn sin_cos(t: f64) -> (f64, f64) {
                 + z * (-1.0 / 720.0
                     + z * (1.0 / 40_320.0
                         + z * (-1.0 / 3_628_800.0 + z * (1.0 / 479_001_600.0))))));
-    // In odd quadrants, sine and cosine trade places. Bit 1 of the quadrant is the sign of the
-    // sine.
+    // In odd quadrants, the sine of `r` is the cosine of `t` and vice versa, apart from the signs.
+    // Bit 1 of the quadrant is the sign bit of the sine of `t`.
     let odd = 0u64.wrapping_sub(quadrant & 1);
     let (sin, cos) = (sin.to_bits(), cos.to_bits());
     let swap = (sin ^ cos) & odd;
@@ -118,14 +120,15 @@ fn sin_cos(t: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// Returns how many representable `f32` values `a` and `b` are apart. Both must have the same
+    /// Returns the distance between `a` and `b` in units in the last place. Both must have the same
     /// sign.
     fn ulps(a: f32, b: f32) -> u32 {
         a.to_bits().abs_diff(b.to_bits())
     }
 
-    /// Returns the fraction of the 2^24 possible arguments for which `ours` and `theirs` round to
-    /// distinct `f32` values. Panics if they ever differ by more than one unit in the last place.
+    /// Returns the fraction of the 2^24 arguments for which the results of `ours` and `theirs`
+    /// round to distinct `f32` values. Panics if two rounded results differ by more than one unit
+    /// in the last place.
     fn fraction_differing(
         argument: impl Fn(u32) -> f64,
         ours: impl Fn(f64) -> f64,

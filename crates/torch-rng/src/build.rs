@@ -1,6 +1,6 @@
 //! The builds of PyTorch that this crate can reproduce.
 //!
-//! Builds of PyTorch differ in dropout and multinomial sampling only: with the same seed, all other
+//! PyTorch builds differ only in dropout and multinomial sampling. With the same seed, all other
 //! operations give the same numbers in every build.
 
 use std::fmt;
@@ -8,13 +8,13 @@ use std::str::FromStr;
 
 use crate::UnknownBuild;
 
-/// A build of PyTorch whose random numbers are reproduced.
+/// The PyTorch build whose random numbers a [`TorchRng`](crate::TorchRng) reproduces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Build {
     /// A build that doesn't use the generators of Intel's Math Kernel Library (MKL): the builds for
-    /// macOS and ARM, and newer builds for x86 such as 2.15. The outputs printed in the book come
-    /// from such a build.
+    /// macOS and ARM, and newer builds for x86 such as 2.15. The outputs printed in the book *Build
+    /// a Large Language Model (From Scratch)* come from such a build.
     #[default]
     Portable,
     /// A build that draws dropout masks and multinomial samples from MKL's MCG31m1 generator: the
@@ -38,7 +38,7 @@ impl FromStr for Build {
     ///
     /// # Errors
     ///
-    /// Returns an error that contains `name` if it is neither of the two.
+    /// Returns an error that contains `name` if it is neither `portable` nor `mkl`.
     fn from_str(name: &str) -> Result<Self, UnknownBuild> {
         match name {
             "portable" => Ok(Build::Portable),

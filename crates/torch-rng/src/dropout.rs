@@ -1,14 +1,14 @@
 //! Dropout masks, as `nn.Dropout(p)` draws them in training mode.
 //!
-//! PyTorch fills a tensor with Bernoulli samples of probability `1 - p` and keeps the elements
-//! whose sample is 1 (`aten/src/ATen/native/Dropout.cpp`). How a sample is drawn depends on the
-//! build:
+//! To apply dropout with probability `p`, PyTorch draws one Bernoulli sample per element, which is
+//! 1 with probability `1 - p`, and keeps the elements whose sample is 1
+//! (`aten/src/ATen/native/Dropout.cpp`). How a sample is drawn depends on the PyTorch build:
 //!
-//! - [`Build::Portable`] takes two 32-bit draws per element, makes a number `u` with 53 random bits
-//!   of them, and keeps the element if `u < 1 - p`.
-//! - [`Build::Mkl`] takes one draw per tensor, which seeds an MCG31m1 generator. The element `i` is
-//!   kept if `x[i] / (2^31 - 1) < 1 - p`, where `x` is that generator's sequence and both sides are
-//!   rounded to `f32`.
+//! - [`Build::Portable`] takes two 32-bit draws per element, combines them into a number `u` in [0,
+//!   1) with 53 random bits, and keeps the element if `u < 1 - p`.
+//! - [`Build::Mkl`] takes one draw per tensor, which seeds an MCG31m1 generator. If that generator
+//!   returns `x[i]` for element `i`, the element is kept if `x[i] / (2^31 - 1) < 1 - p`, where both
+//!   sides are rounded to `f32`.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -18,19 +18,20 @@ use crate::mt19937::{Mt19937, temper};
 use crate::torch_rng::{BatchPart, low_53_bits};
 use crate::{Build, KeepMask, TorchRng};
 
-/// Number of 64-bit words of a mask that are filled by one parallel task.
+/// Number of 64-bit words that each parallel task fills when a mask is drawn.
 const TASK_WORDS: usize = 1 << 10;
 
 impl TorchRng {
-    /// Draws the mask of `nn.Dropout(p)` in training mode for a tensor of `n` elements, in
-    /// row-major order.
+    /// Draws a dropout mask for a tensor of `n` elements in row-major order, like `nn.Dropout(p)`
+    /// in training mode.
     ///
-    /// Every element takes part, even if the caller ignores it later, as in causal attention. As in
-    /// PyTorch, nothing is drawn if `p` is 0 (all elements are kept), if `p` is 1 (no element is
-    /// kept), or if `n` is 0.
+    /// Every element takes part in the draws, even if the caller ignores it later, as in causal
+    /// attention. As in PyTorch, no numbers are drawn if `p` is 0 (all elements are kept), if `p`
+    /// is 1 (no element is kept), or if `n` is 0.
     ///
-    /// After [`for_part_of_batch`](Self::for_part_of_batch), `n` is the number of elements that
-    /// belong to this part of the batch, and the draws for the rest of the batch are skipped.
+    /// If this generator was created by [`for_part_of_batch`](Self::for_part_of_batch), `n` is the
+    /// number of elements that belong to its part of the batch, and the draws for the rest of the
+    /// batch are skipped.
     ///
     /// # Panics
     ///
@@ -60,8 +61,9 @@ impl TorchRng {
         }
     }
 
-    /// Draws the same mask as [`keep_mask`](Self::keep_mask), one element at a time. This is the
-    /// definition of the mask in its shortest form, for readers and for tests. It is slow.
+    /// Draws the same mask as [`keep_mask`](Self::keep_mask), but one element at a time. This
+    /// method is slow. It defines the mask in as little code as possible, which makes it easy to
+    /// understand and lets tests check `keep_mask` against it.
     ///
     /// ```
     /// use torch_rng::TorchRng;
@@ -74,12 +76,13 @@ impl TorchRng {
     ///
     /// # Panics
     ///
-    /// Under the same conditions as [`keep_mask`](Self::keep_mask).
+    /// Panics under the same conditions as [`keep_mask`](Self::keep_mask).
     pub fn keep_mask_plain(&mut self, n: usize, p: f64) -> Vec<bool> {
         if p == 0.0 || p == 1.0 || n == 0 {
             return self.keep_mask(n, p).iter().collect(); // Nothing is drawn in these cases.
         }
-        // Draws for the elements of the whole batch. Only our part of them is returned.
+        // The samples of the whole batch are drawn, but only the part of this generator is
+        // returned.
         let [before, after] = self
             .elements_of_other_parts(n)
             .map(|elements| elements as usize);
@@ -97,9 +100,9 @@ impl TorchRng {
         kept[part].to_vec()
     }
 
-    /// Advances the generator as [`keep_mask`](Self::keep_mask) does for the same arguments,
-    /// without computing the mask. Data-parallel training uses this on every machine for the masks
-    /// that another machine draws.
+    /// Takes as many draws as [`keep_mask`](Self::keep_mask) does for the same arguments, but
+    /// doesn't compute the mask. In data-parallel training, each machine calls this method for the
+    /// masks that another machine draws.
     ///
     /// # Panics
     ///
@@ -116,8 +119,9 @@ impl TorchRng {
         });
     }
 
-    /// Returns how many elements of the batch's tensor precede and follow the `n` elements of our
-    /// part. Both are 0 if the generator draws for the whole batch.
+    /// Returns the number of elements of the batch's tensor that precede the `n` elements of this
+    /// generator's part, and the number of elements that follow them. Both are 0 if the generator
+    /// draws for the whole batch.
     fn elements_of_other_parts(&self, n: usize) -> [u64; 2] {
         let Some(BatchPart {
             before,
@@ -136,7 +140,7 @@ impl TorchRng {
 }
 
 fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
-    // For an integer `k`, `k * 2^-53 < keep` holds exactly if `k < ceil(keep * 2^53)`. The draws
+    // For an integer `k`, `k * 2^-53 < keep` is equivalent to `k < ceil(keep * 2^53)`. The draws
     // can therefore be compared as integers.
     let bound = (keep * (1u64 << 53) as f64).ceil() as u64;
     let mut words = vec![0; n.div_ceil(64)];
@@ -161,12 +165,13 @@ fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
     KeepMask::new(words, n)
 }
 
-/// Sets `out[i]` to 1 if the 53-bit number made of `pairs[i]` is below `bound`, and to 0 otherwise.
+/// Sets `out[i]` to 1 if the 53-bit number that the words `pairs[i]` represent is below `bound`,
+/// and to 0 otherwise.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 fn compare_with_bound(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
-    // The first word of a pair holds the upper 21 of the 53 bits. It decides the comparison unless
-    // these bits equal those of `bound`, which happens for about one pair in two million. Only then
-    // are the second words needed.
+    // The first word of a pair contains the upper 21 of the 53 bits. It decides the comparison
+    // unless its 21 bits are equal to the upper 21 bits of `bound`, which happens for about one
+    // pair in two million. Only in this case are the second words needed.
     let high_bits = (bound >> 32) as u32;
     let mut undecided = 0;
     for (out, [first, _]) in out.iter_mut().zip(pairs) {
@@ -212,8 +217,8 @@ fn mkl_mask(start: Mcg31m1, n: usize, keep: f64) -> KeepMask {
     KeepMask::new(words, n)
 }
 
-/// Returns the threshold for outputs of the MCG31m1 generator. A number of the input is kept if its
-/// output is below the threshold, and dropped otherwise.
+/// Returns the threshold for the outputs of the MCG31m1 generator. An element is kept if the output
+/// for it is below the threshold, and dropped otherwise.
 fn mkl_bound(keep: f64) -> u64 {
     let (mut low, mut high) = (0, MODULUS);
     while low < high {
@@ -366,8 +371,9 @@ mod tests {
 
     #[test]
     fn the_mkl_build_compares_single_precision() {
-        // PyTorch 2.4.1 drops these elements for p = 0.1. Their exact quotients are below 0.9, but
-        // the quotients rounded to `f32` aren't.
+        // With p = 0.1, PyTorch 2.4.1 drops an element if the MCG31m1 generator returns one of
+        // these numbers. Except for the last number, the exact quotient by 2^31 - 1 is below 0.9,
+        // but the quotient rounded to `f32` isn't less than 0.9 rounded to `f32`.
         let bound = mkl_bound(0.9);
         for x in [
             1_932_735_222,

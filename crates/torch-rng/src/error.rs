@@ -1,4 +1,4 @@
-//! Errors for values that come from outside: saved states, probabilities and names of builds.
+//! Errors for invalid input: saved generator states, probabilities and names of builds.
 
 use thiserror::Error;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The state has the wrong length, so it was truncated or has extra bytes.
+    /// The number of bytes is wrong, for example because the state was truncated.
     #[error("a generator state has {expected} bytes, but {got} bytes were given")]
     Length {
         /// Length of a state in bytes.
@@ -14,15 +14,15 @@ pub enum StateError {
         /// Number of bytes that were given.
         got: usize,
     },
-    /// The state names a build that doesn't exist.
+    /// The state contains the number of a build that doesn't exist.
     #[error(
         "the generator state is damaged: its build is {got}, but only 0 (portable) and 1 (mkl) exist"
     )]
     Build {
-        /// Number of the build, as found in the state.
+        /// Number of the build that was found in the state.
         got: u8,
     },
-    /// The position in the engine's block of words is greater than 624.
+    /// The index of the next word to draw is greater than 624, the number of words in a block.
     #[error("the generator state is damaged: its position is {got}, but it can be at most 624")]
     Position {
         /// Position found in the state.
@@ -36,19 +36,20 @@ pub enum StateError {
         /// Value found in the state.
         got: f64,
     },
-    /// The flag that says whether a normal sample is pending is neither 0 nor 1, or it is 0
-    /// although a sample follows.
+    /// The flag for the pending normal sample is neither 0 nor 1, or it is 0 although the bytes
+    /// reserved for the sample aren't zero.
     #[error("the generator state is damaged: the flag of its pending normal sample is {got}")]
     PendingFlag {
         /// Flag found in the state.
         got: u8,
     },
-    /// All 19,937 bits that the engine uses are zero. Such an engine would return zeros forever.
+    /// All 19,937 bits of the state that the Mersenne Twister uses are 0. From such a state, it
+    /// would generate zeros forever.
     #[error("the generator state is damaged: all of its words are 0, which no seed leads to")]
     ZeroWords,
 }
 
-/// The reason why no category can be sampled from a list of probabilities.
+/// The reason why a list of probabilities was rejected, so no category was sampled.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ProbabilityError {
@@ -66,7 +67,7 @@ pub enum ProbabilityError {
     /// All probabilities in a row are zero.
     #[error("all probabilities in row {row} are 0, so no category can be sampled")]
     AllZero {
-        /// Index of the row, which is 0 for a list with one row.
+        /// Index of the row. It is 0 if there is only one row.
         row: usize,
     },
     /// The number of probabilities isn't a multiple of the number of categories.
@@ -81,7 +82,7 @@ pub enum ProbabilityError {
     },
 }
 
-/// The error for a name that isn't the name of a [`Build`](crate::Build).
+/// The error for a string that doesn't name any [`Build`](crate::Build).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the build {name:?} doesn't exist; it must be portable or mkl")]
 pub struct UnknownBuild {

@@ -1,8 +1,10 @@
 //! A dropout mask, stored as one bit per element.
 
-/// A list of booleans that says which elements of a tensor dropout keeps, in row-major order.
+/// A dropout mask: one boolean per element of a tensor, in row-major order, which is true if
+/// dropout keeps the element.
 ///
-/// The mask doesn't scale anything: the caller must multiply the kept elements by `1 / (1 - p)`.
+/// In training mode, dropout also multiplies the kept elements by `1 / (1 - p)`. The mask doesn't
+/// include this factor, so the caller must multiply the elements by it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeepMask {
     words: Vec<u64>,
@@ -10,8 +12,8 @@ pub struct KeepMask {
 }
 
 impl KeepMask {
-    /// Creates a mask of `len` elements from words of 64 bits. The bits after the last element are
-    /// ignored, so they may have any value.
+    /// Creates a mask of `len` elements from 64-bit words. The bits after the last element may have
+    /// any value because they are cleared.
     pub(crate) fn new(mut words: Vec<u64>, len: usize) -> Self {
         debug_assert_eq!(words.len(), len.div_ceil(64));
         if let (Some(last), false) = (words.last_mut(), len.is_multiple_of(64)) {
@@ -20,7 +22,7 @@ impl KeepMask {
         Self { words, len }
     }
 
-    /// Creates a mask that keeps all `len` elements if `keep` is true, or none of them otherwise.
+    /// Creates a mask that keeps all `len` elements if `keep` is true and none of them otherwise.
     pub(crate) fn constant(len: usize, keep: bool) -> Self {
         Self::new(vec![if keep { u64::MAX } else { 0 }; len.div_ceil(64)], len)
     }
@@ -50,12 +52,14 @@ impl KeepMask {
     }
 
     /// Returns the bits of the mask. Element `i` is bit `i % 64` of word `i / 64`, counted from the
-    /// least significant bit. The bits after the last element are 0.
+    /// least significant bit, and the bit is 1 if the element is kept. The bits after the last
+    /// element are 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Iterates over the elements in order. An item is true if its element is kept.
+    /// Returns an iterator over the elements in row-major order. An item is true if dropout keeps
+    /// the element.
     pub fn iter(&self) -> impl Iterator<Item = bool> + '_ {
         (0..self.len).map(|i| self.words[i / 64] >> (i % 64) & 1 == 1)
     }

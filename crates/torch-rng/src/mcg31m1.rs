@@ -4,14 +4,14 @@
 //! x[i + 1] = 1132489760 * x[i] mod (2^31 - 1)
 //! ```
 //!
-//! Since `x[i + n] = 1132489760^n * x[i]`, any element can be computed without the elements before
-//! it. This makes it possible to fill a tensor in parallel.
+//! Since `x[i + n] = 1132489760^n * x[i] mod (2^31 - 1)`, any element of the sequence can be
+//! computed without the elements before it. This makes it possible to fill a tensor in parallel.
 
 pub(crate) const MODULUS: u64 = (1 << 31) - 1;
 const MULTIPLIER: u64 = 1_132_489_760;
 
-/// An MCG31m1 generator. Its state is the next element of the sequence, which is between 1 and
-/// `MODULUS - 1`.
+/// An MCG31m1 generator. Its state is the next element of the sequence, which is always between 1
+/// and `MODULUS - 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mcg31m1(u64);
 
@@ -25,7 +25,8 @@ impl Mcg31m1 {
         Self(multiply_mod(self.0, multiplier_power(n)))
     }
 
-    /// Returns the next element. The first one is the seed itself, reduced modulo [`MODULUS`].
+    /// Returns the next element of the sequence. The first element is the seed modulo [`MODULUS`],
+    /// or 1 if that is 0.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         let current = self.0;
@@ -33,12 +34,13 @@ impl Mcg31m1 {
         current
     }
 
-    /// Compares the next 64 elements with `bound`. Bit `i` of the result is 1 if element `i` is
-    /// below `bound`.
+    /// Compares the next 64 elements of the sequence with `bound`. Bit `i` of the result is 1 if
+    /// the `i`th of these elements, counted from 0, is below `bound`.
     #[inline]
     pub(crate) fn next_64_below(&mut self, bound: u64) -> u64 {
-        // The elements of one sequence depend on each other, so each multiplication would have to
-        // wait for the one before it. Eight interleaved sequences allow them to overlap.
+        // Each element is computed from the element before it, so the multiplications of a single
+        // sequence would have to wait for each other. The CPU can overlap the multiplications of
+        // eight interleaved sequences.
         const LANES: usize = 8;
         const STRIDE: u64 = multiplier_power(LANES as u64);
         let mut lanes = [0; LANES];
@@ -57,7 +59,7 @@ impl Mcg31m1 {
     }
 }
 
-/// Converts an element to a number in (0, 1], rounded to `f32` as MKL's generators do.
+/// Converts an element of the sequence to a number in (0, 1], rounded to `f32` as in MKL.
 #[inline]
 pub(crate) fn unit_f32(x: u64) -> f32 {
     (x as f64 / MODULUS as f64) as f32

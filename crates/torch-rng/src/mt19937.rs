@@ -7,14 +7,14 @@
 //! x[k + 624] = x[k + 397] ^ twist(highest bit of x[k], lower 31 bits of x[k + 1])
 //! ```
 //!
-//! A word is tempered when it is drawn. As in PyTorch, the seed is a single 32-bit number. Seeding
-//! from an array isn't supported.
+//! The recurrence's words are tempered, which means that their bits are mixed, only when they are
+//! drawn. As in PyTorch, the seed is a single 32-bit number. Seeding from an array isn't supported.
 
 use std::fmt;
 
 use multiversion::multiversion;
 
-/// Number of words in a block, which is also the size of the state.
+/// Number of 32-bit words in a block. A block is also the state of the recurrence.
 pub(crate) const WORDS: usize = 624;
 const MIDDLE: usize = 397;
 const TWIST_MATRIX: u32 = 0x9908_b0df;
@@ -22,7 +22,7 @@ const HIGH_BIT: u32 = 0x8000_0000;
 
 #[derive(Clone)]
 pub(crate) struct Mt19937 {
-    /// Last 624 words of the recurrence, which are not tempered yet.
+    /// Last 624 words of the recurrence, before tempering.
     words: [u32; WORDS],
     /// Index of the next word to draw. If it is [`WORDS`], the next draw computes a new block.
     position: usize,
@@ -38,7 +38,7 @@ impl Mt19937 {
         Self::from_parts(words, WORDS)
     }
 
-    /// Creates an engine from the values of [`words`](Self::words) and
+    /// Creates an engine from the results of [`words`](Self::words) and
     /// [`position`](Self::position). The position must not be greater than [`WORDS`].
     pub(crate) fn from_parts(words: [u32; WORDS], position: usize) -> Self {
         Self { words, position }
@@ -57,15 +57,15 @@ impl Mt19937 {
         temper(self.take(1)[0])
     }
 
-    /// Returns a 64-bit number made of two draws. The first draw is the upper half.
+    /// Returns a 64-bit number that consists of two draws. The first draw is the upper half.
     #[inline]
     pub(crate) fn next_u64(&mut self) -> u64 {
         let high = u64::from(self.next_u32());
         high << 32 | u64::from(self.next_u32())
     }
 
-    /// Draws up to `at_most` words and returns them without tempering. The result is shorter than
-    /// `at_most` if the current block ends earlier, but it isn't empty unless `at_most` is 0.
+    /// Draws up to `at_most` words and returns them without tempering. At the end of the current
+    /// block, the result can be shorter than `at_most`, but it is empty only if `at_most` is 0.
     #[inline]
     pub(crate) fn take(&mut self, at_most: usize) -> &[u32] {
         if self.position == WORDS && at_most > 0 {
@@ -76,9 +76,9 @@ impl Mt19937 {
         &self.words[start..self.position]
     }
 
-    /// Draws up to `at_most` pairs of words, like [`take`](Self::take). Returns no pairs if only
-    /// one word is left in the block. The caller must then draw the two words of the pair one at a
-    /// time.
+    /// Draws up to `at_most` pairs of words and returns them without tempering, like
+    /// [`take`](Self::take). If only one word is left in the block, nothing is drawn and no pairs
+    /// are returned. The caller must then draw the two words of the next pair one at a time.
     #[inline]
     pub(crate) fn take_pairs(&mut self, at_most: usize) -> &[[u32; 2]] {
         let held = match (WORDS - self.position) / 2 {
@@ -88,7 +88,7 @@ impl Mt19937 {
         self.take(2 * at_most.min(held)).as_chunks().0
     }
 
-    /// Fills `out` with one draw per element, each passed through `map`.
+    /// Sets each element of `out` to the result of `map` for one draw.
     #[inline]
     pub(crate) fn fill<T>(&mut self, mut out: &mut [T], map: impl Fn(u32) -> T) {
         while !out.is_empty() {
@@ -121,9 +121,9 @@ impl Mt19937 {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn next_words(words: &mut [u32; WORDS]) {
     const FIRST: usize = WORDS - MIDDLE;
-    // Each new word depends on old words that haven't been overwritten yet, or on a new word 227
-    // places earlier. This distance is larger than the width of a vector register, so the loops can
-    // be vectorized although they work in place.
+    // The words are replaced in place. Each new word depends on old words that haven't been
+    // overwritten yet and, in the second loop, on the new word 227 positions before it. Because
+    // this distance is larger than a vector register, both loops can be vectorized.
     for i in 0..FIRST {
         words[i] = words[i + MIDDLE] ^ twist(words[i], words[i + 1]);
     }
@@ -152,12 +152,12 @@ impl fmt::Debug for Mt19937 {
 #[inline(always)]
 fn twist(word: u32, next: u32) -> u32 {
     let y = (word & HIGH_BIT) | (next & !HIGH_BIT);
-    // This mask has all bits set if `y` is odd, and none otherwise. A branch would prevent
-    // vectorization.
+    // `0 - (y & 1)` has all bits set if `y` is odd, and none otherwise. It is used as a mask
+    // because a branch would prevent vectorization.
     (y >> 1) ^ (TWIST_MATRIX & 0u32.wrapping_sub(y & 1))
 }
 
-/// Turns a word of the recurrence into the number that is returned to the user.
+/// Tempers a word of the recurrence, which gives the number that the generator returns.
 #[inline(always)]
 pub(crate) fn temper(mut y: u32) -> u32 {
     y ^= y >> 11;

@@ -1,21 +1,21 @@
 //! Sampling of categories, as `torch.multinomial(p, num_samples=1)` does it
 //! (`aten/src/ATen/native/Distributions.cpp`).
 //!
-//! PyTorch doesn't walk along the cumulative probabilities. It draws a number `e[i]` from the
-//! exponential distribution for each category and returns the category with the largest `p[i] /
-//! e[i]`. This is sometimes called an exponential race: `e[i] / p[i]` is the time at which an event
-//! of rate `p[i]` first happens, and each event is the first one with a probability proportional to
-//! its rate.
+//! PyTorch doesn't search the cumulative probabilities. For each category `i`, it draws a number
+//! `e[i]` from the exponential distribution, and it returns the category with the largest `p[i] /
+//! e[i]`. This algorithm is sometimes called an exponential race: `e[i] / p[i]` is the time at
+//! which an event with rate `p[i]` first happens, and the probability that this event happens
+//! before all others is proportional to its rate.
 //!
 //! How `e[i]` is drawn depends on the build:
 //!
 //! - [`Build::Portable`] computes `-ln(1 - u)` from a number `u` with 53 random bits, which takes
 //!   two draws per category.
 //! - [`Build::Mkl`] takes one draw per call, which seeds an MCG31m1 generator, and computes
-//!   `-ln(u)`, where `u` is `x[i] / (2^31 - 1)` rounded to `f32`.
+//!   `-ln(u)`, where `u` is the generator's output divided by 2^31 - 1 and rounded to `f32`.
 //!
-//! Categories of probability 0 take part in the draws, too, but they can't win. More than one
-//! sample per row isn't supported.
+//! A number is also drawn for each category of probability 0, but such a category is never
+//! returned. More than one sample per row isn't supported.
 
 use crate::mcg31m1::{Mcg31m1, unit_f32};
 use crate::{Build, ProbabilityError, TorchRng};
@@ -60,9 +60,9 @@ impl TorchRng {
     ///
     /// # Errors
     ///
-    /// Returns an error if `n_categories` is 0 or the number of probabilities isn't a multiple of
-    /// it, and under the conditions of [`try_multinomial`](Self::try_multinomial). In these cases,
-    /// nothing is drawn.
+    /// Returns an error if `n_categories` is 0, if the number of probabilities isn't a multiple of
+    /// `n_categories`, if a probability is negative, infinite or NaN, or if all probabilities of a
+    /// row are 0. In these cases, nothing is drawn.
     pub fn multinomial_rows(
         &mut self,
         probabilities: &[f32],
@@ -71,7 +71,7 @@ impl TorchRng {
         check(probabilities, n_categories)?;
         let rows = probabilities.chunks_exact(n_categories);
         Ok(match self.build {
-            // `ln_1p` keeps the precision of a small `u`. PyTorch also calls `log1p`.
+            // `ln_1p` is accurate even for a small `u`. PyTorch calls the same function, `log1p`.
             Build::Portable => rows
                 .map(|row| exponential_race(row, || self.next_f64(), |u| -(-u).ln_1p()))
                 .collect(),
@@ -86,8 +86,8 @@ impl TorchRng {
     }
 }
 
-/// Returns the category with the largest `p / exponential(draw)`, or the first one of several. At
-/// least one probability must be greater than 0.
+/// Returns the category with the largest `p / exponential(draw)`. If several categories share the
+/// largest value, the first of them is returned. At least one probability must be greater than 0.
 fn exponential_race<T>(
     row: &[f32],
     mut draw: impl FnMut() -> T,
@@ -96,8 +96,8 @@ fn exponential_race<T>(
     let (mut winner, mut best) = (0, 0.0);
     for (category, &p) in row.iter().enumerate() {
         let draw = draw();
-        // After top-k filtering, nearly all probabilities are 0. Skipping their logarithms saves
-        // most of the time.
+        // After top-k filtering, nearly all probabilities are 0. Not computing the logarithms for
+        // them saves most of the time.
         if p > 0.0 {
             let score = p / exponential(draw) as f32;
             if score > best {

@@ -1,17 +1,18 @@
 //! Samples from the normal distribution: `torch.randn`, `Tensor.normal_(mean, std)`, and the
 //! initial weight of `nn.Embedding`.
 //!
-//! PyTorch has two algorithms and chooses between them by the size of the tensor
+//! PyTorch has two algorithms and chooses one of them based on the size of the tensor
 //! (`aten/src/ATen/native/cpu/DistributionTemplates.h`):
 //!
 //! - A tensor of fewer than 16 elements is filled one element at a time. The Box-Muller transform
-//!   gives two samples at once, so the second sample is saved and returned by the next such call.
-//!   It is called the pending normal in this crate.
-//! - A larger tensor is filled with uniform samples, which are then transformed in blocks of 16
-//!   (see `box_muller.rs`). If the size isn't a multiple of 16, the last 16 elements are drawn
-//!   again and transformed as another block.
+//!   gives two samples at once, so the second sample is saved for the next element that is filled
+//!   in this way. In this crate, the saved sample is called the pending normal.
+//! - A tensor of 16 or more elements is filled with uniform samples, which are then transformed in
+//!   blocks of 16 (see `box_muller.rs`). If the size isn't a multiple of 16, the last 16 elements
+//!   are drawn again and transformed as another block.
 //!
-//! As a consequence, drawing 20 samples isn't the same as drawing 10 samples twice.
+//! As a consequence, one call that draws 20 samples doesn't return the same numbers as two calls
+//! that draw 10 samples each.
 
 use std::f64::consts::PI;
 
@@ -19,17 +20,17 @@ use crate::TorchRng;
 use crate::box_muller::{BLOCK, transform};
 use crate::uniform::fill_unit;
 
-/// Number of elements that one parallel task transforms while the next elements are drawn. They
-/// take up 256 KiB, which fits in the L2 cache of a core.
+/// Number of elements that each parallel task transforms. They occupy 256 KiB, which fits in the L2
+/// cache of a core.
 const TASK_LEN: usize = 1 << 16;
 
 impl TorchRng {
     /// Fills `out` with normal samples, like `tensor.normal_(mean, std)` for a tensor whose
     /// elements are stored in row-major order.
     ///
-    /// A large slice is transformed by all threads of the current rayon pool. The result doesn't
-    /// depend on the number of threads. PyTorch's vectorized code for x86 rounds differently, which
-    /// changes the last bit or two. The difference is about 1e-6 at most.
+    /// If `out` is large, all threads of the current rayon pool transform samples. The result
+    /// doesn't depend on the number of threads, but it can differ from PyTorch's result by up to
+    /// 3e-6, because PyTorch's vectorized code for x86 rounds differently.
     pub fn fill_normal(&mut self, out: &mut [f32], mean: f32, std: f32) {
         if out.len() < BLOCK {
             for slot in out {
@@ -59,8 +60,8 @@ impl TorchRng {
             transform(out, mean, std);
             return;
         }
-        // The uniform samples must be drawn in order, but they can be transformed in any order. The
-        // draws stay on this thread while other threads transform the elements that have already
+        // The uniform samples must be drawn in order, but they can be transformed in any order.
+        // This thread draws all of them, while other threads transform the ones that have already
         // been drawn.
         let engine = &mut self.engine;
         rayon::scope(|scope| {
@@ -71,8 +72,9 @@ impl TorchRng {
         });
     }
 
-    /// Returns one sample of the standard normal distribution. Every second call returns the
-    /// pending normal and draws nothing.
+    /// Returns one sample of the standard normal distribution. If a pending normal exists, it is
+    /// returned and nothing is drawn. Otherwise, two samples are drawn, and the second one becomes
+    /// the pending normal.
     fn next_normal(&mut self) -> f64 {
         if let Some(pending) = self.pending_normal.take() {
             return pending;

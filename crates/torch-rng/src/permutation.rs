@@ -1,14 +1,16 @@
-//! Random orders: `torch.randperm(n)` (`aten/src/ATen/native/TensorFactories.cpp`), and the order
-//! in which a `DataLoader` visits its items (`torch/utils/data/dataloader.py` and `sampler.py`).
+//! Random permutations: `torch.randperm(n)` (`aten/src/ATen/native/TensorFactories.cpp`), and the
+//! order in which a `DataLoader` visits the items of a dataset (`torch/utils/data/dataloader.py`
+//! and `sampler.py`).
 //!
 //! A permutation is drawn by the Fisher-Yates shuffle, which swaps element `i` with element `i +
-//! draw mod (n - i)` for `i` in `0..n - 1`. From 2^32 / 20 elements on, PyTorch 2.15 takes 64-bit
-//! draws and runs a different variant of the shuffle, which this crate reproduces. PyTorch 2.4
+//! draw mod (n - i)` for each `i` in `0..n - 1`. For 2^32 / 20 elements or more, PyTorch 2.15 uses
+//! 64-bit draws and a different variant of the shuffle, which this crate reproduces. PyTorch 2.4
 //! doesn't have that variant.
 
 use crate::TorchRng;
 
-/// Length from which PyTorch considers 32-bit draws too biased.
+/// Smallest length for which PyTorch uses 64-bit draws, because a permutation made of 32-bit draws
+/// would be too biased.
 const MIN_WIDE_LEN: usize = (u32::MAX / 20) as usize;
 
 impl TorchRng {
@@ -26,18 +28,19 @@ impl TorchRng {
         order
     }
 
-    /// Returns the order in which `DataLoader(dataset, shuffle=shuffle, num_workers=0)` visits `n`
-    /// items, and takes the draws that one pass over the loader takes.
+    /// Returns the order in which `DataLoader(dataset, shuffle=shuffle, num_workers=0)` visits the
+    /// `n` items of `dataset`, and takes the same draws as one pass over the loader.
     ///
-    /// A pass begins with two draws for the base seed of the worker processes, even if there are
-    /// none. If `shuffle` is true, two more draws seed another generator, whose
-    /// [`randperm`](Self::randperm) is the order. Otherwise, the order is `0..n`.
+    /// A pass begins with two draws for the base seed of the worker processes, even if there are no
+    /// workers. If `shuffle` is true, two more draws seed a second generator, and the order is the
+    /// result of its [`randperm`](Self::randperm). Otherwise, the order is `0..n`.
     pub fn data_loader_order(&mut self, n: usize, shuffle: bool) -> Vec<usize> {
         let _base_seed = self.engine.next_u64();
         if !shuffle {
             return (0..n).collect();
         }
-        // PyTorch clears the highest bit of this seed, but only the low 32 bits of a seed are used.
+        // PyTorch clears the highest bit of this 64-bit seed. Nothing needs to be cleared here
+        // because a generator uses only the low 32 bits of its seed.
         let seed = self.engine.next_u64();
         Self::manual_seed(seed).randperm(n)
     }

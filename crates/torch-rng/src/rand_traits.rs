@@ -1,8 +1,9 @@
-//! Implementations of the traits of the `rand` crate. With them, the distributions and shuffles of
-//! `rand` can draw from PyTorch's stream.
+//! Implementations of the traits of the `rand` crate. They make it possible to use the
+//! distributions and shuffles of `rand` with the random numbers that PyTorch would draw.
 //!
-//! The first draw of `next_u64` is the upper half of the result, like in PyTorch's `random64`. The
-//! generator isn't cryptographically secure because 624 draws reveal its whole state.
+//! `next_u64` takes two draws. As in PyTorch's `random64`, the first draw becomes the upper half of
+//! the result. The generator isn't cryptographically secure, because its whole state can be
+//! computed from 624 consecutive draws.
 
 use std::convert::Infallible;
 
@@ -41,8 +42,8 @@ impl SeedableRng for TorchRng {
         Self::manual_seed(u64::from_le_bytes(seed))
     }
 
-    /// Does the same as [`manual_seed`](TorchRng::manual_seed). The seed isn't expanded to more
-    /// bits first, which the default implementation would do.
+    /// Creates the same generator as [`manual_seed`](TorchRng::manual_seed). The default
+    /// implementation of this method would first derive a different seed from `seed`.
     fn seed_from_u64(seed: u64) -> Self {
         Self::manual_seed(seed)
     }

@@ -1,7 +1,7 @@
-//! Saving and restoring the state of a generator. A restored generator continues with the draw that
-//! the saved one would have made next.
+//! Saving and restoring the state of a generator. The first draw of a restored generator is the one
+//! that the saved generator would have made next.
 //!
-//! A state is stored as 2,512 bytes. Numbers are in little-endian byte order:
+//! A state is stored in 2,512 bytes. All numbers are in little-endian byte order:
 //!
 //! | offset | size | content |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 //! | 8 | 8 | pending normal sample (`f64`), or 0 |
 //! | 16 | 2,496 | 624 words (`u32`) |
 //!
-//! This isn't the layout of `torch.get_rng_state()`. There is no checksum, so the file that
-//! contains the state should have one.
+//! This layout differs from that of `torch.get_rng_state()`. It doesn't include a checksum, so a
+//! file that contains a state should have one of its own.
 
 use std::fmt;
 
@@ -23,17 +23,17 @@ use crate::{Build, StateError, TorchRng};
 const HEADER: usize = 16;
 const BYTES: usize = HEADER + 4 * WORDS;
 
-/// The state of a generator at some point in its sequence of draws.
+/// A snapshot of the state of a [`TorchRng`], from which a generator can continue.
 #[derive(Clone, PartialEq)]
 pub struct RngState {
     /// Last 624 words of the recurrence, before tempering.
     pub words: [u32; WORDS],
-    /// Index of the next word to draw. It is 624 if all words have been drawn.
+    /// Index of the next word of `words` to draw. It is 624 if all words have been drawn.
     pub position: usize,
-    /// Second sample of a Box-Muller pair, which the next call that draws fewer than 16 normal
-    /// samples returns first.
+    /// Second sample of the last Box-Muller pair, if it hasn't been returned yet. The next call
+    /// that draws fewer than 16 normal samples returns it first.
     pub pending_normal: Option<f64>,
-    /// Build whose random numbers are reproduced.
+    /// PyTorch build whose random numbers the generator reproduces.
     pub build: Build,
 }
 
@@ -63,7 +63,8 @@ impl TorchRng {
     ///
     /// # Errors
     ///
-    /// Returns an error if no sequence of draws leads to this state.
+    /// Returns an error if the position is greater than 624, if the words would generate only
+    /// zeros, or if the pending normal sample is NaN or too large to have been drawn.
     pub fn from_state(state: &RngState) -> Result<Self, StateError> {
         state.check()?;
         let engine = Mt19937::from_parts(state.words, state.position);
@@ -95,8 +96,8 @@ impl RngState {
     ///
     /// # Errors
     ///
-    /// Returns an error if the number of bytes is wrong or if no sequence of draws leads to the
-    /// state.
+    /// Returns an error if the number of bytes is wrong, if the build or the flag for the pending
+    /// normal sample is invalid, or if [`TorchRng::from_state`] would reject the state.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         if bytes.len() != BYTES {
             return Err(StateError::Length {
@@ -138,7 +139,8 @@ impl RngState {
         if self.words[0] >> 31 == 0 && self.words[1..].iter().all(|&word| word == 0) {
             return Err(StateError::ZeroWords);
         }
-        // The largest possible radius is sqrt(-2 ln 2^-53), about 8.57.
+        // The absolute value of a normal sample is at most the largest radius of the Box-Muller
+        // transform, which is sqrt(-2 ln 2^-53) or about 8.57.
         match self.pending_normal {
             Some(got) if got.is_nan() || got.abs() > 8.6 => Err(StateError::PendingNormal { got }),
             _ => Ok(()),
@@ -156,7 +158,8 @@ impl fmt::Debug for RngState {
     }
 }
 
-/// Returns the `N` bytes from `start`. The caller must have checked the length.
+/// Returns the `N` bytes of `bytes` that start at index `start`. The caller must have checked that
+/// `bytes` is long enough.
 fn array<const N: usize>(bytes: &[u8], start: usize) -> [u8; N] {
     *bytes[start..]
         .first_chunk()
@@ -173,8 +176,8 @@ mod tests {
         rng.state().to_bytes()
     }
 
-    /// Returns the message of the error for the saved state with the byte at index `at` replaced by
-    /// `byte`.
+    /// Replaces the byte at index `at` of a saved state with `byte` and returns the message of the
+    /// error that occurs when the state is read.
     fn forged(at: usize, byte: u8) -> String {
         let mut bytes = saved();
         bytes[at] = byte;

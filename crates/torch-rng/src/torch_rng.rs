@@ -1,5 +1,6 @@
-//! The generator itself. It consists of an MT19937 engine, the pending normal sample, and the build
-//! that is reproduced.
+//! [`TorchRng`], the random number generator. It consists of an MT19937 engine, the pending normal
+//! sample, the PyTorch build to reproduce, and the part of the batch for which it draws dropout
+//! masks.
 //!
 //! The methods that draw numbers are in the modules `uniform`, `normal`, `dropout`, `multinomial`
 //! and `permutation`.
@@ -24,15 +25,16 @@ use crate::mt19937::Mt19937;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TorchRng {
     pub(crate) engine: Mt19937,
-    /// Second sample of the last Box-Muller pair, which the next call that draws fewer than 16
-    /// normal samples returns first.
+    /// Second sample of the last Box-Muller pair, if it hasn't been returned yet. The next call
+    /// that draws fewer than 16 normal samples returns it first.
     pub(crate) pending_normal: Option<f64>,
     pub(crate) build: Build,
     /// Part of the batch for which dropout masks are drawn, or `None` for the whole batch.
     pub(crate) part: Option<BatchPart>,
 }
 
-/// Numbers of sequences in a part of a batch, and before and after it.
+/// A range of a batch's sequences, described by the number of sequences before the range, in the
+/// range (`count`) and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchPart {
     pub(crate) before: usize,
@@ -41,10 +43,10 @@ pub(crate) struct BatchPart {
 }
 
 impl TorchRng {
-    /// Creates a generator with a seed, like `torch.manual_seed(seed)`. It reproduces
-    /// [`Build::Portable`].
+    /// Creates a generator that is seeded like PyTorch's by `torch.manual_seed(seed)`. It
+    /// reproduces the random numbers of [`Build::Portable`].
     ///
-    /// As in PyTorch, only the low 32 bits of the seed matter.
+    /// As in PyTorch, only the low 32 bits of the seed are used.
     pub fn manual_seed(seed: u64) -> Self {
         let engine = Mt19937::new(seed as u32);
         Self {
@@ -55,13 +57,14 @@ impl TorchRng {
         }
     }
 
-    /// Returns a copy of this generator that draws dropout masks for the sequences `sequences` of a
-    /// batch of `batch` sequences. Several machines can then compute a batch together with the
-    /// masks that a single machine would draw: [`keep_mask`](Self::keep_mask) returns the rows of
-    /// the mask for these sequences and skips the draws for all others.
+    /// Returns a copy of this generator that draws dropout masks only for the range `sequences` of
+    /// a batch of `batch` sequences: [`keep_mask`](Self::keep_mask) returns the rows of the mask
+    /// for these sequences and skips the draws for all others. Several machines that each compute a
+    /// part of a batch can therefore use the same masks as a single machine that computes the whole
+    /// batch.
     ///
-    /// All other draws are the same as before. The part isn't stored in the [`state`](Self::state).
-    /// To draw for the whole batch again, pass the full range.
+    /// The range affects only dropout masks, and it isn't stored in the [`state`](Self::state). To
+    /// draw masks for the whole batch again, pass the range `0..batch`.
     ///
     /// # Panics
     ///
@@ -83,25 +86,26 @@ impl TorchRng {
         }
     }
 
-    /// Returns this generator with another build. Its future draws are those of `build`.
+    /// Returns this generator, but changes the PyTorch build whose random numbers it reproduces
+    /// from now on to `build`.
     #[must_use]
     pub fn with_build(self, build: Build) -> Self {
         Self { build, ..self }
     }
 
-    /// Returns the build whose random numbers are reproduced.
+    /// Returns the PyTorch build whose random numbers this generator reproduces.
     pub fn build(&self) -> Build {
         self.build
     }
 
-    /// Restarts the generator with a seed, like a call of `torch.manual_seed(seed)` in the middle
-    /// of a program. The pending normal sample and the part of a batch are discarded. The build
-    /// stays the same.
+    /// Restarts the generator with a new seed, like a call of `torch.manual_seed(seed)` in the
+    /// middle of a program. The pending normal sample and the range set by
+    /// [`for_part_of_batch`](Self::for_part_of_batch) are discarded. The build stays the same.
     pub fn reseed(&mut self, seed: u64) {
         *self = Self::manual_seed(seed).with_build(self.build);
     }
 
-    /// Returns a number in [0, 1) with 53 random bits, which takes two draws.
+    /// Takes two draws and returns a number in [0, 1) with 53 random bits.
     #[inline]
     pub(crate) fn next_f64(&mut self) -> f64 {
         low_53_bits(self.engine.next_u64()) as f64 * TWO_POW_MINUS_53
@@ -111,8 +115,8 @@ impl TorchRng {
 /// 2^-53, the distance between two neighboring results of [`TorchRng::next_f64`].
 pub(crate) const TWO_POW_MINUS_53: f64 = 1.0 / (1u64 << 53) as f64;
 
-/// Returns the low 53 bits of a draw, from which PyTorch makes an `f64`. Most other libraries use
-/// the high bits.
+/// Returns the low 53 bits of a 64-bit draw, which PyTorch converts to an `f64`. Most other
+/// libraries use the high 53 bits.
 #[inline]
 pub(crate) fn low_53_bits(draw: u64) -> u64 {
     draw & ((1 << 53) - 1)

@@ -1,28 +1,28 @@
 //! Samples from uniform distributions: `torch.rand`, `Tensor.uniform_(low, high)` and
 //! `torch.randint` (`aten/src/ATen/core/TransformationHelper.h`).
 //!
-//! A real number is made from one draw. It is `u * (high - low) + low`, rounded once to `f32`,
-//! where `u` is the draw modulo 2^24, divided by 2^24. An integer is `draw mod (high - low) + low`.
-//! This is slightly biased towards small numbers if the width of the range isn't a power of two, as
-//! it is in PyTorch.
+//! A real number takes one draw. It is `u * (high - low) + low`, rounded once to `f32`, where `u`
+//! is the draw modulo 2^24, divided by 2^24. An integer is `draw mod (high - low) + low`. As in
+//! PyTorch, integers are slightly biased towards small values if the width of the range isn't a
+//! power of two.
 
 use crate::TorchRng;
 use crate::mt19937::Mt19937;
 
 impl TorchRng {
-    /// Fills `out` with samples between `low` and `high`, like `tensor.uniform_(low, high)` for a
-    /// tensor whose elements are stored in row-major order. Each element takes one draw.
+    /// Fills `out` with uniform samples between `low` and `high`, like `tensor.uniform_(low, high)`
+    /// for a tensor whose elements are stored in row-major order. Each element takes one draw.
     ///
     /// A sample can be equal to `high` because the result is rounded to `f32`, as in PyTorch.
     ///
-    /// `nn.Linear(n_in, n_out)` fills its weight of shape (`n_out`, `n_in`) in this way, and then
-    /// its bias. The bounds of both are ±1/sqrt(`n_in`).
+    /// `nn.Linear(n_in, n_out)` initializes first its weight, of shape (`n_out`, `n_in`), and then
+    /// its bias in this way. The bounds of both are ±1/sqrt(`n_in`).
     pub fn fill_uniform(&mut self, out: &mut [f32], low: f32, high: f32) {
         let (width, low) = (f64::from(high - low), f64::from(low));
-        // On AVX2 and ARM, PyTorch is compiled to a fused multiply-add, which rounds only once.
-        // This code gives the same result without that instruction: the product and the sum are
-        // exact in `f64` if the bounds have about the same magnitude, so only the conversion to
-        // `f32` rounds.
+        // On ARM and on x86 with AVX2, PyTorch's code is compiled to a fused multiply-add, which
+        // rounds only once. This code gives the same result without that instruction: the product
+        // and the sum are exact in `f64` if the bounds have about the same magnitude, so only the
+        // conversion to `f32` rounds.
         self.engine
             .fill(out, |draw| (f64::from(unit(draw)) * width + low) as f32);
     }
@@ -37,7 +37,8 @@ impl TorchRng {
     /// Returns an integer in `low..high`, like `torch.randint(low, high, ())`.
     ///
     /// This takes one draw if the range contains fewer than 2^32 integers and two draws otherwise,
-    /// as in PyTorch 2.4. Later releases take two draws from 2^28 integers on.
+    /// as in PyTorch 2.4. Later PyTorch releases take two draws if the range contains 2^28 integers
+    /// or more.
     ///
     /// # Panics
     ///
@@ -47,8 +48,8 @@ impl TorchRng {
             low < high,
             "randint: the range {low}..{high} is empty, so there is nothing to draw from"
         );
-        // The width of every range of `i64` fits in a `u64`. If the sum below wraps, it wraps to
-        // the correct value, which is in the range.
+        // The width of every `i64` range fits in a `u64`. The sum below may overflow and wrap
+        // around, but the wrapped sum is the correct value, because that value is in the range.
         let width = high.wrapping_sub(low) as u64;
         let draw = if width < 1 << 32 {
             u64::from(self.engine.next_u32())

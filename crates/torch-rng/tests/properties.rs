@@ -1,4 +1,5 @@
-//! Properties that hold for every seed and size, no matter how the draws are divided among calls.
+//! Tests properties that hold for every seed and size. For example, one call that draws many
+//! numbers returns the same numbers as many calls that draw one number each.
 
 use proptest::prelude::*;
 use rand::Rng;
@@ -8,7 +9,7 @@ fn builds() -> impl Strategy<Value = Build> {
     prop_oneof![Just(Build::Portable), Just(Build::Mkl)]
 }
 
-/// Generators that have already drawn some numbers, in any build.
+/// Returns a strategy for generators of either build that have already drawn some numbers.
 fn generators() -> impl Strategy<Value = TorchRng> {
     (any::<u64>(), 0usize..1_500, 0usize..4, builds()).prop_map(|(seed, drawn, normals, build)| {
         let mut rng = TorchRng::manual_seed(seed).with_build(build);
@@ -51,7 +52,8 @@ proptest! {
         let (mut long, mut short) = (rng.clone(), rng);
         let (long_mask, short_mask) = (long.keep_mask(n + m, p), short.keep_mask(n, p));
         prop_assert!(long_mask.iter().take(n).eq(short_mask.iter()));
-        // Each call seeds MCG31m1 with one draw, whatever the length of the mask.
+        // Each call takes one draw, which seeds an MCG31m1 generator, regardless of the mask's
+        // length.
         prop_assert_eq!(long, short);
     }
 

@@ -1,15 +1,16 @@
-//! Compares this crate with PyTorch. The expected values are in the files in `fixtures/`, which
-//! `fixtures/pytorch.py` wrote with the release in the file's name.
+//! Compares this crate with PyTorch. The expected values are in the text files in `fixtures/`,
+//! which were written by `fixtures/pytorch.py`. The name of each file contains the PyTorch release.
 //!
-//! To compare with more values or another release, run that script and set `TORCH_RNG_FIXTURE` to
-//! the path of its output.
+//! To compare this crate with more values or another PyTorch release, run that script and set
+//! `TORCH_RNG_FIXTURE` to the path of its output.
 
 use std::str::FromStr;
 
 use torch_rng::{Build, TorchRng};
 
-/// Largest accepted difference between our normal samples and PyTorch's. PyTorch's vectorized
-/// logarithm, sine and cosine for x86 don't always round to the nearest number.
+/// Largest accepted difference between this crate's normal samples and PyTorch's. The vectorized
+/// logarithm, sine and cosine in PyTorch's x86 code don't always return the `f32` nearest to the
+/// exact value.
 const NORMAL_TOLERANCE: f32 = 3e-6;
 
 #[test]
@@ -35,9 +36,10 @@ fn every_draw_equals_that_of_a_file_named_by_the_environment() {
     }
 }
 
-/// Repeats every line of a fixture and compares the values. Consecutive lines with the same seed
-/// and operation `randn` or `loader` continue with the same generator, and so does a line with the
-/// seed `-`. Returns the build in the fixture's first line.
+/// Performs the operation of each line of a fixture, compares the results with the values in the
+/// line, and returns the build that is named in the fixture's first line. Usually, each line starts
+/// with a new generator. A line continues with the generator of the line before it if its seed is
+/// `-`, or if both lines have the same seed and the same operation, `randn` or `loader`.
 fn check(fixture: &str) -> Build {
     let mut lines = fixture.lines();
     let build = parse(
@@ -87,7 +89,7 @@ fn check(fixture: &str) -> Build {
     build
 }
 
-/// Performs one operation and returns the drawn values as the script formats them.
+/// Performs one operation of a fixture and returns the values drawn, formatted as in the fixture.
 fn draw(rng: &mut TorchRng, operation: &str, arguments: &[&str], listed: usize) -> Vec<String> {
     let n = || parse::<usize>(arguments[0]);
     match operation {
