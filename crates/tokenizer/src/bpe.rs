@@ -1,19 +1,20 @@
-//! Byte pair encoding (BPE), trained and applied (section 2.5 of the book and its bonus notebook
-//! "BPE from scratch").
+//! Training and applying a byte pair encoding (BPE), as in section 2.5 of the book and in its bonus
+//! notebook "BPE from scratch".
 //!
-//! Training begins with a vocabulary of the 256 bytes. It counts how often each two tokens are next
-//! to each other, adds the most frequent pair to the vocabulary as a new token, replaces the pair
-//! by the new token everywhere, and repeats these steps until the vocabulary is large enough. Each
-//! new token and the pair that it replaces is a [`Merge`]. To encode a text, its bytes are merged
-//! in the same way: the pair whose merge was learned first is replaced first.
+//! Training starts with a vocabulary of 256 tokens, one for each byte. It counts how often each
+//! pair of adjacent tokens occurs, adds the most frequent pair to the vocabulary as a new token,
+//! replaces all occurrences of the pair with this token, and repeats these steps until the
+//! vocabulary is large enough. A [`Merge`] consists of such a pair and the token that replaces it.
+//! To encode text, its bytes are merged in the same way: of all pairs in the text, the pair whose
+//! merge was learned first is replaced first.
 //!
-//! A text is first divided into pieces, such as words, and a token never contains parts of two
-//! pieces. See [`gpt2_pieces`].
+//! Before bytes are merged, text is divided into pieces, such as words. A token never extends
+//! across the boundary between two pieces. See [`gpt2_pieces`].
 //!
-//! The file contains two implementations. [`Bpe::train_plain`] and [`Bpe::encode_plain`] follow the
-//! definition and take quadratic time. [`Bpe::train`] and [`Bpe::encode`] give the same results in
-//! a time that is proportional to the length of the text. With GPT-2's merges, the IDs are those of
-//! tiktoken.
+//! This module contains two implementations. [`Bpe::train_plain`] and [`Bpe::encode_plain`] follow
+//! the definition and take quadratic time. [`Bpe::train`] and [`Bpe::encode`] give the same
+//! results, but the time that they take is nearly proportional to the length of the text. With
+//! GPT-2's merges, the IDs are the same as those of OpenAI's library tiktoken.
 //!
 //! ```
 //! use tokenizer::bpe::{Bpe, BpeConfig, Merge};
@@ -62,27 +63,30 @@ pub struct Merge {
 /// Settings for training a byte pair encoding.
 #[derive(Clone, Debug)]
 pub struct BpeConfig {
-    /// Number of tokens that the vocabulary should have, including the alphabet. The vocabulary
-    /// becomes smaller if the text doesn't contain enough frequent pairs.
+    /// Number of tokens that the vocabulary should have after training, including the alphabet. The
+    /// result has fewer tokens if the text doesn't contain enough frequent pairs.
     pub vocab_size: usize,
-    /// The tokens that the vocabulary has before the training, in the order of their IDs. They must
-    /// include each byte. If a token occurs twice, the second ID is used. The alphabet can contain
+    /// Tokens of the vocabulary before training, in the order of their IDs. They must include each
+    /// of the 256 bytes. If a token occurs twice, its second ID is used. The alphabet can contain
     /// [`ENDOFTEXT`].
     pub alphabet: Vec<Vec<u8>>,
-    /// Function that returns the first piece of a text. A token never contains parts of two pieces.
+    /// Function that returns the first piece of a string. A token never extends across the boundary
+    /// between two pieces.
     pub divide: fn(&str) -> &str,
-    /// Smallest number of times that a pair must occur in the text to become a token.
+    /// Smallest number of times that a pair must occur in the training text to become a token.
     pub least_count: u64,
     /// Rule that decides which of several equally frequent pairs becomes a token first.
     pub ties: Ties,
 }
 
-/// The default is GPT-2's kind of vocabulary with 1,000 tokens: an alphabet of 256 bytes in GPT-2's
-/// order, GPT-2's pieces, and pairs that occur at least twice.
+/// The default settings train a vocabulary like GPT-2's, but with 1,000 tokens: the alphabet
+/// consists of the 256 bytes in GPT-2's order, text is divided into GPT-2's pieces, and a pair must
+/// occur at least twice to become a token.
 ///
-/// If several pairs are equally frequent, the pair with the smallest IDs becomes a token first, as
-/// in the crate `model-tokenizer` and in Hugging Face's library tokenizers. All three therefore
-/// learn the same tokens from a text. The book's notebook uses [`Ties::FirstInText`] instead.
+/// If several pairs are equally frequent, the pair with the smallest IDs becomes a token first. The
+/// crate `model-tokenizer` and Hugging Face's library tokenizers follow the same rule, so all three
+/// learn the same tokens from the same text. The book's notebook uses [`Ties::FirstInText`]
+/// instead.
 impl Default for BpeConfig {
     fn default() -> Self {
         Self {
@@ -123,30 +127,30 @@ pub struct Bpe {
     end_of_text: Option<u32>,
 }
 
-/// Rules for encoding a text in which a vocabulary file can differ from GPT-2. The default is
-/// GPT-2's.
+/// Rules for encoding text that can differ between the vocabulary files of different models. The
+/// default values are GPT-2's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingRules {
-    /// Whether a piece that is equal to a token becomes that token even if the merges would give
-    /// other tokens.
+    /// Whether a piece that is equal to a token is encoded as that token even if the merges would
+    /// result in other tokens.
     pub ignore_merges: bool,
-    /// ID that is used for a byte without a token. If it is `None`, [`NO_TOKEN`] is used instead.
+    /// ID of each byte that has no token. If it is `None`, such bytes are encoded as [`NO_TOKEN`].
     pub unknown: Option<u32>,
-    /// Whether adjacent bytes without a token share one unknown ID within a piece. Otherwise, each
-    /// of these bytes has its own.
+    /// Whether adjacent bytes of a piece that have no token share a single unknown ID. Otherwise,
+    /// each of these bytes is encoded as an unknown ID of its own.
     pub fuse_unknown: bool,
 }
 
-/// Stands for a byte that has no token in a list of IDs, if [`EncodingRules::unknown`] is `None`.
+/// ID that an encoder returns for a byte without a token if [`EncodingRules::unknown`] is `None`.
 pub const NO_TOKEN: u32 = u32::MAX - 2;
 
-/// Stands for "no merge" and is greater than each index of a merge.
+/// Entry for a pair that has no merge. Its index is greater than the index of every merge.
 const NO_MERGE: (usize, u32) = (usize::MAX, 0);
 
 /// The plain implementation.
 impl Bpe {
-    /// Learns a vocabulary as byte pair encoding is defined. [`train`](Self::train) gives the same
-    /// result faster.
+    /// Learns a vocabulary by following the definition of byte pair encoding step by step.
+    /// [`train`](Self::train) gives the same result in less time.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
@@ -171,8 +175,8 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// Returns the IDs of a piece by definition: as long as the piece contains a learned pair, the
-    /// pair that was learned first is replaced.
+    /// Encodes a piece by following the definition of byte pair encoding: as long as the piece
+    /// contains a pair that has a merge, the pair whose merge was learned first is replaced.
     pub fn encode_plain(&self, piece: &str) -> Vec<u32> {
         let mut ids = self.ids_of_bytes(piece);
         let stands_in = |merge: &Merge, ids: &[u32]| {
@@ -191,8 +195,9 @@ impl Bpe {
     }
 }
 
-/// Returns the most frequent pair, or `None` if it occurs less often than `config.least_count`. The
-/// linear search for each pair makes the time quadratic in the number of distinct pairs.
+/// Returns the most frequent pair of adjacent tokens in `words`, or `None` if it occurs less often
+/// than `config.least_count`. Each pair is found by a linear search, so the total time is
+/// quadratic.
 fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
     let mut counts: Vec<(Pair, u64)> = Vec::new(); // in the order of the text
     for pair in words.iter().flat_map(|word| word.windows(2)) {
@@ -209,7 +214,8 @@ fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
     (first_of_equals.1 >= config.least_count).then_some(first_of_equals.0)
 }
 
-/// Returns a word in which each occurrence of the pair is replaced by `id`, from left to right.
+/// Returns a copy of `word` in which each occurrence of `pair`, from left to right, is replaced
+/// with `id`.
 fn merged(word: &[u32], pair: Pair, id: u32) -> Vec<u32> {
     let (mut new, mut rest) = (Vec::new(), word);
     while let [first, behind @ ..] = rest {
@@ -222,8 +228,8 @@ fn merged(word: &[u32], pair: Pair, id: u32) -> Vec<u32> {
 
 /// The fast implementation, and methods that both implementations use.
 impl Bpe {
-    /// Learns a vocabulary from a text. If the text contains [`ENDOFTEXT`], no token reaches across
-    /// it.
+    /// Learns a vocabulary from text. A token never extends across [`ENDOFTEXT`], which separates
+    /// documents.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
@@ -231,8 +237,8 @@ impl Bpe {
         Self::train_texts(&[text], config)
     }
 
-    /// Learns a vocabulary from several texts, such as files. The result is the same as if the
-    /// texts were joined with [`ENDOFTEXT`] between them.
+    /// Learns a vocabulary from several strings, such as the contents of files. The result is the
+    /// same as if the strings were joined with [`ENDOFTEXT`] between them.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
@@ -251,10 +257,10 @@ impl Bpe {
         Self::train_on(&words, config)
     }
 
-    /// Learns a vocabulary from words, each of which comes with its number of occurrences.
+    /// Learns a vocabulary from words, each of which is given with its number of occurrences.
     ///
-    /// Time and memory are proportional to the total length of the words, even if a word is very
-    /// long.
+    /// Time and memory are nearly proportional to the total length of the words, even if a word is
+    /// very long.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
@@ -278,9 +284,9 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// Builds an encoding from a vocabulary that was trained earlier: its tokens in the order of
-    /// the IDs, its merges in the order in which they were learned, and the function that returns
-    /// the first piece of a text.
+    /// Builds an encoding from a vocabulary that was trained earlier. The tokens must be in the
+    /// order of their IDs, and the merges must be in the order in which they were learned. `divide`
+    /// returns the first piece of a string.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if a byte has no token, and
@@ -295,8 +301,9 @@ impl Bpe {
         bpe.with_all_bytes()
     }
 
-    /// Builds an encoding from the vocabulary of another program. Bytes may have no token, and an
-    /// empty token means that its ID isn't used.
+    /// Builds an encoding from a vocabulary whose rules can differ from GPT-2's. Unlike in
+    /// [`from_merges`](Self::from_merges), bytes may have no token, and an empty token means that
+    /// its ID isn't used.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] with the index of the merge if a merge contains an ID
@@ -396,8 +403,9 @@ impl Bpe {
         self.merges.push(Merge { left, right, id });
     }
 
-    /// Returns the IDs of a text. [`ENDOFTEXT`] is encoded as the special token if the vocabulary
-    /// contains it, and otherwise as ordinary text.
+    /// Encodes text and returns its token IDs. If the vocabulary contains [`ENDOFTEXT`], each
+    /// occurrence in the text is encoded as this special token. Otherwise, it is encoded as
+    /// ordinary text.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if a byte of the text has no token and there is no
@@ -412,25 +420,28 @@ impl Bpe {
         }
     }
 
-    /// Returns the first byte of a text that has no token, given the IDs of the text. Returns
-    /// `None` if the IDs don't contain [`NO_TOKEN`].
+    /// Returns the first byte of `text` that has no token, or `None` if `ids`, the IDs of `text`,
+    /// don't contain [`NO_TOKEN`].
     ///
-    /// If the IDs contain [`NO_TOKEN`] but each byte of the text has a token, the result is the
-    /// space, because a tokenizer can put a space before a text when it encodes it.
+    /// A tokenizer can put a space before the text when it encodes it. If `ids` contains
+    /// [`NO_TOKEN`] although each byte of `text` has a token, that space must be the byte without a
+    /// token, so this method returns it.
     pub fn missing_byte(&self, text: &str, ids: &[u32]) -> Option<u8> {
         let has_no_id = |byte: &u8| self.byte_ids[usize::from(*byte)] == NO_TOKEN;
         let is_missing = self.byte_ids.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);
         is_missing.then(|| text.bytes().find(has_no_id).unwrap_or(b' '))
     }
 
-    /// Returns the IDs of a text without special tokens. [`ENDOFTEXT`] is encoded as ordinary text.
+    /// Encodes text without special tokens and returns its token IDs. [`ENDOFTEXT`] is encoded as
+    /// ordinary text.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
         self.encoder(text.len()).encode_ordinary(text, &mut ids);
         ids
     }
 
-    /// Returns an encoder for several texts with `bytes` bytes in total. Each thread needs its own.
+    /// Returns an encoder for one or more strings. `bytes` is their total length, from which the
+    /// size of the encoder's cache is chosen. Each thread needs its own encoder.
     pub fn encoder(&self, bytes: usize) -> Encoder<'_> {
         Encoder {
             bpe: self,
@@ -438,18 +449,18 @@ impl Bpe {
         }
     }
 
-    /// Splits a text at [`ENDOFTEXT`]. If the vocabulary doesn't contain this token, the whole text
-    /// is one document.
+    /// Splits text into documents at each [`ENDOFTEXT`]. If the vocabulary doesn't contain this
+    /// token, the whole text is one document.
     fn documents<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let most = self.end_of_text.map_or(1, |_| usize::MAX);
         text.splitn(most, ENDOFTEXT)
     }
 
-    /// Returns the number of bytes that the token `id` stands for at the start of `rest`, which is
-    /// the end of a piece.
+    /// Returns the number of bytes at the start of `rest` that the token `id` represents. `rest`
+    /// contains the bytes of a piece from this token to the end of the piece.
     ///
-    /// The unknown token stands for one byte without a token, or for all adjacent bytes without a
-    /// token if [`EncodingRules::fuse_unknown`] is set.
+    /// The unknown token represents one byte without a token, or all adjacent bytes without a token
+    /// if [`EncodingRules::fuse_unknown`] is true.
     fn token_length(&self, id: u32, rest: &[u8]) -> usize {
         let unknown = rest.iter().take_while(|byte| self.lacks(**byte)).count();
         match unknown {
@@ -459,11 +470,12 @@ impl Bpe {
         }
     }
 
-    /// Appends the IDs of a piece, which are the same as those of
+    /// Appends the IDs of a piece to `ids`. With the default rules, they are the same as those of
     /// [`encode_plain`](Self::encode_plain).
     fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
-        // Largest number of bytes of a piece for which all pairs are searched after each merge. The
-        // time for this search is quadratic in the number of bytes.
+        // Largest length in bytes of a piece that is encoded by searching all of its pairs after
+        // each merge. The time for this is quadratic in the length, so a heap is used for longer
+        // pieces.
         const MAX: usize = 32;
         if self.rules.ignore_merges
             && let Some(id) = self.id_of(piece)
@@ -483,7 +495,8 @@ impl Bpe {
         for (id, &byte) in row.iter_mut().zip(piece) {
             *id = self.byte_ids[usize::from(byte)];
         }
-        // The merge of each two neighbours, as the index of the merge and the ID of the new token.
+        // For each pair of adjacent tokens, the index of its merge and the ID of the new token, or
+        // `NO_MERGE`.
         let learned = |left, right| self.ranks.get(&(left, right)).copied().unwrap_or(NO_MERGE);
         let mut merges = [NO_MERGE; MAX];
         let mut length = piece.len();
@@ -509,9 +522,9 @@ impl Bpe {
         }
     }
 
-    /// Returns the IDs of a piece of any length. A heap contains all learned pairs of the piece.
-    /// The pair whose merge was learned first is on top, and of several occurrences of this pair,
-    /// the leftmost one.
+    /// Encodes a piece of any length and returns its IDs. A heap contains all pairs of the piece
+    /// that have a merge. The pair whose merge was learned first is on top. If this pair occurs
+    /// several times, the leftmost occurrence is on top.
     fn encode_long_piece(&self, piece: &[u8]) -> Vec<u32> {
         let mut row = Row::of(&[piece], &self.byte_ids);
         let learned = |row: &Row, position| Some((self.ranks.get(&row.pair(position)?)?, position));
@@ -520,8 +533,8 @@ impl Bpe {
             .map(Reverse)
             .collect();
         while let Some(Reverse((merge, position))) = next.pop() {
-            // A pair is skipped if one of its tokens has been merged since it was added to the
-            // heap.
+            // A pair on the heap is skipped if one of its tokens has been merged since the pair was
+            // added.
             if learned(&row, position) == Some((merge, position)) {
                 row.merge(position, merge.1);
                 let around = [row.before(position), position];
@@ -546,17 +559,17 @@ impl Bpe {
         Tokenizer::decode(self, ids)
     }
 
-    /// Returns the rules in which this encoding can differ from GPT-2's.
+    /// Returns the rules by which this encoding can differ from GPT-2's.
     pub fn rules(&self) -> EncodingRules {
         self.rules
     }
 
-    /// Divides a text into the pieces that are encoded separately.
+    /// Divides text into the pieces that are encoded separately.
     pub fn pieces<'t>(&self, text: &'t str) -> Vec<&'t str> {
         pieces(text, self.divide).collect()
     }
 
-    /// Returns the bytes of each token in the order of the IDs.
+    /// Returns the bytes of all tokens in the order of their IDs.
     pub fn tokens(&self) -> &[Vec<u8>] {
         &self.tokens
     }
@@ -566,7 +579,8 @@ impl Bpe {
         &self.merges
     }
 
-    /// Returns the ID of the token that replaces a pair, or `None` if the pair wasn't learned.
+    /// Returns the ID of the token that replaces the pair of `left` and `right`, or `None` if this
+    /// pair has no merge.
     pub fn merged(&self, left: u32, right: u32) -> Option<u32> {
         self.ranks.get(&(left, right)).map(|(_, id)| *id)
     }
@@ -577,8 +591,8 @@ impl Bpe {
     }
 }
 
-/// Encodes several texts and caches the IDs of short pieces, because most pieces of a text occur
-/// many times.
+/// An encoder that caches the IDs of short pieces, because most pieces of a typical text occur many
+/// times.
 ///
 /// ```
 /// let bpe = tokenizer::bpe::Bpe::gpt2();
@@ -594,8 +608,9 @@ pub struct Encoder<'b> {
 }
 
 impl Encoder<'_> {
-    /// Appends the IDs of a text. [`ENDOFTEXT`] is treated as in [`Bpe::encode`]. A byte without a
-    /// token is encoded as the unknown ID or as [`NO_TOKEN`].
+    /// Encodes text and appends its IDs to `ids`. [`ENDOFTEXT`] is treated as in [`Bpe::encode`]. A
+    /// byte without a token is encoded as the unknown ID, or as [`NO_TOKEN`] if there is no unknown
+    /// ID.
     pub fn encode(&mut self, text: &str, ids: &mut Vec<u32>) {
         for (number, document) in self.bpe.documents(text).enumerate() {
             ids.extend(self.bpe.end_of_text.filter(|_| number > 0));
@@ -603,23 +618,24 @@ impl Encoder<'_> {
         }
     }
 
-    /// Appends the IDs of a text without special tokens, like [`Bpe::encode_ordinary`].
+    /// Encodes text without special tokens, like [`Bpe::encode_ordinary`], and appends its IDs to
+    /// `ids`.
     pub fn encode_ordinary(&mut self, text: &str, ids: &mut Vec<u32>) {
         for piece in pieces(text, self.bpe.divide) {
             self.encode_piece(piece, ids);
         }
     }
 
-    /// Appends the IDs of a piece, which isn't divided further.
+    /// Encodes a piece, which isn't divided further, and appends its IDs to `ids`.
     pub fn encode_piece(&mut self, piece: &str, ids: &mut Vec<u32>) {
         let piece = piece.as_bytes();
         self.cache
             .encode(piece, ids, |ids| self.bpe.encode_piece_into(piece, ids));
     }
 
-    /// Appends the IDs that [`encode_ordinary`](Self::encode_ordinary) would append, each with the
-    /// range of bytes that the token stands for. Positions are counted from `start` at the
-    /// beginning of `text`.
+    /// Encodes text like [`encode_ordinary`](Self::encode_ordinary), and appends each ID with the
+    /// range of bytes that the token represents to `tokens`. Positions are counted from `start`,
+    /// which is the position of the first byte of `text`.
     pub fn encode_ordinary_with_offsets(
         &mut self,
         text: &str,
@@ -632,9 +648,9 @@ impl Encoder<'_> {
         }
     }
 
-    /// Appends the IDs that [`encode_piece`](Self::encode_piece) would append, each with the range
-    /// of bytes that the token stands for. Positions are counted from `start` at the beginning of
-    /// `piece`.
+    /// Encodes a piece like [`encode_piece`](Self::encode_piece), and appends each ID with the
+    /// range of bytes that the token represents to `tokens`. Positions are counted from `start`,
+    /// which is the position of the first byte of `piece`.
     pub fn encode_piece_with_offsets(
         &mut self,
         piece: &str,

@@ -1,9 +1,10 @@
 //! A cache of the token IDs of short pieces of text.
 //!
-//! Most words of a text occur many times, so looking up the IDs of a word is faster than merging
-//! its bytes again.
+//! Most words of a typical text occur many times, so looking up the IDs of a word is faster than
+//! merging its bytes again.
 
-/// A hash table with one entry per slot. A new entry replaces the old one in its slot.
+/// A hash table in which each slot holds one entry. A new entry replaces the entry that was in its
+/// slot before.
 pub(crate) struct PieceCache {
     slots: Vec<Slot>, // The number of slots is a power of two.
 }
@@ -19,11 +20,11 @@ struct Slot {
 const MAX_BYTES: usize = 15;
 const MAX_IDS: usize = 3;
 
-/// Largest number of slots. With 32 bytes per slot, a table takes at most 2 MiB.
+/// Largest number of slots. Because a slot takes 32 bytes, the table takes at most 2 MiB.
 const MAX_SLOTS: usize = 1 << 16;
 
 impl PieceCache {
-    /// Returns an empty cache for texts with `bytes` bytes in total.
+    /// Returns an empty cache for encoding `bytes` bytes of text.
     pub(crate) fn for_text(bytes: usize) -> Self {
         let slots = (bytes / 4).next_power_of_two().clamp(1, MAX_SLOTS);
         Self {
@@ -31,8 +32,9 @@ impl PieceCache {
         }
     }
 
-    /// Appends the IDs of a piece that isn't empty. If they aren't in the cache, `encode` is called
-    /// to append them, and they are added to the cache if the piece and its IDs fit into a slot.
+    /// Appends the IDs of a nonempty piece to `ids`. If the IDs aren't in the cache, `encode` is
+    /// called to append them, and they are then added to the cache if the piece and its IDs fit
+    /// into a slot.
     pub(crate) fn encode(
         &mut self,
         piece: &[u8],

@@ -1,18 +1,18 @@
-//! Errors of texts, token IDs and vocabularies.
+//! Errors that occur when text is encoded, when IDs are decoded, or when a tokenizer is built.
 //!
-//! A position in a text is a number of UTF-8 bytes. A position in a list of IDs is an index. Both
-//! start at 0.
+//! A position in text is an offset in UTF-8 bytes, and a position in a list of IDs is an index.
+//! Both start at 0.
 
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// An error of a tokenizer.
+/// The error type of all tokenizers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
-    /// The vocabulary of a [`SimpleTokenizerV1`](crate::SimpleTokenizerV1) doesn't contain a word
-    /// of the text.
+    /// The text contains a word that isn't in the vocabulary of a
+    /// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1).
     #[error(
         "unknown token {token:?} at byte {position} of the text: the vocabulary must contain each word"
     )]
@@ -40,7 +40,8 @@ pub enum TokenizerError {
         /// The missing token.
         token: &'static str,
     },
-    /// A byte has no token of its own, so some texts can't be encoded.
+    /// The vocabulary has no token for a single byte, so text that contains this byte can't be
+    /// encoded.
     #[error("the vocabulary has no token for the single byte {byte:#04x}")]
     MissingByte {
         /// The byte without a token.
@@ -62,10 +63,10 @@ pub enum TokenizerError {
         /// Number of valid bytes before the first invalid one.
         position: usize,
     },
-    /// A tokenizer that is defined in another crate returned its own error.
+    /// A tokenizer that is implemented in another crate returned an error of a different type.
     #[error(transparent)]
     Other(OtherError),
-    /// An array of token IDs has more or fewer rows than one.
+    /// The array of token IDs doesn't have exactly one row.
     #[cfg(feature = "ndarray")]
     #[error("the IDs must have the shape (1, n), but they have {rows} rows")]
     NotOneRow {
@@ -74,9 +75,11 @@ pub enum TokenizerError {
     },
 }
 
-/// An error of a tokenizer that is defined in another crate, in a form that can be cloned.
+/// An error of a tokenizer that is implemented in another crate. The original error is stored in an
+/// `Arc`, so that this error can be cloned.
 ///
-/// Two values are equal if one is a clone of the other.
+/// Two values are equal if they contain the same error, for example because one value is a clone of
+/// the other.
 #[derive(Clone, Debug)]
 pub struct OtherError(Arc<dyn Error + Send + Sync>);
 

@@ -1,8 +1,8 @@
 //! GPT-2's tokenizer, with tiktoken's rules for special tokens (section 2.5 of the book).
 //!
 //! The byte pair encoding itself is implemented in the module [`bpe`](crate::bpe). This module adds
-//! the check for special tokens that the caller doesn't allow, which tiktoken rejects instead of
-//! encoding them as ordinary text.
+//! a check for special tokens: like tiktoken, it rejects text that contains a special token that
+//! the caller doesn't allow, instead of encoding the special token as ordinary text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,8 @@ use crate::error::TokenizerError;
 use crate::gpt2_tokens::{ENDOFTEXT, VOCAB_SIZE};
 use crate::tokenizer::Tokenizer;
 
-/// The special tokens that a text may contain, like the argument `allowed_special` in tiktoken.
+/// The special tokens that the text to encode may contain, like the argument `allowed_special` in
+/// tiktoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AllowedSpecial<'a> {
@@ -39,8 +40,8 @@ impl AllowedSpecial<'_> {
 
 /// GPT-2's tokenizer, like `tiktoken.get_encoding("gpt2")` in Python.
 ///
-/// The vocabulary is built once per process and shared by all values of this type, so a value can
-/// be copied at no cost.
+/// The vocabulary is built once per process and shared by all values of this type, so copying a
+/// tokenizer costs nothing.
 ///
 /// ```
 /// use tokenizer::{AllowedSpecial, ENDOFTEXT_ID, Gpt2Tokenizer};
@@ -69,7 +70,7 @@ impl Gpt2Tokenizer {
         VOCAB_SIZE
     }
 
-    /// Returns the IDs of a text and checks its special tokens, like tiktoken's `encode`.
+    /// Encodes text like tiktoken's `encode`, which allows only the special tokens in `allowed`.
     ///
     /// # Errors
     /// Returns [`TokenizerError::DisallowedSpecial`] if the text contains [`ENDOFTEXT`] and
@@ -91,27 +92,29 @@ impl Gpt2Tokenizer {
         self.encode(text)
     }
 
-    /// Returns the IDs of a text. [`ENDOFTEXT`] is encoded as the special token, as in the book.
+    /// Encodes text and returns its token IDs. As in the book, [`ENDOFTEXT`] is encoded as the
+    /// special token.
     ///
     /// # Errors
     /// Never returns an error, because GPT-2's vocabulary has a token for each byte. The return
-    /// type is that of all tokenizers.
+    /// type is a `Result` because other tokenizers can return errors.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.bpe.encode(text)
     }
 
-    /// Returns the IDs of a text without special tokens. For example, `<|endoftext|>` is encoded as
-    /// seven ordinary tokens.
+    /// Encodes text without special tokens and returns its token IDs. For example, `<|endoftext|>`
+    /// is encoded as seven ordinary tokens.
     pub fn encode_ordinary(&self, text: &str) -> Vec<u32> {
         self.bpe.encode_ordinary(text)
     }
 
-    /// Returns an encoder for several texts with `bytes` bytes in total. See [`Bpe::encoder`].
+    /// Returns an encoder for one or more strings with `bytes` bytes in total. See
+    /// [`Bpe::encoder`].
     pub fn encoder(&self, bytes: usize) -> Encoder<'static> {
         self.bpe.encoder(bytes)
     }
 
-    /// Returns the bytes of a token, or `None` if the vocabulary doesn't contain the ID.
+    /// Returns the bytes of the token `id`, or `None` if the vocabulary doesn't contain this ID.
     pub fn piece(&self, id: u32) -> Option<&'static [u8]> {
         Some(self.bpe.tokens().get(id as usize)?)
     }
@@ -134,7 +137,7 @@ impl Gpt2Tokenizer {
         Tokenizer::decode(self, ids)
     }
 
-    /// Returns the decoded text with U+FFFD in place of invalid UTF-8, like tiktoken's `decode`.
+    /// Returns the decoded text. As in tiktoken's `decode`, invalid UTF-8 is replaced with U+FFFD.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] like [`decode_bytes`](Self::decode_bytes).

@@ -1,4 +1,4 @@
-//! Conversion between a text and a batch with one row of token IDs, as in section 5.1.1 of the
+//! Conversion between text and a batch that has one row of token IDs, as in section 5.1.1 of the
 //! book.
 
 use ndarray::{Array2, ArrayRef2};
@@ -6,8 +6,8 @@ use ndarray::{Array2, ArrayRef2};
 use crate::error::TokenizerError;
 use crate::tokenizer::Tokenizer;
 
-/// Returns the IDs of a text as a batch of shape (1, n_tokens). As in the book, `<|endoftext|>` is
-/// encoded as the special token.
+/// Encodes text and returns its IDs as a batch of shape (1, n_tokens). As in the book,
+/// `<|endoftext|>` is encoded as the special token.
 ///
 /// # Errors
 /// Returns an error if the tokenizer can't encode the text. For example, a
@@ -30,12 +30,12 @@ pub fn text_to_token_ids(
     Ok(encoded.expect("n ids fill one row of n"))
 }
 
-/// Returns the text of a batch of shape (1, n_tokens). As in Python, invalid UTF-8 is replaced by
-/// U+FFFD.
+/// Decodes a batch of shape (1, n_tokens) and returns the text. As in Python, invalid UTF-8 is
+/// replaced with U+FFFD.
 ///
 /// # Errors
 /// Returns [`TokenizerError::NotOneRow`] if the batch doesn't have exactly one row, and
-/// [`TokenizerError::UnknownId`] if the vocabulary doesn't contain an ID.
+/// [`TokenizerError::UnknownId`] if the batch contains an ID that isn't in the vocabulary.
 pub fn token_ids_to_text(
     token_ids: &ArrayRef2<u32>,
     tokenizer: &(impl Tokenizer + ?Sized),

@@ -1,17 +1,18 @@
-//! The characters with which GPT-2's vocabulary files write bytes.
+//! The characters that stand for bytes in GPT-2's vocabulary files.
 //!
 //! A token can be any sequence of bytes, but a vocabulary file is text. GPT-2 therefore assigns a
-//! printable character to each of the 256 bytes, which this crate calls the *letter* of the byte.
-//! OpenAI's code calls this table `bytes_to_unicode`. Printable ASCII and most of Latin-1 are their
-//! own letters. The space is written as `Ġ`, so a file contains `Ġthe` for the token " the".
+//! printable character to each of the 256 bytes. This crate calls this character the *letter* of
+//! the byte, and OpenAI's code calls the table of all letters `bytes_to_unicode`. The characters of
+//! printable ASCII and most of Latin-1 stand for themselves. The letter of the space is `Ġ`, so a
+//! file contains `Ġthe` for the token " the".
 
 use std::sync::LazyLock;
 
-/// Number of bytes that are their own letter. The other bytes have the letters from U+0100 on, in
-/// the order of the bytes.
+/// Number of bytes whose letter is the Latin-1 character of the byte. The letters of the other
+/// bytes are U+0100, U+0101 and so on, in the order of the bytes.
 const PRINTABLE: u32 = 188;
 
-/// Number of code points up to the last letter.
+/// Number of code points from U+0000 to the last letter.
 const CODES: usize = 0x100 + 256 - PRINTABLE as usize;
 
 static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
@@ -25,7 +26,7 @@ static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
     letters
 });
 
-/// The byte of each code point, or `None` if the code point isn't a letter.
+/// For each code point, the byte whose letter it is, or `None` if the code point isn't a letter.
 static BYTES: LazyLock<[Option<u8>; CODES]> = LazyLock::new(|| {
     let mut bytes = [None; CODES];
     for (byte, letter) in (0..=255).zip(*LETTERS) {
@@ -34,8 +35,8 @@ static BYTES: LazyLock<[Option<u8>; CODES]> = LazyLock::new(|| {
     bytes
 });
 
-/// Returns the 256 bytes in the order in which they begin GPT-2's vocabulary: first the bytes that
-/// are visible characters in Latin-1, then the others.
+/// Returns the 256 bytes in the order of their IDs in GPT-2's vocabulary: first the bytes that are
+/// visible characters in Latin-1, then all other bytes.
 pub fn gpt2_bytes() -> [u8; 256] {
     let is_seen = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let mut bytes: [u8; 256] = std::array::from_fn(|byte| byte as u8);
@@ -61,7 +62,7 @@ pub fn letters_of(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| letter_of(byte)).collect()
 }
 
-/// Returns the bytes of several letters, or `None` if a character isn't a letter.
+/// Returns the bytes that the given letters stand for, or `None` if a character isn't a letter.
 ///
 /// ```
 /// use tokenizer::bpe::bytes_of_letters;

@@ -19,8 +19,8 @@ mod tokenizer;
 mod vocabulary;
 mod whitespace;
 
-// The types of ndarray appear in this crate's public API. A dependent that uses this reexport can't
-// end up with an incompatible version.
+// Types of ndarray appear in this crate's public API. A crate that uses this re-export of ndarray
+// can't end up with an incompatible version.
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 

@@ -1,9 +1,9 @@
 //! Data structures for the fast implementation of byte pair encoding.
 //!
-//! [`Row`] stores the tokens of several words in one array of positions, one position per byte. A
-//! token is stored at the position of its first byte, and the positions of its other bytes are
-//! marked as inside a token. Merging two tokens therefore changes only a few entries. For example,
-//! if "l" and "o" become the token 256:
+//! [`Row`] stores the tokens of several words in a single array, which has one entry per byte. The
+//! ID of a token is stored at the position of its first byte, and the positions of its other bytes
+//! are marked as inside a token. Merging two tokens therefore changes only a few entries. For
+//! example, the array changes as follows if "l" and "o" become the token 256:
 //!
 //! ```text
 //! position         0       1    2    3    4
@@ -11,9 +11,9 @@
 //! after            between 256  -    w    between
 //! ```
 //!
-//! [`PairCounts`] stores how often each pair occurs and where. When a pair becomes a token, only
-//! the pairs around its occurrences have to be counted again, so the time for training is
-//! proportional to the length of the words.
+//! [`PairCounts`] stores the number of occurrences of each pair and their positions. When a pair
+//! becomes a token, only the pairs next to its occurrences have to be counted again, so the
+//! training time is nearly proportional to the total length of the words.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -26,26 +26,28 @@ pub(crate) type Pair = (u32, u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ties {
-    /// The pair that occurs first in the text, as in the book's notebook.
+    /// The pair that occurs first in the text becomes a token first, as in the book's notebook.
     FirstInText,
-    /// The pair with the smallest IDs, as in Hugging Face's library tokenizers.
+    /// The pair with the smallest IDs becomes a token first, as in Hugging Face's library
+    /// tokenizers.
     SmallestIds,
 }
 
 /// The tokens of several words. Two adjacent tokens can be merged in constant time.
 pub(crate) struct Row {
-    /// ID of the token that starts at each position, or [`BETWEEN_WORDS`] or [`INSIDE_TOKEN`].
+    /// For each position, the ID of the token that starts there, [`BETWEEN_WORDS`], or
+    /// [`INSIDE_TOKEN`].
     ids: Vec<u32>,
-    /// At the first byte of a token, the position of its last byte, and at its last byte, the
-    /// position of its first. Other entries aren't used.
+    /// For the first byte of a token, the position of the token's last byte, and for its last byte,
+    /// the position of its first byte. The entries for other bytes aren't used.
     other_end: Vec<u32>,
 }
 
-/// Marks the positions before, between and after words. It behaves like a token of one byte that is
-/// part of no pair.
+/// Marker in [`Row::ids`] for the positions before, between and after words. Such a position
+/// behaves like a token of one byte that isn't part of any pair.
 const BETWEEN_WORDS: u32 = u32::MAX;
 
-/// Marks the positions of the bytes of a token after the first one.
+/// Marker in [`Row::ids`] for all bytes of a token except the first one.
 const INSIDE_TOKEN: u32 = u32::MAX - 1;
 
 impl Row {
@@ -70,8 +72,8 @@ impl Row {
         self.other_end[position - 1] as usize
     }
 
-    /// Returns the pair that starts at `position`, or `None` if no pair of the same word starts
-    /// there.
+    /// Returns the pair of tokens that starts at `position`. Returns `None` if no token starts
+    /// there or if the token at `position` is the last token of its word.
     pub(crate) fn pair(&self, position: usize) -> Option<Pair> {
         let left = self.ids[position];
         let is_token = |id: u32| id < INSIDE_TOKEN;
@@ -79,7 +81,7 @@ impl Row {
         is_token(right).then_some((left, right))
     }
 
-    /// Replaces the pair that starts at `position` by the token `id`.
+    /// Replaces the pair that starts at `position` with the token `id`.
     pub(crate) fn merge(&mut self, position: usize, id: u32) {
         let right = self.after(position);
         let last = self.other_end[right];
@@ -103,8 +105,9 @@ pub(crate) struct PairCounts {
     word_counts: Vec<u64>, // number of occurrences of each word
     words: Vec<u32>,       // index of the word at each position
     pairs: HashMap<Pair, Occurrences>,
-    /// A priority queue of pairs by count. The second element breaks ties. The count of an entry
-    /// can be out of date, because an entry isn't changed when its pair becomes less queue.
+    /// Priority queue of pairs, ordered by their counts. The second element of an entry breaks
+    /// ties. The count in an entry can be out of date, because entries aren't changed when their
+    /// pairs become less frequent.
     queue: BinaryHeap<(u64, Reverse<u64>, Pair)>,
     ties: Ties,
 }
@@ -112,10 +115,10 @@ pub(crate) struct PairCounts {
 #[derive(Default)]
 struct Occurrences {
     count: u64,
-    /// Positions of the pair in the order of the text. At some of them, one of the tokens may have
-    /// been merged.
+    /// Positions at which the pair starts, in the order of the text. A position is out of date if
+    /// one of the pair's tokens has since been merged with another token.
     positions: Vec<u32>,
-    /// Number of positions at the beginning that are known to be out of date.
+    /// Number of positions at the start of `positions` that are known to be out of date.
     stale: usize,
 }
 
@@ -143,7 +146,8 @@ impl PairCounts {
         counts
     }
 
-    /// Adds the pair that starts at a position, if there is one, and returns it.
+    /// Adds the pair that starts at `position` to the counts and returns it. Returns `None` if no
+    /// pair starts there.
     fn add(&mut self, position: usize) -> Option<Pair> {
         let pair = self.row.pair(position)?;
         let occurrences = self.pairs.entry(pair).or_default();
@@ -152,7 +156,8 @@ impl PairCounts {
         Some(pair)
     }
 
-    /// Subtracts the pair that starts at a position, if there is one, from its count.
+    /// Removes the pair that starts at `position` from the counts. Does nothing if no pair starts
+    /// there.
     fn remove(&mut self, position: usize) {
         if let Some(pair) = self.row.pair(position)
             && let Some(occurrences) = self.pairs.get_mut(&pair)
@@ -172,7 +177,7 @@ impl PairCounts {
         None
     }
 
-    /// Adds an entry with the current count of a pair to the queue.
+    /// Adds an entry with the current count of a pair to the queue, unless that count is 0.
     fn enqueue(&mut self, pair: Pair) {
         let Some(occurrences) = self
             .pairs
@@ -195,7 +200,7 @@ impl PairCounts {
         self.queue.push((occurrences.count, Reverse(tie), pair));
     }
 
-    /// Replaces each occurrence of a pair by the token `id` and updates the counts.
+    /// Replaces each occurrence of `pair` with the token `id` and updates the counts.
     pub(crate) fn replace(&mut self, pair: Pair, id: u32) {
         let Some(occurrences) = self.pairs.remove(&pair) else {
             return;
@@ -216,8 +221,8 @@ impl PairCounts {
         new.dedup();
         for pair in new {
             if let Entry::Occupied(mut entry) = self.pairs.entry(pair) {
-                // If two pairs spell the token, some of its pairs may already have been known, and
-                // the new positions are between the old ones.
+                // If the token is spelled by two different pairs, this pair may already have been
+                // counted. Its new positions must then be sorted in among the old ones.
                 let occurrences = entry.get_mut();
                 occurrences.positions.sort_unstable();
                 occurrences.stale = 0;

@@ -1,15 +1,15 @@
-//! GPT-2's pattern, which divides a text into pieces before byte pairs are merged.
+//! GPT-2's pattern, which divides text into pieces before byte pairs are merged.
 //!
 //! A piece is a word, a number, a group of punctuation characters, or white space. A single space
-//! before a word, number or group belongs to the piece after it. The pattern is the regular
-//! expression
+//! in front of a word, a number or a group belongs to the same piece. The pattern is this regular
+//! expression:
 //!
 //! ```text
 //! '(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //! ```
 //!
-//! [`gpt2_piece`] implements the pattern without an engine for regular expressions. Tests compare
-//! the resulting token IDs with those of tiktoken.
+//! [`gpt2_piece`] implements the pattern without a regular expression engine. Tests compare the
+//! resulting token IDs with those of tiktoken.
 
 use std::sync::LazyLock;
 
@@ -37,8 +37,9 @@ static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
     classes
 });
 
-/// The classes of ranges of characters, as the first and the last character of each range. Ranges
-/// are sorted. A character outside all ranges has the class `Other`.
+/// Ranges of characters of the same class, in ascending order. Each entry contains the first
+/// character and the last character of a range, and the class. A character outside all ranges has
+/// the class `Other`.
 static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     let patterns = [
         (Class::Letter, r"\p{L}"),
@@ -58,8 +59,8 @@ static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     ranges
 });
 
-/// Returns the class of a character by binary search. This is slower than the table, but characters
-/// from U+10000 on are rare.
+/// Returns the class of a character from U+10000 on by binary search in [`RANGES`]. This is slower
+/// than the table [`CLASSES`], but these characters are rare.
 fn class_of_rare(c: char) -> Class {
     let behind = RANGES.partition_point(|(first, ..)| *first <= c);
     match RANGES[..behind].last() {
@@ -68,7 +69,7 @@ fn class_of_rare(c: char) -> Class {
     }
 }
 
-/// Returns the first piece of a text, or an empty string for an empty text.
+/// Returns the first piece of `text`, or an empty string if `text` is empty.
 ///
 /// ```
 /// assert_eq!(tokenizer::bpe::gpt2_piece(" 12 o'clock"), " 12");
@@ -95,7 +96,8 @@ pub fn gpt2_piece(text: &str) -> &str {
         let end = behind.find(|c| class(c) != first);
         return end.map_or(text, |end| &text[..space + end]);
     }
-    // If text follows the white space, the last white space character belongs to the next piece.
+    // If other characters follow, the last white space character isn't part of this piece, unless
+    // it is the only white space character.
     let Some(end) = text.find(|c| class(c) != Class::Space) else {
         return text;
     };
@@ -106,10 +108,10 @@ pub fn gpt2_piece(text: &str) -> &str {
     }
 }
 
-/// Divides a text into pieces. Joined, the pieces are the text.
+/// Divides text into pieces. The pieces, joined together, are equal to the text.
 ///
-/// A space before a word belongs to the word. If there are several white space characters before a
-/// word, all of them except the last one are a piece.
+/// A space before a word belongs to the word. If several white space characters precede a word, all
+/// of them except the last one are a piece.
 ///
 /// ```
 /// let pieces = tokenizer::bpe::gpt2_pieces("It's   12 o'clock!\n");
@@ -119,7 +121,8 @@ pub fn gpt2_pieces(text: &str) -> Vec<&str> {
     pieces(text, gpt2_piece).collect()
 }
 
-/// Divides a text into pieces, given a function that returns the first piece.
+/// Returns an iterator over the pieces of `text`. The function `divide` must return the first piece
+/// of a string.
 pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -133,12 +136,13 @@ pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item
     })
 }
 
-/// Divides a text into parts of at least `least` bytes, so that several threads can encode it. Only
-/// the last part can be shorter. Encoding the parts gives the IDs of the text.
+/// Divides text into parts that several threads can encode at the same time. Each part has at least
+/// `least` bytes, except for the last part, which can be shorter. The IDs of all parts, joined
+/// together, are the IDs of the text.
 ///
-/// A text is divided only before the last white space character in front of a word, where GPT-2's
-/// pattern always begins a new piece: `\s+(?!\S)` matches the white space characters before it, and
-/// the last one belongs to the next piece or is a piece by itself.
+/// Text is divided only before the last white space character in front of a word. GPT-2's pattern
+/// always begins a new piece at this position: `\s+(?!\S)` matches the white space characters
+/// before it, and the last white space character belongs to the next piece or is a piece by itself.
 ///
 /// ```
 /// let parts = tokenizer::bpe::gpt2_parts("a b  c", 3);
@@ -156,7 +160,8 @@ pub fn gpt2_parts(text: &str, least: usize) -> Vec<&str> {
     parts
 }
 
-/// Returns the first position at or after `least` at which a text can be divided.
+/// Returns the first position at or after `least` at which `text` can be divided, or `None` if
+/// there is no such position.
 fn first_cut(text: &str, least: usize) -> Option<usize> {
     let start = (least.max(1)..=text.len()).find(|&at| text.is_char_boundary(at))?;
     let mut last = None; // position of the previous character, if it is white space

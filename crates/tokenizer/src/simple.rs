@@ -1,15 +1,16 @@
 //! The two word tokenizers of sections 2.3 and 2.4 of the book.
 //!
-//! Both divide a text into words and punctuation with [`preprocess`](crate::preprocess). When they
-//! decode, they join the words with spaces, but put no space before a word that begins with certain
-//! punctuation characters: `, . ? ! " ( ) '` in version 1, and also `:` and `;` in version 2.
+//! Both divide text into words and punctuation characters with [`preprocess`](crate::preprocess).
+//! To decode IDs, they join the words with spaces, but put no space before a word that begins with
+//! certain punctuation characters: `, . ? ! " ( ) '` in version 1, and also `:` and `;` in version
+//! 2.
 //!
-//! The book joins all words with spaces and then removes spaces with a regular expression. The
-//! implementation here decides for each word whether a space precedes it. The result is the same,
-//! but a text can be decoded word by word while a model generates it.
+//! The book's code joins all words with spaces and then removes some of the spaces with a regular
+//! expression. This module instead decides for each word whether a space precedes it. The result is
+//! the same, but text can also be decoded word by word while a model generates it.
 //!
-//! Decoding doesn't restore the original text. For example, "It's" becomes "It' s", and words are
-//! separated from `_` and `--` by spaces.
+//! Decoding doesn't restore the original text. For example, "It's" becomes "It' s", and `_` and
+//! `--` are surrounded by spaces.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -26,7 +27,7 @@ const JOINED_V1: &str = ",.?!\"()'";
 /// Characters before which version 2 doesn't put a space.
 const JOINED_V2: &str = ",.:;?!\"()'";
 
-/// The book's first tokenizer, which can encode only words of its vocabulary.
+/// The book's first tokenizer, which can encode only the words in its vocabulary.
 ///
 /// ```
 /// use tokenizer::{SimpleTokenizerV1, TokenizerError, Vocabulary};
@@ -59,7 +60,8 @@ impl SimpleTokenizerV1 {
         self.vocabulary.len()
     }
 
-    /// Returns the ID of each word.
+    /// Returns the ID of each word of the text. A word that the vocabulary doesn't contain has the
+    /// ID of [`UNK`].
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownToken`] for the first word that the vocabulary doesn't
@@ -76,8 +78,8 @@ impl SimpleTokenizerV1 {
         words_with_positions(text).map(id_of).collect()
     }
 
-    /// Returns the words of the IDs, joined with spaces. There is no space before a word that
-    /// begins with one of the characters `, . ? ! " ( ) '`.
+    /// Returns the words with the given IDs, joined with spaces. There is no space before a word
+    /// that begins with one of the characters `, . ? ! " ( ) '`.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] for the first ID that the vocabulary doesn't contain.
@@ -152,14 +154,15 @@ impl SimpleTokenizerV2 {
     /// Returns the ID of each word. The ID of an unknown word is that of [`UNK`].
     ///
     /// # Errors
-    /// Never returns an error. The return type is that of all tokenizers.
+    /// Never returns an error. The return type is a `Result` because other tokenizers can return
+    /// errors.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         let id_of = |(_, word): (usize, &str)| self.vocabulary.id(word).unwrap_or(self.unk_id);
         Ok(words_with_positions(text).map(id_of).collect())
     }
 
-    /// Returns the words of the IDs, joined with spaces. There is no space before a word that
-    /// begins with one of the characters `, . : ; ? ! " ( ) '`.
+    /// Returns the words with the given IDs, joined with spaces. There is no space before a word
+    /// that begins with one of the characters `, . : ; ? ! " ( ) '`.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] for the first ID that the vocabulary doesn't contain.
@@ -194,8 +197,8 @@ impl Tokenizer for SimpleTokenizerV2 {
 
 /// Returns the words of `preprocess(text)`, each with the position of its first byte in the text.
 ///
-/// Stripping the words, as `preprocess` does, wouldn't change them. White space is always a
-/// separator, so a piece either consists of white space or contains none.
+/// Unlike `preprocess`, this function doesn't strip the words, because stripping wouldn't change
+/// them. White space is always a separator, so a word contains none.
 fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut next = 0;
     let placed = split_text(text).into_iter().map(move |piece| {
@@ -206,7 +209,8 @@ fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     placed.filter(|(_, piece)| !python_strip(piece).is_empty())
 }
 
-/// Combines the IDs of a text with the range of bytes of each word. White space belongs to no word.
+/// Combines each ID of a text with the range of bytes of its word in the text. White space doesn't
+/// belong to any word.
 fn with_offsets(text: &str, ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
     let words = words_with_positions(text).map(|(at, word)| at..at + word.len());
     ids.into_iter().zip(words).collect()

@@ -1,16 +1,17 @@
-//! Splitting a text into words, punctuation and white space, as in section 2.2 of the book.
+//! Splitting text into words, punctuation and white space, as in section 2.2 of the book.
 //!
-//! The functions do what Python's `re.split` does with the book's patterns. Because each pattern is
-//! enclosed in parentheses, the separators are part of the result. Words and separators alternate,
-//! starting and ending with a word, which is empty if two separators are adjacent or if the text
-//! starts or ends with a separator. Joined, the result is the text.
+//! The functions do the same as Python's `re.split` with the book's patterns. Because each pattern
+//! is enclosed in parentheses, the separators are part of the result. Words and separators
+//! alternate, and the result starts and ends with a word. A word is empty if two separators are
+//! adjacent or if the text starts or ends with a separator. The items, joined together, are equal
+//! to the text.
 //!
-//! Only the patterns of the book are supported, not regular expressions in general.
+//! Only the book's patterns are supported, not regular expressions in general.
 
 use crate::whitespace::{is_python_whitespace, python_strip};
 
-/// The separators that one of the book's patterns matches. `\s` stands for the characters that
-/// Python considers white space.
+/// One of the book's patterns, which determines the separators at which text is split. `\s` matches
+/// the characters that Python considers white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Separators {
@@ -18,11 +19,11 @@ pub enum Separators {
     Whitespace,
     /// `([,.]|\s)`
     CommasPeriods,
-    /// `([,.?_!"()\']|--|\s)`, an early pattern in the book, which doesn't contain `:` and `;`. It
-    /// splits off fewer separators than [`Separators::Full`]. For example, "word;" remains one
-    /// word, which a vocabulary for [`Separators::Full`] doesn't contain.
+    /// `([,.?_!"()\']|--|\s)`, an early pattern in the book, which doesn't match `:` and `;`. For
+    /// example, "word;" remains one word, which a vocabulary built with [`Separators::Full`]
+    /// doesn't contain.
     WithoutColons,
-    /// `([,.:;?_!"()\']|--|\s)`, the pattern of both tokenizers.
+    /// `([,.:;?_!"()\']|--|\s)`, the pattern that both word tokenizers use.
     Full,
 }
 
@@ -51,7 +52,8 @@ impl Separators {
     }
 }
 
-/// Splits a text into words and separators in turn, like `re.split(pattern, text)`.
+/// Splits text into words and separators, which alternate in the result, like `re.split(pattern,
+/// text)`.
 ///
 /// ```
 /// use tokenizer::{Separators, split_keeping};
@@ -76,20 +78,20 @@ pub fn split_keeping(text: &str, separators: Separators) -> Vec<&str> {
     pieces
 }
 
-/// Splits a text like `re.split(r'([,.:;?_!"()\']|--|\s)', text)`. The result includes empty
-/// strings and white space.
+/// Splits text like `re.split(r'([,.:;?_!"()\']|--|\s)', text)`. The result includes empty strings
+/// and white space.
 pub fn split_text(text: &str) -> Vec<&str> {
     split_keeping(text, Separators::Full)
 }
 
-/// Returns the items that don't consist of white space, without stripping them: `[item for item in
-/// items if item.strip()]`.
+/// Removes the items that are empty or consist of white space, like `[item for item in items if
+/// item.strip()]`. The other items aren't stripped.
 pub fn without_blanks<'a>(items: &[&'a str]) -> Vec<&'a str> {
     let kept = items.iter().filter(|item| !python_strip(item).is_empty());
     kept.copied().collect()
 }
 
-/// Returns the items that don't consist of white space, and strips them: `[item.strip() for item in
+/// Strips all items and removes the items that are then empty, like `[item.strip() for item in
 /// items if item.strip()]`.
 pub fn strip_without_blanks<'a>(items: &[&'a str]) -> Vec<&'a str> {
     let stripped = items.iter().map(|item| python_strip(item));
@@ -97,7 +99,7 @@ pub fn strip_without_blanks<'a>(items: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Returns the words and punctuation characters of a text, like the list `preprocessed` in the
-/// book. The text is split with [`split_text`], and the result is cleaned with
+/// book. This function splits the text with [`split_text`] and cleans the result with
 /// [`strip_without_blanks`].
 ///
 /// ```

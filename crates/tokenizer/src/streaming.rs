@@ -1,15 +1,16 @@
-//! Decoding token by token, while a model generates a text.
+//! Decoding token by token, while a model generates text.
 //!
 //! The bytes of a character can be spread over several tokens, so a token may end in the middle of
 //! a character. The decoder holds back up to three bytes until the character is complete. All
-//! returned strings together are equal to the result of [`Tokenizer::decode_lossy`] for all IDs.
+//! strings that it returns, joined together, are equal to the result of [`Tokenizer::decode_lossy`]
+//! for all IDs.
 
 use std::str::from_utf8;
 
 use crate::error::TokenizerError;
 use crate::tokenizer::Tokenizer;
 
-/// Decodes IDs one at a time and never returns a part of a character.
+/// A decoder that receives IDs one at a time and returns only complete characters.
 ///
 /// ```
 /// use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
@@ -31,7 +32,7 @@ pub struct StreamingDecoder<'t, D: ?Sized> {
 }
 
 impl<'t, D: Tokenizer + ?Sized> StreamingDecoder<'t, D> {
-    /// Returns a decoder at the start of a text.
+    /// Returns a decoder that hasn't received any IDs yet.
     pub fn new(tokenizer: &'t D) -> Self {
         Self {
             tokenizer,
@@ -40,12 +41,12 @@ impl<'t, D: Tokenizer + ?Sized> StreamingDecoder<'t, D> {
         }
     }
 
-    /// Decodes the next ID and returns the characters that are now complete. U+FFFD replaces bytes
-    /// that aren't valid UTF-8.
+    /// Decodes the next ID and returns the characters that it completes. Bytes that aren't valid
+    /// UTF-8 are replaced with U+FFFD.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::UnknownId`] if the vocabulary doesn't contain the ID. The decoder
-    /// then stays as it was.
+    /// Returns [`TokenizerError::UnknownId`] if the vocabulary doesn't contain the ID. In this
+    /// case, the decoder doesn't change.
     #[must_use = "the text is given out once"]
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
         let piece = self.tokenizer.piece_at(id, self.pushed)?;
@@ -57,15 +58,16 @@ impl<'t, D: Tokenizer + ?Sized> StreamingDecoder<'t, D> {
         Ok(text)
     }
 
-    /// Returns U+FFFD if the text ends with an incomplete character, and an empty string otherwise.
+    /// Returns U+FFFD if the decoded text ends with an incomplete character, and an empty string
+    /// otherwise.
     #[must_use = "it may be the last character"]
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }
 }
 
-/// Returns the number of bytes at the end of `bytes` that begin a character and could be completed
-/// by further bytes.
+/// Returns the number of bytes of an incomplete character at the end of `bytes`, or 0 if there is
+/// none. A character is incomplete if further bytes could complete it.
 fn unfinished(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Err(error) = from_utf8(rest) {

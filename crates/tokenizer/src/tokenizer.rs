@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::error::TokenizerError;
 
-/// Converts a text to token IDs and back.
+/// A tokenizer, which converts text to token IDs and back.
 ///
-/// All tokenizers of this project implement this trait. Use it for code that works with any
-/// tokenizer, such as a data loader. The common methods also exist as inherent methods of each
-/// tokenizer, so that a program with one tokenizer doesn't need to import the trait.
+/// All tokenizers in this workspace implement this trait. Use it for code that should work with any
+/// tokenizer, such as a data loader. The most common methods are also inherent methods of each
+/// tokenizer, so a program that uses only one tokenizer doesn't need to import the trait.
 ///
-/// References, `Box` and `Arc` implement the trait, too, so a program that chooses its tokenizer at
-/// run time can use `Box<dyn Tokenizer>`, and threads can share an `Arc<dyn Tokenizer>`.
+/// References, `Box` and `Arc` also implement the trait. A program that chooses its tokenizer at
+/// run time can therefore use `Box<dyn Tokenizer>`, and threads can share an `Arc<dyn Tokenizer>`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,37 +36,39 @@ use crate::error::TokenizerError;
 /// # Ok::<(), TokenizerError>(())
 /// ```
 pub trait Tokenizer: Send + Sync {
-    /// Returns the IDs of a whole text, including the tokens that the tokenizer puts before and
-    /// after each text, if any.
+    /// Encodes a whole text and returns its token IDs. If the tokenizer adds tokens at the start or
+    /// end of each text, the result includes them.
     ///
-    /// A special token in the text, such as `<|endoftext|>`, gets its own ID.
+    /// A special token in the text, such as `<|endoftext|>`, is encoded as its own ID.
     ///
     /// # Errors
     /// Returns an error if the vocabulary has no token for a part of the text.
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError>;
 
-    /// Returns the IDs of a part of a text, without tokens before or after it.
+    /// Encodes a part of a text and returns its token IDs, without the tokens that the tokenizer
+    /// adds at the start or end of each text.
     ///
-    /// The result differs from that of [`encode`](Self::encode) only for a tokenizer that puts
-    /// tokens around each text, as the tokenizers of some models do.
+    /// The result differs from that of [`encode`](Self::encode) only if the tokenizer adds such
+    /// tokens, as the tokenizers of some models do.
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode).
+    /// Returns the same errors as [`encode`](Self::encode).
     fn encode_part(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.encode(text)
     }
 
-    /// Returns the IDs of [`encode_part`](Self::encode_part), each with the range of bytes in
-    /// `text` that the token stands for.
+    /// Encodes text like [`encode_part`](Self::encode_part), and returns each ID with the range of
+    /// bytes in `text` that the token represents.
     ///
-    /// A token can consist of a part of a character, so a range may not be valid for slicing a
-    /// `str`. Slice `text.as_bytes()` instead.
+    /// A token can start or end in the middle of a character, so a range may not be valid for
+    /// slicing a `str`. Slice `text.as_bytes()` instead.
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode).
+    /// Returns the same errors as [`encode`](Self::encode).
     fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError>;
 
-    /// Returns the bytes that the ID at index `position` of a list of IDs adds to the decoded text.
+    /// Returns the bytes that the token `id` adds to the decoded text if it is at index `position`
+    /// of the list of IDs.
     ///
     /// The position matters only for word tokenizers, which put a space before most words but not
     /// before the first one.
@@ -81,7 +83,7 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the ID of the token that consists of the given bytes, or `None` if there is none.
     fn id_of(&self, token: &[u8]) -> Option<u32>;
 
-    /// Returns the bytes of a token, or `None` if the vocabulary doesn't contain the ID.
+    /// Returns the bytes of the token `id`, or `None` if the vocabulary doesn't contain this ID.
     fn token_of(&self, id: u32) -> Option<Cow<'_, [u8]>> {
         self.piece_at(id, 0).ok()
     }
@@ -111,7 +113,7 @@ pub trait Tokenizer: Send + Sync {
         })
     }
 
-    /// Returns the decoded text with U+FFFD in place of invalid UTF-8, like tiktoken's `decode`.
+    /// Returns the decoded text. As in tiktoken's `decode`, invalid UTF-8 is replaced with U+FFFD.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] like [`decode_bytes`](Self::decode_bytes).
@@ -121,8 +123,8 @@ pub trait Tokenizer: Send + Sync {
     }
 }
 
-/// Implements `Tokenizer` for pointers to a tokenizer. The provided methods are forwarded, too,
-/// because a tokenizer can override them.
+/// Implements `Tokenizer` for a pointer to a tokenizer. The methods that have a default
+/// implementation are forwarded, too, because a tokenizer can override them.
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
         impl<T: Tokenizer + ?Sized> Tokenizer for $pointer {

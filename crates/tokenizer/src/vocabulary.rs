@@ -5,10 +5,10 @@ use std::fmt;
 
 use crate::split::preprocess;
 
-/// The token that stands for each word that the vocabulary doesn't contain.
+/// Token that replaces each word that the vocabulary doesn't contain.
 pub const UNK: &str = "<|unk|>";
 
-/// A list of distinct tokens. The ID of a token is its index.
+/// A list of distinct tokens. The ID of a token is its index in the list.
 ///
 /// ```
 /// use tokenizer::{UNK, Vocabulary};
@@ -34,7 +34,7 @@ impl Vocabulary {
         self.ids.get(token).copied()
     }
 
-    /// Returns the token with the given ID, or `None` if there is none.
+    /// Returns the token with the given ID, or `None` if the vocabulary doesn't contain the ID.
     pub fn token(&self, id: u32) -> Option<&str> {
         self.tokens.get(id as usize).map(String::as_str)
     }
@@ -83,8 +83,8 @@ impl fmt::Debug for Vocabulary {
     }
 }
 
-/// Returns a vocabulary of the distinct words, sorted by code point like `sorted(set(words))` in
-/// Python.
+/// Returns a vocabulary of the distinct words in `words`. They are sorted by code point, like
+/// `sorted(set(words))` in Python.
 pub fn build_vocabulary(words: &[&str]) -> Vocabulary {
     let distinct: BTreeSet<&str> = words.iter().copied().collect();
     let mut vocabulary = Vocabulary::default();

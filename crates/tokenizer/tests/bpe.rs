@@ -1,5 +1,5 @@
-//! Tests of byte pair encoding: encoding is compared with tiktoken, and the fast implementation
-//! with the plain one.
+//! Tests byte pair encoding. The IDs are compared with those of tiktoken, and the results of the
+//! fast implementation are compared with those of the plain one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -32,8 +32,9 @@ proptest! {
         prop_assert_eq!(gpt2_pieces(&text).concat(), text);
     }
 
-    /// A few letters are enough for many equally frequent pairs, for overlapping pairs in runs of a
-    /// letter, and for tokens that two pairs spell.
+    /// The text consists of only a few letters, so it contains many equally frequent pairs,
+    /// overlapping pairs such as those in "aaa", and tokens that are spelled by two different
+    /// pairs.
     #[test]
     fn the_fast_form_is_the_plain_one(
         text in "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|<\\|endoftext\\|>){0,20}",
@@ -67,7 +68,7 @@ proptest! {
     }
 }
 
-/// In a release build, each run takes well under a second. An implementation in quadratic time
+/// In a release build, each text takes well under a second. An implementation in quadratic time
 /// would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {
@@ -187,8 +188,8 @@ fn the_unknown_token_has_the_range_of_the_bytes_without_a_token() {
         (0, 7..8),
     ];
     assert_eq!(ranges(&separate, "aaéa é"), expected);
-    // Adjacent bytes share one unknown token, but not across pieces. Here, "é" and "!" are two
-    // pieces.
+    // Adjacent bytes without a token share one unknown token if they belong to the same piece. In
+    // this text, "é" and "!" are two pieces.
     let fused = bpe(Some(0), true);
     let expected = [
         (4, 0..2),

@@ -1,5 +1,5 @@
-//! Tests with unusual texts and invalid IDs. Nothing panics, and no text takes more than linear
-//! time.
+//! Tests with unusual text and invalid IDs. No input may cause a panic, and the time for encoding
+//! may not grow faster than the length of the text.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tokenizer::{
 
 const MILLION: usize = 1_000_000;
 
-/// Each run takes well under a second. An implementation in quadratic time would take hours.
+/// Each text takes well under a second. An implementation in quadratic time would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_in_linear_time() {
     let tokenizer = Gpt2Tokenizer::new();
@@ -33,7 +33,7 @@ fn a_run_of_any_character_is_encoded_in_linear_time() {
     }
 }
 
-/// The runs are short enough for tiktoken-rs.
+/// The runs of white space are short enough for tiktoken-rs to encode them, too.
 #[test]
 fn long_white_space_has_the_ids_that_tiktoken_gives_it() {
     let tokenizer = Gpt2Tokenizer::new();

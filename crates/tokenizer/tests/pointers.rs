@@ -1,4 +1,5 @@
-//! Tests that pointers to a tokenizer implement the trait like the tokenizer itself.
+//! Tests that the methods of a pointer to a tokenizer return the same results as the methods of the
+//! tokenizer itself.
 
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
@@ -8,7 +9,8 @@ use std::sync::Arc;
 
 use tokenizer::{Tokenizer, TokenizerError};
 
-/// A tokenizer whose methods all return distinct values, also those with a default implementation.
+/// A tokenizer whose methods return distinct values, so that a test can tell which method was
+/// called. It also overrides the methods that have a default implementation.
 struct Special;
 
 impl Tokenizer for Special {

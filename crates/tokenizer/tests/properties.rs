@@ -1,4 +1,4 @@
-//! Properties that hold for all texts and all lists of IDs.
+//! Tests properties that hold for any text and any list of token IDs.
 
 use std::sync::LazyLock;
 
@@ -33,8 +33,8 @@ fn streamed(tokenizer: &impl Tokenizer, ids: &[u32]) -> String {
     pushed.concat() + &decoder.finish()
 }
 
-/// Does the same as `re.sub(r'\s+([punctuation])', r'\1', text)` in Python, for a text that
-/// contains single spaces only.
+/// Does the same as `re.sub(r'\s+([punctuation])', r'\1', text)` in Python, provided that all white
+/// space in `text` consists of single spaces.
 fn without_space_before(punctuation: &str, text: &str) -> String {
     let marks = punctuation.chars();
     marks.fold(text.to_owned(), |text, mark| {
@@ -111,7 +111,8 @@ proptest! {
         prop_assert_eq!(refused, text.contains("<|endoftext|>"));
     }
 
-    /// The first 256 IDs are single bytes. Those from 90 on produce all kinds of invalid UTF-8.
+    /// The IDs below 256 stand for single bytes. Lists of IDs from 90 to 255 produce all kinds of
+    /// invalid UTF-8.
     #[test]
     fn decoding_id_by_id_is_decoding_at_once(ids in prop_oneof![
         proptest::collection::vec(0u32..50_257, 0..50),
@@ -150,7 +151,8 @@ proptest! {
             prop_assert_eq!(pieces.concat(), text.as_str());
             prop_assert_eq!(pieces.len() % 2, 1);
             for (place, piece) in pieces.iter().enumerate() {
-                // A separator is split into itself between two empty strings. A word isn't split.
+                // If a separator is split again, the result is the separator between two empty
+                // strings. A word isn't split again.
                 let again = split_keeping(piece, separators);
                 if place % 2 == 1 {
                     prop_assert_eq!(again, ["", *piece, ""]);

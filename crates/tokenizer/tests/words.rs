@@ -1,4 +1,4 @@
-//! Tests of details of the word tokenizers: empty strings between separators, spaces before
+//! Tests details of the word tokenizers: empty strings between separators, spaces before
 //! punctuation, and unknown words.
 
 use tokenizer::{
