@@ -84,8 +84,8 @@ pub struct BpeConfig {
 /// occur at least twice to become a token.
 ///
 /// If several pairs are equally frequent, the pair with the smallest IDs becomes a token first. The
-/// crate `model-tokenizer` and Hugging Face's library tokenizers follow the same rule, so all three
-/// learn the same tokens from the same text. The book's notebook uses [`Ties::FirstInText`]
+/// crate `model-tokenizer` and Hugging Face's `tokenizers` library follow the same rule, so all
+/// three learn the same tokens from the same text. The book's notebook uses [`Ties::FirstInText`]
 /// instead.
 impl Default for BpeConfig {
     fn default() -> Self {

@@ -28,8 +28,8 @@ pub(crate) type Pair = (u32, u32);
 pub enum Ties {
     /// The pair that occurs first in the text becomes a token first, as in the book's notebook.
     FirstInText,
-    /// The pair with the smallest IDs becomes a token first, as in Hugging Face's library
-    /// tokenizers.
+    /// The pair with the smallest IDs becomes a token first, as in Hugging Face's `tokenizers`
+    /// library.
     SmallestIds,
 }
 

@@ -1,8 +1,8 @@
-//! Trains a tokenizer, or takes GPT-2's, and writes its files into a folder, for example for
-//! transformers.
+//! Writes the files of a tokenizer to a folder, for example so that transformers can load them.
 //!
-//! The arguments are `gpt2 DIR` for GPT-2's tokenizer, `chars DIR FILE` for the characters of a
-//! text, or `bpe:N DIR FILE` for a byte pair encoding with N tokens.
+//! The arguments are `gpt2 DIR` for GPT-2's tokenizer, `chars DIR FILE` for a tokenizer whose
+//! tokens are the characters of a text file, or `bpe:N DIR FILE` for a byte pair encoding with N
+//! tokens that is trained on a text file.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,14 +1,14 @@
-//! Added tokens, which are looked up in a text before the rest of the text is encoded.
+//! Added tokens, which are looked up in text before the rest of the text is encoded.
 //!
-//! Added tokens are strings such as `<|endoftext|>` or `<mask>` that become a token wherever they
-//! occur. They are found in two passes, as in Hugging Face's library tokenizers. The first pass
-//! looks for tokens that aren't normalized and divides the text into segments: these tokens, and
-//! the text between them. Each segment of text is then normalized, and the second pass looks for
-//! the other tokens in it.
+//! Added tokens are strings such as `<|endoftext|>` or `<mask>` that are encoded as a single token
+//! wherever they occur. They are found in two passes, as in Hugging Face's `tokenizers` library.
+//! The first pass looks for the tokens whose setting `normalized` is false, and divides the text
+//! into segments: the tokens that it finds and the text between them. Each segment of text is then
+//! normalized, and the second pass looks for the other added tokens in it.
 //!
 //! If several tokens start at the same position, the longest one is found. The settings of a token
-//! can extend it by the white space before it (`lstrip`) or after it (`rstrip`), or exclude
-//! occurrences inside words (`single_word`).
+//! can extend it to include the white space before it (`lstrip`) or after it (`rstrip`), or exclude
+//! its occurrences inside words (`single_word`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,14 +31,14 @@ pub(crate) struct AddedToken {
     pub(crate) lstrip: bool,
     /// Whether white space after the token belongs to it.
     pub(crate) rstrip: bool,
-    /// Whether the token is looked up after the normalization of the text.
+    /// Whether the token is looked up in the normalized text rather than in the original text.
     pub(crate) normalized: bool,
-    /// Whether the token marks up a text. transformers can omit such tokens from a decoded text.
+    /// Whether the token is a special token, which transformers can omit from decoded text.
     pub(crate) special: bool,
 }
 
 impl AddedToken {
-    /// Returns a token with the default settings of the library tokenizers.
+    /// Returns a token with the default settings of the `tokenizers` library.
     pub(crate) fn new(content: impl Into<String>, special: bool) -> Self {
         Self {
             content: content.into(),
@@ -51,14 +51,15 @@ impl AddedToken {
     }
 }
 
-/// A token that was found in the first pass, or the text between two of these tokens.
+/// A segment of a text, which is either an added token that was found in the first pass or the text
+/// between two such tokens.
 pub(crate) struct Segment<'t> {
     /// Range of bytes in the original text.
     pub(crate) range: Range<usize>,
     /// The segment after its normalization.
     pub(crate) text: Cow<'t, str>,
-    /// Ranges of bytes in `text`, which together cover it. A range is an added token with the given
-    /// ID or, if the ID is `None`, text that remains to be encoded. No range is empty.
+    /// Ranges of bytes that together cover `text`. A range with an ID is the added token with this
+    /// ID, and a range without an ID is text that must still be encoded. No range is empty.
     pub(crate) parts: Vec<(Option<u32>, Range<usize>)>,
 }
 
@@ -66,7 +67,8 @@ pub(crate) struct Segment<'t> {
 pub(crate) struct AddedTokens {
     tokens: BTreeMap<u32, AddedToken>,
     normalization: Normalization,
-    /// The searches of the two passes. A pass without tokens has none.
+    /// Searches of the first and the second pass. The search is `None` if no tokens belong to the
+    /// pass.
     passes: [Option<Finder>; 2],
 }
 
@@ -133,14 +135,15 @@ impl AddedTokens {
         segments
     }
 
-    /// Divides a text at the tokens of one pass. Calls `each` for each token with its ID, and for
-    /// the text between the tokens with `None`.
+    /// Finds the tokens of one pass in `text` and calls `each` for all parts of the text in order:
+    /// with the ID and the range of each token, and with `None` and the range of the text between
+    /// tokens.
     ///
-    /// Two tokens can claim the same white space: the first one with `rstrip`, and the second one
-    /// with `lstrip` or because it consists of white space itself. The first token then gets it. A
-    /// second token that has nothing left isn't found, whereas the library tokenizers panics.
-    /// Without `lstrip`, a second token that consists of white space overlaps with the first one,
-    /// as in the library.
+    /// Two tokens can claim the same white space if the first one has `rstrip` and the second one
+    /// has `lstrip` or consists of white space itself. In this case, the first token gets the white
+    /// space. If nothing is left for the second token, it isn't found, whereas the `tokenizers`
+    /// library panics. If the second token consists of white space and doesn't have `lstrip`, it
+    /// overlaps with the first token, as in the library.
     fn find(
         &self,
         finder: Option<&Finder>,
@@ -185,7 +188,7 @@ impl AddedTokens {
     }
 }
 
-/// Returns true if a regular expression would match the character with `\w`.
+/// Returns true if the regular expression `\w` matches the character.
 fn is_word(c: Option<char>) -> bool {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"^\w$").expect("a pattern that a test compiles"));

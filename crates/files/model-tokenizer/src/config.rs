@@ -1,5 +1,5 @@
-//! The settings in tokenizer_config.json and the files that belong to it, as far as they affect
-//! token IDs: the class of the tokenizer, special tokens and added tokens.
+//! The settings that affect token IDs in tokenizer_config.json and related files: the class of the
+//! tokenizer, the special tokens and the added tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::files::{
 };
 use crate::spec::Named;
 
-/// The settings that define a special token, in the order in which transformers assigns IDs to
-/// them.
+/// Names of the settings that define special tokens, in the order in which transformers assigns IDs
+/// to the tokens.
 const NAMED: [&str; 7] = [
     "bos_token",
     "eos_token",
@@ -29,21 +29,20 @@ const NAMED: [&str; 7] = [
     "mask_token",
 ];
 
-/// The settings for which `GPT2Tokenizer` uses `<|endoftext|>` unless the files contain another
-/// token.
+/// Names of the settings whose default value is `<|endoftext|>` if the class is `GPT2Tokenizer`.
 const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 
 /// The class in transformers that loads the tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// `GPT2Tokenizer`, which uses the vocabulary and the merges of the files but always divides
-    /// text as GPT-2 does.
+    /// `GPT2Tokenizer`, which uses the vocabulary and the merges in the files but always divides
+    /// text in the same way as GPT-2.
     Gpt2,
     /// `PreTrainedTokenizerFast`, which uses tokenizer.json as it is.
     AsWritten,
 }
 
-/// A special token in one of these files: only its text, or an object with settings.
+/// A special token as the files describe it: either only its text or an object with its settings.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -51,7 +50,8 @@ enum Written {
     Whole(TokenSettings),
 }
 
-/// An added token. Settings that are missing have the same defaults as in transformers.
+/// The settings of an added token. Missing settings have the same default values as in
+/// transformers.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TokenSettings {
     content: String,
@@ -99,8 +99,8 @@ impl Written {
 )]
 enum Several {
     List(Vec<Written>),
-    /// Tokens by name, in the order of the file, which determines their IDs. As in Python, a name
-    /// that occurs again changes its token but not its position.
+    /// Tokens by name, in the order of the file, which determines the IDs of the tokens. As in
+    /// Python, a name that occurs again gets a new token but keeps its position.
     ByName(IndexMap<String, Written>),
 }
 
@@ -125,36 +125,37 @@ struct ConfigFile {
     names: Names,
 }
 
-/// The settings in the files next to the vocabulary.
+/// The settings in the files that accompany the vocabulary.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) class: Class,
     pub(crate) add_prefix_space: bool,
-    /// Added tokens by the IDs that these files contain. They are merged with those of
+    /// Added tokens by ID, as listed in these files. They are merged with the added tokens in
     /// tokenizer.json.
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// Whether `added` takes precedence over tokenizer.json. This is the case for tokens from
-    /// tokenizer_config.json, but not for tokens from added_tokens.json.
+    /// Whether `added` takes precedence over the added tokens in tokenizer.json. This is the case
+    /// if `added` comes from tokenizer_config.json, but not if it comes from added_tokens.json.
     pub(crate) added_override: bool,
-    /// The special tokens in the order in which transformers assigns IDs to them: those with names,
-    /// then those in lists.
+    /// Special tokens in the order in which transformers assigns IDs to them: first the tokens that
+    /// have their own settings, such as `bos_token`, and then the tokens in lists.
     pub(crate) special: Vec<AddedToken>,
-    /// The texts of `bos_token`, `eos_token` and `pad_token`.
+    /// Text of `bos_token`, `eos_token` and `pad_token`.
     pub(crate) named: Named<String>,
-    /// The settings `add_bos_token` and `add_eos_token`, which have no effect if there is a
-    /// tokenizer.json.
+    /// Values of the settings `add_bos_token` and `add_eos_token`, which have no effect if the
+    /// folder contains a tokenizer.json.
     pub(crate) add_bos_eos: [bool; 2],
 }
 
 impl Config {
-    /// Reads the settings. Settings that are missing have the same defaults as in transformers.
+    /// Reads the settings. Missing settings have the same default values as in transformers.
     pub(crate) fn read(folder: &Path, files: &Files) -> Result<Self, ModelTokenizerError> {
         let path = folder.join(CONFIG);
         let file: ConfigFile = match files.get(CONFIG) {
             Some(text) => parse(&path, text)?,
             None => ConfigFile::default(),
         };
-        // If no file contains a class, transformers uses tokenizer.json as it is.
+        // If no file contains a class but there is a tokenizer.json, transformers uses
+        // tokenizer.json exactly as it is written.
         let unnamed = match files.contains_key(TOKENIZER) {
             true => Class::AsWritten,
             false => Class::Gpt2,
@@ -220,11 +221,11 @@ struct ModelConfig {
     model_type: Option<Value>,
 }
 
-/// Adds the class of the tokenizer to tokenizer_config.json if that file doesn't contain one. As in
-/// transformers, the class is the one in config.json or, if there is none, `GPT2Tokenizer` for a
-/// model of type "gpt2".
+/// Adds the class of the tokenizer to tokenizer_config.json if that file doesn't contain a class.
+/// As in transformers, the class comes from config.json. If config.json doesn't contain a class
+/// either, the class of a model of type "gpt2" is `GPT2Tokenizer`.
 ///
-/// The tokenizer therefore keeps its class when its files are copied without config.json.
+/// The tokenizer therefore keeps its class if its files are later copied without config.json.
 pub(crate) fn with_class_of_model(
     folder: &Path,
     files: &mut Files,

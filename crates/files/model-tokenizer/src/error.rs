@@ -1,7 +1,7 @@
-//! Errors of reading, training and applying a tokenizer. Errors of decoding are
-//! [`TokenizerError`]s.
+//! Errors that occur when a tokenizer is read, trained or applied to text. Errors that occur when
+//! IDs are decoded are [`TokenizerError`]s.
 //!
-//! Text from a file is escaped in messages, so that each message is one line.
+//! Error messages escape the text that comes from files, so each message is a single line.
 
 use std::path::{Path, PathBuf};
 
@@ -31,10 +31,10 @@ pub enum ModelTokenizerError {
         /// What is wrong, with the token or number.
         problem: String,
     },
-    /// A vocabulary can't be trained with these texts and settings.
+    /// A vocabulary can't be trained on the given text with the given settings.
     #[error("{0}")]
     Training(String),
-    /// A byte pair encoding can't be represented in the files of a model.
+    /// A byte pair encoding can't be converted because the files of a model can't represent it.
     #[error("the files of a model can't represent this byte pair encoding: {0}")]
     Conversion(String),
     /// The text contains a byte that the vocabulary can't encode.
@@ -43,8 +43,8 @@ pub enum ModelTokenizerError {
         /// The first such byte.
         byte: u8,
     },
-    /// The pattern of the tokenizer doesn't match a part of the text. Hugging Face's library
-    /// tokenizers would omit this part.
+    /// The tokenizer's pattern doesn't match a part of the text, so this part can't be encoded.
+    /// Hugging Face's `tokenizers` library would omit it.
     #[error(
         "the tokenizer's pattern doesn't match {text:?}, so this part of the text can't be encoded"
     )]

@@ -1,7 +1,7 @@
 //! Reading and writing the files of a tokenizer.
 //!
-//! Files that are read must be regular files of limited size. When files are written, a crash at
-//! any moment leaves each file in its old or its new state.
+//! Only regular files of limited size are read. Files are written atomically: after a crash at any
+//! moment, each file has either its old or its new contents.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const VOCABULARY: &str = "vocab.json";
 pub(crate) const MERGES: &str = "merges.txt";
 pub(crate) const CONFIG: &str = "tokenizer_config.json";
-/// The configuration of the model, which can contain the class of its tokenizer.
+/// Name of the model's configuration file, which can contain the class of the tokenizer.
 pub(crate) const MODEL_CONFIG: &str = "config.json";
 pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
@@ -33,7 +33,7 @@ pub(crate) const TOKENIZER_FILES: [&str; 6] = [
     ADDED_TOKENS,
 ];
 
-/// Files that contain an unsupported kind of tokenizer, with the name of the kind.
+/// Names of files that contain unsupported tokenizers, with the kind of each of these tokenizers.
 const OTHER_KINDS: [(&str, &str); 4] = [
     ("tokenizer.model", "SentencePiece"),
     ("spiece.model", "SentencePiece"),
@@ -41,13 +41,14 @@ const OTHER_KINDS: [(&str, &str); 4] = [
     ("meta.pkl", "nanoGPT's vocabulary as a pickle"),
 ];
 
-/// Largest size of a file that is read. A vocabulary of 200,000 tokens takes about 20 MB.
+/// Largest size in bytes of a file that is read. A vocabulary of 200,000 tokens takes about 20 MB.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// The content of each file, by its name.
 pub(crate) type Files = BTreeMap<&'static str, String>;
 
-/// Reads the files of a tokenizer. The result is empty if the folder contains none of them.
+/// Reads all files of the tokenizer in a folder. The result is empty if the folder doesn't contain
+/// any.
 pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
     let mut files = Files::new();
     for name in TOKENIZER_FILES {
@@ -58,7 +59,8 @@ pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
     Ok(files)
 }
 
-/// Returns an error if the folder contains a tokenizer of an unsupported kind.
+/// Returns an error if the folder contains a tokenizer of an unsupported kind, and `None`
+/// otherwise.
 pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
     let mut kinds = OTHER_KINDS.iter();
     kinds.find_map(|(name, kind)| {
@@ -92,12 +94,13 @@ pub(crate) fn parse<T: DeserializeOwned>(
         let problem = "the file begins with a byte-order mark; save it as UTF-8 without one";
         return Err(invalid(path, problem));
     }
-    // The parser's message can contain text of the file.
+    // The parser's message can contain text from the file, so it is escaped.
     serde_json::from_str(text)
         .map_err(|error| invalid(path, error.to_string().escape_debug().to_string()))
 }
 
-/// Converts one value of a JSON file. `name` is used in the error message.
+/// Converts a value in a JSON file to the type `T`. If that isn't possible, the error message
+/// contains `name`, the name of the value.
 pub(crate) fn parse_value<T: DeserializeOwned>(
     path: &Path,
     name: &str,
@@ -109,8 +112,8 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
     })
 }
 
-/// Replaces each file atomically, then deletes the files of the tokenizer that was in the folder
-/// before.
+/// Writes the given files atomically. Then deletes the other files of a tokenizer in the folder,
+/// because they belong to the tokenizer that was stored there before.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
     for (name, text) in files {
         write_atomically(folder.join(name), |out| out.write_all(text.as_bytes()))?;

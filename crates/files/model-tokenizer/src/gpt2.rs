@@ -1,5 +1,5 @@
-//! GPT-2's tokenizer in the form of a model's files. The files vocab.json and merges.txt are equal
-//! to the published ones.
+//! GPT-2's tokenizer in the form of the files in a model folder. The files vocab.json and
+//! merges.txt are identical to those that OpenAI published.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,8 +34,8 @@ pub(crate) fn end_of_text() -> AddedToken {
     AddedToken::new(ENDOFTEXT, true)
 }
 
-/// Returns true for GPT-2's special token. Its setting `normalized` is ignored, because it has no
-/// effect in a tokenizer without a normalizer.
+/// Returns true if `token` is GPT-2's special token. The setting `normalized` is ignored because it
+/// has no effect in a tokenizer without a normalizer.
 pub(crate) fn is_end_of_text(token: &AddedToken) -> bool {
     let normalized = false;
     let token = AddedToken {
@@ -45,7 +45,7 @@ pub(crate) fn is_end_of_text(token: &AddedToken) -> bool {
     token == end_of_text()
 }
 
-/// Returns true if the vocabulary, the merges and the special token are exactly GPT-2's.
+/// Returns true if the vocabulary, the merges and the special token of `spec` are exactly GPT-2's.
 pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
     spec.form.is_gpt2()
         && spec.normalization == Normalization::None
@@ -61,7 +61,7 @@ pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
         && spec.merges == merges()
 }
 
-/// Returns the ID of each token. Tokens are written in letters.
+/// Returns GPT-2's tokens, written in letters, with their IDs.
 fn vocabulary() -> HashMap<String, u32> {
     let gpt2 = Gpt2Tokenizer::new();
     let written = |id| Some((letters_of(gpt2.piece(id)?), id));
@@ -70,7 +70,7 @@ fn vocabulary() -> HashMap<String, u32> {
     tokens
 }
 
-/// Returns the two parts of each merge, written in letters.
+/// Returns the two tokens of each of GPT-2's merges, written in letters.
 fn merges() -> Vec<(String, String)> {
     let bpe = Bpe::gpt2();
     let token = |id: u32| letters_of(&bpe.tokens()[id as usize]);
@@ -87,8 +87,8 @@ mod tests {
     use super::*;
     use crate::files::MERGES;
 
-    /// The hashes are the SHA-256 of OpenAI's files encoder.json and vocab.bpe, which tiktoken
-    /// checks, too. transformers calls the files vocab.json and merges.txt.
+    /// The expected hashes are the SHA-256 of OpenAI's files encoder.json and vocab.bpe, which
+    /// tiktoken also checks. transformers calls these files vocab.json and merges.txt.
     #[test]
     fn the_files_are_the_published_ones_byte_for_byte() {
         let files = spec().into_files().unwrap();

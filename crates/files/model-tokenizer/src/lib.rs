@@ -14,8 +14,8 @@ mod split;
 mod tokenizer_json;
 mod train;
 
-// The types of the crate `tokenizer` appear in this crate's public API. A dependent that uses this
-// reexport can't end up with an incompatible version.
+// Types of the crate `tokenizer` appear in this crate's public API. A crate that uses this
+// re-export of `tokenizer` can't end up with an incompatible version.
 pub use tokenizer;
 
 pub use error::ModelTokenizerError;

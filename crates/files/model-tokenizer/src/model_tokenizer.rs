@@ -23,11 +23,11 @@ use crate::{config, gpt2, tokenizer_json};
 
 /// The tokenizer that a model was trained with.
 ///
-/// It can be loaded from a model folder, be trained on a text, or be GPT-2's. A copy shares the
-/// tables of the original.
+/// A `ModelTokenizer` can be loaded from a model folder, trained on text, or created for GPT-2. A
+/// clone shares the tables of the original.
 ///
-/// As in transformers, a special token that occurs in a text, such as `<|endoftext|>`, is encoded
-/// as the special token. If the text comes from somebody who shouldn't be able to end a document,
+/// As in transformers, a special token that occurs in the text, such as `<|endoftext|>`, is encoded
+/// as this special token. If the text comes from somebody who shouldn't be able to end a document,
 /// look for special tokens before you encode it.
 ///
 /// ```
@@ -61,8 +61,8 @@ impl ModelTokenizer {
         }
     }
 
-    /// Loads the tokenizer of a model folder, like `AutoTokenizer.from_pretrained` in transformers.
-    /// Returns `None` if the folder contains no tokenizer.
+    /// Loads the tokenizer from a model folder, like `AutoTokenizer.from_pretrained` in
+    /// transformers. Returns `None` if the folder contains no tokenizer.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::OtherKind`] if the tokenizer is of a kind that isn't
@@ -82,8 +82,8 @@ impl ModelTokenizer {
         }
     }
 
-    /// Makes a tokenizer from the content of its files. Returns `None` if they contain no
-    /// vocabulary. The folder is used only in error messages.
+    /// Creates a tokenizer from the contents of its files. Returns `None` if the files contain no
+    /// vocabulary. The path of the folder is used only in error messages.
     pub(crate) fn from_files(
         folder: &Path,
         files: Files,
@@ -116,12 +116,12 @@ impl ModelTokenizer {
         }))
     }
 
-    /// Returns the IDs of a whole text, including the IDs that the tokenizer puts
-    /// [before](Self::ids_before) and [after](Self::ids_after) each text. Special tokens in the
-    /// text get their own IDs.
+    /// Encodes a whole text and returns its token IDs, including the IDs that the tokenizer puts
+    /// [before](Self::ids_before) and [after](Self::ids_after) each text. A special token in the
+    /// text is encoded as its own ID.
     ///
     /// # Errors
-    /// Those of [`encode_part`](Self::encode_part).
+    /// Returns the same errors as [`encode_part`](Self::encode_part).
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, ModelTokenizerError> {
         let [before, after] = &self.affixes;
         let mut ids = self.encode_part(text)?;
@@ -130,8 +130,9 @@ impl ModelTokenizer {
         Ok(ids)
     }
 
-    /// Returns the IDs of a part of a text, such as a turn of a conversation, without IDs before or
-    /// after it. Special tokens in the text get their own IDs.
+    /// Encodes a part of a text, such as a turn of a conversation, and returns its token IDs
+    /// without adding IDs before or after them. A special token in the text is encoded as its own
+    /// ID.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::UnknownByte`] if the vocabulary has neither a token for a
@@ -142,16 +143,16 @@ impl ModelTokenizer {
         self.pipeline.encode(text)
     }
 
-    /// Returns the IDs of [`encode_part`](Self::encode_part), each with the range of bytes in the
-    /// text that the token stands for.
+    /// Encodes text like [`encode_part`](Self::encode_part), and returns each ID with the range of
+    /// bytes in the text that the token represents.
     ///
-    /// A token can be a part of a character. The range of an added token with `lstrip` or `rstrip`
-    /// includes the white space that it takes. If a normalization joins several characters, the
-    /// range of each token of the result contains all of them. A space that the tokenizer puts
-    /// before a text has an empty range.
+    /// A token can represent a part of a character. The range of an added token with `lstrip` or
+    /// `rstrip` includes the white space that belongs to the token. If normalization combines
+    /// several characters, the range of each token of the result includes all of these characters.
+    /// A space that the tokenizer puts before a text has an empty range.
     ///
     /// # Errors
-    /// Those of [`encode_part`](Self::encode_part).
+    /// Returns the same errors as [`encode_part`](Self::encode_part).
     pub fn encode_with_offsets(
         &self,
         text: &str,
@@ -159,20 +160,20 @@ impl ModelTokenizer {
         self.pipeline.encode_with_offsets(text)
     }
 
-    /// Returns the byte pair encoding of this tokenizer, or `None` if a [`Bpe`] would give other
-    /// IDs than [`encode_part`](Self::encode_part).
+    /// Returns the byte pair encoding of this tokenizer, or `None` if the IDs of a [`Bpe`] would
+    /// differ from those of [`encode_part`](Self::encode_part).
     ///
-    /// A `Bpe` in this sense divides a text by GPT-2's pattern, and its only special token is
-    /// `<|endoftext|>`. GPT-2's tokenizer and byte pair encodings that are trained without other
-    /// special tokens have this form. `ModelTokenizer::try_from(&bpe)` converts in the opposite
-    /// direction.
+    /// The returned `Bpe` divides text by GPT-2's pattern, and its only special token is
+    /// `<|endoftext|>`. GPT-2's tokenizer and byte pair encodings that were trained without other
+    /// special tokens can therefore be converted. `ModelTokenizer::try_from(&bpe)` converts in the
+    /// opposite direction.
     ///
     /// ```
     /// use model_tokenizer::ModelTokenizer;
     /// use model_tokenizer::tokenizer::bpe::{Bpe, BpeConfig};
     /// let text = "the bell rang, and the bell's keeper went to the bell";
     /// let bpe = Bpe::train(text, &BpeConfig { vocab_size: 261, ..BpeConfig::default() })?;
-    /// let tokenizer = ModelTokenizer::try_from(&bpe)?; // add_bos_eos <|endoftext|>
+    /// let tokenizer = ModelTokenizer::try_from(&bpe)?; // adds <|endoftext|>
     /// assert_eq!(tokenizer.encode("the bell")?, bpe.encode("the bell")?);
     /// let again = tokenizer.bpe().expect("no other special token");
     /// assert_eq!(again.merges(), bpe.merges());
@@ -182,13 +183,14 @@ impl ModelTokenizer {
         self.pipeline.bpe()
     }
 
-    /// Returns the IDs that [`encode`](Self::encode) puts before each text. They come from a
-    /// template in tokenizer.json or from the setting `add_bos_token`.
+    /// Returns the IDs that [`encode`](Self::encode) puts before each text. They come from the
+    /// post-processor in tokenizer.json or from the setting `add_bos_token`.
     pub fn ids_before(&self) -> &[u32] {
         &self.affixes[0]
     }
 
-    /// Returns the IDs that [`encode`](Self::encode) puts after each text.
+    /// Returns the IDs that [`encode`](Self::encode) puts after each text. They come from the
+    /// post-processor in tokenizer.json or from the setting `add_eos_token`.
     pub fn ids_after(&self) -> &[u32] {
         &self.affixes[1]
     }
@@ -203,8 +205,8 @@ impl ModelTokenizer {
         Tokenizer::decode(self, ids)
     }
 
-    /// Returns the decoded text with U+FFFD in place of invalid UTF-8, like `decode` in
-    /// transformers.
+    /// Returns the decoded text. As in transformers' `decode`, invalid UTF-8 is replaced with
+    /// U+FFFD.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] for the first ID that the vocabulary doesn't contain.
@@ -212,22 +214,22 @@ impl ModelTokenizer {
         Tokenizer::decode_lossy(self, ids)
     }
 
-    /// Returns the bytes of a token, or `None` if the vocabulary doesn't contain the ID.
+    /// Returns the bytes of the token `id`, or `None` if the vocabulary doesn't contain this ID.
     pub fn piece(&self, id: u32) -> Option<&[u8]> {
         self.pipeline.piece(id)
     }
 
-    /// Returns true for a special token, such as the end of a text. transformers omits these tokens
-    /// with `decode(..., skip_special_tokens=True)`.
+    /// Returns true if the token `id` is a special token, such as the token that ends a text.
+    /// transformers omits special tokens with `decode(..., skip_special_tokens=True)`.
     pub fn is_special(&self, id: u32) -> bool {
         let added = self.pipeline.added.tokens().get(&id);
         added.is_some_and(|token| token.special) || self.named.contains(&Some(id))
     }
 
-    /// Returns the added tokens whose occurrence depends on the text around them: tokens with
+    /// Returns the added tokens whose recognition depends on the text around them: tokens with
     /// `lstrip` or `rstrip`, which include adjacent white space, and tokens with `single_word`,
-    /// which don't occur inside words. A program that ignores these settings, such as llama.cpp,
-    /// gives other IDs to some texts with these tokens.
+    /// which aren't recognized inside words. A program that ignores these settings, such as
+    /// llama.cpp, encodes some text with these tokens to different IDs.
     pub fn context_tokens(&self) -> impl Iterator<Item = &str> {
         let looks_around = |token: &&AddedToken| token.lstrip || token.rstrip || token.single_word;
         let tokens = self.pipeline.added.tokens().values();
@@ -239,20 +241,21 @@ impl ModelTokenizer {
         self.pipeline.vocab_size
     }
 
-    /// Returns the ID of `bos_token`, which begins a text, or `None` if the tokenizer doesn't
-    /// define it.
+    /// Returns the ID of `bos_token`, which marks the beginning of a text, or `None` if the
+    /// tokenizer doesn't define it.
     pub fn bos_token_id(&self) -> Option<u32> {
         self.named[0]
     }
 
-    /// Returns the ID of `eos_token`, which ends a text, or `None` if the tokenizer doesn't define
-    /// it. If the configuration of the model contains another ID, that ID takes precedence.
+    /// Returns the ID of `eos_token`, which marks the end of a text, or `None` if the tokenizer
+    /// doesn't define it. If the model's configuration contains a different ID, that ID takes
+    /// precedence.
     pub fn eos_token_id(&self) -> Option<u32> {
         self.named[1]
     }
 
-    /// Returns the ID of `pad_token`, which fills the shorter texts of a batch, or `None` if the
-    /// tokenizer doesn't define it.
+    /// Returns the ID of `pad_token`, which fills up the shorter sequences of a batch, or `None` if
+    /// the tokenizer doesn't define it.
     pub fn pad_token_id(&self) -> Option<u32> {
         self.named[2]
     }
@@ -272,9 +275,9 @@ impl ModelTokenizer {
         self.files.as_ref()?.get(files::CONFIG).map(String::as_str)
     }
 
-    /// Writes the files of this tokenizer into an existing folder, so that transformers can load
-    /// them. The files of a tokenizer that was loaded are written unchanged. Files of another
-    /// tokenizer in the folder are replaced or deleted.
+    /// Writes the files of this tokenizer to an existing folder, so that transformers can load
+    /// them. The files of a loaded tokenizer are written unchanged. If the folder contains the
+    /// files of another tokenizer, they are replaced or deleted.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::Io`] if a file can't be written or deleted. If writing a file
@@ -284,10 +287,10 @@ impl ModelTokenizer {
         files::write_all(folder.as_ref(), &files)
     }
 
-    /// Returns the content of each file that [`save`](Self::save) writes, by the name of the file.
+    /// Returns the contents of the files that [`save`](Self::save) writes, by file name.
     ///
     /// # Errors
-    /// Never returns an error for a tokenizer that this crate has loaded or made.
+    /// Never returns an error for a tokenizer that this crate has loaded or created.
     pub fn files(&self) -> Result<Cow<'_, BTreeMap<&'static str, String>>, ModelTokenizerError> {
         Ok(match &self.files {
             Some(files) => Cow::Borrowed(files.as_ref()),
@@ -296,11 +299,11 @@ impl ModelTokenizer {
     }
 
     /// Returns the vocabulary and the merges for export to another program. Returns `None` if the
-    /// tokenizer isn't a byte pair encoding with GPT-2's way of dividing a text, or if it puts more
-    /// around each text than one ID before it.
+    /// tokenizer isn't a byte pair encoding that divides text like GPT-2, or if it adds more to
+    /// each text than one ID at the start.
     ///
     /// # Errors
-    /// Never returns an error for a tokenizer that this crate has loaded or made.
+    /// Never returns an error for a tokenizer that this crate has loaded or created.
     pub fn byte_pairs(&self) -> Result<Option<BytePairs>, ModelTokenizerError> {
         let spec = match &self.files {
             Some(files) => tokenizer_json::read(Path::new(""), files)?,
@@ -330,14 +333,13 @@ impl ModelTokenizer {
 /// The vocabulary and the merges of a byte-level byte pair encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytePairs {
-    /// Each token by its ID. For an ordinary token, the text consists of the letters of its bytes
-    /// (see [`letters_of`](tokenizer::bpe::letters_of)), and the second element is `None`. For an
-    /// added token, the text is the token itself, and the second element says whether the token is
-    /// special.
+    /// Tokens by ID. The string of an ordinary token contains the letters of the token's bytes (see
+    /// [`letters_of`](tokenizer::bpe::letters_of)), and its second element is `None`. The string of
+    /// an added token is the token itself, and its second element is true if the token is special.
     pub tokens: BTreeMap<u32, (String, Option<bool>)>,
     /// The two tokens of each merge, in the order in which the merges were learned.
     pub merges: Vec<(String, String)>,
-    /// ID that is put before each text, or `None` if there is none.
+    /// ID that the tokenizer puts before each text, or `None` if it doesn't add one.
     pub begin: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Unicode normalization, which some tokenizers apply to a text before they divide it.
+//! Unicode normalization, which some tokenizers apply to text before they divide it into pieces.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -36,12 +36,11 @@ impl Normalization {
         is_applied == IsNormalized::Yes
     }
 
-    /// Returns, for each byte of the normalized text, the range of bytes in the original text that
-    /// it comes from.
+    /// Returns the origin of each byte of the normalized text, which is a range of bytes in the
+    /// original text.
     ///
     /// Characters that are normalized together, such as a letter and its accents, share one range.
-    /// A byte that the normalization doesn't change has a range of its own, which contains only
-    /// this byte.
+    /// The range of a byte that normalization doesn't change contains only this byte.
     pub(crate) fn origins(self, text: &str) -> Vec<Range<usize>> {
         let (mut origins, mut start) = (Vec::new(), 0);
         while start < text.len() {

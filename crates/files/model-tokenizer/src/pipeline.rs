@@ -1,8 +1,8 @@
-//! Encoding a text in the steps of tokenizer.json.
+//! Encoding text in the steps that tokenizer.json defines.
 //!
-//! The text is divided at added tokens and normalized, the rest is divided into pieces, and each
-//! piece is encoded as byte pairs or as characters. Long texts are cut into parts that are encoded
-//! by several threads.
+//! Added tokens are separated from the rest of the text, which is then normalized and divided into
+//! pieces. Each piece is encoded as byte pairs or as characters. Long text is cut into parts that
+//! several threads encode at the same time.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -22,33 +22,33 @@ use crate::normalization::Normalization;
 use crate::spec::{Form, TokenizerSpec, with_ids};
 use crate::split::Split;
 
-/// Smallest number of bytes of a part that a thread encodes.
+/// Smallest size in bytes of the parts into which a long text is cut.
 pub(crate) const MIN_PART: usize = 1 << 16;
 
-/// Number of parts per thread. If there are several, a thread that finishes early can take over
-/// work from a slow one.
+/// Number of parts per thread. If it is greater than 1, a thread that finishes early can take over
+/// parts from a slower thread.
 const PARTS_PER_THREAD: usize = 4;
 
-/// Largest number of characters of the text that an error message shows.
+/// Largest number of characters of the encoded text that an error message shows.
 const MAX_SHOWN: usize = 40;
 
-/// The tables and settings with which a text is encoded and decoded.
+/// The tables and settings that a tokenizer needs for encoding and decoding text.
 pub(crate) struct Pipeline {
     pub(crate) added: AddedTokens,
     model: Model,
-    /// The bytes of each token that aren't those in the model. They belong to added tokens, to
-    /// tokens that aren't written in letters, and to all tokens of a vocabulary of characters.
+    /// Bytes of the tokens that `model` doesn't store: added tokens, tokens that aren't written in
+    /// letters, and all tokens of a vocabulary of characters.
     texts: HashMap<u32, Box<[u8]>>,
     pub(crate) vocab_size: usize,
 }
 
-/// The last step, which encodes a piece.
+/// The model, which encodes each piece in the last step.
 enum Model {
     BytePairs(Box<BytePairs>),
     Characters(Characters),
 }
 
-/// Divides a text into pieces and encodes each piece as byte pairs.
+/// A model that divides text into pieces and encodes each piece as byte pairs.
 struct BytePairs {
     bpe: Cow<'static, Bpe>,
     splits: Vec<Split>,
@@ -69,14 +69,14 @@ enum Part<'t> {
     Text(Cow<'t, str>),
 }
 
-/// The model, with the cache of one thread.
+/// The model together with the cache of one thread.
 enum PartEncoder<'p> {
     BytePairs(&'p BytePairs, Encoder<'p>),
     Characters(&'p Characters),
 }
 
 impl Pipeline {
-    /// Returns GPT-2's pipeline, which is made once per process.
+    /// Returns GPT-2's pipeline, which is created once per process.
     pub(crate) fn gpt2() -> Arc<Self> {
         static GPT2: LazyLock<Arc<Pipeline>> = LazyLock::new(|| {
             let tokens = BTreeMap::from([(ENDOFTEXT_ID, gpt2::end_of_text())]);
@@ -96,7 +96,7 @@ impl Pipeline {
         GPT2.clone()
     }
 
-    /// Makes the pipeline of a tokenizer.
+    /// Creates the pipeline of a tokenizer.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::Invalid`] if the parts of the tokenizer contradict each
@@ -158,7 +158,8 @@ impl Pipeline {
                 })
             }
         };
-        // Added tokens are looked up in the text itself, so they aren't written in letters.
+        // Added tokens are looked up in the text itself, so their contents aren't written in
+        // letters.
         let contents = added.iter();
         texts.extend(contents.map(|(&id, token)| (id, token.content.as_bytes().into())));
         let added = AddedTokens::new(added, spec.normalization).map_err(|error| {
@@ -175,7 +176,7 @@ impl Pipeline {
         }))
     }
 
-    /// Returns the bytes of a token, or `None` if no token has the ID.
+    /// Returns the bytes of the token `id`, or `None` if no token has this ID.
     pub(crate) fn piece(&self, id: u32) -> Option<&[u8]> {
         let text = self.texts.get(&id).map(AsRef::as_ref);
         text.or_else(|| match &self.model {
@@ -195,7 +196,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns the IDs of a text.
+    /// Encodes text and returns its token IDs.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::UnknownByte`] or [`ModelTokenizerError::LeftOut`] if a part
@@ -209,7 +210,7 @@ impl Pipeline {
             })
         });
         let parts: Vec<Part> = parts.collect();
-        // A long part is cut where GPT-2's pattern divides it in any case.
+        // A long part is cut only at positions at which GPT-2's pattern divides it anyway.
         let least = MIN_PART.max(text.len() / (PARTS_PER_THREAD * rayon::current_num_threads()));
         let mut cut = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -234,7 +235,8 @@ impl Pipeline {
         );
         let ids = ids.map(|part| part.map(|(_, ids)| ids));
         let ids = ids.collect::<Result<Vec<_>, ModelTokenizerError>>();
-        // If several parts cause an error, the threads return any of them.
+        // If several parts can't be encoded, the threads return the error of any of them. Encoding
+        // the text again on one thread finds the first error.
         let first_error = |error| self.encode_with_offsets(text).err().unwrap_or(error);
         let ids: Vec<Vec<u32>> = ids.map_err(first_error)?;
         let mut all = Vec::with_capacity(ids.iter().map(Vec::len).sum());
@@ -244,10 +246,11 @@ impl Pipeline {
         Ok(all)
     }
 
-    /// Returns the IDs of a text, each with its range of bytes in the text.
+    /// Encodes text and returns each ID with the range of bytes in the text that the token
+    /// represents.
     ///
     /// # Errors
-    /// Those of [`encode`](Self::encode).
+    /// Returns the same errors as [`encode`](Self::encode).
     pub(crate) fn encode_with_offsets(
         &self,
         text: &str,
@@ -294,8 +297,8 @@ impl Pipeline {
         })
     }
 
-    /// Returns the byte pair encoding, or `None` if its IDs or texts differ from those of this
-    /// pipeline.
+    /// Returns the byte pair encoding, or `None` if it would encode or decode some text in a
+    /// different way than this pipeline.
     pub(crate) fn bpe(&self) -> Option<&Bpe> {
         let Model::BytePairs(pairs) = &self.model else {
             return None;
@@ -317,7 +320,7 @@ impl Pipeline {
         (has_end_only && is_gpt2_form && is_complete).then_some(&pairs.bpe)
     }
 
-    /// Returns true if a text can be cut into parts that are encoded separately.
+    /// Returns true if text can be cut into parts that are encoded separately.
     fn can_cut(&self) -> bool {
         match &self.model {
             Model::BytePairs(pairs) => pairs.splits.is_empty() && pairs.use_regex,
@@ -325,8 +328,8 @@ impl Pipeline {
         }
     }
 
-    /// Returns a text with a space before it if the tokenizer adds one before it divides the text
-    /// into pieces. Otherwise, the text is returned unchanged.
+    /// Returns the text with a space before it if the tokenizer adds a space before it divides the
+    /// text into pieces. Otherwise, returns the text unchanged.
     fn with_space<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match &self.model {
             Model::BytePairs(pairs) if pairs.splits.is_empty() => pairs.with_space(text),
@@ -334,7 +337,7 @@ impl Pipeline {
         }
     }
 
-    /// Returns an encoder for texts with `bytes` bytes in total. Each thread needs its own.
+    /// Returns an encoder for text with `bytes` bytes in total. Each thread needs its own encoder.
     fn encoder(&self, bytes: usize) -> PartEncoder<'_> {
         match &self.model {
             Model::BytePairs(pairs) => PartEncoder::BytePairs(pairs, pairs.bpe.encoder(bytes)),
@@ -344,7 +347,7 @@ impl Pipeline {
 }
 
 impl PartEncoder<'_> {
-    /// Appends the IDs of a text that contains no added tokens.
+    /// Encodes text that contains no added tokens, and appends its IDs to `ids`.
     fn encode(&mut self, text: &str, ids: &mut Vec<u32>) -> Result<(), ModelTokenizerError> {
         match self {
             Self::BytePairs(pairs, encoder) => {
@@ -363,8 +366,10 @@ impl PartEncoder<'_> {
             }
         }
     }
-    /// Appends the IDs of a range of `text`, which contains no added tokens, each with its range of
-    /// bytes in `text`. A space that the tokenizer adds before a text is empty in this sense.
+
+    /// Encodes the given range of `text`, which must not contain added tokens, and appends each ID
+    /// to `tokens` with the range of bytes in `text` that the token represents. A space that the
+    /// tokenizer adds before the text has an empty range.
     fn encode_with_offsets(
         &mut self,
         text: &str,
@@ -403,8 +408,8 @@ impl PartEncoder<'_> {
     }
 }
 
-/// Divides a text by several patterns, one after the other, and calls `each` for the resulting
-/// parts.
+/// Divides text by several patterns, each of which divides the pieces of the pattern before it, and
+/// calls `each` for the resulting pieces.
 ///
 /// # Errors
 /// Returns [`ModelTokenizerError::LeftOut`] if a pattern must match the whole text but doesn't.
@@ -428,8 +433,8 @@ fn divide(
 }
 
 impl BytePairs {
-    /// Returns a text with a space before it if the tokenizer adds one. Otherwise, the text is
-    /// returned unchanged.
+    /// Returns the text with a space before it if the tokenizer adds a space. Otherwise, returns
+    /// the text unchanged.
     fn with_space<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.add_prefix_space && !text.starts_with(' ') {
             true => format!(" {text}").into(),
@@ -437,8 +442,8 @@ impl BytePairs {
         }
     }
 
-    /// Appends the IDs of a text that is divided only by GPT-2's pattern, or not at all if
-    /// `use_regex` isn't set.
+    /// Encodes text and appends its IDs to `ids`. The text is divided by GPT-2's pattern if
+    /// `use_regex` is true. Otherwise, it is a single piece.
     fn encode_piece(&self, encoder: &mut Encoder, text: &str, ids: &mut Vec<u32>) {
         match self.use_regex {
             true => encoder.encode_ordinary(text, ids),
@@ -446,7 +451,7 @@ impl BytePairs {
         }
     }
 
-    /// Returns an error if the IDs of a text show that a byte has no token.
+    /// Returns an error if `ids`, the IDs of `text`, show that a byte of the text has no token.
     fn check(&self, text: &str, ids: &[u32]) -> Result<(), ModelTokenizerError> {
         match self.bpe.missing_byte(text, ids) {
             Some(byte) => Err(ModelTokenizerError::UnknownByte { byte }),

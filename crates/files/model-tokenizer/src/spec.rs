@@ -1,4 +1,4 @@
-//! The parts of a tokenizer as they are read from its files, the checks that they fit together, and
+//! The parts of a tokenizer that are read from its files, checks that these parts fit together, and
 //! the files that are written for a trained tokenizer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,61 +15,61 @@ use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 use crate::normalization::Normalization;
 use crate::split::Split;
 
-/// Limits for the IDs of a vocabulary. An ID must be less than `MIN_ID_LIMIT`, or less than
-/// `MAX_IDS_PER_TOKEN` times the number of tokens. A small file therefore can't cause the
-/// allocation of a large table.
+/// Limits for the IDs of a vocabulary. Each ID must be less than `MIN_ID_LIMIT` or less than
+/// `MAX_IDS_PER_TOKEN` times the number of tokens. These limits prevent a small file from causing
+/// the allocation of a large table.
 const MIN_ID_LIMIT: usize = 1 << 16;
 const MAX_IDS_PER_TOKEN: usize = 16;
 
-/// Largest total size of the added tokens in bytes. The automaton that searches for them is many
-/// times larger.
+/// Total size in bytes that the added tokens of a tokenizer must not reach. The automaton that
+/// searches for the tokens is many times larger than the tokens.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
-/// The way in which a text is divided before it is encoded.
+/// The way in which text is divided before it is encoded.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    /// The text is encoded as bytes, which the files write in
+    /// Text is encoded as bytes. The files write these bytes in
     /// [letters](tokenizer::bpe::letters_of).
     ByteLevel {
-        /// Patterns that divide the text before the following settings apply.
+        /// Patterns that divide the text before the other settings take effect.
         splits: Vec<Split>,
-        /// Whether a space is put before a text that doesn't begin with one.
+        /// Whether a space is put before text that doesn't begin with one.
         add_prefix_space: bool,
-        /// Whether GPT-2's pattern divides the text. Otherwise, the text is one piece.
+        /// Whether GPT-2's pattern divides the text. Otherwise, the text is a single piece.
         use_regex: bool,
-        /// Whether a piece that is equal to a token becomes that token even if the merges would
-        /// give other tokens.
+        /// Whether a piece that is equal to a token is encoded as that token even if the merges
+        /// would result in other tokens.
         ignore_merges: bool,
     },
     /// Each character is a token.
     Characters,
 }
 
-/// `bos_token`, `eos_token` and `pad_token`, as their names or as their IDs. Each is `None` if the
-/// files don't define it.
+/// The tokens `bos_token`, `eos_token` and `pad_token`, as strings or as IDs. A token is `None` if
+/// the files don't define it.
 pub(crate) type Named<T> = [Option<T>; 3];
 
-/// The IDs that are put before and after each text.
+/// The IDs that a tokenizer puts before each text, and the IDs that it puts after each text.
 pub(crate) type Affixes = [Vec<u32>; 2];
 
 /// The parts of a tokenizer.
 #[derive(Debug)]
 pub(crate) struct TokenizerSpec {
-    /// The file that error messages name.
+    /// File that is named in error messages.
     pub(crate) file: PathBuf,
     pub(crate) vocabulary: HashMap<String, u32>,
     pub(crate) merges: Vec<(String, String)>, // in the order in which they were learned
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// Special tokens for which the files contain no ID. A token that the vocabulary contains keeps
-    /// its ID. Each other token gets the next free ID.
+    /// Special tokens for which the files contain no ID. A token that the vocabulary contains has
+    /// the same ID as in the vocabulary. Each other token gets the next free ID.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) named: Named<String>,
-    /// The IDs that a post-processor puts around each text.
+    /// IDs that the post-processor puts before and after each text.
     pub(crate) affixes: Affixes,
-    /// The settings `add_bos_token` and `add_eos_token`, which take effect only without a
-    /// tokenizer.json.
+    /// Values of the settings `add_bos_token` and `add_eos_token`, which have an effect only if
+    /// there is no tokenizer.json.
     pub(crate) add_bos_eos: [bool; 2],
-    /// The token that stands for characters or bytes that the vocabulary doesn't contain.
+    /// Token that stands for each character or byte that the vocabulary doesn't contain.
     pub(crate) unknown: Option<String>,
     /// Whether one unknown token stands for several adjacent unknown bytes.
     pub(crate) fuse_unknown: bool,
@@ -78,7 +78,7 @@ pub(crate) struct TokenizerSpec {
 }
 
 impl Form {
-    /// The way in which GPT-2 divides a text.
+    /// The way in which GPT-2 divides text.
     pub(crate) const GPT2: Self = Self::ByteLevel {
         splits: Vec::new(),
         add_prefix_space: false,
@@ -86,7 +86,7 @@ impl Form {
         ignore_merges: false,
     };
 
-    /// Returns true if a text is divided as in GPT-2.
+    /// Returns true if text is divided as in GPT-2.
     pub(crate) fn is_gpt2(&self) -> bool {
         match self {
             Self::ByteLevel {
@@ -101,8 +101,8 @@ impl Form {
 }
 
 impl TokenizerSpec {
-    /// Returns the files with which transformers loads the tokenizer: tokenizer.json,
-    /// tokenizer_config.json and, for byte pairs, vocab.json and merges.txt.
+    /// Returns the files from which transformers can load the tokenizer: tokenizer.json,
+    /// tokenizer_config.json and, for a byte pair encoding, vocab.json and merges.txt.
     pub(crate) fn into_files(self) -> Result<Files, ModelTokenizerError> {
         let mut files = Files::new();
         let mut config = json!({
@@ -136,7 +136,8 @@ impl TokenizerSpec {
         Ok(files)
     }
 
-    /// Returns the content of tokenizer.json, formatted as the library tokenizers writes it.
+    /// Returns the contents of tokenizer.json in the format in which the `tokenizers` library
+    /// writes this file.
     fn tokenizer_json(&self) -> String {
         let (pre_tokenizer, decoder) = match self.form {
             Form::ByteLevel {
@@ -190,7 +191,8 @@ impl TokenizerSpec {
     /// Checks that the parts fit together.
     ///
     /// # Errors
-    /// Returns [`ModelTokenizerError::Invalid`] with the first contradiction.
+    /// Returns [`ModelTokenizerError::Invalid`], which describes the first contradiction that is
+    /// found.
     pub(crate) fn check(&self) -> Result<(), ModelTokenizerError> {
         let file = &self.file;
         if self.vocabulary.is_empty() {
@@ -265,9 +267,9 @@ impl TokenizerSpec {
     }
 }
 
-/// Returns the added tokens by their IDs, which are assigned as in transformers. A token that the
-/// vocabulary contains keeps its ID there. Each other token gets the next free ID, even if the file
-/// contains a larger one.
+/// Returns the added tokens with the IDs that transformers assigns to them. A token that the
+/// vocabulary contains has the same ID as in the vocabulary. Each other token gets the next free
+/// ID, even if the file contains a larger one.
 pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
     let (mut tokens, mut ids) = (BTreeMap::new(), HashMap::new());
     let listed: Vec<&AddedToken> = spec.added.values().collect();
@@ -292,8 +294,8 @@ pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
     tokens
 }
 
-/// The structure of tokenizer.json. The fields have the same order as in files of the library
-/// tokenizers, and `()` is written as `null`.
+/// The structure of tokenizer.json. The fields have the same order as in the files that the
+/// `tokenizers` library writes. A field of type `()` is written as `null`.
 #[derive(Serialize)]
 struct WrittenJson<'s> {
     version: &'s str,
@@ -340,7 +342,7 @@ struct WrittenModel<'s> {
     merges: &'s [(String, String)],
 }
 
-/// Returns the vocabulary in the order of the IDs, formatted like the output of Python's
+/// Returns the vocabulary as JSON in the order of the IDs. The format is that of Python's
 /// `json.dump`, with which GPT-2's vocab.json was written.
 fn python_json(vocabulary: &HashMap<String, u32>) -> String {
     let mut tokens: Vec<(&String, &u32)> = vocabulary.iter().collect();

@@ -1,38 +1,41 @@
-//! The patterns with which tokenizers other than GPT-2's divide a text into pieces.
+//! The patterns by which tokenizers other than GPT-2's divide text into pieces.
 
 use regex::Regex;
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{Ast, Visitor, visit};
 
-/// A pattern that divides a text. Its matches and the text between them are pieces.
+/// A pattern that divides text into pieces. Both the matches of the pattern and the text between
+/// the matches are pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct Split {
     regex: Regex,
-    /// Whether the pattern must match the whole text. In that case, the library tokenizers would
-    /// omit what isn't matched.
+    /// Whether the pattern must match the whole text, because the `tokenizers` library would omit
+    /// any text that the pattern doesn't match.
     pub(crate) must_match_all: bool,
 }
 
-/// An alternative that almost all patterns of tokenizers contain. It matches white space except its
-/// last character, or all of it at the end of the text. The lookahead isn't supported by engines
-/// that match in linear time, so the alternative is replaced by [`WHITESPACE_GROUP`].
+/// An alternative that almost all patterns of tokenizers contain. It matches all characters of a
+/// run of white space except the last one, or all characters at the end of the text. Regular
+/// expression engines that match in linear time don't support the lookahead, so this alternative is
+/// replaced with [`WHITESPACE_GROUP`].
 const WHITESPACE: &str = r"\s+(?!\S)";
 
-/// The replacement for [`WHITESPACE`]. It can match one character too many, so the group contains
-/// the actual match.
+/// The replacement for [`WHITESPACE`]. A match of the replacement can be one character too long, so
+/// the group `blank` contains the actual match.
 const WHITESPACE_GROUP: &str = r"(?P<blank>\s+)(?:\z|\s)";
 
 impl Split {
     /// Parses a pattern. Returns `None` if the pattern isn't supported.
     ///
-    /// A pattern may contain the alternative `\s+(?!\S)` once. Not supported are other lookaheads,
-    /// anchors, whose meaning differs between regular expression engines, possessive quantifiers,
-    /// and patterns that match the empty string.
+    /// A pattern may contain the alternative `\s+(?!\S)` once. Other lookaheads, possessive
+    /// quantifiers and patterns that match the empty string aren't supported. Anchors aren't
+    /// supported because their meaning differs between regular expression engines.
     pub(crate) fn new(pattern: &str, must_match_all: bool) -> Option<Self> {
         let parsed = |pattern: &str| Parser::new().parse(pattern).ok();
         let (plain, rest) = match pattern.split_once(WHITESPACE) {
             Some((before, after)) => {
-                // It must be an alternative of the whole pattern, not of a group.
+                // `\s+(?!\S)` must be an alternative of the whole pattern, not of a group in the
+                // pattern.
                 let is_alternative = (before.is_empty() || before.ends_with('|'))
                     && (after.is_empty() || after.starts_with('|'))
                     && parsed(before).and(parsed(after)).is_some();
@@ -49,7 +52,8 @@ impl Split {
         })
     }
 
-    /// Divides a text into pieces. The boolean says whether the pattern matches the piece.
+    /// Divides text into pieces. The boolean of a piece is true if the piece is a match of the
+    /// pattern.
     pub(crate) fn pieces<'t>(&self, text: &'t str) -> impl Iterator<Item = (&'t str, bool)> {
         let (mut behind, mut found) = (0, None);
         std::iter::from_fn(move || {
@@ -64,7 +68,7 @@ impl Split {
         })
     }
 
-    /// Returns the range of the first match at or after a position.
+    /// Returns the range of the first match that starts at the position `from` or later.
     fn first(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         let found = self.regex.find_at(text, from)?;
         if !found.as_str().ends_with(char::is_whitespace) {
@@ -78,8 +82,8 @@ impl Split {
     }
 }
 
-/// Visits the syntax tree of a pattern and returns an error if it contains something that
-/// [`Split::new`] doesn't support.
+/// Visits the syntax tree of a pattern and returns an error if the pattern contains a construct
+/// that [`Split::new`] doesn't support.
 struct Supported;
 
 impl Visitor for Supported {
@@ -93,8 +97,9 @@ impl Visitor for Supported {
     fn visit_pre(&mut self, ast: &Ast) -> Result<(), ()> {
         let is_supported = match ast {
             Ast::Assertion(_) => false,
-            // The library's engine would parse a second `+` as a possessive quantifier. This engine
-            // parses it as a repetition of a repetition.
+            // In a pattern such as `a++`, the engine of the `tokenizers` library parses the second
+            // `+` as a possessive quantifier, whereas the crate `regex` parses it as a repetition
+            // of a repetition.
             Ast::Repetition(outer) => !matches!(*outer.ast, Ast::Repetition(_)),
             _ => true,
         };

@@ -1,5 +1,5 @@
 //! Reading a vocabulary from tokenizer.json, or from vocab.json and merges.txt. If a file contains
-//! a setting that isn't supported, the error contains its name.
+//! an unsupported setting, the error names the setting.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::normalization::Normalization;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 use crate::split::Split;
 
-/// The parts of tokenizer.json that show its kind. They are parsed first, because the other parts
-/// depend on the kind.
+/// The parts of tokenizer.json that determine the kind of the tokenizer. They are parsed first
+/// because the structure of the other parts depends on the kind.
 #[derive(Deserialize)]
 struct KindOnly {
     model: ModelKind,
@@ -47,7 +47,8 @@ struct Added {
     settings: TokenSettings,
 }
 
-/// The type of a normalizer, decoder or other component, and the components of a sequence.
+/// A normalizer, a decoder or another component, with its type and, for a sequence of normalizers,
+/// the normalizers in the sequence.
 #[derive(Deserialize)]
 struct Part {
     #[serde(rename = "type")]
@@ -77,7 +78,8 @@ enum Pattern {
     Regex(String),
 }
 
-/// A post-processor, as far as it puts tokens around a single text.
+/// The parts of a post-processor that determine which tokens it puts before and after a single
+/// text.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum PostProcessor {
@@ -96,7 +98,7 @@ enum PostProcessor {
     },
 }
 
-/// A piece of a template: the text, or the name of a special token.
+/// An item of a template, which is either the text or the name of a special token.
 #[derive(Deserialize)]
 enum Piece {
     Sequence {},
@@ -134,7 +136,8 @@ pub(crate) fn is_in(files: &Files) -> bool {
     files.contains_key(TOKENIZER) || files.contains_key(VOCABULARY)
 }
 
-/// Returns the parts of the tokenizer, or `None` if the files contain no vocabulary.
+/// Returns the parts of the tokenizer that the files define, or `None` if they contain no
+/// vocabulary.
 pub(crate) fn read(
     folder: &Path,
     files: &Files,
@@ -161,8 +164,8 @@ pub(crate) fn read(
     }
 }
 
-/// Returns the parts of a tokenizer that consists of vocab.json and merges.txt, which is loaded
-/// like GPT-2's.
+/// Returns the parts of a tokenizer that consists of vocab.json and merges.txt. Such a tokenizer is
+/// loaded like GPT-2's.
 fn from_config(
     folder: &Path,
     vocabulary: HashMap<String, u32>,
@@ -213,8 +216,8 @@ fn from_json(
         .model
         .unk_token
         .filter(|_| config.class == Class::AsWritten);
-    // An unknown token that isn't in the vocabulary is ignored. It would cause an error in the
-    // library only for a text with an unknown byte.
+    // In a byte-level tokenizer, an unknown token that isn't in the vocabulary is ignored. In the
+    // `tokenizers` library, it would cause an error only for text with an unknown byte.
     let is_kept =
         |token: &String| matches!(form, Form::Characters) || json.model.vocab.contains_key(token);
     let unknown = unknown.filter(is_kept);
@@ -244,13 +247,13 @@ fn from_json(
     })
 }
 
-/// Largest number of IDs that a post-processor may put around a text.
+/// Largest number of IDs that a post-processor may put before and after a text.
 const MAX_AFFIXES: usize = 256;
 
-/// Largest number of patterns before ByteLevel.
+/// Largest number of pre-tokenizers that may precede ByteLevel.
 const MAX_SPLITS: usize = 16;
 
-/// Returns the IDs that a post-processor puts around each text.
+/// Returns the IDs that a post-processor puts before and after each text.
 fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError> {
     let affixes = PostProcessor::deserialize(part).ok();
     if affixes
@@ -267,7 +270,7 @@ fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError>
     })
 }
 
-/// Returns the way in which a text is divided, or an error if it isn't supported.
+/// Returns the way in which text is divided, or an error if this way isn't supported.
 fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelTokenizerError> {
     let refused = |what: &str| Err(other_kind(path, format!("BPE with {what}")));
     let model = &json.model;
@@ -303,8 +306,9 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             let splits = splits.iter().map(|part| split_of(path, part));
             let splits = splits.collect::<Result<Vec<_>, _>>()?;
             let use_regex = last.use_regex.unwrap_or(true);
-            // transformers 5 divides text according to the class and ignores tokenizer.json. Older
-            // versions followed tokenizer.json. A file for which the two differ is rejected.
+            // transformers 5 divides text according to the tokenizer's class and ignores the
+            // settings in tokenizer.json, which older versions followed. If the class and these
+            // settings differ, the file is rejected.
             let is_gpt2 = splits.is_empty() && use_regex && !model.ignore_merges;
             if config.class == Class::Gpt2 && !is_gpt2 {
                 return refused("a pattern, use_regex or ignore_merges other than GPT2Tokenizer's");
@@ -376,8 +380,8 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
     })
 }
 
-/// Returns the normalization. `GPT2Tokenizer` has none, so a file with another one is rejected for
-/// this class.
+/// Returns the normalization that tokenizer.json defines. `GPT2Tokenizer` doesn't normalize text,
+/// so a file with a normalizer is rejected for this class.
 fn normalization_of(
     path: &Path,
     part: Option<&Part>,
@@ -399,8 +403,8 @@ fn normalization_of(
 }
 
 impl PostProcessor {
-    /// Returns the number of IDs that the post-processor puts around a text, ignoring names that
-    /// aren't defined.
+    /// Returns the number of IDs that the post-processor puts before and after a text. Names of
+    /// special tokens that the file doesn't define aren't counted.
     fn len(&self) -> usize {
         let ids = |special: Option<&Special>| special.map_or(0, |special| special.ids.len());
         match self {
@@ -420,7 +424,8 @@ impl PostProcessor {
         }
     }
 
-    /// Returns the IDs before and after a text, or `None` if the template isn't supported.
+    /// Returns the IDs that the post-processor puts before and after a text, or `None` if the
+    /// post-processor isn't supported.
     fn affixes(self) -> Option<Affixes> {
         match self {
             Self::ByteLevel => Some(Affixes::default()),
@@ -438,7 +443,9 @@ impl PostProcessor {
                 single,
                 special_tokens,
             } => {
-                // The IDs before and after each occurrence of the text in the template.
+                // The IDs that precede, separate and follow the occurrences of the text in the
+                // template. If the text occurs once, these are the IDs before it and the IDs after
+                // it.
                 let mut sides = vec![Vec::new()];
                 for piece in single {
                     match piece {
@@ -454,7 +461,7 @@ impl PostProcessor {
     }
 }
 
-/// Returns the pairs of merges.txt without the line that contains the version.
+/// Returns the pairs in merges.txt. The line that contains the version is skipped.
 fn lines_of(path: &Path, text: &str) -> Result<Vec<(String, String)>, ModelTokenizerError> {
     if text.starts_with('\u{feff}') {
         let problem = "the file begins with a byte-order mark; save it as UTF-8 without one";

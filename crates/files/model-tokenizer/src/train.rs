@@ -1,4 +1,4 @@
-//! Training a vocabulary of characters or byte pairs, and conversion from a [`Bpe`].
+//! Training a vocabulary of characters or byte pairs, and converting a [`Bpe`] to a tokenizer.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -15,20 +15,20 @@ use crate::normalization::Normalization;
 use crate::pipeline::MIN_PART;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 
-/// Number of tokens that are a single byte.
+/// Number of tokens that consist of a single byte.
 const BYTES: usize = 256;
 
-/// Largest total size of the texts, because positions in the texts and between their words are
-/// 32-bit numbers.
+/// Largest total size of the training text in bytes. The size is limited because positions in the
+/// text and between its words are stored as 32-bit numbers.
 const MAX_TEXT: usize = i32::MAX as usize; // bytes
 
 impl ModelTokenizer {
-    /// Returns a tokenizer whose tokens are the characters of a text in the order of their code
-    /// points, followed by [`UNK`] and `<|endoftext|>`. Occurrences of `<|endoftext|>` in the text
-    /// don't count as characters.
+    /// Creates a tokenizer whose tokens are the distinct characters of a text in the order of their
+    /// code points, followed by [`UNK`] and `<|endoftext|>`. The characters of each `<|endoftext|>`
+    /// in the text itself aren't counted.
     ///
     /// # Errors
-    /// Never returns an error because of the text.
+    /// No text causes an error.
     pub fn train_chars(text: &str) -> Result<Self, ModelTokenizerError> {
         let characters: BTreeSet<char> = text.split(ENDOFTEXT).flat_map(str::chars).collect();
         let mut tokens: Vec<String> = characters.into_iter().map(String::from).collect();
@@ -36,13 +36,13 @@ impl ModelTokenizer {
         Self::trained(tokens, Vec::new(), &[UNK, ENDOFTEXT], Form::Characters)
     }
 
-    /// Trains a byte pair encoding of GPT-2's form with exactly `vocab_size` tokens: the 256 bytes,
-    /// the learned tokens, and `<|endoftext|>`. If the text contains `<|endoftext|>`, no learned
-    /// token reaches across it.
+    /// Trains a byte pair encoding like GPT-2's with exactly `vocab_size` tokens: the 256 bytes,
+    /// the learned tokens, and `<|endoftext|>`. A learned token never extends across an
+    /// `<|endoftext|>` in the text.
     ///
-    /// The learned tokens are those of [`Bpe::train`] and of the library tokenizers, with any
-    /// number of threads. Time and memory are proportional to the length of the text, even if a
-    /// word is very long.
+    /// The learned tokens are the same as those of [`Bpe::train`] and of Hugging Face's
+    /// `tokenizers` library, and they don't depend on the number of threads. Time and memory are
+    /// nearly proportional to the length of the text, even if a word is very long.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::Training`] if `vocab_size` is less than 257, if the text
@@ -68,11 +68,11 @@ impl ModelTokenizer {
     }
 
     /// Trains a byte pair encoding like [`train_bpe_at_most`](Self::train_bpe_at_most), but on
-    /// several texts, such as files, and with special tokens.
+    /// several strings, such as the contents of files, and with special tokens.
     ///
-    /// The special tokens get the last IDs, in the given order. `<|endoftext|>` is the last one
-    /// unless it is in the list. No learned token contains a part of a special token or reaches
-    /// from one text into the next.
+    /// The special tokens get the last IDs, in the given order. If the list doesn't contain
+    /// `<|endoftext|>`, it is added as the last token. A learned token never contains a part of a
+    /// special token in the text and never extends from one string into the next.
     ///
     /// ```
     /// use model_tokenizer::ModelTokenizer;
@@ -117,7 +117,7 @@ impl ModelTokenizer {
             vocab_size: vocab_size - special.len(),
             ..BpeConfig::default()
         };
-        // Special tokens divide the texts in the same way as when a text is encoded.
+        // Special tokens divide the training text in the same way as text that is encoded later.
         let tokens = special.iter().map(|token| AddedToken::new(*token, true));
         let tokens = AddedTokens::new((0..).zip(tokens).collect(), Normalization::None);
         let tokens = tokens.map_err(|error| {
@@ -136,10 +136,11 @@ impl ModelTokenizer {
         Self::of_bpe(&bpe, &special).or_else(refused)
     }
 
-    /// Makes a tokenizer from a byte pair encoding and special tokens, which get the next IDs. If
-    /// the encoding already contains `<|endoftext|>`, that token keeps its ID.
+    /// Creates a tokenizer from a byte pair encoding and special tokens. The special tokens get the
+    /// IDs that follow those of the encoding. If the encoding already contains `<|endoftext|>`,
+    /// that token keeps its ID.
     ///
-    /// The error is the reason why the files of a model can't represent the tokens.
+    /// If the files of a model can't represent the tokens, returns the reason as an error.
     fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, String> {
         let mut tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
         if let Some(id) = tokens.iter().position(String::is_empty) {
@@ -169,8 +170,8 @@ impl ModelTokenizer {
         Self::trained(tokens, merges, special, Form::GPT2).map_err(|error| error.to_string())
     }
 
-    /// Makes a tokenizer from its tokens in the order of their IDs. The tokens include the special
-    /// tokens.
+    /// Creates a tokenizer from its tokens, which must include the special tokens, in the order of
+    /// their IDs.
     fn trained(
         tokens: Vec<String>,
         merges: Vec<(String, String)>,
@@ -199,8 +200,8 @@ impl ModelTokenizer {
     }
 }
 
-/// Converts a byte pair encoding to the tokenizer of a model. Each token keeps its ID.
-/// `<|endoftext|>` is added with the next ID unless the encoding contains it.
+/// Converts a byte pair encoding to the tokenizer of a model. Each token keeps its ID. If the
+/// encoding doesn't contain `<|endoftext|>`, this token is added with the next ID.
 ///
 /// [`ModelTokenizer::bpe`] converts in the opposite direction.
 ///
@@ -208,10 +209,10 @@ impl ModelTokenizer {
 /// Returns [`ModelTokenizerError::Conversion`] if the files of a model can't represent the
 /// encoding:
 ///
-/// - It doesn't divide a text by GPT-2's pattern. This is tested with a sample text.
+/// - It doesn't divide text by GPT-2's pattern. This is checked with a sample text.
 /// - Its [rules](Bpe::rules) differ from GPT-2's.
 /// - A token is empty, or two tokens consist of the same bytes.
-/// - The token of a merge isn't the concatenation of its two parts.
+/// - The token of a merge isn't the concatenation of the two tokens that it replaces.
 impl TryFrom<&Bpe> for ModelTokenizer {
     type Error = ModelTokenizerError;
 
@@ -228,11 +229,11 @@ impl TryFrom<&Bpe> for ModelTokenizer {
     }
 }
 
-/// Counts the words of several texts, using all threads. The order of the words has no effect on
-/// the learned tokens.
+/// Counts the words of several documents, using all threads. The order of the words in the result
+/// has no effect on the learned tokens.
 fn words_of<'t>(documents: &[&'t str]) -> Vec<(&'t str, u64)> {
-    // The texts are divided into small parts, because a list of the words takes more memory than
-    // the text.
+    // The documents are divided into small parts, because a list of all words of a document would
+    // take more memory than the document.
     let parts = documents.iter().flat_map(|text| gpt2_parts(text, MIN_PART));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {

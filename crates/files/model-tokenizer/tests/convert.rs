@@ -1,5 +1,5 @@
-//! Tests that all trainers learn the same byte pairs, and that a byte pair encoding keeps its IDs
-//! when it is converted.
+//! Tests that this crate, the crate `tokenizer` and Hugging Face's `tokenizers` library learn the
+//! same byte pairs, and that a byte pair encoding keeps its IDs when it is converted.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -14,7 +14,7 @@ use test_support::any_text;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::tokenizer::Trainer;
 
-/// A few letters are enough for many equally frequent pairs.
+/// A pattern for random text of only a few letters, in which many pairs are equally frequent.
 const TIES: &str = "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|é{1,4}|<\\|endoftext\\|>){0,20}";
 
 fn config(vocab_size: usize) -> BpeConfig {
@@ -24,14 +24,14 @@ fn config(vocab_size: usize) -> BpeConfig {
     }
 }
 
-/// Saves a tokenizer and loads it.
+/// Saves a tokenizer to a folder and loads it again.
 fn reloaded(tokenizer: &ModelTokenizer) -> ModelTokenizer {
     let folder = tempfile::tempdir().unwrap();
     tokenizer.save(folder.path()).unwrap();
     ModelTokenizer::from_folder(folder.path()).unwrap().unwrap()
 }
 
-/// Returns the merges that the library learns, in letters.
+/// Returns the merges that the `tokenizers` library learns, written in letters.
 fn merges_of_library(text: &str, vocab_size: usize) -> Vec<(String, String)> {
     let alphabet = gpt2_bytes().map(|byte| letters_of(&[byte]));
     let mut trainer = BpeTrainer::builder()
@@ -96,7 +96,8 @@ proptest! {
         prop_assert_eq!(&ids, &back.encode(&text).unwrap());
         prop_assert_eq!(&ids, &reloaded(&tokenizer).encode(&text).unwrap());
         prop_assert_eq!(tokenizer.encode_with_offsets(&text).unwrap(), back.encode_with_offsets(&text).unwrap());
-        // An encoding without the special token encodes it as ordinary text.
+        // An encoding whose vocabulary doesn't contain the special token encodes it as ordinary
+        // text.
         if has_end || !text.contains(ENDOFTEXT) {
             prop_assert_eq!(&ids, &bpe.encode(&text).unwrap());
         }
@@ -132,7 +133,7 @@ fn special_tokens_get_the_last_ids() {
     let texts = ["<|user|>aa aa<|bot|>", "aa<|user|>aa"];
     let train = |special: &[&str]| ModelTokenizer::train_bpe_on(&texts, special, 400).unwrap();
     let tokenizer = reloaded(&train(&["<|user|>", "<|user|>!", "<|bot|>"]));
-    // The text contains "aa" often enough for a merge, but " aa" only once.
+    // The pair "aa" occurs often enough in the text to become a token, but " aa" occurs only once.
     assert_eq!(tokenizer.vocab_size(), 261);
     assert_eq!(tokenizer.id_of(b"aa"), Some(256));
     let ids = tokenizer
@@ -145,7 +146,7 @@ fn special_tokens_get_the_last_ids() {
     assert_eq!(tokens[2..], [(258, 2..11), (256, 11..13)]);
     assert!(tokenizer.bpe().is_none()); // A `Bpe` can have only one special token.
 
-    // The caller can choose the place of <|endoftext|>.
+    // The caller can choose the position of <|endoftext|> among the special tokens.
     let tokenizer = train(&[ENDOFTEXT, "<|user|>"]);
     assert_eq!(
         tokenizer.encode("<|endoftext|><|user|>").unwrap(),

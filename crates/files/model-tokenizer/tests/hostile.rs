@@ -1,5 +1,5 @@
-//! Tests with damaged files and unusual texts. Each error is one line that names the file, and
-//! nothing panics.
+//! Tests with damaged files and unusual text. Each error must be a single line that names the file,
+//! and no input may cause a panic.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -11,8 +11,7 @@ use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Returns a tokenizer.json with all bytes, one merge and one special token, for the class
-/// `PreTrainedTokenizerFast`.
+/// Returns a small tokenizer.json that contains all bytes, one merge and one special token.
 fn small() -> Value {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = ModelTokenizer::train_bpe("aa aa", 258).unwrap();
@@ -43,7 +42,8 @@ fn refusal_of(folder: &Path) -> String {
     error.to_string()
 }
 
-/// Replaces a value in the small tokenizer.json and returns the resulting error.
+/// Replaces a value in the small tokenizer.json and returns the error that occurs when a tokenizer
+/// of the class `PreTrainedTokenizerFast` is loaded from it.
 fn with(pointer: &str, value: Value) -> String {
     let mut json = small();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -60,7 +60,8 @@ fn with(pointer: &str, value: Value) -> String {
 const OTHER: &str = "unsupported tokenizer: ";
 const READ: &str = "; only byte-level BPE and characters are supported";
 
-/// A path in tokenizer.json, its new value, and the unsupported kind that the error names.
+/// A table of changes to the small tokenizer.json. Each line contains the path of a value, its new
+/// value, and the unsupported kind that the resulting error names.
 const KINDS: &str = r####"
 /model | {"type": "Unigram", "vocab": [["a", -1.0]]} | Unigram (SentencePiece)
 /model | {"type": "WordPiece", "vocab": {"a": 0}} | WordPiece
@@ -84,7 +85,8 @@ const KINDS: &str = r####"
 /post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | BPE with the post-processor Sequence
 "####;
 
-/// A path in tokenizer.json, its new value, and the error.
+/// A table of changes to the small tokenizer.json. Each line contains the path of a value, its new
+/// value, and the resulting error.
 const DAMAGE: &str = r####"
 /model/vocab | {} | the vocabulary is empty
 /model/vocab/aa | 3 | two tokens have the ID 3
@@ -97,7 +99,7 @@ const DAMAGE: &str = r####"
 /post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor adds the ID 9999 to each text, but no token has this ID
 "####;
 
-/// Checks each line of a table.
+/// Checks that each change in a table causes the error in the same line.
 fn check_table(table: &str, message: impl Fn(&str) -> String) {
     for line in table.trim().lines() {
         let cells: Vec<&str> = line.split(" | ").collect();
@@ -141,7 +143,8 @@ fn other_kinds_are_refused_by_name() {
     }
 }
 
-/// With `ignore_merges`, a whole text that is equal to a token would become that token.
+/// With `ignore_merges`, a tokenizer of characters would encode a whole text as a single token if
+/// the two are equal. Such a file is rejected.
 #[test]
 fn characters_that_ignore_merges_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,8 +159,8 @@ fn characters_that_ignore_merges_are_refused_by_name() {
 
 #[test]
 fn damaged_vocabularies_are_refused_with_the_token() {
-    // Two merged tokens without a token for the result make the library write past the end of a
-    // buffer.
+    // One of these vocabularies contains a merge but no token for its result. In the `tokenizers`
+    // library, such a merge causes a write past the end of a buffer.
     check_table(DAMAGE, str::to_owned);
     let long = with("/added_tokens/0/content", json!("x".repeat(1 << 20)));
     assert_eq!(long, "the added tokens have 1048576 bytes or more in total");
@@ -212,8 +215,8 @@ fn damaged_files_are_refused_with_their_name() {
 fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     let mut json = small();
     let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
-    // The first one is the byte 0xf0, with which emoji begin. The second one also occurs in the
-    // special token.
+    // The letter ð stands for the byte 0xf0, with which the UTF-8 encoding of an emoji begins. The
+    // other byte also occurs in the special token.
     for token in ["ð", "|"] {
         let id = vocabulary.remove(token).unwrap();
         vocabulary.insert(format!("instead of {token}"), id);
@@ -237,7 +240,8 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     );
 }
 
-/// A tokenizer can put a space before a text, so the missing byte need not be in the text.
+/// The missing byte can be a space that the tokenizer puts before the text, so it doesn't have to
+/// occur in the text itself.
 #[test]
 fn a_space_without_a_token_is_named() {
     let mut json = small();
@@ -265,8 +269,8 @@ fn a_space_without_a_token_is_named() {
     }
 }
 
-/// In a run of a million spaces, the library's regular expression gives up, and the rest of the
-/// text becomes one piece.
+/// In a run of a million spaces, the regular expression of the `tokenizers` library gives up, and
+/// the library encodes the rest of the text as one piece. This crate must still divide the text.
 #[test]
 fn long_white_space_is_divided() {
     let blank = " ".repeat(1_500_000);
@@ -286,8 +290,8 @@ fn long_white_space_is_divided() {
     }
 }
 
-/// Each of these tokens includes all white space after it. Searching for its end each time would
-/// take quadratic time.
+/// Each of these tokens includes all white space after it. If the end of the white space were
+/// searched for each token again, the time would be quadratic.
 #[test]
 fn a_text_of_tokens_that_take_white_space_takes_linear_time() {
     let mut json = small();
@@ -349,7 +353,8 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any value in any place of the file is either accepted or rejected with an error.
+    /// If a random value is put anywhere into the file, the file is either accepted or rejected
+    /// with an error.
     #[test]
     fn a_changed_file_never_panics(
         name in "(added_tokens|normalizer|pre_tokenizer|post_processor|decoder|model|vocab|merges|type|[a-z_]{1,12})",

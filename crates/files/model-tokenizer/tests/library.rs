@@ -1,5 +1,5 @@
-//! Tests that random tokenizers give the same IDs, texts and ranges as Hugging Face's library
-//! tokenizers.
+//! Tests that random tokenizers give the same IDs, decoded text and ranges as Hugging Face's
+//! `tokenizers` library.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -15,18 +15,18 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 
-/// Texts of added tokens: white space, words, tokens that contain or begin other tokens, and
-/// letters that stand for bytes.
+/// Contents of added tokens: white space, words, tokens that contain other tokens or are the
+/// beginning of other tokens, and letters that stand for bytes.
 const CONTENTS: &[&str] = &[
     "<x>", "<x>a", "x>", "<|", "<|end|>", "\n", " ", "  ", "\t", "\u{3000}", "a", "ab", "b a",
     " a", "é", "e\u{301}", "1", "_", "đ", "ﬁ", "'s",
 ];
 
-/// Texts that the normalization turns into other texts in the list. The library could then find
-/// either token.
+/// Elements of [`CONTENTS`] that normalization changes to other elements. In such a case, the
+/// library could find either of the two tokens.
 const SAME: &[&str] = &["\u{3000}", "e\u{301}"];
 
-/// Parts of the random texts, in addition to the added tokens.
+/// Strings of which the random text consists, in addition to the added tokens.
 const TEXTS: &[&str] = &[
     "a", "b", "c", "ab", "the", " the", "A", "x", "<", ">", "|", "é", "e", "\u{301}", "日本", "ﬁ",
     "①", "1", "23", "4567", "'s", "'LL", "'ſ", "'", "!?", "...", "#\n", "🙂", "\u{200b}", "\0",
@@ -85,8 +85,8 @@ fn pre_tokenizer(random: &mut Random) -> Value {
         ],
         _ => {
             let patterns = PATTERNS[random.below(PATTERNS.len())];
-            // In this mode, the library omits text that the pattern doesn't match, so the pattern
-            // must match all characters.
+            // With the behavior "Removed", the library omits text that the pattern doesn't match,
+            // so only a pattern that matches all characters can be used.
             let is_whole = patterns[0].ends_with(r"|\s+") && random.chance(2);
             let split = |pattern| match is_whole {
                 true => {
@@ -179,7 +179,7 @@ fn text(random: &mut Random) -> String {
     parts.collect()
 }
 
-/// Decodes IDs with the library, except for added tokens, whose text is used unchanged.
+/// Decodes IDs with the library, except for added tokens, whose contents are used unchanged.
 fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     let added = library.get_added_vocabulary().get_added_tokens_decoder();
     let mut text = String::new();
@@ -192,10 +192,12 @@ fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     text
 }
 
-/// Checks the range of a token against the library's range, which consists of whole characters.
+/// Compares the range of a token in this crate with its range in the library, which always consists
+/// of whole characters.
 ///
-/// A space that is put before a text has no characters, but the library gives it the first one. If
-/// characters are normalized together, the library's range can be a part of ours.
+/// For a space that the tokenizer puts before the text, this crate returns an empty range, whereas
+/// the library returns the range of the first character. If characters are normalized together, the
+/// library's range can be a part of this crate's range.
 fn assert_same_range(text: &str, ours: Range<usize>, theirs: (usize, usize), is_normalized: bool) {
     let starts = |at: &usize| text.is_char_boundary(*at);
     let start = (0..=ours.start).rev().find(starts).unwrap();
@@ -246,8 +248,8 @@ proptest! {
     }
 }
 
-/// The library panics if two tokens claim the same white space. Here, the first token gets it, and
-/// the second one the rest.
+/// If two tokens claim the same white space, the library panics. In this crate, the first token
+/// gets the white space, and the second token consists of what is left.
 #[test]
 fn white_space_that_two_tokens_want_is_the_first_ones() {
     let token = |id: u32, content: &str, lstrip: bool, rstrip: bool| json!({"id": id, "content": content, "single_word": false, "lstrip": lstrip, "rstrip": rstrip, "normalized": false, "special": false});
@@ -282,7 +284,8 @@ fn white_space_that_two_tokens_want_is_the_first_ones() {
     }
 }
 
-/// The post-processor is removed, because it can exclude white space from the library's ranges.
+/// The test removes the post-processor, because it can exclude white space from the library's
+/// ranges.
 #[test]
 fn the_ranges_in_the_fixtures_texts_are_the_librarys() {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");

@@ -1,4 +1,4 @@
-//! Properties that hold for all texts and vocabularies.
+//! Tests properties that hold for any text and any vocabulary.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -54,8 +54,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A long text is cut into parts, which several threads encode. The method `encode` of `Bpe`
-    /// encodes the whole text.
+    /// A `ModelTokenizer` cuts a long text into parts, which several threads encode. The IDs must
+    /// be the same as those of `Bpe::encode`, which encodes the whole text at once.
     #[test]
     fn parts_change_no_id(unit in "[a-z]{0,9}[ \n]{0,4}(<?[a-z'é]{0,5}|(\n\n)?<\\|endoftext\\|>)") {
         let text = unit.repeat(200_000 / unit.len().max(1));
@@ -63,8 +63,8 @@ proptest! {
     }
 }
 
-/// The ID 628 is "\n\n", as in tiktoken and transformers. If the text were cut between the two line
-/// breaks, each would get the ID 198.
+/// The token 628 is "\n\n", as in tiktoken and transformers. If the text were cut between the two
+/// line breaks, each of them would be encoded as the token 198.
 #[test]
 fn blanks_before_a_special_token_are_one_piece_in_a_long_text() {
     let text = format!("{}\n\n<|endoftext|>b", "a".repeat(1 << 16));

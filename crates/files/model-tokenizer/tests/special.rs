@@ -1,4 +1,4 @@
-//! Tests that special tokens are the tokens that transformers omits from a decoded text.
+//! Tests that `is_special` returns true for the tokens that transformers omits from decoded text.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 

@@ -1,6 +1,6 @@
-//! Tests that compare IDs and texts with those of transformers' `AutoTokenizer`, for folders that
-//! transformers or this crate has written. The script fixtures/make.py computed the expected
-//! values.
+//! Tests that compare token IDs and decoded text with those of transformers' `AutoTokenizer`, for
+//! folders that transformers or this crate has written. The script fixtures/make.py computed the
+//! expected values.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -50,7 +50,7 @@ fn assert_equal(tokenizer: &ModelTokenizer, name: &str) {
     assert_eq!(tokenizer.eos_token_id(), expected.end_of_text, "{name}");
 }
 
-/// Asserts that saving a tokenizer gives the files of a fixture.
+/// Asserts that saving a tokenizer writes the same files as those of a fixture.
 fn assert_saved(tokenizer: &ModelTokenizer, name: &str) {
     let folder = tempfile::tempdir().unwrap();
     tokenizer.save(folder.path()).unwrap();
@@ -73,7 +73,7 @@ fn gpt2_with(change: impl FnOnce(&mut Value)) -> TempDir {
     folder
 }
 
-/// Returns a folder with the tokenizer.json of the fixture "bpe" and other files.
+/// Returns a folder with the tokenizer.json of the fixture "bpe" and the given other files.
 fn bpe_with(files: &[(&str, Value)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = fixtures().join("bpe/tokenizer.json");
@@ -84,7 +84,7 @@ fn bpe_with(files: &[(&str, Value)]) -> TempDir {
     folder
 }
 
-/// Encodes a text with the fixture "bpe" and other files.
+/// Encodes text with the tokenizer.json of the fixture "bpe" and the given other files.
 fn ids_with(files: &[(&str, Value)], text: &str) -> Vec<u32> {
     from_folder(bpe_with(files).path()).encode(text).unwrap()
 }
@@ -119,8 +119,8 @@ fn what_we_train_and_write_is_what_transformers_loaded() {
     }
 }
 
-/// Here, special tokens and white space are encoded by the crate `tokenizer`. In the other folders,
-/// they are encoded by this crate.
+/// If the files in a folder are exactly GPT-2's, the tokenizer that is loaded from them is replaced
+/// with the built-in one.
 #[test]
 fn gpt2s_own_files_are_known_again_and_equal() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,7 +134,7 @@ fn gpt2s_own_files_are_known_again_and_equal() {
     fs::remove_file(folder.path().join("tokenizer_config.json")).unwrap();
     assert!(from_folder(folder.path()).is_gpt2());
 
-    // With one merge less, the tokenizer isn't GPT-2's.
+    // With one merge fewer, the tokenizer isn't GPT-2's.
     let merges = folder.path().join("merges.txt");
     let text = fs::read_to_string(&merges).unwrap();
     let (all_but_one, _) = text.trim_end().rsplit_once('\n').unwrap();
@@ -210,7 +210,7 @@ fn tokenizer_json_says_how_a_token_of_added_tokens_behaves() {
 
 #[test]
 fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
-    // The JSON is written as text, because a map of serde_json would be sorted.
+    // The JSON is written as a string because `serde_json` would sort the keys of a map.
     let names = r#"{"extra_special_tokens": {"zulu": "<z>", "alpha": "<a>", "mike": "<m>"}}"#;
     for file in ["tokenizer_config.json", "special_tokens_map.json"] {
         let folder = bpe_with(&[]);
@@ -220,8 +220,8 @@ fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
     }
 }
 
-/// The settings of tokenizer.json are used for `PreTrainedTokenizerFast`. transformers looks for
-/// the class in this order.
+/// transformers looks for the class of the tokenizer first in tokenizer_config.json and then in
+/// config.json. If the class is `PreTrainedTokenizerFast`, the settings in tokenizer.json are used.
 #[test]
 fn config_json_names_the_class_if_tokenizer_config_does_not() {
     let mut tokenizer: Value = read_json("bpe/tokenizer.json");
@@ -241,14 +241,14 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
         without
     );
 
-    // The class must be kept, although config.json isn't saved.
+    // The saved tokenizer must keep its class, although config.json isn't saved.
     let (folder, saved) = (bpe_with(&files(json!({}))), tempfile::tempdir().unwrap());
     from_folder(folder.path()).save(saved.path()).unwrap();
     assert_eq!(
         from_folder(saved.path()).encode("bell").unwrap(),
         with_space
     );
-    // Python writes NaN and infinity in this way.
+    // Python writes NaN and infinity to JSON files in this way.
     let config = folder.path().join("config.json");
     let text = format!(
         r#"{{"a": NaN, "tokenizer_class": {:?}, "b": -Infinity}}"#,
@@ -268,11 +268,12 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
     );
 }
 
-/// The text of an added token can contain letters that stand for bytes. transformers decodes these
-/// letters to other bytes.
+/// An added token can contain characters that are also letters of bytes. transformers decodes these
+/// characters to the bytes that they stand for, whereas this crate decodes the token to its own
+/// text.
 ///
-/// If the IDs in the file leave gaps, transformers 5.24 assigns the next free IDs instead. It
-/// doesn't add a token for `add_bos_token`.
+/// If the IDs in the file leave gaps, the tokens get the next free IDs instead, as in transformers
+/// 5.24. The setting `add_bos_token` has no effect, because the folder contains a tokenizer.json.
 #[test]
 fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     let texts = ["đem", "Začnimo", "été", "naïve", "<|été|>", "日本"];
@@ -292,8 +293,9 @@ fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     assert_eq!(with_bos, [64, 312]);
 }
 
-/// transformers 5.24 does the same for vocab.json and merges.txt. If there is a tokenizer.json, the
-/// settings have no effect. Nothing is put around a part of a text.
+/// In transformers 5.24, the settings also have this effect for a tokenizer that consists of
+/// vocab.json and merges.txt, and no effect if there is a tokenizer.json. `encode_part` never adds
+/// tokens.
 #[test]
 fn bos_and_eos_are_put_around_each_text_if_asked_for() {
     let cases = [
@@ -337,8 +339,8 @@ fn bos_and_eos_are_put_around_each_text_if_asked_for() {
     }
 }
 
-/// transformers 5.24 does the same for `PreTrainedTokenizerFast`. For `GPT2Tokenizer`, it omits the
-/// bytes, whereas this crate returns an error.
+/// For `PreTrainedTokenizerFast`, transformers 5.24 also encodes missing bytes as the unknown
+/// token. For `GPT2Tokenizer`, it omits these bytes, whereas this crate returns an error.
 #[test]
 fn bytes_that_a_vocabulary_lacks_are_its_unknown_token() {
     let tokens = ["[UNK]", "t", "h", "e", "Ġ", "th", "the"];
@@ -367,7 +369,7 @@ fn bytes_that_a_vocabulary_lacks_are_its_unknown_token() {
     assert!(ids("a token that it lacks", false, as_written).is_err());
 }
 
-/// transformers 5.24 does the same for each class.
+/// transformers 5.24 puts the same tokens around each text, regardless of the tokenizer's class.
 #[test]
 fn a_post_processors_tokens_are_put_around_each_text() {
     let ends = json!({"<|endoftext|>": {"id": "<|endoftext|>", "ids": [399], "tokens": ["<|endoftext|>"]}});
@@ -400,7 +402,8 @@ fn a_post_processors_tokens_are_put_around_each_text() {
             assert_eq!(ids_with(&files, "a bell"), expected, "{class}");
         }
     }
-    // With a template, GPT-2's vocabulary still gives GPT-2's IDs, with tokens around each text.
+    // A post-processor in GPT-2's tokenizer.json puts tokens around each text, but doesn't change
+    // the other IDs.
     let bert = json!({"type": "BertProcessing", "sep": ["x", 50256], "cls": ["y", 0]});
     let folder = gpt2_with(|json| json["post_processor"] = bert);
     let ids = from_folder(folder.path()).encode("Hello").unwrap();
