@@ -70,8 +70,8 @@ pub struct BpeConfig {
     /// of the 256 bytes. If a token occurs twice, its second ID is used. The alphabet can contain
     /// [`ENDOFTEXT`].
     pub alphabet: Vec<Vec<u8>>,
-    /// Function that returns the first piece of a string. A token never extends across the boundary
-    /// between two pieces.
+    /// Function that returns the first piece of a string and thereby defines how text is divided
+    /// into pieces. A token never extends across the boundary between two pieces.
     pub divide: fn(&str) -> &str,
     /// Smallest number of times that a pair must occur in the training text to become a token.
     pub least_count: u64,
@@ -136,8 +136,8 @@ pub struct EncodingRules {
     pub ignore_merges: bool,
     /// ID of each byte that has no token. If it is `None`, such bytes are encoded as [`NO_TOKEN`].
     pub unknown: Option<u32>,
-    /// Whether adjacent bytes of a piece that have no token share a single unknown ID. Otherwise,
-    /// each of these bytes is encoded as an unknown ID of its own.
+    /// Whether adjacent bytes of a piece that have no token share a single unknown ID. If this is
+    /// false, each of these bytes gets its own unknown ID.
     pub fuse_unknown: bool,
 }
 

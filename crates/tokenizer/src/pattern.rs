@@ -59,8 +59,8 @@ static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     ranges
 });
 
-/// Returns the class of a character from U+10000 on by binary search in [`RANGES`]. This is slower
-/// than the table [`CLASSES`], but these characters are rare.
+/// Returns the class of a character above U+FFFF, which is found by binary search in [`RANGES`].
+/// This is slower than the table [`CLASSES`], but such characters are rare.
 fn class_of_rare(c: char) -> Class {
     let behind = RANGES.partition_point(|(first, ..)| *first <= c);
     match RANGES[..behind].last() {
@@ -96,8 +96,8 @@ pub fn gpt2_piece(text: &str) -> &str {
         let end = behind.find(|c| class(c) != first);
         return end.map_or(text, |end| &text[..space + end]);
     }
-    // If other characters follow, the last white space character isn't part of this piece, unless
-    // it is the only white space character.
+    // The text begins with white space. If other characters follow, the last white space character
+    // isn't part of this piece, unless it is the only one.
     let Some(end) = text.find(|c| class(c) != Class::Space) else {
         return text;
     };

@@ -60,8 +60,7 @@ impl SimpleTokenizerV1 {
         self.vocabulary.len()
     }
 
-    /// Returns the ID of each word of the text. A word that the vocabulary doesn't contain has the
-    /// ID of [`UNK`].
+    /// Returns the ID of each word of the text.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownToken`] for the first word that the vocabulary doesn't
@@ -151,7 +150,8 @@ impl SimpleTokenizerV2 {
         self.vocabulary.len()
     }
 
-    /// Returns the ID of each word. The ID of an unknown word is that of [`UNK`].
+    /// Returns the ID of each word of the text. A word that the vocabulary doesn't contain gets the
+    /// ID of [`UNK`].
     ///
     /// # Errors
     /// Never returns an error. The return type is a `Result` because other tokenizers can return

@@ -74,7 +74,7 @@ impl<'a> Extend<&'a str> for Vocabulary {
     }
 }
 
-/// Shows only the number of tokens, because a vocabulary can be large.
+/// The debug output contains only the number of tokens, because a vocabulary can be large.
 impl fmt::Debug for Vocabulary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vocabulary")

@@ -68,8 +68,8 @@ proptest! {
     }
 }
 
-/// In a release build, each text takes well under a second. An implementation in quadratic time
-/// would take hours.
+/// In a release build, encoding each text and training on it takes well under a second. An
+/// algorithm that takes quadratic time would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {
     let theirs = tiktoken_rs::r50k_base_singleton();

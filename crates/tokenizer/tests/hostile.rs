@@ -10,7 +10,8 @@ use tokenizer::{
 
 const MILLION: usize = 1_000_000;
 
-/// Each text takes well under a second. An implementation in quadratic time would take hours.
+/// Encoding each text takes well under a second. An algorithm that takes quadratic time would take
+/// hours.
 #[test]
 fn a_run_of_any_character_is_encoded_in_linear_time() {
     let tokenizer = Gpt2Tokenizer::new();

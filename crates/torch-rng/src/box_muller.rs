@@ -47,8 +47,8 @@ pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     }
 }
 
-/// The number 1.5 * 2^52. If it is added to an `f64` of small magnitude, that `f64` is rounded to
-/// the nearest integer, which can then be read from the low bits of the sum.
+/// The number 1.5 * 2^52. Adding it to an `f64` of small magnitude rounds that `f64` to the nearest
+/// integer, which can then be read from the low bits of the sum.
 const ROUNDING_OFFSET: f64 = 6_755_399_441_055_744.0;
 
 /// Returns the natural logarithm of a positive, normal `x`.

@@ -25,9 +25,9 @@ impl TorchRng {
     /// Draws a dropout mask for a tensor of `n` elements in row-major order, like `nn.Dropout(p)`
     /// in training mode.
     ///
-    /// Every element takes part in the draws, even if the caller ignores it later, as in causal
-    /// attention. As in PyTorch, no numbers are drawn if `p` is 0 (all elements are kept), if `p`
-    /// is 1 (no element is kept), or if `n` is 0.
+    /// A bit of the mask is drawn for every element, even if the caller ignores the element later,
+    /// as in causal attention. As in PyTorch, no numbers are drawn if `p` is 0 (all elements are
+    /// kept), if `p` is 1 (no element is kept), or if `n` is 0.
     ///
     /// If this generator was created by [`for_part_of_batch`](Self::for_part_of_batch), `n` is the
     /// number of elements that belong to its part of the batch, and the draws for the rest of the
@@ -81,8 +81,7 @@ impl TorchRng {
         if p == 0.0 || p == 1.0 || n == 0 {
             return self.keep_mask(n, p).iter().collect(); // Nothing is drawn in these cases.
         }
-        // The samples of the whole batch are drawn, but only the part of this generator is
-        // returned.
+        // Draws samples for the whole batch, but returns only those for this generator's part.
         let [before, after] = self
             .elements_of_other_parts(n)
             .map(|elements| elements as usize);

@@ -28,9 +28,9 @@ impl TorchRng {
     /// Fills `out` with normal samples, like `tensor.normal_(mean, std)` for a tensor whose
     /// elements are stored in row-major order.
     ///
-    /// If `out` is large, all threads of the current rayon pool transform samples. The result
-    /// doesn't depend on the number of threads, but it can differ from PyTorch's result by up to
-    /// 3e-6, because PyTorch's vectorized code for x86 rounds differently.
+    /// If `out` is large, all threads of the current rayon pool work on it. The result doesn't
+    /// depend on the number of threads, but it can differ from PyTorch's result by up to 3e-6,
+    /// because PyTorch's vectorized code for x86 rounds differently.
     pub fn fill_normal(&mut self, out: &mut [f32], mean: f32, std: f32) {
         if out.len() < BLOCK {
             for slot in out {

@@ -39,8 +39,8 @@ impl TorchRng {
         if !shuffle {
             return (0..n).collect();
         }
-        // PyTorch clears the highest bit of this 64-bit seed. Nothing needs to be cleared here
-        // because a generator uses only the low 32 bits of its seed.
+        // PyTorch clears the highest bit of this 64-bit seed. This code doesn't have to, because a
+        // generator uses only the low 32 bits of its seed.
         let seed = self.engine.next_u64();
         Self::manual_seed(seed).randperm(n)
     }

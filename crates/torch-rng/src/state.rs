@@ -23,7 +23,7 @@ use crate::{Build, StateError, TorchRng};
 const HEADER: usize = 16;
 const BYTES: usize = HEADER + 4 * WORDS;
 
-/// A snapshot of the state of a [`TorchRng`], from which a generator can continue.
+/// A snapshot of the state of a [`TorchRng`], from which another generator can continue.
 #[derive(Clone, PartialEq)]
 pub struct RngState {
     /// Last 624 words of the recurrence, before tempering.
@@ -140,7 +140,7 @@ impl RngState {
             return Err(StateError::ZeroWords);
         }
         // The absolute value of a normal sample is at most the largest radius of the Box-Muller
-        // transform, which is sqrt(-2 ln 2^-53) or about 8.57.
+        // transform, which is sqrt(-2 ln 2^-53), about 8.57.
         match self.pending_normal {
             Some(got) if got.is_nan() || got.abs() > 8.6 => Err(StateError::PendingNormal { got }),
             _ => Ok(()),

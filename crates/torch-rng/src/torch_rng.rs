@@ -29,7 +29,8 @@ pub struct TorchRng {
     /// that draws fewer than 16 normal samples returns it first.
     pub(crate) pending_normal: Option<f64>,
     pub(crate) build: Build,
-    /// Part of the batch for which dropout masks are drawn, or `None` for the whole batch.
+    /// Part of the batch for which this generator draws dropout masks, or `None` if it draws them
+    /// for the whole batch.
     pub(crate) part: Option<BatchPart>,
 }
 
@@ -43,8 +44,8 @@ pub(crate) struct BatchPart {
 }
 
 impl TorchRng {
-    /// Creates a generator that is seeded like PyTorch's by `torch.manual_seed(seed)`. It
-    /// reproduces the random numbers of [`Build::Portable`].
+    /// Creates a generator with a seed, like `torch.manual_seed(seed)`. It reproduces the random
+    /// numbers of [`Build::Portable`].
     ///
     /// As in PyTorch, only the low 32 bits of the seed are used.
     pub fn manual_seed(seed: u64) -> Self {
@@ -86,8 +87,8 @@ impl TorchRng {
         }
     }
 
-    /// Returns this generator, but changes the PyTorch build whose random numbers it reproduces
-    /// from now on to `build`.
+    /// Returns this generator with a different PyTorch build. From now on, it reproduces the random
+    /// numbers of `build`.
     #[must_use]
     pub fn with_build(self, build: Build) -> Self {
         Self { build, ..self }

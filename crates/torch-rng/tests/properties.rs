@@ -1,5 +1,5 @@
 //! Tests properties that hold for every seed and size. For example, one call that draws many
-//! numbers returns the same numbers as many calls that draw one number each.
+//! uniform numbers returns the same numbers as many calls that draw one number each.
 
 use proptest::prelude::*;
 use rand::Rng;

@@ -67,8 +67,8 @@ pub(crate) struct Segment<'t> {
 pub(crate) struct AddedTokens {
     tokens: BTreeMap<u32, AddedToken>,
     normalization: Normalization,
-    /// Searches of the first and the second pass. The search is `None` if no tokens belong to the
-    /// pass.
+    /// Finders for the first and the second pass. A finder is `None` if its pass has no tokens to
+    /// look for.
     passes: [Option<Finder>; 2],
 }
 

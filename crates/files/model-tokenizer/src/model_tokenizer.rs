@@ -333,9 +333,10 @@ impl ModelTokenizer {
 /// The vocabulary and the merges of a byte-level byte pair encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytePairs {
-    /// Tokens by ID. The string of an ordinary token contains the letters of the token's bytes (see
-    /// [`letters_of`](tokenizer::bpe::letters_of)), and its second element is `None`. The string of
-    /// an added token is the token itself, and its second element is true if the token is special.
+    /// Tokens by ID, each with its string and a flag. The string of an ordinary token consists of
+    /// the letters of its bytes (see [`letters_of`](tokenizer::bpe::letters_of)), and its flag is
+    /// `None`. The string of an added token is the token itself, and its flag says whether the
+    /// token is special.
     pub tokens: BTreeMap<u32, (String, Option<bool>)>,
     /// The two tokens of each merge, in the order in which the merges were learned.
     pub merges: Vec<(String, String)>,

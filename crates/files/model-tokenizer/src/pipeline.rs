@@ -25,11 +25,11 @@ use crate::split::Split;
 /// Smallest size in bytes of the parts into which a long text is cut.
 pub(crate) const MIN_PART: usize = 1 << 16;
 
-/// Number of parts per thread. If it is greater than 1, a thread that finishes early can take over
-/// parts from a slower thread.
+/// Number of parts per thread. Because there are several, a thread that finishes early can take
+/// over parts from a slower thread.
 const PARTS_PER_THREAD: usize = 4;
 
-/// Largest number of characters of the encoded text that an error message shows.
+/// Largest number of characters of the input text that an error message shows.
 const MAX_SHOWN: usize = 40;
 
 /// The tables and settings that a tokenizer needs for encoding and decoding text.

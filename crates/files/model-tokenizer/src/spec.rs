@@ -21,8 +21,8 @@ use crate::split::Split;
 const MIN_ID_LIMIT: usize = 1 << 16;
 const MAX_IDS_PER_TOKEN: usize = 16;
 
-/// Total size in bytes that the added tokens of a tokenizer must not reach. The automaton that
-/// searches for the tokens is many times larger than the tokens.
+/// Limit for the total size of the added tokens in bytes, which must be less than this. The
+/// automaton that searches for the tokens is many times larger than the tokens.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
 /// The way in which text is divided before it is encoded.
@@ -33,7 +33,7 @@ pub(crate) enum Form {
     ByteLevel {
         /// Patterns that divide the text before the other settings take effect.
         splits: Vec<Split>,
-        /// Whether a space is put before text that doesn't begin with one.
+        /// Whether a space is put before text that doesn't already begin with one.
         add_prefix_space: bool,
         /// Whether GPT-2's pattern divides the text. Otherwise, the text is a single piece.
         use_regex: bool,

@@ -14,8 +14,8 @@ pub(crate) struct Split {
     pub(crate) must_match_all: bool,
 }
 
-/// An alternative that almost all patterns of tokenizers contain. It matches all characters of a
-/// run of white space except the last one, or all characters at the end of the text. Regular
+/// An alternative in almost all regular expressions by which tokenizers divide text. It matches a
+/// run of white space without its last character, or the whole run at the end of the text. Regular
 /// expression engines that match in linear time don't support the lookahead, so this alternative is
 /// replaced with [`WHITESPACE_GROUP`].
 const WHITESPACE: &str = r"\s+(?!\S)";

@@ -11,7 +11,8 @@ use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Returns a small tokenizer.json that contains all bytes, one merge and one special token.
+/// Returns a small tokenizer.json that contains a token for each byte, one merge and one special
+/// token.
 fn small() -> Value {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = ModelTokenizer::train_bpe("aa aa", 258).unwrap();

@@ -23,7 +23,7 @@ const CONTENTS: &[&str] = &[
 ];
 
 /// Elements of [`CONTENTS`] that normalization changes to other elements. In such a case, the
-/// library could find either of the two tokens.
+/// `tokenizers` library could find either of the two tokens.
 const SAME: &[&str] = &["\u{3000}", "e\u{301}"];
 
 /// Strings of which the random text consists, in addition to the added tokens.
@@ -85,8 +85,8 @@ fn pre_tokenizer(random: &mut Random) -> Value {
         ],
         _ => {
             let patterns = PATTERNS[random.below(PATTERNS.len())];
-            // With the behavior "Removed", the library omits text that the pattern doesn't match,
-            // so only a pattern that matches all characters can be used.
+            // With the behavior "Removed", the `tokenizers` library omits text that the pattern
+            // doesn't match, so only a pattern that matches all characters can be used.
             let is_whole = patterns[0].ends_with(r"|\s+") && random.chance(2);
             let split = |pattern| match is_whole {
                 true => {
@@ -179,7 +179,8 @@ fn text(random: &mut Random) -> String {
     parts.collect()
 }
 
-/// Decodes IDs with the library, except for added tokens, whose contents are used unchanged.
+/// Decodes IDs with the `tokenizers` library, except for added tokens, whose contents are used
+/// unchanged.
 fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     let added = library.get_added_vocabulary().get_added_tokens_decoder();
     let mut text = String::new();
@@ -192,8 +193,8 @@ fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     text
 }
 
-/// Compares the range of a token in this crate with its range in the library, which always consists
-/// of whole characters.
+/// Compares the range of a token in this crate with its range in the `tokenizers` library, which
+/// always consists of whole characters.
 ///
 /// For a space that the tokenizer puts before the text, this crate returns an empty range, whereas
 /// the library returns the range of the first character. If characters are normalized together, the
@@ -248,8 +249,8 @@ proptest! {
     }
 }
 
-/// If two tokens claim the same white space, the library panics. In this crate, the first token
-/// gets the white space, and the second token consists of what is left.
+/// If two tokens claim the same white space, the `tokenizers` library panics. In this crate, the
+/// first token gets the white space, and the second token consists of what is left.
 #[test]
 fn white_space_that_two_tokens_want_is_the_first_ones() {
     let token = |id: u32, content: &str, lstrip: bool, rstrip: bool| json!({"id": id, "content": content, "single_word": false, "lstrip": lstrip, "rstrip": rstrip, "normalized": false, "special": false});

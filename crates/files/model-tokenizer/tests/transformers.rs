@@ -293,9 +293,9 @@ fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     assert_eq!(with_bos, [64, 312]);
 }
 
-/// In transformers 5.24, the settings also have this effect for a tokenizer that consists of
-/// vocab.json and merges.txt, and no effect if there is a tokenizer.json. `encode_part` never adds
-/// tokens.
+/// In transformers 5.24, `add_bos_token` and `add_eos_token` have the same effect for a tokenizer
+/// that consists of vocab.json and merges.txt, and no effect if there is a tokenizer.json.
+/// `encode_part` never adds tokens.
 #[test]
 fn bos_and_eos_are_put_around_each_text_if_asked_for() {
     let cases = [
