@@ -4,8 +4,8 @@
 //! 1 with probability `1 - p`, and keeps the elements whose sample is 1
 //! (`aten/src/ATen/native/Dropout.cpp`). How a sample is drawn depends on the PyTorch build:
 //!
-//! - [`Build::Portable`] takes two 32-bit draws per element, combines them into a number `u` in [0,
-//!   1) with 53 random bits, and keeps the element if `u < 1 - p`.
+//! - [`Build::Portable`] takes two 32-bit draws per element, combines them into a number `u` with
+//!   53 random bits in [0, 1), and keeps the element if `u < 1 - p`.
 //! - [`Build::Mkl`] takes one draw per tensor, which seeds an MCG31m1 generator. If that generator
 //!   returns `x[i]` for element `i`, the element is kept if `x[i] / (2^31 - 1) < 1 - p`, where both
 //!   sides are rounded to `f32`.
