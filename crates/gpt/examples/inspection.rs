@@ -1,9 +1,10 @@
-//! Shows what happens inside a model: hidden states, the logit lens, attention weights, and the
-//! effect of switching off single heads. Run it with `cargo run --release -p gpt --example
-//! inspection`.
+//! Shows what happens inside a model: its hidden states, the logit lens, the attention weights, and
+//! the effect of switching off single attention heads. Run this example with `cargo run --release
+//! -p gpt --example inspection`.
 //!
-//! The model first learns to continue a sequence in which two tokens alternate, so that `3 7 3` is
-//! followed by `7`. To do this, a head must attend to earlier tokens.
+//! The model is first trained to continue a sequence in which two tokens alternate. For example, it
+//! learns that `3 7 3` is followed by `7`. For this, an attention head must attend to earlier
+//! tokens.
 
 use gpt::ndarray::{Array2, ArrayView1, array, s};
 use gpt::tensor_ops::IGNORE_INDEX;
@@ -13,7 +14,7 @@ use gpt::{DropRates, GptConfig, GptError, GptModel, Parameters};
 /// Trains the model with 500 steps of gradient descent and returns the loss of the last step.
 fn learn_to_repeat(model: &mut GptModel, rng: &mut TorchRng) -> Result<f32, GptError> {
     let mut grads = GptModel::zeros(model.config())?;
-    // The batch contains all 100 pairs of ten tokens. Each pair is repeated four times.
+    // The batch contains all 100 pairs of ten tokens, and each pair is repeated four times.
     let inputs = Array2::from_shape_fn((100, 8), |(i, j)| [i / 10, i % 10][j % 2] as u32);
     let mut targets = Array2::from_shape_fn((100, 8), |(i, j)| inputs[[i, (j + 1) % 8]]);
     targets.column_mut(0).fill(IGNORE_INDEX); // nothing predicts the second token

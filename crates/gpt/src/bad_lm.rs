@@ -1,9 +1,10 @@
-//! The "bad minimal language model" of the worksheet. It consists of embeddings, one self-attention
-//! module without a causal mask, and a prediction layer.
+//! The "bad minimal language model" of the book's worksheet. It consists of embeddings, one
+//! self-attention module without a causal mask, and a prediction layer.
 //!
-//! This model is bad on purpose, because each token can attend to the tokens after it. Two mistakes
-//! in the worksheet are corrected here. The position embedding has `context_length` rows instead of
-//! `vocab_size` rows, and sequences may be shorter than the context.
+//! This model is bad on purpose: without a causal mask, each token can attend to the tokens after
+//! it. Two mistakes in the worksheet are corrected in this implementation. The position embedding
+//! has `context_length` rows instead of `vocab_size` rows, and a sequence may be shorter than the
+//! context length.
 
 use attention::SelfAttentionV2;
 use ndarray::{Array3, ArrayRef2};
@@ -51,7 +52,7 @@ pub struct BadLm {
 }
 
 impl BadLm {
-    /// Creates a model with random weights, which are drawn in the worksheet's order.
+    /// Creates a model with random weights, which are drawn in the same order as in the worksheet.
     ///
     /// # Errors
     ///

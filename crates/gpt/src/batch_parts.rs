@@ -1,14 +1,14 @@
-//! Training steps of small models, in which the batch is divided into parts that are computed in
+//! Training steps for small models, which divide the batch into parts and compute the parts in
 //! parallel.
 //!
 //! [`GptModel::loss_and_grads`] distributes each operation over all threads. In a small model, the
 //! distribution takes almost as long as the operation itself. [`BatchParts`] therefore divides the
-//! batch into up to four parts. One thread takes the sequences of a part through the whole model,
-//! forward and backward, so the results of an operation are usually still in its CPU cache when the
-//! next operation needs them.
+//! batch into up to four parts. A single thread performs the forward and the backward pass for all
+//! sequences of a part, so the results of an operation are usually still in the thread's CPU cache
+//! when the next operation needs them.
 //!
-//! The division depends only on the number of weights and the number of sequences, and the
-//! gradients of the parts are added in a fixed order. The results therefore have the same bits for
+//! The number of parts depends only on the number of weights and the number of sequences, and the
+//! gradients of the parts are added in a fixed order. The results are therefore bit-identical for
 //! any number of threads.
 
 use ndarray::{ArrayRef2, Axis};
@@ -24,12 +24,12 @@ use crate::{GptError, GptModel};
 /// Largest number of parts into which a batch is divided.
 const MAX_PARTS: usize = 4;
 
-/// Largest number of weights of a model whose batches are divided into parts. Their gradients take
-/// 8 MB, and each part has its own gradients.
+/// Largest number of weights for which the batch is divided into parts. The gradients of a model of
+/// this size take 8 MB, and each part needs its own gradients.
 const MAX_PARAMETERS: usize = 1 << 21;
 
-/// The memory for training steps that compute the parts of a batch in parallel, which makes the
-/// training of small models faster.
+/// The memory for training steps that divide a batch into parts and compute the parts in parallel.
+/// Such steps make the training of small models faster.
 ///
 /// ```
 /// use gpt::{BatchParts, GptConfig, GptModel, torch_rng::TorchRng};
@@ -51,19 +51,19 @@ const MAX_PARAMETERS: usize = 1 << 21;
 #[derive(Debug)]
 pub struct BatchParts {
     /// Gradients of all parts except the first, whose gradients are added directly to the caller's
-    /// sum. Between two steps, all of them are 0.
+    /// gradients. Between two training steps, all of them are 0.
     grads: Vec<GptModel>,
-    /// Whether a step has started and hasn't ended. If this is true at the start of a step, the
-    /// previous step panicked, and `grads` may contain other values than 0.
+    /// Whether a training step has started but hasn't ended. If this is true at the start of a
+    /// step, the previous step panicked, so `grads` may contain values other than 0.
     step_in_progress: bool,
 }
 
 impl BatchParts {
-    /// Allocates the memory for the training steps of `model`, or of a model with the same
+    /// Allocates the memory for the training steps of `model` or of another model with the same
     /// configuration.
     ///
-    /// The batches of a model with more than 2,097,152 weights aren't divided, so no memory is
-    /// allocated for such a model.
+    /// If the model has more than 2,097,152 weights, its batches aren't divided into parts, so no
+    /// memory is allocated.
     pub fn new(model: &GptModel) -> Self {
         let parts = Self::max_parts(model.num_parameters());
         let zeros = || GptModel::zeros(model.config()).expect("a model's configuration is valid");
@@ -73,8 +73,8 @@ impl BatchParts {
         }
     }
 
-    /// Returns the largest number of parts into which a batch is divided, for a model with this
-    /// number of parameters.
+    /// Returns the largest number of parts into which the batches of a model with this number of
+    /// parameters are divided.
     pub(crate) fn max_parts(parameters: usize) -> usize {
         match parameters {
             0..=MAX_PARAMETERS => MAX_PARTS,
@@ -85,8 +85,8 @@ impl BatchParts {
     /// Computes the loss of a batch, and adds its gradients, multiplied by `weight`, to `grads`.
     ///
     /// The arguments and the random draws are the same as those of [`GptModel::loss_and_grads`].
-    /// The loss and the gradients are also the same up to rounding, because sums are computed in a
-    /// different order.
+    /// The loss and the gradients differ from those of that method only by rounding errors, because
+    /// sums are computed in a different order.
     ///
     /// # Errors
     ///
@@ -94,9 +94,9 @@ impl BatchParts {
     ///
     /// # Panics
     ///
-    /// Panics if the configuration of `grads` isn't that of `model`. If the batches are divided,
-    /// also panics if `model` doesn't have the configuration of the model that was passed to
-    /// [`new`](Self::new).
+    /// Panics if `grads` and `model` have different configurations. If the batches are divided into
+    /// parts, also panics if `model` and the model that was passed to [`new`](Self::new) have
+    /// different configurations.
     pub fn loss_and_grads(
         &mut self,
         model: &GptModel,
@@ -117,7 +117,8 @@ impl BatchParts {
             return model.loss_and_grads(in_idx, targets, weight, rng, grads);
         }
         model.check_gradients(op, grads);
-        // The whole batch is checked here, so that errors contain its row numbers.
+        // The whole batch is checked before it is divided, so that the row numbers in an error
+        // refer to the whole batch.
         model.check_batch(in_idx, targets)?;
         let of_batch = counted(targets)?;
         if std::mem::replace(&mut self.step_in_progress, true) {
@@ -151,11 +152,11 @@ impl BatchParts {
     }
 }
 
-/// Adds all gradients in `from` to `sum`, one after the other, and then sets them to 0.
+/// Adds each of the gradients in `from` to `sum`, one after the other, and sets it to 0.
 ///
 /// # Panics
 ///
-/// Panics if one of the gradients in `from` doesn't have the configuration of `sum`, or if an array
+/// Panics if one of the gradients in `from` and `sum` have different configurations, or if an array
 /// isn't in row-major order.
 pub fn move_gradients(from: &mut [GptModel], sum: &mut GptModel) {
     let sums = sum.named_parameters_mut();

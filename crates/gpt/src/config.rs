@@ -1,14 +1,15 @@
-//! The configuration of a GPT model: the book's `GPT_CONFIG_124M` and the larger GPT-2 models, as a
-//! struct whose fields have the names of the book's keys.
+//! The configuration of a GPT model. It is a struct whose fields have the names of the keys of the
+//! book's `GPT_CONFIG_124M`, and constants contain the configurations of all GPT-2 models.
 
 use attention::AttentionConfig;
 use tensor_ops::LayerNorm;
 
 use crate::{Activation, GptError};
 
-/// The dropout rates of the three places in a model where dropout is applied.
+/// The dropout rates of the three kinds of values to which a model applies dropout: the embeddings,
+/// the attention weights, and the outputs that are added to the shortcuts.
 ///
-/// The book's model has a single `drop_rate` for all three places. Exercise 4.3 replaces it with
+/// The book's model has a single `drop_rate` for all three kinds. Exercise 4.3 replaces it with
 /// separate rates.
 ///
 /// ```
@@ -24,13 +25,13 @@ pub struct DropRates {
     pub emb: f64,
     /// Dropout rate of the attention weights, from 0 to 1.
     pub attention: f64,
-    /// Dropout rate of the output of attention and of the feed-forward network, before it is added
-    /// to the shortcut. From 0 to 1.
+    /// Dropout rate of the outputs of attention and of the feed-forward network before they are
+    /// added to the shortcut, from 0 to 1.
     pub shortcut: f64,
 }
 
 impl DropRates {
-    /// Returns the same rate for all three places, like the book's `drop_rate`.
+    /// Returns dropout rates that are all equal to `rate`, like the book's `drop_rate`.
     #[must_use]
     pub const fn all(rate: f64) -> Self {
         Self {
@@ -40,13 +41,13 @@ impl DropRates {
         }
     }
 
-    /// Returns the rate that all three places have in common, or `None` if the rates differ.
+    /// Returns the common rate if all three rates are equal, or `None` if they differ.
     pub fn common(&self) -> Option<f64> {
         (*self == Self::all(self.emb)).then_some(self.emb)
     }
 }
 
-/// A rate of 0.1 for all three places, as in the book.
+/// All rates are 0.1 by default, as in the book.
 impl Default for DropRates {
     fn default() -> Self {
         Self::all(0.1)
@@ -77,17 +78,18 @@ pub struct GptConfig {
     pub n_heads: usize,
     /// Number of transformer blocks.
     pub n_layers: usize,
-    /// Dropout rates of the embeddings, the attention weights and the shortcuts. The book has one
-    /// `drop_rate` for all of them.
+    /// Dropout rates of the embeddings, the attention weights and the shortcuts. The book uses a
+    /// single `drop_rate` for all of them.
     pub drop_rates: DropRates,
-    /// Whether the query, key and value projections have biases. The book's model has none, but
-    /// OpenAI's weights for GPT-2 include them.
+    /// Whether the query, key and value projections have biases. In the book's model, they don't,
+    /// but OpenAI's weights for GPT-2 include biases.
     pub qkv_bias: bool,
-    /// Whether the output head uses the matrix of the token embedding (weight tying). The book's
-    /// model has a separate head, but OpenAI's GPT-2 is tied.
+    /// Whether the output head uses the weight matrix of the token embedding (weight tying). The
+    /// book's model has a separate output head, but the head of OpenAI's GPT-2 is tied.
     pub tied: bool,
-    /// Number of features between the two layers of the feed-forward network. `None` stands for 4
-    /// `emb_dim`, as in the book and in GPT-2.
+    /// Number of features between the two layers of the feed-forward network. If it is `None`, the
+    /// number is four times `emb_dim`, as in the book and in GPT-2.
+    /// * emb_dim`, as in the book and in GPT-2.
     pub hidden_dim: Option<usize>,
     /// Small number that layer normalization adds to the variance, so that it never divides by 0.
     pub norm_eps: f32,
@@ -148,8 +150,8 @@ impl GptConfig {
     /// Checks that a model can be created from this configuration.
     ///
     /// All sizes must be at least 1, `n_heads` must be a divisor of `emb_dim`, the dropout rates
-    /// must be from 0 to 1, `norm_eps` must be finite and not negative, and the weights must be
-    /// small enough for the address space.
+    /// must be in the range from 0 to 1, `norm_eps` must be finite and not negative, and the
+    /// weights must fit in the address space.
     ///
     /// # Errors
     ///
@@ -189,7 +191,7 @@ impl GptConfig {
         self.size().map(|_| ())
     }
 
-    /// Returns the number of features between the two layers of the feed-forward network, which is
+    /// Returns the number of features between the two layers of the feed-forward network. This is
     /// `hidden_dim` if it is set, and `4 * emb_dim` otherwise.
     pub fn feed_forward_dim(&self) -> usize {
         self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4))
@@ -204,7 +206,7 @@ impl GptConfig {
         }
     }
 
-    /// Returns a layer normalization whose scale and shift are 0, which stores the gradients of a
+    /// Returns a layer normalization whose scale and shift are 0. It can store the gradients of a
     /// [`norm`](Self::norm).
     pub(crate) fn zero_norm(&self) -> LayerNorm {
         LayerNorm {

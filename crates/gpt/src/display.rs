@@ -1,4 +1,4 @@
-//! Formats configurations and models for people, as lines that consist of a name and a value.
+//! Human-readable output of configurations and models. Each line consists of a name and a value.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use tensor_ops::Parameters;
 
 use crate::{Activation, DropRates, GptConfig, GptModel, ModelSize};
 
-/// Writes the sizes and settings. If the number of parameters can be counted, it is written, too.
+/// Writes the sizes and settings of the configuration. Also writes the number of parameters, unless
+/// it is too large to be counted.
 impl fmt::Display for GptConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head_dim = self.emb_dim.checked_div(self.n_heads).unwrap_or(0);
@@ -40,7 +41,7 @@ impl fmt::Display for GptConfig {
     }
 }
 
-/// Writes the rate that all three places have in common, or each of the three rates if they differ.
+/// Writes a single rate if all three rates are equal. Otherwise, writes each of the three rates.
 impl fmt::Display for DropRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.common() {
@@ -54,7 +55,7 @@ impl fmt::Display for DropRates {
     }
 }
 
-/// Writes the number of all parameters and the number without the output head.
+/// Writes the number of all parameters and the number of parameters without the output head.
 impl fmt::Display for ModelSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (total, without) = (self.total(), self.without_out_head());

@@ -1,5 +1,5 @@
-//! The book's `DummyGPTModel` (listing 4.1). It has the structure of a GPT, but its transformer
-//! blocks and its layer normalization are placeholders that return their input.
+//! The book's `DummyGPTModel` (listing 4.1). It has the structure of a GPT model, but its
+//! transformer blocks and its layer normalization are placeholders that return their input.
 
 use ndarray::{Array3, ArrayRef2};
 use tensor_ops::{Dropout, Embedding, Linear};
@@ -30,8 +30,8 @@ impl DummyLayerNorm {
     }
 }
 
-/// The placeholder model, which consists of embeddings, dropout, blocks and a normalization that do
-/// nothing, and an output head.
+/// The book's placeholder for a GPT model. It consists of embeddings, dropout, placeholders for the
+/// transformer blocks and the final layer normalization, and an output head.
 ///
 /// ```
 /// use gpt::{DummyGptModel, GptConfig, torch_rng::TorchRng};
@@ -58,7 +58,7 @@ pub struct DummyGptModel {
 }
 
 impl DummyGptModel {
-    /// Creates a model with random weights, which are drawn for the token embedding first, then for
+    /// Creates a model with random weights. They are drawn first for the token embedding, then for
     /// the position embedding, and then for the output head.
     ///
     /// # Errors
@@ -87,8 +87,8 @@ impl DummyGptModel {
     /// Computes the logits of each token. `in_idx` contains token IDs of shape (batch, num_tokens),
     /// and the result has shape (batch, num_tokens, vocab_size).
     ///
-    /// If `training` is a generator, dropout is applied, as for the output that the book prints. If
-    /// it is `None`, dropout isn't applied, as in evaluation mode.
+    /// If `training` is a generator, dropout is applied, which gives the output that the book
+    /// prints. If `training` is `None`, dropout isn't applied, as in evaluation mode.
     ///
     /// # Errors
     ///

@@ -21,10 +21,10 @@ pub enum GptError {
         /// Value of the rate.
         value: f64,
     },
-    /// The epsilon of layer normalization is negative or isn't finite. Contains its value.
-    #[error("norm_eps must be a finite number and at least 0, got {0}")]
+    /// The epsilon of layer normalization, which this error contains, is negative or isn't finite.
+    #[error("norm_eps must be a finite number and at least 0, but is {0}")]
     NormEps(f32),
-    /// The features of a token can't be distributed evenly over the attention heads.
+    /// The features of a token can't be divided evenly among the attention heads.
     #[error(
         "emb_dim must be divisible by n_heads, but emb_dim is {emb_dim} and n_heads is {n_heads}"
     )]
@@ -34,8 +34,8 @@ pub enum GptError {
         /// Number of attention heads.
         n_heads: usize,
     },
-    /// The model, or an amount of memory that was calculated for it, has more bytes than this
-    /// machine can address.
+    /// The model, or the memory that was calculated for using it, has more bytes than this machine
+    /// can address.
     #[error(
         "the model has too many parameters, or using it takes more memory than this machine can address; choose smaller sizes"
     )]

@@ -38,7 +38,7 @@ impl FeedForward {
     }
 
     /// Sets the number format to which the operands of both layers' matrix products are rounded.
-    /// The only formats that the forward pass accepts are float32 and bfloat16.
+    /// The forward pass supports only float32 and bfloat16.
     pub fn set_dtype(&mut self, dtype: Dtype) {
         self.expand.dtype = dtype;
         self.contract.dtype = dtype;
@@ -76,7 +76,7 @@ impl FeedForward {
         (out, cache)
     }
 
-    /// Adds the gradients of both layers to `grads` and returns the gradient of the input.
+    /// Adds the gradients of both layers' weights to `grads` and returns the gradient of the input.
     ///
     /// # Panics
     ///

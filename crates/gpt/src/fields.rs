@@ -1,9 +1,9 @@
 //! Checks that the public fields of a model match its configuration.
 //!
-//! Users can replace any field, for example with a layer of another size. A replaced field must
-//! either be used or lead to an error, and must never be ignored. The forward pass, the decoder and
-//! the functions that save a model therefore call [`GptModel::check`] first. It compares about a
-//! dozen sizes per block, which takes far less time than processing one token.
+//! Users can replace any field, for example with a layer of a different size. A replaced field must
+//! either be used or cause an error, but never be ignored. The forward pass, the decoder and the
+//! functions that save a model therefore call [`GptModel::check`] first. This check compares about
+//! a dozen sizes per block, which takes far less time than processing one token.
 
 use std::fmt::Debug;
 
@@ -15,12 +15,14 @@ use crate::parameter_shapes::check_same;
 use crate::{DropRates, FeedForward, GptConfig, GptError, GptModel, TransformerBlock};
 
 impl GptModel {
-    /// Checks that each public field has the sizes and settings of the [`config`](Self::config).
+    /// Checks that each public field of the model has the sizes and settings in its
+    /// [`config`](Self::config).
     ///
-    /// `forward`, `loss`, their training forms, decoders and the functions that save a model call
-    /// this function first, so a replaced field is either used or named in an error. Dropout rates
-    /// aren't compared, because the forward pass uses the rates of the fields. Before a model is
-    /// saved, [`check_drop_rates`](Self::check_drop_rates) compares them.
+    /// `forward`, `loss`, the corresponding methods for training, decoders, and the functions that
+    /// save a model call this method first. A field that was replaced is therefore either used or
+    /// named in an error. Dropout rates aren't compared, because the forward pass uses the rates in
+    /// the fields. [`check_drop_rates`](Self::check_drop_rates) compares them before a model is
+    /// saved.
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, tensor_ops::Linear, torch_rng::TorchRng};
@@ -83,8 +85,8 @@ impl GptModel {
         Ok(())
     }
 
-    /// Checks that the dropout rates of all layers are those of the configuration. Before a model
-    /// is saved, they must agree, because the file contains only the rates of the configuration.
+    /// Checks that the dropout rates of all layers are those of the configuration. They must agree
+    /// when a model is saved, because the file contains only the rates of the configuration.
     ///
     /// # Errors
     ///
@@ -104,8 +106,9 @@ impl GptModel {
         Ok(())
     }
 
-    /// Checks that `grads` has the configuration of this model. Otherwise, a loop over pairs of
-    /// weights and gradients would silently stop at the end of the shorter list.
+    /// Checks that `grads` and this model have the same configuration. If they had different
+    /// parameters, a loop over pairs of weights and gradients would silently stop at the end of the
+    /// shorter list.
     ///
     /// # Panics
     ///

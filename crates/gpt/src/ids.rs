@@ -10,8 +10,8 @@ use crate::GptError;
 ///
 /// # Errors
 ///
-/// Returns an error if `ids` is empty, if `tok_emb` doesn't have a row for one of the IDs, or if
-/// there are more tokens per sequence than rows in `pos_emb`.
+/// Returns an error if `ids` is empty, if `tok_emb` doesn't have a row for each of the IDs, or if a
+/// sequence has more tokens than `pos_emb` has rows.
 pub(crate) fn embed(
     ids: &ArrayRef2<u32>,
     tok_emb: &Embedding,
@@ -25,7 +25,7 @@ pub(crate) fn embed(
 }
 
 /// Checks that `ids`, of shape (batch, num_tokens), contains at least one token, that its sequences
-/// aren't longer than the context, and that each ID is in the vocabulary.
+/// aren't longer than the context length, and that each ID is in the vocabulary.
 pub(crate) fn check_ids(
     ids: &ArrayRef2<u32>,
     tok_emb: &Embedding,
@@ -65,8 +65,9 @@ pub(crate) fn check_targets(targets: &ArrayRef2<u32>, vocab_size: usize) -> Resu
 
 /// Checks that IDs are in a vocabulary of `vocab_size` tokens.
 ///
-/// The `ids` belong to the sequence with index `row`, in which `first` is the index of the first of
-/// them. `row` and `first` are used only in the error.
+/// `ids` are consecutive token IDs of the sequence with index `row`, and `first` is the index of
+/// the first of them in this sequence. The error uses `row` and `first` to describe the position of
+/// an invalid ID.
 ///
 /// # Errors
 ///

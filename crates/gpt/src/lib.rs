@@ -19,8 +19,8 @@ mod shortcut;
 mod size;
 mod transformer_block;
 
-// The public API contains types of these crates. Dependents can use the re-exports, so they don't
-// have to find matching versions.
+// This crate's public API contains types of these crates. A crate that uses them through these
+// re-exports doesn't have to find the matching versions.
 pub use {attention, ndarray, tensor_ops, torch_rng};
 
 pub use activation::Activation;
@@ -39,7 +39,7 @@ pub use size::{Memory, ModelSize};
 pub use tensor_ops::{Dtype, LayerNorm, Parameters, UnsupportedDtype};
 pub use transformer_block::TransformerBlockCache;
 
-/// Parts of the training step that the crate `train` needs. They may change in any version.
+/// Internal functions and constants that the crate `train` needs. They may change in any version.
 #[doc(hidden)]
 pub mod engine {
     pub use crate::batch_parts::move_gradients;

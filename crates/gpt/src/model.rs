@@ -1,5 +1,5 @@
-//! The forward pass of the GPT model without dropout, which generating and evaluating use, and the
-//! losses that are computed from it.
+//! The forward pass of the GPT model without dropout, which is used to generate text and to
+//! evaluate the model, and the losses that are computed from its logits.
 //!
 //! The struct [`GptModel`] and its forward pass as in listing 4.7 are in `plain.rs`. The forward
 //! pass with dropout and the backward pass are in `model_train.rs`.
@@ -25,7 +25,7 @@ pub const LOGIT_ROWS: usize = 1024;
 #[non_exhaustive]
 pub struct BlockTrace {
     /// Attention weights of this block, of shape (batch, num_heads, num_tokens, num_tokens). Each
-    /// row contains the weights that one token assigns to itself and the tokens before it.
+    /// row contains the weights with which one token attends to itself and to the tokens before it.
     pub attention: Array4<f32>,
     /// Output of this block, of shape (batch, num_tokens, emb_dim). It is the residual stream
     /// between this block and the next.
@@ -36,8 +36,8 @@ pub struct BlockTrace {
 }
 
 impl GptModel {
-    /// Creates a model whose weights are all 0. It can accumulate the gradients of another model,
-    /// or weights can be loaded into it.
+    /// Creates a model whose weights are all 0. Use it to accumulate the gradients of another
+    /// model, or to load weights into it.
     ///
     /// # Errors
     ///
@@ -61,8 +61,8 @@ impl GptModel {
     }
 
     /// Sets the number format to which the operands of matrix products are rounded, in all linear
-    /// layers and in the output head. It applies to the forward and the backward pass, like
-    /// PyTorch's `torch.autocast("cpu", dtype=...)`. The default is float32.
+    /// layers and in the output head. The format is used in the forward and the backward pass, like
+    /// that of PyTorch's `torch.autocast("cpu", dtype=...)`. The default is float32.
     ///
     /// Weights, gradients, sums, attention, normalization, GELU and losses are always computed in
     /// float32. Training with bfloat16 is faster on a CPU with bf16 instructions
@@ -91,8 +91,8 @@ impl GptModel {
 
     /// Returns the model's configuration.
     ///
-    /// `tied` and `n_layers` describe the current fields, because the head and blocks can be added
-    /// or removed. All other values are those that the model was created with.
+    /// `tied` and `n_layers` describe the current fields, because you can add or remove the output
+    /// head and the blocks. All other values are those with which the model was created.
     /// [`check`](Self::check) compares them with the fields.
     pub fn config(&self) -> GptConfig {
         GptConfig {
@@ -134,12 +134,12 @@ impl GptModel {
 
     /// Computes the residual stream before, between and after the transformer blocks.
     ///
-    /// The result consists of the sum of the embeddings and the output of each block. These are
-    /// `n_layers` + 1 arrays of shape (batch, num_tokens, emb_dim).
+    /// The result contains the sum of the embeddings, followed by the output of each block. These
+    /// are `n_layers` + 1 arrays of shape (batch, num_tokens, emb_dim).
     ///
-    /// They correspond to `hidden_states` in Hugging Face's transformers, with one difference.
-    /// There, the last array is normalized. Here, it isn't, and
-    /// [`forward_hidden`](Self::forward_hidden) returns the normalized form.
+    /// The arrays correspond to `hidden_states` in Hugging Face's transformers, except that
+    /// transformers applies the final layer normalization to the last array. To get the normalized
+    /// array, use [`forward_hidden`](Self::forward_hidden).
     ///
     /// # Errors
     ///
@@ -174,8 +174,8 @@ impl GptModel {
     /// Applies the output head to normalized hidden states of shape (..., emb_dim). The result has
     /// shape (..., vocab_size).
     ///
-    /// The hidden states can be those of all positions or of a selection, such as the last token of
-    /// each sequence:
+    /// You can pass the hidden states of all positions or of selected positions, such as the last
+    /// token of each sequence:
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -221,9 +221,9 @@ impl GptModel {
     /// Returns an iterator over the attention weights and outputs of the transformer blocks. Each
     /// block is computed when the iterator reaches it.
     ///
-    /// If [`logits`](Self::logits) is applied to the `hidden` field of a block, the result is what
-    /// the model would predict if it ended after this block (the "logit lens"). For the last block,
-    /// this is the prediction of the model itself.
+    /// If you apply [`logits`](Self::logits) to the field `hidden` of a block, you get the logits
+    /// that the model would compute if it ended after this block (the "logit lens"). For the last
+    /// block, these are the logits of the model itself.
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -268,14 +268,15 @@ impl GptModel {
     /// Computes the mean cross-entropy of predicting `targets` from `in_idx` (section 5.1.2 of the
     /// book). Both have shape (batch, num_tokens).
     ///
-    /// The result is the same as applying `tensor_ops::cross_entropy` to the logits of
+    /// The result is the same as that of `tensor_ops::cross_entropy` for the logits of
     /// [`forward`](Self::forward), but at most [`LOGIT_ROWS`] rows of logits are in memory at a
-    /// time. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) are left out of the mean.
+    /// time. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) don't contribute to the
+    /// mean.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`token_losses`](Self::token_losses), and an error if all targets are
-    /// `IGNORE_INDEX`.
+    /// Returns the same errors as [`token_losses`](Self::token_losses). Also returns an error if
+    /// all targets are `IGNORE_INDEX`.
     pub fn loss(&self, in_idx: &ArrayRef2<u32>, targets: &ArrayRef2<u32>) -> Result<f32, GptError> {
         let losses = self.token_losses(in_idx, targets)?;
         let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
@@ -285,14 +286,14 @@ impl GptModel {
     /// Computes the cross-entropy of predicting each element of `targets` from `in_idx`. Both have
     /// shape (batch, num_tokens).
     ///
-    /// The result contains the losses row by row, and 0 for each target that is
-    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX). At most [`LOGIT_ROWS`] rows of logits are in
-    /// memory at a time.
+    /// The result contains the losses in row-major order. The loss of a target that is
+    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) is 0. At most [`LOGIT_ROWS`] rows of logits are
+    /// in memory at a time.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`forward`](Self::forward). Also returns an error if the shapes of
-    /// `in_idx` and `targets` differ, or if a target is neither in the vocabulary nor
+    /// Returns the same errors as [`forward`](Self::forward). Also returns an error if the shapes
+    /// of `in_idx` and `targets` differ, or if a target is neither in the vocabulary nor
     /// `IGNORE_INDEX`.
     pub fn token_losses(
         &self,
@@ -333,12 +334,12 @@ impl GptModel {
     }
 }
 
-/// Returns the number of targets that contribute to the loss, which are those that aren't
-/// `IGNORE_INDEX`.
+/// Returns the number of targets that contribute to the loss, which are all targets except those
+/// that are `IGNORE_INDEX`.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such target.
+/// Returns an error if this number is 0.
 pub(crate) fn counted(targets: &ArrayRef2<u32>) -> Result<usize, GptError> {
     match counted_targets(targets) {
         0 => Err(GptError::NoTargets {

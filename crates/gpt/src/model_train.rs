@@ -1,4 +1,4 @@
-//! Training the GPT model: the forward pass with dropout, the backward pass, and a function that
+//! Training of the GPT model: the forward pass with dropout, the backward pass, and a method that
 //! performs both without storing the logits of a whole batch.
 
 use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, Ix3, s};
@@ -34,9 +34,9 @@ impl GptModel {
     /// Computes the logits like [`forward`](Self::forward), but with dropout, and returns a cache
     /// for [`backward`](Self::backward).
     ///
-    /// Random numbers are drawn in the same order as in the book: first for the embeddings, and
-    /// then in each block for the attention weights, the output of attention and the output of the
-    /// feed-forward network.
+    /// Random numbers are drawn in the same order as in the book: first for the dropout of the
+    /// embeddings, and then in each block for the dropout of the attention weights, of the output
+    /// of attention, and of the output of the feed-forward network.
     ///
     /// # Errors
     ///
@@ -54,8 +54,8 @@ impl GptModel {
     /// Computes the final hidden states like [`forward_hidden`](Self::forward_hidden), but with
     /// dropout, and returns a cache for [`backward_hidden`](Self::backward_hidden).
     ///
-    /// Use this function to train a model with a custom head or a custom loss. The hidden states
-    /// have shape (batch, num_tokens, emb_dim). Random numbers are drawn in the same order as in
+    /// Use this method to train a model with a custom head or a custom loss. The hidden states have
+    /// shape (batch, num_tokens, emb_dim). Random numbers are drawn in the same order as in
     /// [`forward_train`](Self::forward_train).
     ///
     /// ```
@@ -111,11 +111,12 @@ impl GptModel {
         Ok((normed, cache))
     }
 
-    /// Advances `rng` as far as [`forward_train`](Self::forward_train) of `in_idx` does, without
-    /// computing anything.
+    /// Draws as many random numbers from `rng` as [`forward_train`](Self::forward_train) does for
+    /// `in_idx`, without computing anything.
     ///
-    /// If several processes share the batches of a training step, each of them skips the random
-    /// numbers for the batches of the others. Only the shape of `in_idx` matters.
+    /// If several processes share the batches of a training step, each process uses this method to
+    /// skip the random numbers for the batches that other processes compute. Only the shape of
+    /// `in_idx` matters.
     pub fn skip_draws(&self, in_idx: &ArrayRef2<u32>, rng: &mut TorchRng) {
         let (batch, num_tokens) = in_idx.dim();
         let GptConfig {
@@ -138,8 +139,8 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if the shape of `d_logits` isn't that of the logits, or if the configuration of
-    /// `grads` isn't that of the model.
+    /// Panics if the shapes of `d_logits` and the logits differ, or if `grads` and the model have
+    /// different configurations.
     pub fn backward(&self, cache: GptCache, d_logits: &ArrayRef3<f32>, grads: &mut GptModel) {
         self.check_gradients("GptModel::backward", grads);
         let ((batch, num_tokens), vocab_size) = (cache.hidden.ids.dim(), self.config().vocab_size);
@@ -157,19 +158,20 @@ impl GptModel {
         self.backward_below_head(cache.hidden, &d_normed, grads);
     }
 
-    /// Computes the mean cross-entropy of predicting `targets` from `in_idx`, and adds its
-    /// gradients, multiplied by `weight`, to `grads`. Returns the loss, which isn't multiplied by
-    /// `weight`.
+    /// Computes the loss of a batch, which is the mean cross-entropy of predicting `targets` from
+    /// `in_idx`, and adds its gradients, multiplied by `weight`, to `grads`. Returns the loss,
+    /// which isn't multiplied by `weight`.
     ///
-    /// This function performs the forward and the backward pass of a training step. `in_idx` and
+    /// This method performs the forward and the backward pass of a training step. `in_idx` and
     /// `targets` have shape (batch, num_tokens). `weight` is 1, or 1 / n if the gradients of n
     /// batches are accumulated. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), such
-    /// as those of padding, are left out of the mean.
+    /// as those of padding, don't contribute to the mean.
     ///
-    /// The gradients are the same as those of [`forward_train`](Self::forward_train), cross-entropy
-    /// and [`backward`](Self::backward) up to rounding, but at most [`LOGIT_ROWS`] rows of logits
-    /// and their gradients are in memory at a time. For small models,
-    /// [`BatchParts`](crate::BatchParts) computes the same more quickly.
+    /// Apart from rounding errors, the gradients are the same as those that you get by calling
+    /// [`forward_train`](Self::forward_train), a cross-entropy function and
+    /// [`backward`](Self::backward). However, at most [`LOGIT_ROWS`] rows of logits and their
+    /// gradients are in memory at a time. For small models, [`BatchParts`](crate::BatchParts)
+    /// computes the same gradients in less time.
     ///
     /// # Errors
     ///
@@ -177,7 +179,7 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if the configuration of `grads` isn't that of the model.
+    /// Panics if `grads` and the model have different configurations.
     pub fn loss_and_grads(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -189,13 +191,14 @@ impl GptModel {
         self.check_gradients("GptModel::loss_and_grads", grads);
         self.check_batch(in_idx, targets)?;
         counted(targets)?;
-        // Entering rayon's thread pool once, here, is much cheaper than entering it in every
-        // operation.
+        // Entering rayon's thread pool once for the whole step takes much less time than entering
+        // it in every operation.
         awake(|| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
     }
 
-    /// Does the work of [`loss_and_grads`](Self::loss_and_grads) in the current thread pool. The
-    /// caller has checked the arguments. If all targets are `IGNORE_INDEX`, the loss is 0.
+    /// Computes the result of [`loss_and_grads`](Self::loss_and_grads) in the current thread pool.
+    /// The caller must have checked the arguments. If all targets are `IGNORE_INDEX`, the loss is
+    /// 0.
     pub(crate) fn loss_and_grads_in_pool(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -233,8 +236,8 @@ impl GptModel {
     }
 
     /// Performs the backward pass of the output head, `logits = x W^T`. The gradient of `W` is
-    /// added to that of the head or, if the head is tied, to that of the token embedding. The
-    /// gradient of `x` is written to `d_x`.
+    /// added to the gradient of the output head or, if the head is tied, to that of the token
+    /// embedding. The gradient of `x` is written to `d_x`.
     fn head_backward(
         &self,
         x: ArrayView2<f32>,
@@ -259,8 +262,8 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if the shape of `d_hidden` isn't that of the hidden states, or if the configuration
-    /// of `grads` isn't that of the model.
+    /// Panics if the shapes of `d_hidden` and the hidden states differ, or if `grads` and the model
+    /// have different configurations.
     pub fn backward_hidden(
         &self,
         cache: HiddenCache,

@@ -1,13 +1,13 @@
-//! The names and shapes of a model's parameters, derived from the configuration without creating a
-//! model.
+//! The names and shapes of a model's parameters, which are derived from the configuration without
+//! creating the model.
 
 use ndarray::{ArrayBase, IxDyn, RawData};
 
 use crate::GptConfig;
 
 impl GptConfig {
-    /// Returns an iterator over the name and shape of each parameter, with the same names and in
-    /// the same order as `Parameters::named_parameters` of the model.
+    /// Returns an iterator over the name and the shape of each parameter. The names and their order
+    /// are the same as in the model's `Parameters::named_parameters`.
     ///
     /// The names are created one at a time. A configuration from an untrusted file may claim any
     /// number of layers, so a list of all names might not fit in memory.

@@ -1,10 +1,10 @@
-//! The model of chapter 4 as in the book's listings: layer normalization (listing 4.2), GELU (4.3),
-//! the feed-forward network (4.4), the transformer block (4.6) and the whole model (4.7). Each
-//! struct has the book's constructor and forward pass.
+//! The model of chapter 4 in the form of the book's listings: layer normalization (listing 4.2),
+//! GELU (4.3), the feed-forward network (4.4), the transformer block (4.6) and the whole model
+//! (4.7). Each struct has the book's constructor and forward pass.
 //!
-//! Read this file first. The methods `forward` and `forward_train`, which are in the files named
-//! after the structs, compute the same values more quickly, and the backward passes are next to
-//! them. `tests/plain.rs` compares both forms.
+//! If you are new to this crate, read this file first. The methods `forward` and `forward_train`
+//! compute the same outputs in less time. They are in files that are named after the structs, which
+//! also contain the backward passes. `tests/plain.rs` compares the outputs of both forms.
 
 use std::f32::consts::PI;
 
@@ -49,11 +49,11 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     x.mapv(|x| 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()))
 }
 
-/// The book's `FeedForward` (listing 4.4). The gradients of a network are stored in another value
-/// of this type.
+/// The book's `FeedForward` (listing 4.4). A value of this type can also store the gradients of a
+/// network.
 ///
-/// The parameters are called `layers.0` and `layers.2`, because the book uses an `nn.Sequential`
-/// whose element 1 is GELU.
+/// The layers' parameters have the names `layers.0` and `layers.2`, because the book uses an
+/// `nn.Sequential` whose element 1 is GELU.
 ///
 /// ```
 /// use gpt::{FeedForward, GptConfig, torch_rng::TorchRng};
@@ -65,8 +65,8 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedForward {
-    /// First layer, from `emb_dim` features to `hidden_dim` features, which is `4 * emb_dim` in the
-    /// book.
+    /// First layer, from `emb_dim` features to `hidden_dim` features. In the book, `hidden_dim` is
+    /// `4 * emb_dim`.
     pub expand: Linear,
     /// Activation function between the layers, which is GELU in the book.
     pub activation: Activation,
@@ -76,7 +76,7 @@ pub struct FeedForward {
 
 impl FeedForward {
     /// Creates a network with random weights. The weights of the first layer are drawn before those
-    /// of the second.
+    /// of the second layer.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl FeedForward {
         })
     }
 
-    /// Applies the network as in listing 4.4. The input and the output have shape (batch,
-    /// num_tokens, emb_dim).
+    /// Applies the network with the code of listing 4.4. The input and the output have shape
+    /// (batch, num_tokens, emb_dim).
     ///
     /// # Panics
     ///
@@ -107,8 +107,8 @@ impl FeedForward {
     }
 }
 
-/// The book's `TransformerBlock` (listing 4.6). The gradients of a block are stored in another
-/// value of this type.
+/// The book's `TransformerBlock` (listing 4.6). A value of this type can also store the gradients
+/// of a block.
 ///
 /// ```
 /// use gpt::{GptConfig, TransformerBlock, torch_rng::TorchRng};
@@ -131,7 +131,7 @@ pub struct TransformerBlock {
     /// Layer normalization before the feed-forward network.
     pub norm2: LayerNorm,
     /// Dropout of the outputs of attention and of the feed-forward network, which is applied only
-    /// in training.
+    /// during training.
     pub drop_shortcut: Dropout,
 }
 
@@ -156,16 +156,16 @@ impl TransformerBlock {
         })
     }
 
-    /// Applies the block as in listing 4.6. The input and the output have shape (batch, num_tokens,
-    /// emb_dim).
+    /// Applies the block with the code of listing 4.6. The input and the output have shape (batch,
+    /// num_tokens, emb_dim).
     ///
-    /// If `training` is a generator, dropout is applied. If it is `None`, dropout isn't applied, as
-    /// in evaluation mode.
+    /// If `training` contains a generator, dropout is applied. If it is `None`, dropout isn't
+    /// applied, as in evaluation mode.
     ///
     /// # Errors
     ///
-    /// Returns an error if there are more tokens than the context length, or if a layer of the
-    /// attention module was replaced by one that doesn't match its configuration.
+    /// Returns an error if a sequence has more tokens than the context length, or if a layer of the
+    /// attention module was replaced by a layer that doesn't match the module's configuration.
     ///
     /// # Panics
     ///
@@ -191,8 +191,8 @@ impl TransformerBlock {
     }
 }
 
-/// The book's `GPTModel` (listing 4.7). The gradients of a model are stored in another value of
-/// this type, and so are the optimizer's moments.
+/// The book's `GPTModel` (listing 4.7). A value of this type can also store the gradients of a
+/// model or the moments of an optimizer.
 ///
 /// ```
 /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -215,7 +215,7 @@ pub struct GptModel {
     pub tok_emb: Embedding,
     /// Position embedding, of shape (context_length, emb_dim).
     pub pos_emb: Embedding,
-    /// Dropout of the sum of the embeddings, which is applied only in training.
+    /// Dropout of the sum of the embeddings, which is applied only during training.
     pub drop_emb: Dropout,
     /// Transformer blocks, of which there are `n_layers`.
     pub trf_blocks: Vec<TransformerBlock>,
@@ -234,8 +234,7 @@ pub struct GptModel {
 
 impl GptModel {
     /// Creates a model with random weights. They are drawn in the book's order: the token
-    /// embedding, the position embedding, the transformer blocks one after the other, and the
-    /// output head.
+    /// embedding, the position embedding, the transformer blocks in order, and the output head.
     ///
     /// # Errors
     ///
@@ -258,11 +257,11 @@ impl GptModel {
         })
     }
 
-    /// Computes the logits of each token as in listing 4.7. `in_idx` contains token IDs of shape
-    /// (batch, num_tokens), and the result has shape (batch, num_tokens, vocab_size).
+    /// Computes the logits of each token with the code of listing 4.7. `in_idx` contains token IDs
+    /// of shape (batch, num_tokens), and the result has shape (batch, num_tokens, vocab_size).
     ///
-    /// If `training` is a generator, dropout is applied. If it is `None`, dropout isn't applied, as
-    /// in evaluation mode.
+    /// If `training` contains a generator, dropout is applied. If it is `None`, dropout isn't
+    /// applied, as in evaluation mode.
     ///
     /// # Errors
     ///

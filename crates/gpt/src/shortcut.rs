@@ -1,5 +1,5 @@
-//! The book's deep network with and without shortcut connections (listing 4.5), and its function
-//! `print_gradients`.
+//! The book's deep network with or without shortcut connections (listing 4.5), and the book's
+//! function `print_gradients`.
 
 use ndarray::{Array2, ArrayRef2, ArrayViewD, ArrayViewMutD};
 use tensor_ops::{Linear, Parameters, gelu, gelu_backward, mse_loss_backward};
@@ -7,8 +7,8 @@ use torch_rng::TorchRng;
 
 use crate::GptError;
 
-/// The book's `ExampleDeepNeuralNetwork`, which consists of linear layers that are each followed by
-/// GELU. The gradients of a network are stored in another value of this type.
+/// The book's `ExampleDeepNeuralNetwork`, which consists of linear layers, each of which is
+/// followed by GELU. A value of this type can also store the gradients of a network.
 ///
 /// ```
 /// use gpt::{ExampleDeepNeuralNetwork, torch_rng::TorchRng};
@@ -21,23 +21,23 @@ use crate::GptError;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExampleDeepNeuralNetwork {
-    /// Linear layers of the network, one for each pair of neighboring sizes.
+    /// Linear layers of the network. There is one for each pair of consecutive layer sizes.
     pub layers: Vec<Linear>,
-    /// Whether a layer's input is added to its output if both have the same size.
+    /// Whether the input of a layer is added to its output if both have the same size.
     pub use_shortcut: bool,
 }
 
 /// The values that [`ExampleDeepNeuralNetwork::forward_train`] stores for
-/// [`ExampleDeepNeuralNetwork::backward`]. They are the input of each layer and the result of its
-/// matrix product, before GELU is applied.
+/// [`ExampleDeepNeuralNetwork::backward`]. For each layer, they are the input and the output of the
+/// linear layer before GELU is applied.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ShortcutCache(Vec<(Array2<f32>, Array2<f32>)>);
 
 impl ExampleDeepNeuralNetwork {
-    /// Creates a network with random weights, which are drawn layer by layer. For example,
-    /// `layer_sizes` of [3, 3, 1] creates two layers, one with 3 inputs and 3 outputs and one with
-    /// 3 inputs and 1 output.
+    /// Creates a network with random weights, which are drawn layer by layer. For example, the
+    /// `layer_sizes` [3, 3, 1] create two layers: one with 3 inputs and 3 outputs, and one with 3
+    /// inputs and 1 output.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl ExampleDeepNeuralNetwork {
     ///
     /// # Panics
     ///
-    /// Panics if the number of columns of `x` isn't the first of the layer sizes.
+    /// Panics if the number of columns of `x` isn't equal to the first layer size.
     pub fn forward(&self, x: &ArrayRef2<f32>) -> Array2<f32> {
         self.forward_train(x).0
     }
@@ -75,7 +75,7 @@ impl ExampleDeepNeuralNetwork {
     ///
     /// # Panics
     ///
-    /// Panics if the number of columns of `x` isn't the first of the layer sizes.
+    /// Panics if the number of columns of `x` isn't equal to the first layer size.
     pub fn forward_train(&self, x: &ArrayRef2<f32>) -> (Array2<f32>, ShortcutCache) {
         let mut x = x.to_owned();
         let mut cache = Vec::with_capacity(self.layers.len());
@@ -95,8 +95,8 @@ impl ExampleDeepNeuralNetwork {
     ///
     /// # Panics
     ///
-    /// Panics if the shape of `d_out` isn't that of the network's output, or if `grads` has layers
-    /// of other sizes.
+    /// Panics if `d_out` doesn't have the shape of the network's output, or if the layer sizes of
+    /// `grads` differ from those of the network.
     pub fn backward(
         &self,
         cache: ShortcutCache,
@@ -124,13 +124,13 @@ impl ExampleDeepNeuralNetwork {
         d_x
     }
 
-    /// Returns the name and the mean absolute gradient of each layer's weight matrix, as the book's
-    /// `print_gradients` prints them. The loss is the mean squared error between the output for `x`
-    /// and `target`.
+    /// Returns the name of each layer's weight matrix and the mean absolute value of its gradient,
+    /// like the output of the book's `print_gradients`. The loss is the mean squared error between
+    /// `target` and the network's output for `x`.
     ///
     /// # Panics
     ///
-    /// Panics if the shape of `x` or `target` doesn't match the sizes of the network.
+    /// Panics if the shape of `x` or `target` doesn't match the layer sizes.
     pub fn mean_absolute_gradients(
         &self,
         x: &ArrayRef2<f32>,

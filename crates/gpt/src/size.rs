@@ -1,9 +1,9 @@
-//! Counts the parameters of a configuration (section 4.6 and exercises 4.1 and 4.2 of the book),
-//! and estimates the memory that training, evaluating, decoding and inspecting a model take.
-//! Nothing is allocated for this.
+//! The number of parameters of a model (section 4.6 and exercises 4.1 and 4.2 of the book), and
+//! estimates of the memory that training, evaluating, decoding and inspecting the model take. Both
+//! are calculated from the configuration alone, without creating the model.
 //!
 //! The estimates are upper bounds for the large arrays. They don't include the program itself or
-//! temporary values inside a layer.
+//! temporary arrays inside a layer.
 
 use tensor_ops::engine::packed_bytes;
 
@@ -14,16 +14,17 @@ use crate::{BatchParts, GptConfig, GptError};
 const F32: usize = 4;
 
 /// Number of rows of `emb_dim` features that a transformer block stores per token for its backward
-/// pass. The rows are the inputs of both norms (2), the input of the query, key and value
-/// projections and their results (4), the context vectors (1), and the input of the feed-forward
-/// network (1). The hidden features before and after GELU are counted separately.
+/// pass. The rows are the inputs of both layer normalizations (2), the input of the query, key and
+/// value projections (1) and their outputs (3), the context vectors (1), and the input of the
+/// feed-forward network (1). The hidden features before and after GELU are counted separately.
 const CACHED_ROWS: usize = 8;
 
-/// Number of additional rows of `vocab_size` elements that sampling a token takes. The rows are
-/// copies of the logits, the probabilities, and the indices, which take twice as much memory.
+/// Number of additional rows of `vocab_size` elements that sampling a token takes: a copy of the
+/// logits, the probabilities, and the indices, which take twice as much memory as a row.
 const SAMPLING_ROWS: usize = 4;
 
-/// Size in bytes of a candidate for the next token that is displayed, including its text.
+/// Size in bytes of a candidate for the next token, including its text, if the candidates are
+/// displayed.
 const CANDIDATE_BYTES: usize = 80;
 
 /// The number of parameters in each part of a model.
@@ -34,8 +35,8 @@ pub struct ModelSize {
     pub tok_emb: usize,
     /// Number of parameters of the position embedding, which is context_length * emb_dim.
     pub pos_emb: usize,
-    /// Number of parameters of the attention module in one block. It includes the query, key and
-    /// value projections and the output projection with its bias.
+    /// Number of parameters of the attention module in one block: the query, key and value
+    /// projections, and the output projection with its bias.
     pub attention: usize,
     /// Number of parameters of the feed-forward network in one block.
     pub feed_forward: usize,
@@ -56,8 +57,8 @@ impl ModelSize {
         self.tok_emb + self.pos_emb + self.n_layers * block + self.final_norm + self.out_head
     }
 
-    /// Returns the number of parameters without those of the output head. This is how OpenAI counts
-    /// the parameters of GPT-2.
+    /// Returns the number of parameters without those of the output head. OpenAI counts the
+    /// parameters of GPT-2 in this way.
     pub fn without_out_head(&self) -> usize {
         self.total() - self.out_head
     }
@@ -69,7 +70,7 @@ impl ModelSize {
     }
 }
 
-/// Amounts of memory in bytes that are used at the same time, each with its purpose.
+/// Amounts of memory in bytes that are needed at the same time, each with the name of its purpose.
 ///
 /// ```
 /// use gpt::{GptConfig, Memory};
@@ -85,12 +86,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Creates a value without any memory.
+    /// Creates a `Memory` without any parts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the memory of another part, whose number of bytes is the product of `sizes`.
+    /// Adds a part with the given name. Its number of bytes is the product of `sizes`.
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ impl Memory {
         Ok(self)
     }
 
-    /// Returns the name of each part and its number of bytes.
+    /// Returns the name and the number of bytes of each part.
     pub fn parts(&self) -> &[(&'static str, u64)] {
         &self.parts
     }
@@ -122,7 +123,7 @@ impl GptConfig {
     /// # Errors
     ///
     /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated. All
-    /// other functions that calculate memory return the same error.
+    /// other methods that calculate memory return the same error.
     pub fn weights_memory(&self) -> Result<Memory, GptError> {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
@@ -130,8 +131,8 @@ impl GptConfig {
     /// Calculates the memory that decoding takes in addition to the weights.
     ///
     /// The memory includes the keys and values of `texts` texts with `tokens` tokens each, the
-    /// activations of one layer for a prompt of `tokens` tokens, and the logits of all texts with
-    /// the copies that sampling needs.
+    /// activations of one layer for a prompt of `tokens` tokens, the logits of the next token of
+    /// each text, and the copies of these logits that sampling needs.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
@@ -154,22 +155,23 @@ impl GptConfig {
             .with("logits", &[F32, 1 + SAMPLING_ROWS, texts, self.vocab_size])
     }
 
-    /// Returns the number of `f32` values that the forward pass of one block stores per token at
-    /// the same time. They are the hidden features of the feed-forward network and eight rows of
-    /// `emb_dim` features: the queries, the keys, the values, the context vectors, the results of
-    /// both norms, the sum with the first shortcut, and the residual stream.
+    /// Returns the largest number of `f32` values per token that exist at the same time in the
+    /// forward pass of one block. They are the hidden features of the feed-forward network and
+    /// eight rows of `emb_dim` features: the queries, the keys, the values, the context vectors,
+    /// the outputs of both layer normalizations, the sum with the first shortcut, and the residual
+    /// stream.
     fn per_token(&self) -> usize {
         let others = self.emb_dim.saturating_mul(8);
         self.feed_forward_dim().saturating_add(others)
     }
 
-    /// Calculates the memory that training takes for batches of `batch_size` windows of `tokens`
-    /// tokens each.
+    /// Calculates the memory that training takes if each batch consists of `batch_size` windows of
+    /// `tokens` tokens each.
     ///
     /// The memory includes the weights, the gradients, AdamW's two moments, the activations that
     /// the backward pass needs, the rows of logits that are in memory at the same time during
     /// training and evaluation, and the packed operands of matrix products. If batches are divided
-    /// into parts ([`BatchParts`]), each part has its own gradients.
+    /// into parts (see [`BatchParts`]), the memory includes separate gradients for each part.
     ///
     /// # Errors
     ///
@@ -203,8 +205,8 @@ impl GptConfig {
         )
     }
 
-    /// Calculates the memory that computing the loss of a window of `tokens` tokens takes in
-    /// addition to the weights ([`GptModel::token_losses`](crate::GptModel::token_losses)).
+    /// Calculates the memory that [`GptModel::token_losses`](crate::GptModel::token_losses) takes
+    /// for a window of `tokens` tokens, in addition to the weights.
     ///
     /// # Errors
     ///
@@ -217,13 +219,12 @@ impl GptConfig {
             .with("packed matrices", &[packed])
     }
 
-    /// Calculates the memory that inspecting a text of `tokens` tokens takes in addition to the
-    /// weights, if it is inspected one block after the other
-    /// ([`GptModel::trace`](crate::GptModel::trace)).
+    /// Calculates the memory that [`GptModel::trace`](crate::GptModel::trace), which computes one
+    /// block after the other, takes for a text of `tokens` tokens, in addition to the weights.
     ///
-    /// The memory includes the attention weights of one block with their raw, masked and scaled
-    /// scores and the mask, `rows` rows of logits, and `top` candidates for the next token at each
-    /// position.
+    /// The memory includes the attention weights of one block together with their raw, masked and
+    /// scaled scores and the causal mask, `rows` rows of logits, and `top` candidates for the next
+    /// token at each position.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! The optimized forward pass and the backward pass of a transformer block.
 //!
-//! A block computes `x + drop(att(norm1(x)))`, and then `x + drop(ff(norm2(x)))` from the result.
+//! A block first computes `h = x + drop(att(norm1(x)))` and then returns `h + drop(ff(norm2(h)))`.
 //! The struct [`TransformerBlock`] and its forward pass as in listing 4.6 are in `plain.rs`.
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
@@ -24,7 +24,8 @@ pub struct TransformerBlockCache {
 }
 
 impl TransformerBlock {
-    /// Creates a block whose weights are all 0. It can accumulate the gradients of another block.
+    /// Creates a block whose weights are all 0. Use it to accumulate the gradients of another
+    /// block.
     ///
     /// # Errors
     ///
@@ -43,8 +44,8 @@ impl TransformerBlock {
     }
 
     /// Sets the number format to which the operands of matrix products are rounded in all linear
-    /// layers, as described at [`GptModel::set_dtype`](crate::GptModel::set_dtype). The only
-    /// formats that the forward pass accepts are float32 and bfloat16.
+    /// layers of the block. [`GptModel::set_dtype`](crate::GptModel::set_dtype) describes the
+    /// effect. The forward pass supports only float32 and bfloat16.
     pub fn set_dtype(&mut self, dtype: Dtype) {
         self.att.set_dtype(dtype);
         self.ff.set_dtype(dtype);
@@ -58,8 +59,8 @@ impl TransformerBlock {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are more tokens than the context length, or if a layer of the
-    /// attention module was replaced by one that doesn't match its configuration.
+    /// Returns an error if a sequence has more tokens than the context length, or if a layer of the
+    /// attention module was replaced by a layer that doesn't match the module's configuration.
     ///
     /// # Panics
     ///
@@ -80,8 +81,8 @@ impl TransformerBlock {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are more tokens than the context length, or if a layer of the
-    /// attention module was replaced by one that doesn't match its configuration.
+    /// Returns an error if a sequence has more tokens than the context length, or if a layer of the
+    /// attention module was replaced by a layer that doesn't match the module's configuration.
     ///
     /// # Panics
     ///
@@ -98,8 +99,8 @@ impl TransformerBlock {
         add_assign(&mut x, &shortcut);
         let shortcut = Pooled::from(x);
         let (x, norm2) = self.norm2.forward_train(&shortcut);
-        // Random numbers are drawn one after the other on a single thread, so the other threads
-        // compute the feed-forward network in the meantime.
+        // Random numbers must be drawn in order on a single thread. The other threads compute the
+        // feed-forward network at the same time.
         let ((x, ff), mask) = rayon::join(
             || self.ff.forward_train(x),
             || self.drop_shortcut.draw(shortcut.len(), rng),

@@ -1,5 +1,5 @@
-//! Tests of training with bf16 products. The gradients must be close to those with f32 products,
-//! and their bits must not depend on the number of threads.
+//! Tests training with matrix products in bf16. The gradients must be close to those with products
+//! in f32, and they must be bit-identical for any number of threads.
 
 use gpt::{BatchParts, DropRates, GptConfig, GptModel};
 use ndarray::Array2;
@@ -19,8 +19,8 @@ fn config(tied: bool) -> GptConfig {
     }
 }
 
-/// Returns the loss and the gradients of a batch. If `in_parts` is true, they are computed in parts
-/// as in `gpt train`. Otherwise, the batch is computed as a whole.
+/// Returns the loss and the gradients of a batch. If `in_parts` is true, the batch is divided into
+/// parts, as in the command `gpt train`. Otherwise, it is computed as a whole.
 fn gradients(config: GptConfig, dtype: Dtype, in_parts: bool) -> (f32, GptModel) {
     let mut rng = TorchRng::manual_seed(123);
     let mut model = GptModel::new(config, &mut rng).expect("a model");
@@ -41,7 +41,7 @@ fn gradients(config: GptConfig, dtype: Dtype, in_parts: bool) -> (f32, GptModel)
     (loss.expect("a batch"), grads)
 }
 
-/// Returns, for each weight, its name, the norm of its gradient in `one`, and the norm of the
+/// For each parameter, returns its name, the norm of its gradient in `one`, and the norm of the
 /// difference between its gradients in `one` and `other`.
 fn norms(one: &GptModel, other: &GptModel) -> Vec<(String, f64, f64)> {
     let norm = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
@@ -92,8 +92,8 @@ fn the_bits_are_those_of_any_number_of_threads() {
             assert!(on(threads, in_parts) == one, "{threads} threads");
         }
     }
-    // Parts of a batch must also use bf16 on all threads. Afterwards, the products must use f32
-    // again.
+    // If the batch is divided into parts, all threads must use bf16. After the step, matrix
+    // products must use f32 again.
     let (exact, in_f32) = gradients(config(true), Dtype::Float32, true);
     let (loss, in_bf16) = gradients(config(true), Dtype::BFloat16, true);
     assert!(loss != exact && in_f32 != in_bf16);

@@ -1,5 +1,5 @@
-//! Tests of the gradients of a whole model. Each element is compared with PyTorch, with and without
-//! dropout and with a tied and a separate head, and with finite differences.
+//! Tests the gradients of a whole model. They are compared with PyTorch's gradients, with and
+//! without dropout and with a tied and a separate output head, and with finite differences.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,8 +9,9 @@ use tensor_ops::{Parameters, cross_entropy_train};
 use test_support::{GradientCheck, project, projection_weights};
 use torch_rng::{Build, TorchRng};
 
-/// The tolerance is larger than in the tests of single operations, because the finite differences
-/// contain the f32 rounding errors of a whole model.
+/// The settings for comparing gradients with finite differences. The tolerance is larger than in
+/// the tests of single operations, because the finite differences contain the `f32` rounding errors
+/// of a whole model.
 const CHECK: GradientCheck = GradientCheck {
     tolerance: 1e-2,
     step: None,
@@ -90,8 +91,8 @@ fn every_gradient_equals_pytorchs() {
     }
 }
 
-/// The batch has more rows of logits than are in memory at the same time
-/// ([`gpt::engine::LOGIT_ROWS`]).
+/// Tests a batch that has more rows of logits than [`gpt::engine::LOGIT_ROWS`], the number of rows
+/// that are in memory at the same time.
 #[test]
 fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_the_other() {
     for (tied, drop_rate) in [(false, 0.0), (true, 0.2)] {
@@ -123,8 +124,8 @@ fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_t
     }
 }
 
-/// Sets the biases so that the features before ReLU are alternately well above 0 and well below 0.
-/// Finite differences across ReLU's kink at 0 would be wrong.
+/// Sets the biases so that the inputs of ReLU are alternately well above 0 and well below 0. A
+/// finite difference across ReLU's kink at 0 would be wrong.
 fn away_from_kinks(ff: &mut FeedForward) {
     if ff.activation == Activation::Relu {
         let bias = ff.expand.bias.as_mut().expect("the layers have biases");
@@ -157,8 +158,8 @@ fn the_models_gradients_agree_with_finite_differences() {
         model.backward(cache, &w, &mut grads);
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             let parameter = model.named_parameters()[i].1.to_owned();
-            // The attention scores have little influence on the objective, so with a small step,
-            // the difference would consist mostly of rounding errors.
+            // The attention scores have little influence on the objective. With a small step, the
+            // finite difference would therefore consist mostly of rounding errors.
             let step = name.contains("att.W_").then_some(0.06);
             let check = GradientCheck { step, ..CHECK };
             check.check(&name, &parameter, &d, |p| {
@@ -227,8 +228,8 @@ fn a_step_in_parts_that_panics_leaves_nothing_to_the_next() {
     };
     let zeros = GptModel::zeros(config).unwrap();
     let expected = step(zeros.clone());
-    // The last operation of the backward pass can't add to a matrix in column-major order, so it
-    // panics.
+    // The last operation of the backward pass, which adds to the gradient of the token embedding,
+    // panics because this matrix is in column-major order.
     let mut strided = zeros.clone();
     strided.tok_emb.weight = Array2::zeros((31, 12).f());
     assert!(catch_unwind(AssertUnwindSafe(|| step(strided))).is_err());

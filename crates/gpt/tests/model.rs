@@ -1,4 +1,4 @@
-//! Tests of the model's shapes, sizes, parameter names and errors.
+//! Tests the model's shapes, sizes, parameter names and errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

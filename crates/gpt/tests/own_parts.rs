@@ -1,4 +1,4 @@
-//! Tests of models with replaced fields, of targets that are ignored, and of custom heads.
+//! Tests models with replaced fields, targets that are ignored, and custom heads.
 
 use gpt::tensor_ops::{IGNORE_INDEX, Linear, Parameters, cross_entropy_train};
 use gpt::{Activation, BatchParts, DropRates, FeedForward, GptConfig, GptError, GptModel};
@@ -131,8 +131,8 @@ fn a_feed_forward_network_needs_features() {
     );
 }
 
-/// The batch has more rows of logits than the loss computes at a time, and some of its parts have
-/// only ignored targets.
+/// Tests a batch that has more rows of logits than the loss function computes at a time. Some of
+/// these groups of rows have only targets that are ignored.
 #[test]
 fn ignored_targets_change_neither_the_loss_nor_the_gradient_of_the_others() {
     let config = GptConfig {
@@ -201,7 +201,7 @@ fn hidden_states_lead_to_the_logits() {
     }
 }
 
-/// The model has dropout, and the test is repeated with weights of several sizes.
+/// Tests a model with dropout whose weights are scaled by several factors.
 #[test]
 fn gradients_of_the_hidden_states_agree_with_finite_differences() {
     let config = GptConfig {

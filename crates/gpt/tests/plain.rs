@@ -1,4 +1,4 @@
-//! Compares the optimized forms with the listings as in the book, with and without dropout.
+//! Compares the optimized methods with the code of the book's listings, with and without dropout.
 
 use gpt::{Activation, DropRates, GptConfig, GptModel, LayerNorm, gelu, layer_norm};
 use ndarray::{Array1, Array2, Array3};
@@ -29,7 +29,8 @@ proptest! {
 
     #[test]
     fn the_model_its_blocks_and_its_feed_forward_network_equal_the_listings(
-        // Queries are processed in blocks of 64, so these lengths lead to one and to two blocks.
+        // Attention processes 64 queries at a time, so these lengths require one or two blocks of
+        // queries.
         (batch, num_tokens) in (1usize..4, prop_oneof![1usize..20, 60usize..70]),
         (n_heads, head_dim, n_layers, vocab_size) in (1usize..4, 8usize..17, 1usize..4, 2usize..60),
         [tied, qkv_bias] in any::<[bool; 2]>(),
