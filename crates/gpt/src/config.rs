@@ -1,5 +1,6 @@
-//! The configuration of a GPT model. It is a struct whose fields have the names of the keys of the
-//! book's `GPT_CONFIG_124M`, and constants contain the configurations of all GPT-2 models.
+//! The configuration of a GPT model. Its fields have the same names as the keys of the book's
+//! `GPT_CONFIG_124M`, with a few additions, and its constants contain the configurations of the
+//! GPT-2 models.
 
 use attention::AttentionConfig;
 use tensor_ops::LayerNorm;
@@ -89,7 +90,6 @@ pub struct GptConfig {
     pub tied: bool,
     /// Number of features between the two layers of the feed-forward network. If it is `None`, the
     /// number is four times `emb_dim`, as in the book and in GPT-2.
-    /// * emb_dim`, as in the book and in GPT-2.
     pub hidden_dim: Option<usize>,
     /// Small number that layer normalization adds to the variance, so that it never divides by 0.
     pub norm_eps: f32,

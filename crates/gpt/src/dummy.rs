@@ -47,7 +47,7 @@ pub struct DummyGptModel {
     pub tok_emb: Embedding,
     /// Position embedding, of shape (context_length, emb_dim).
     pub pos_emb: Embedding,
-    /// Dropout of the sum of the embeddings, which is applied only in training.
+    /// Dropout of the sum of the embeddings, which is applied only during training.
     pub drop_emb: Dropout,
     /// Placeholders for the transformer blocks, of which there are `n_layers`.
     pub trf_blocks: Vec<DummyTransformerBlock>,

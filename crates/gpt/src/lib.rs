@@ -19,8 +19,8 @@ mod shortcut;
 mod size;
 mod transformer_block;
 
-// This crate's public API contains types of these crates. A crate that uses them through these
-// re-exports doesn't have to find the matching versions.
+// This crate's public API contains types of attention, ndarray, tensor_ops and torch_rng. A crate
+// that uses these re-exports doesn't have to find the matching versions.
 pub use {attention, ndarray, tensor_ops, torch_rng};
 
 pub use activation::Activation;

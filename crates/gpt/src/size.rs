@@ -20,7 +20,7 @@ const F32: usize = 4;
 const CACHED_ROWS: usize = 8;
 
 /// Number of additional rows of `vocab_size` elements that sampling a token takes: a copy of the
-/// logits, the probabilities, and the indices, which take twice as much memory as a row.
+/// logits (1), the probabilities (1), and the indices, which take as much memory as two rows (2).
 const SAMPLING_ROWS: usize = 4;
 
 /// Size in bytes of a candidate for the next token, including its text, if the candidates are
@@ -130,9 +130,9 @@ impl GptConfig {
 
     /// Calculates the memory that decoding takes in addition to the weights.
     ///
-    /// The memory includes the keys and values of `texts` texts with `tokens` tokens each, the
-    /// activations of one layer for a prompt of `tokens` tokens, the logits of the next token of
-    /// each text, and the copies of these logits that sampling needs.
+    /// The memory includes the keys and values of `texts` sequences with `tokens` tokens each, the
+    /// activations of one layer for a prompt of `tokens` tokens, the logits of each sequence's next
+    /// token, and the copies of these logits that sampling needs.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;

@@ -117,7 +117,7 @@ impl Mt19937 {
     }
 }
 
-/// Replaces a block by the next 624 words of the recurrence.
+/// Replaces a block with the next 624 words of the recurrence.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn next_words(words: &mut [u32; WORDS]) {
     const FIRST: usize = WORDS - MIDDLE;

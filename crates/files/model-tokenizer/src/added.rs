@@ -79,7 +79,7 @@ struct Finder {
 }
 
 impl AddedTokens {
-    /// Prepares the search for the tokens.
+    /// Prepares the searches for `tokens`.
     ///
     /// # Errors
     /// Returns an error if the tokens are too long for one search.
@@ -117,7 +117,7 @@ impl AddedTokens {
         &self.tokens
     }
 
-    /// Divides a text at its added tokens.
+    /// Divides text into segments at its added tokens.
     pub(crate) fn segments<'t>(&self, text: &'t str) -> Vec<Segment<'t>> {
         let mut segments = Vec::new();
         let [first, second] = &self.passes;

@@ -52,7 +52,7 @@ pub(crate) type Named<T> = [Option<T>; 3];
 /// The IDs that a tokenizer puts before each text, and the IDs that it puts after each text.
 pub(crate) type Affixes = [Vec<u32>; 2];
 
-/// The parts of a tokenizer.
+/// The parts of which a tokenizer consists.
 #[derive(Debug)]
 pub(crate) struct TokenizerSpec {
     /// File that is named in error messages.
