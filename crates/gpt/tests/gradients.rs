@@ -229,7 +229,7 @@ fn a_step_in_parts_that_panics_leaves_nothing_to_the_next() {
     let zeros = GptModel::zeros(config).unwrap();
     let expected = step(zeros.clone());
     // The last operation of the backward pass, which adds to the gradient of the token embedding,
-    // panics because this matrix is in column-major order.
+    // panics because this gradient is stored in column-major order.
     let mut strided = zeros.clone();
     strided.tok_emb.weight = Array2::zeros((31, 12).f());
     assert!(catch_unwind(AssertUnwindSafe(|| step(strided))).is_err());

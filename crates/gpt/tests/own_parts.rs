@@ -131,8 +131,8 @@ fn a_feed_forward_network_needs_features() {
     );
 }
 
-/// Tests a batch that has more rows of logits than the loss function computes at a time. Some of
-/// these groups of rows have only targets that are ignored.
+/// Tests a batch that has more rows of logits than the loss function computes at a time. In some of
+/// the groups of rows that are computed together, all targets are ignored.
 #[test]
 fn ignored_targets_change_neither_the_loss_nor_the_gradient_of_the_others() {
     let config = GptConfig {

@@ -98,7 +98,8 @@ enum PostProcessor {
     },
 }
 
-/// An item of a template, which is either the text or the name of a special token.
+/// An item of a post-processor's template, which is either a placeholder for the text or the name
+/// of a special token.
 #[derive(Deserialize)]
 enum Piece {
     Sequence {},
