@@ -1,6 +1,6 @@
-//! Creates batches from several sources and resumes after an interruption. Two token files are
-//! written in parts, joined into one corpus, and mixed with another corpus. The following command
-//! runs this example:
+//! Shows how to create batches from several sources and how to resume after an interruption. The
+//! program writes two files of token IDs in parts, joins them into one corpus, and mixes this
+//! corpus with another one. Run it with the following command:
 //!
 //! ```sh
 //! cargo run --release -p dataloader --example pipeline
@@ -33,7 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         files.push(Corpus::from_token_file(&path)?);
     }
     let prose = Corpus::concat(files);
-    // The IDs must be checked because a token file doesn't contain the size of its vocabulary.
+    // A token file doesn't contain the size of its vocabulary, so the program checks that all IDs
+    // are in GPT-2's vocabulary.
     prose.check_ids(50257)?;
     let code = Corpus::from_text(&CODE.repeat(10), &tokenizer)?;
     println!("prose {} tokens, code {} tokens", prose.len(), code.len());
@@ -55,7 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         mix.next_batch(&mut rng)?;
     }
 
-    // A checkpoint stores the generator and the position. Both can be serialized with serde.
+    // To be able to resume, a training program saves the random number generator and the position
+    // in the mix. Both can be serialized with serde.
     let (saved_rng, saved) = (rng.clone(), mix.position());
     let expected = mix.next_batch(&mut rng)?;
 

@@ -1,9 +1,10 @@
-//! Endless streams of batches, from one loader or from a weighted mix of several loaders. The
-//! position in a stream can be saved, and the stream can be resumed there.
+//! Endless streams of batches, from one loader or from a weighted mix of several loaders. A stream
+//! can be resumed at a saved position.
 //!
-//! When an epoch ends, the next one begins automatically. A position contains the state of the
-//! generator before its epoch was drawn, from which the order of the windows can be recomputed. The
-//! order itself isn't saved because a large corpus has many windows.
+//! When an epoch (one pass over all windows of a corpus) ends, the next one begins automatically. A
+//! saved position contains the state of the random number generator from before the windows of its
+//! epoch were shuffled. When a stream is resumed, they are shuffled again from this state.
+//! Therefore, their order, which can have millions of elements, doesn't have to be saved.
 
 use torch_rng::TorchRng;
 
@@ -12,7 +13,8 @@ use crate::error::DataLoaderError;
 use crate::loader::DataLoader;
 
 /// An endless stream of batches whose position can be saved. [`Batches`] and [`Mix`] implement this
-/// trait. You can implement it for a stream of your own, for example one of padded texts.
+/// trait. You can also implement it for your own stream, such as one that pads each text to the
+/// length of the longest one.
 pub trait BatchSource {
     /// Position in the stream. It contains everything that another stream over the same data needs
     /// to continue with the same batches.
@@ -25,11 +27,11 @@ pub trait BatchSource {
     /// Returns an error if the data can't be read.
     fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError>;
 
-    /// Returns the position after the last batch that was returned.
+    /// Returns the position after the most recently returned batch.
     fn position(&self) -> Self::Position;
 
-    /// Moves to the given position, which [`position`](Self::position) must have returned for a
-    /// stream over the same data.
+    /// Moves the stream to a position that [`position`](Self::position) returned for a stream over
+    /// the same data.
     ///
     /// # Errors
     ///
@@ -71,7 +73,7 @@ impl BatchSource for Mix {
     }
 }
 
-/// The batches of a loader, epoch after epoch.
+/// An endless stream of the batches of a loader. When an epoch ends, the next one begins.
 ///
 /// ```
 /// use dataloader::{Batches, Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
@@ -98,14 +100,14 @@ pub struct Batches {
     current: Option<(Epoch, EpochPosition)>,
 }
 
-/// A position in the batches of a loader.
+/// A position in the stream of batches that [`Batches`] returns.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct EpochPosition {
     /// Number of the epoch, counted from 0.
     pub number: u64,
-    /// State of the generator before the epoch was drawn.
+    /// State of the random number generator before the epoch began.
     pub drawn_from: TorchRng,
     /// Number of batches of the epoch that have been returned.
     pub position: usize,
@@ -120,12 +122,13 @@ impl Batches {
         }
     }
 
-    /// Creates a stream that continues at a position that [`position`](Self::position) returned.
-    /// `None` is the beginning.
+    /// Creates a stream that continues at a position that [`position`](Self::position) returned. If
+    /// the position is `None`, the stream starts at the beginning.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::PositionPastEnd`] if an epoch of the loader has fewer batches.
+    /// Returns [`DataLoaderError::PositionPastEnd`] if the position is past the end of an epoch of
+    /// this loader.
     pub fn resume(
         loader: DataLoader,
         position: Option<EpochPosition>,
@@ -139,13 +142,13 @@ impl Batches {
         Ok(Self { loader, current })
     }
 
-    /// Returns the next batch. If the previous epoch is over, the next one is drawn from `rng`
-    /// first.
+    /// Returns the next batch. If it is the first batch of an epoch, the epoch begins with random
+    /// numbers from `rng` (see [`DataLoader::epoch`]).
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Corpus::read`](crate::Corpus::read) if the corpus is in a file that
-    /// can't be read. The next call tries to read the same batch again.
+    /// Returns an error if the corpus is stored in a file and reading the file fails (see
+    /// [`Corpus::read`](crate::Corpus::read)). The next call tries to read the same batch again.
     pub fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
         let is_over = |(epoch, _): &(Epoch, _)| epoch.len() == 0;
         if self.current.as_ref().is_none_or(is_over) {
@@ -163,20 +166,20 @@ impl Batches {
         Ok(batch)
     }
 
-    /// Returns the position after the last batch that was returned, or `None` before the first
-    /// batch.
+    /// Returns the position after the most recently returned batch, or `None` if no batch has been
+    /// returned yet.
     pub fn position(&self) -> Option<EpochPosition> {
         self.current.as_ref().map(|(_, position)| position.clone())
     }
 
-    /// Returns the number of the epoch to which the last batch belongs, counted from 0. Before the
-    /// first batch, it is 0.
+    /// Returns the number of the epoch to which the most recently returned batch belongs, counted
+    /// from 0. Returns 0 if no batch has been returned yet.
     pub fn epoch_number(&self) -> u64 {
         self.current.as_ref().map_or(0, |(_, at)| at.number)
     }
 
-    /// Returns the number of batches before the next epoch begins. If the current epoch is over or
-    /// no epoch has begun, this is the number of batches in a whole epoch.
+    /// Returns the number of batches that are left in the current epoch. If this epoch is over or
+    /// no epoch has begun, returns the number of batches in a whole epoch.
     pub fn left_in_epoch(&self) -> usize {
         match self.current.as_ref().map_or(0, |(epoch, _)| epoch.len()) {
             0 => self.loader.len(),
@@ -193,7 +196,8 @@ impl Batches {
 /// A weighted mix of several loaders. For each batch, one of the loaders is chosen at random with a
 /// probability proportional to its weight.
 ///
-/// Each loader has its own epochs, so a small data set is repeated more often than a large one.
+/// Each loader has its own epochs. If two loaders have the same weight, the smaller data set is
+/// therefore repeated more often.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, Mix, torch_rng::TorchRng};
@@ -217,12 +221,13 @@ impl Batches {
 #[derive(Clone, Debug)]
 pub struct Mix {
     sources: Vec<Batches>,
-    /// Cumulative probabilities: the probability of each source plus those of all sources before
-    /// it. The last element is 1, apart from rounding.
+    /// Cumulative probabilities of the sources. For example, the weights 3 and 1 result in 0.75 and
+    /// 1. Because of rounding, the last element can differ slightly from 1.
     cumulative: Vec<f64>,
 }
 
-/// A position in a mix, which consists of the position in each source.
+/// A position in a [`Mix`], which consists of the position in the batches of each loader. An
+/// element is `None` if the loader hasn't returned a batch yet.
 pub type MixPosition = Vec<Option<EpochPosition>>;
 
 impl Mix {
@@ -253,14 +258,14 @@ impl Mix {
         })
     }
 
-    /// Moves to the given position, which [`position`](Self::position) must have returned for a mix
-    /// of the same loaders with the same weights.
+    /// Moves the mix to a position that [`position`](Self::position) returned for a mix of the same
+    /// loaders with the same weights.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::OtherSources`] if the position has a different number of sources,
-    /// and [`DataLoaderError::PositionPastEnd`] if an epoch of a loader has fewer batches. The mix
-    /// isn't changed in these cases.
+    /// Returns [`DataLoaderError::OtherSources`] if the position is for a different number of
+    /// loaders, and [`DataLoaderError::PositionPastEnd`] if it is past the end of an epoch of one
+    /// of the loaders. In these cases, the mix isn't changed.
     pub fn seek(&mut self, position: MixPosition) -> Result<(), DataLoaderError> {
         if position.len() != self.sources.len() {
             return Err(DataLoaderError::OtherSources {
@@ -274,22 +279,24 @@ impl Mix {
         Ok(())
     }
 
-    /// Chooses a source, which takes one 32-bit draw from `rng`, and returns the next batch of this
-    /// source.
+    /// Chooses a loader at random, for which one 32-bit number is drawn from `rng`, and returns the
+    /// next batch of this loader.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Corpus::read`](crate::Corpus::read) if the corpus is in a file that
-    /// can't be read.
+    /// Returns an error if the corpus of the loader is stored in a file and reading the file fails
+    /// (see [`Corpus::read`](crate::Corpus::read)).
     pub fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
         let draw = f64::from(rng.rand(1)[0]);
         let chosen = self.cumulative.partition_point(|&end| end <= draw);
-        // The sum of the probabilities can be slightly less than 1 because of rounding.
+        // Because of rounding, the last cumulative probability can be slightly less than 1, and
+        // `draw` can be greater than it.
         let last = self.sources.len() - 1;
         self.sources[chosen.min(last)].next_batch(rng)
     }
 
-    /// Returns the position after the last batch that was returned, for [`seek`](Self::seek).
+    /// Returns the position after the most recently returned batch, from which [`seek`](Self::seek)
+    /// can continue.
     pub fn position(&self) -> MixPosition {
         self.sources.iter().map(Batches::position).collect()
     }

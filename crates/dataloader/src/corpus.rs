@@ -16,8 +16,8 @@ use crate::tokens::Tokens;
 /// Number of IDs that are read and checked at a time.
 const PIECE: usize = 1 << 20;
 
-/// A sequence of token IDs in the order of the text. The IDs are either in memory, or in a file
-/// that is read in parts when they are needed.
+/// The token IDs of a text, in the order of the text. The IDs are kept in memory, or they are read
+/// from a file in parts when they are needed.
 ///
 /// ```
 /// use dataloader::Corpus;
@@ -40,8 +40,8 @@ impl Corpus {
         }
     }
 
-    /// Joins several corpora, such as the files of a large data set. The IDs aren't copied, but
-    /// remain in memory or in their files. A window can begin in one corpus and end in the next.
+    /// Joins several corpora, such as the files of a large data set, without copying the IDs. A
+    /// window can begin in one of these corpora and end in the next.
     ///
     /// ```
     /// use dataloader::Corpus;
@@ -57,8 +57,8 @@ impl Corpus {
         }
     }
 
-    /// Creates a corpus by encoding a text with a tokenizer. As in the book, special tokens in the
-    /// text, such as `<|endoftext|>`, are encoded as special tokens.
+    /// Creates a corpus by encoding a text with a tokenizer. As in the book, the tokenizer
+    /// recognizes special tokens in the text, such as `<|endoftext|>`.
     ///
     /// ```
     /// use dataloader::Corpus;
@@ -80,12 +80,12 @@ impl Corpus {
     }
 
     /// Checks that all IDs are less than `vocab_size`. The embedding layer of a model has
-    /// `vocab_size` rows, so a larger ID would be out of range.
+    /// `vocab_size` rows, so any other ID would be out of range.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::IdOutOfVocabulary`] with the first ID that is too large, and the
-    /// errors of [`read`](Self::read) if a file can't be read.
+    /// Returns [`DataLoaderError::IdOutOfVocabulary`] for the first ID that is too large. Also
+    /// returns the errors of [`read`](Self::read).
     pub fn check_ids(&self, vocab_size: usize) -> Result<(), DataLoaderError> {
         let outside = |id: u32| usize::try_from(id).is_ok_and(|id| id >= vocab_size);
         for start in (0..self.len()).step_by(PIECE) {
@@ -101,15 +101,15 @@ impl Corpus {
         Ok(())
     }
 
-    /// Returns the IDs in a range, or all of them if the range is `..`. If they are in memory, the
-    /// result is a view. If they are in a file or in several parts of a joined corpus, it is a
-    /// copy.
+    /// Returns the IDs in a range, or all IDs if the range is `..`. If they are in memory, the
+    /// result borrows them. If they are in a file or in several parts of a joined corpus, the
+    /// result is a copy.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::Io`] if the file can't be read, and
-    /// [`DataLoaderError::TokenFile`] if its contents have changed since it was opened or if a
-    /// number in it isn't a token ID.
+    /// Returns [`DataLoaderError::Io`] if the file can't be read. Returns
+    /// [`DataLoaderError::TokenFile`] if its contents have changed since it was opened, or if a
+    /// number in the range isn't a valid token ID.
     ///
     /// # Panics
     ///

@@ -10,7 +10,7 @@
 //! | 0 | 0 1 2 3 | 1 2 3 4 |
 //! | 1 | 1 2 3 4 | 2 3 4 5 |
 //!
-//! If the corpus is in memory, windows are views, and tokens aren't copied until a batch is
+//! If the corpus is in memory, a window borrows its tokens, and they aren't copied until a batch is
 //! created.
 
 use std::borrow::Cow;
@@ -51,10 +51,10 @@ pub struct WindowConfig {
 /// One window of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window<'a> {
-    /// Input of the model, with `max_length` token IDs.
+    /// Input of the model, which consists of `max_length` token IDs.
     pub input_ids: Cow<'a, [u32]>,
-    /// Targets, with `max_length` token IDs. Each target is the token that follows the input at the
-    /// same position.
+    /// Targets, which consist of `max_length` token IDs. Each target is the token that follows the
+    /// input token at the same position.
     pub target_ids: Cow<'a, [u32]>,
 }
 
@@ -64,8 +64,8 @@ impl GptDataset {
     /// # Errors
     ///
     /// Returns [`DataLoaderError::ZeroMaxLength`] or [`DataLoaderError::ZeroStride`] if the length
-    /// or the stride is 0. Returns [`DataLoaderError::EmptyCorpus`] or
-    /// [`DataLoaderError::CorpusTooShort`] if the corpus has fewer than `max_length + 1` tokens.
+    /// or the stride is 0. Returns [`DataLoaderError::EmptyCorpus`] if the corpus has no tokens,
+    /// and [`DataLoaderError::CorpusTooShort`] if it has fewer than `max_length + 1` tokens.
     pub fn new(corpus: &Corpus, windows: WindowConfig) -> Result<Self, DataLoaderError> {
         let WindowConfig { max_length, stride } = windows;
         if max_length == 0 {
@@ -114,7 +114,8 @@ impl GptDataset {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Corpus::read`] if the corpus is in a file that can't be read.
+    /// Returns an error if the corpus is stored in a file and reading the file fails (see
+    /// [`Corpus::read`]).
     pub fn get(&self, i: usize) -> Result<Option<Window<'_>>, DataLoaderError> {
         if i >= self.len() {
             return Ok(None);
@@ -137,7 +138,8 @@ impl GptDataset {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Corpus::read`] if the corpus is in a file that can't be read.
+    /// Returns an error if the corpus is stored in a file and reading the file fails (see
+    /// [`Corpus::read`]).
     ///
     /// # Panics
     ///

@@ -1,8 +1,8 @@
-//! One pass over the windows of a loader. The batches are created one at a time, and the pass can
-//! be resumed at any batch.
+//! An epoch, which is one pass over the windows of a data loader. The batches are created one at a
+//! time, and the epoch can be resumed at any batch.
 //!
-//! No random numbers are drawn during an epoch, because the order of the windows is drawn before it
-//! begins.
+//! The order of the windows is determined before the epoch begins, so no random numbers are drawn
+//! during the epoch.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -19,17 +19,17 @@ pub struct Batch {
     /// Input of the model, with the shape `(batch, max_length)`.
     pub input_ids: Array2<u32>,
     /// Targets, with the shape `(batch, max_length)`. Each target is the token that follows the
-    /// input at the same position.
+    /// input token at the same position.
     pub target_ids: Array2<u32>,
 }
 
 /// An iterator over the batches of one epoch. If the corpus is in memory, the iterator never
 /// returns an error.
 ///
-/// To resume an epoch later, keep a copy of the generator as it was before the epoch began, and the
-/// [`position`](Self::position). A new epoch that is drawn from this copy has the same order, and
-/// [`seek`](Self::seek) moves it to the position. [`Batches`](crate::Batches) does this
-/// automatically and continues with the next epoch.
+/// To resume an epoch later, copy the random number generator before the epoch begins, and save the
+/// [`position`](Self::position) in the epoch. A new epoch that is created with this copy visits the
+/// windows in the same order, and [`seek`](Self::seek) moves it to the saved position.
+/// [`Batches`](crate::Batches) does this automatically and continues with the next epoch.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
@@ -48,7 +48,7 @@ pub struct Batch {
 /// ```
 #[derive(Clone)]
 pub struct Epoch {
-    // The data set shares the memory or the file of the corpus.
+    // Cloned from the loader's data set. The token IDs aren't copied, because clones share them.
     dataset: GptDataset,
     order: Order,
     batch_size: usize,
@@ -59,9 +59,10 @@ pub struct Epoch {
 /// The order in which an epoch visits the windows.
 #[derive(Clone)]
 pub(crate) enum Order {
-    /// The order of the text, for the given number of windows. This variant needs no memory.
+    /// The order of the text. The value is the number of windows. A list of their indices isn't
+    /// needed, so this variant takes no memory per window.
     Sequential(usize),
-    /// A shuffled order, which contains the index of each window.
+    /// A shuffled order, given as a list of window indices.
     Shuffled(Vec<usize>),
 }
 
@@ -103,13 +104,13 @@ impl Epoch {
         self.position
     }
 
-    /// Moves to the batch with the index `position`. The number of batches is also a valid
-    /// position, the end of the epoch.
+    /// Moves to the batch with the index `position`. If `position` is equal to the number of
+    /// batches, moves to the end of the epoch.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::PositionPastEnd`] if the epoch has fewer batches. The position
-    /// doesn't change in this case.
+    /// Returns [`DataLoaderError::PositionPastEnd`] if `position` is greater than the number of
+    /// batches. In this case, the epoch stays at its current position.
     pub fn seek(&mut self, position: usize) -> Result<(), DataLoaderError> {
         if position > self.batches {
             return Err(DataLoaderError::PositionPastEnd {
@@ -125,9 +126,9 @@ impl Epoch {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Corpus::read`](crate::Corpus::read) if the corpus is in a file that
-    /// can't be read. The position doesn't change in this case, so the next call tries to read the
-    /// same batch again.
+    /// Returns an error if the corpus is stored in a file and reading the file fails (see
+    /// [`Corpus::read`](crate::Corpus::read)). In this case, the position doesn't change, so the
+    /// next call tries to read the same batch again.
     pub fn try_next(&mut self) -> Result<Option<Batch>, DataLoaderError> {
         if self.position == self.batches {
             return Ok(None);

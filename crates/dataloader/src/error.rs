@@ -1,5 +1,6 @@
-//! The error type of this crate. It covers reading and writing files of token IDs, creating windows
-//! and batches, and resuming at a position. All positions in errors are counted from 0.
+//! The error type of this crate, for errors that occur when token IDs are read or written, when
+//! windows and batches are created, or when an epoch is resumed. All positions in errors are
+//! counted from 0.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,8 +37,8 @@ pub enum DataLoaderError {
         path: PathBuf,
         /// Position of the first invalid byte.
         position: usize,
-        /// End of the message, which names the probable encoding of the file and suggests how to
-        /// convert it to UTF-8.
+        /// End of the error message. It names the probable encoding of the file and suggests how to
+        /// convert it to UTF-8, or says that the file may be binary.
         looks_like: &'static str,
     },
     /// A file of token IDs is damaged, has changed since it was opened, or contains something other
@@ -90,7 +91,8 @@ pub enum DataLoaderError {
         /// Weight of the source.
         weight: f64,
     },
-    /// A position belongs to a mix with a different number of sources.
+    /// A position can't be used with a mix, because it belongs to a mix with a different number of
+    /// sources.
     #[error("the position is for {positions} sources, but the mix has {sources}")]
     OtherSources {
         /// Number of sources in the position.
@@ -149,8 +151,8 @@ pub enum DataLoaderError {
 }
 
 impl DataLoaderError {
-    /// Returns a function that converts an I/O error that occurred while reading the file at
-    /// `path`. It is used as `.map_err(DataLoaderError::read(path))`.
+    /// Returns a function that converts an I/O error from reading `path` to a [`DataLoaderError`].
+    /// It can be used as `.map_err(DataLoaderError::read(path))`.
     pub(crate) fn read(path: &Path) -> impl Fn(io::Error) -> Self {
         move |error| FileError::at(path, "read")(error).into()
     }

@@ -1,6 +1,7 @@
 //! Functions that read and write files of token IDs. The file formats are in `format.rs`.
 //!
-//! Text files are read by the caller, who can convert their bytes with [`text_of`](crate::text_of).
+//! This crate doesn't read text files. After you have read one, you can convert its bytes to a
+//! string with [`text_of`](crate::text_of).
 
 use std::io::Write;
 use std::path::Path;
@@ -24,12 +25,12 @@ impl Corpus {
     /// - llm.c's format, which begins with a header
     /// - numpy's `.npy` format, with a one-dimensional array of integers
     ///
-    /// A file doesn't contain the size of its vocabulary. Use [`Corpus::check_ids`] to check that
-    /// all IDs are less than a given size.
+    /// None of these formats stores the size of the vocabulary. Use [`Corpus::check_ids`] to check
+    /// that all IDs are less than the size of your model's vocabulary.
     ///
-    /// If another process changes the contents of the file afterwards, reading the IDs returns an
-    /// error. On Unix, the file may be replaced by renaming another file, because the original file
-    /// stays open.
+    /// If another process changes the contents of the open file, reading the IDs returns an error.
+    /// On Unix, another file may be renamed to this path, because the corpus keeps the original
+    /// file open.
     ///
     /// # Errors
     ///
@@ -90,8 +91,8 @@ pub enum TokenFormat {
     },
 }
 
-/// A writer that [`write_token_file`] passes to its closure, which uses it to write the IDs in
-/// parts.
+/// A writer that [`write_token_file`] passes to its closure. The closure calls [`push`](Self::push)
+/// to write the IDs in parts.
 pub struct TokenWriter<'o> {
     out: &'o mut dyn Write,
     path: &'o Path,
@@ -124,8 +125,8 @@ impl TokenWriter<'_> {
     }
 }
 
-/// Checks that all IDs fit in 16 bits. `first` is the position of the first ID in the corpus, which
-/// is needed for the error.
+/// Checks that all IDs fit in 16 bits. `first` is the position of `ids[0]` in the corpus, which is
+/// needed to compute the position in the error.
 fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
     match ids.iter().position(|&id| u16::try_from(id).is_err()) {
         Some(i) => Err(DataLoaderError::IdOverU16 {
@@ -161,9 +162,9 @@ fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
 ///
 /// # Errors
 ///
-/// Returns the error of `write` if it returns one. Returns [`DataLoaderError::Length`] if the
-/// number of IDs differs from the number in [`TokenFormat::Npy`], and [`DataLoaderError::Io`] if
-/// the file already exists or can't be written.
+/// If `write` returns an error, returns this error. Returns [`DataLoaderError::Length`] if the
+/// number of IDs differs from the number in [`TokenFormat::Npy`], and [`FileError`] if the file
+/// already exists or can't be written. These two errors are converted to `E`.
 pub fn write_token_file<E: From<DataLoaderError> + From<FileError>>(
     path: impl AsRef<Path>,
     format: TokenFormat,
@@ -200,8 +201,8 @@ fn npy_header(len: usize) -> Vec<u8> {
     const ALIGNMENT: usize = 64;
     let magic = b"\x93NUMPY\x01\x00";
     let mut header = format!("{{'descr': '<u4', 'fortran_order': False, 'shape': ({len},), }}");
-    // The header ends with a line feed and is padded with spaces, so that the numbers after it
-    // begin at a multiple of 64 bytes.
+    // The header ends with a line feed. It is padded with spaces, so that the array after it begins
+    // at an offset that is a multiple of 64 bytes.
     let length = (magic.len() + 2 + header.len() + 1).next_multiple_of(ALIGNMENT);
     let blanks = length - (magic.len() + 2 + header.len() + 1);
     header += &" ".repeat(blanks);

@@ -1,11 +1,11 @@
-//! The formats of files of token IDs. The following formats can be read:
+//! The file formats for token IDs. This crate can read the following formats:
 //!
 //! - 16-bit integers without a header, as in nanoGPT
 //! - llm.c's header, followed by 16-bit or 32-bit integers
 //! - numpy's `.npy` format with a one-dimensional array of integers
 //!
-//! A file without a header is rejected if its first bytes show that it has another format. These
-//! tests are in `number_format.rs`.
+//! A file without a header is rejected if its first bytes show that it doesn't contain 16-bit token
+//! IDs. The functions in `number_format.rs` check this.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,7 @@ pub(crate) struct Format {
     /// Number of bytes before the first ID.
     pub(crate) start: u64,
     pub(crate) count: usize,
-    /// Number of bytes of an ID, at most 8. The bytes are in little-endian order.
+    /// Number of bytes per ID, at most 8. The bytes are in little-endian order.
     pub(crate) width: usize,
     pub(crate) signed: bool,
 }
@@ -30,12 +30,12 @@ pub(crate) struct Format {
 /// Number of bytes at the beginning of a file that are examined to recognize its format.
 const HEAD: u64 = 1 << 18;
 
-/// The first number in llm.c's header and the width of the IDs in bytes. The first entry is for the
-/// tokens of GPT-2, and the second one for those of Llama 3.
+/// Magic numbers of llm.c's token files, and the number of bytes per ID for each. The first entry
+/// is for token IDs of GPT-2, and the second one for token IDs of Llama 3.
 const LLM_C: [(u32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 
-/// Number of bytes in llm.c's header. The header consists of 256 numbers with 32 bits each, and the
-/// third number is the number of IDs.
+/// Number of bytes in llm.c's header. The header consists of 256 integers of 32 bits each, and the
+/// third one is the number of IDs.
 const LLM_C_HEADER: u64 = 1024;
 
 /// The first bytes of an `.npy` file.
@@ -100,10 +100,12 @@ impl Format {
     }
 
     /// Reads the header of an `.npy` file. It consists of the bytes `\x93NUMPY`, the version, the
-    /// length of a Python dictionary, and the dictionary as text. The numbers of the array follow.
+    /// length of a Python dictionary, and the dictionary as text. The elements of the array follow
+    /// the header.
     fn of_numpy(head: &[u8], bytes: u64) -> Result<Self, String> {
         let cut = || "numpy's header is cut off".to_owned();
-        // Since version 2, the length of the dictionary has four bytes instead of two.
+        // Version 1 stores the length of the dictionary in two bytes, and later versions store it
+        // in four.
         let long = head.get(6).ok_or_else(cut)? > &1;
         let start = if long { 12 } else { 10 };
         let length = numbers(head.get(8..start).ok_or_else(cut)?, start - 8).next();

@@ -3,9 +3,9 @@
 //! (listing 2.6).
 //!
 //! The batches are in the same order as in PyTorch with `num_workers=0`. To achieve this, each
-//! epoch takes the same draws from the generator as PyTorch's iterator, even if the windows aren't
-//! shuffled. Therefore, each pass over a loader changes all later random numbers, including a pass
-//! that only evaluates the model.
+//! epoch draws the same random numbers from the generator as PyTorch's iterator, even if the
+//! windows aren't shuffled. Therefore, each pass over a loader affects all random numbers that are
+//! drawn later, even if the pass only evaluates the model.
 
 #[cfg(feature = "text")]
 use tokenizer::Tokenizer;
@@ -16,7 +16,8 @@ use crate::dataset::{GptDataset, WindowConfig};
 use crate::epoch::{Epoch, Order};
 use crate::error::DataLoaderError;
 
-/// A data loader, which creates epochs of batches. An epoch has at least one batch.
+/// A data loader, which groups the windows of a corpus into batches. Each epoch (one pass over the
+/// windows) has at least one batch.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
@@ -92,15 +93,16 @@ impl DataLoader {
         self.config.batch_size
     }
 
-    /// Begins an epoch, like `iter(loader)` in Python. The draws that PyTorch takes from its global
-    /// generator are taken from `rng`.
+    /// Begins an epoch, like `iter(loader)` in Python. The random numbers that PyTorch would draw
+    /// from its global generator are drawn from `rng`.
     #[must_use = "it has drawn from the generator"]
     pub fn epoch(&self, rng: &mut TorchRng) -> Epoch {
         let windows = self.dataset.len();
         let order = match self.config.shuffle {
             true => Order::Shuffled(rng.data_loader_order(windows, true)),
             false => {
-                // The draws don't depend on the number of windows if there is no shuffling.
+                // PyTorch draws random numbers even if it doesn't shuffle. In this case, they don't
+                // depend on the number of windows, so 0 can be passed.
                 rng.data_loader_order(0, false);
                 Order::Sequential(windows)
             }
@@ -114,7 +116,8 @@ impl DataLoader {
     }
 }
 
-/// Arguments of `create_dataloader_v1` in the book. The default values are also the same.
+/// Configuration of a [`DataLoader`]. The fields are the arguments of `create_dataloader_v1` in the
+/// book, and they have the same default values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
@@ -125,7 +128,7 @@ pub struct DataLoaderConfig {
     pub max_length: usize,
     /// Number of tokens between the beginnings of two consecutive windows.
     pub stride: usize,
-    /// Whether the windows are shuffled, in a new order for each epoch.
+    /// Whether the windows are shuffled. Each epoch has a new order.
     pub shuffle: bool,
     /// Whether the last batch of an epoch is omitted if it isn't full.
     pub drop_last: bool,
@@ -143,8 +146,9 @@ impl Default for DataLoaderConfig {
     }
 }
 
-/// Creates a loader for a text, like `create_dataloader_v1` in the book (listing 2.6). The
-/// tokenizer can be of any type. As in the book, `<|endoftext|>` in the text is a special token.
+/// Creates a loader for a text, like `create_dataloader_v1` in the book (listing 2.6), but with any
+/// tokenizer. As in the book, the tokenizer recognizes `<|endoftext|>` in the text as a special
+/// token.
 ///
 /// ```
 /// use dataloader::{DataLoaderConfig, create_dataloader_v1};

@@ -1,6 +1,7 @@
-//! Functions that recognize files without a header that don't consist of 16-bit token IDs, for
-//! example because they contain 32-bit integers, floating-point numbers or text. File formats that
-//! begin with a magic number are recognized by [`FileFormat`](atomic_file::FileFormat) instead.
+//! Functions that check whether a file without a header could consist of 16-bit token IDs. Files
+//! that contain 32-bit integers, floating-point numbers or text, for example, are recognized. File
+//! formats that begin with a magic number are recognized by [`FileFormat`](atomic_file::FileFormat)
+//! instead.
 //!
 //! Any sequence of bytes could consist of 16-bit IDs, so the functions use statistical tests. For
 //! example, if every second 16-bit number is 0, the file probably contains 32-bit integers. Each
@@ -11,8 +12,8 @@
 use std::collections::HashSet;
 use std::str::from_utf8;
 
-/// Smallest number of IDs whose pattern is taken as evidence. For example, if the numbers at 16 odd
-/// positions are all 0, this is no longer considered a coincidence.
+/// Smallest number of 16-bit values in which a pattern counts as evidence. For example, if the
+/// values at 16 odd positions are all 0, this isn't considered a coincidence.
 const MIN: usize = 16;
 
 /// Examines the first bytes of a file without a header. Returns a description of the contents if
@@ -32,9 +33,9 @@ pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
 /// Returns true if at least 99 % of the bytes are printable characters or white space, and if there
 /// are enough distinct 16-bit numbers for this not to be a coincidence.
 ///
-/// About one in four random IDs of GPT-2 contains another byte, and about three in five aren't
-/// valid UTF-8. Therefore, 12 distinct numbers are enough if the bytes are valid UTF-8, but 80 are
-/// needed otherwise.
+/// About one in four random token IDs of GPT-2 contains a byte that is neither printable nor white
+/// space, and the bytes of about three in five aren't valid UTF-8. Therefore, 12 distinct numbers
+/// are enough if the bytes are valid UTF-8, but 80 are needed otherwise.
 fn is_text(head: &[u8], different: usize) -> bool {
     let is_written = |byte: &&u8| **byte >= b' ' || byte.is_ascii_whitespace();
     let is_utf8 = from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
@@ -43,11 +44,11 @@ fn is_text(head: &[u8], different: usize) -> bool {
 }
 
 /// Returns a description of the numbers in a file if they don't seem to be 16-bit token IDs, and
-/// `None` otherwise. `ids` are the first bytes of the file, read as 16-bit numbers, and `different`
-/// is the set of these numbers.
+/// `None` otherwise. `ids` contains the first bytes of the file as 16-bit numbers, and `different`
+/// is the set of the distinct numbers in `ids`.
 fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option<&'static str> {
-    /// Size of GPT-2's vocabulary, rounded up as in nanoGPT. All token IDs are less than this
-    /// number.
+    /// Size of GPT-2's vocabulary, rounded up as in nanoGPT. All token IDs of GPT-2 are less than
+    /// this number.
     const MAX_GPT2: u64 = 50_304;
     let at = |first: usize, step: usize| ids.iter().copied().skip(first).step_by(step);
     let zero = |first, step| at(first, step).all(|id| id == 0);
@@ -58,8 +59,9 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
         let is_64 = zero(2, 4) && head.len().is_multiple_of(8);
         return Some(if is_64 { "int64" } else { "int32 or uint32" });
     }
-    // If a vocabulary has more than 65,536 tokens, its IDs have 32 bits. The upper halves of these
-    // IDs are at most 3, but the lower halves can be any number.
+    // The IDs of a vocabulary with more than 65,536 tokens are stored as 32-bit integers. Their
+    // lower halves can be any number, but their upper halves are less than 4 if the vocabulary has
+    // at most 262,144 tokens.
     if at(1, 2).all(|id| id < 4) && at(0, 2).any(|id| id >= MAX_GPT2) {
         return Some("int32 or uint32");
     }
@@ -75,8 +77,8 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
     is_bytes(different).then_some("uint8, one byte for each token")
 }
 
-/// Returns true if nearly all nonzero numbers of 4 bytes, or nearly all of 8 bytes, are
-/// floating-point numbers whose absolute values are between 1e-6 and 1e6.
+/// Returns true if the bytes are probably 32-bit or 64-bit floating-point numbers. This is the case
+/// if nearly all nonzero numbers of one of these types have absolute values between 1e-6 and 1e6.
 fn is_floats(head: &[u8]) -> bool {
     let is_usual = |number: &f64| (1e-6..1e6).contains(&number.abs());
     let singles = numbers(head, 4).map(|bits| f64::from(f32::from_bits(bits as u32)));
@@ -85,9 +87,10 @@ fn is_floats(head: &[u8]) -> bool {
         || nearly_all(doubles.filter(|&number| number != 0.0), is_usual)
 }
 
-/// Returns true if nearly all 16-bit numbers are floating-point numbers (float16 or bfloat16) of
-/// usual sizes, and about half of them are negative. Token IDs would also have values between those
-/// of positive and negative floating-point numbers.
+/// Returns true if the 16-bit numbers are probably floating-point numbers (float16 or bfloat16).
+/// This is the case if nearly all of them have a usual magnitude and about half of them are
+/// negative. Read as integers, such positive and negative numbers are in two separate ranges. Token
+/// IDs would also occur between these ranges.
 fn is_half_floats(different: &HashSet<u64>) -> bool {
     let is_usual = |id: u64| (0x0800..0x6400).contains(&id);
     let below = different.iter().filter(|&id| is_usual(id ^ 0x8000)).count();
@@ -96,22 +99,22 @@ fn is_half_floats(different: &HashSet<u64>) -> bool {
         && nearly_all(different, |&&id| is_usual(id) || is_usual(id ^ 0x8000))
 }
 
-/// Returns true if the lower bytes of nearly all 16-bit numbers are no greater than the greatest
-/// upper byte. If the file contains one byte for each ID, both bytes are IDs of the same
-/// vocabulary. If it contains 16-bit IDs, the lower bytes have all values up to 255, unless all IDs
-/// are less than 256.
+/// Returns true if the file probably contains one byte for each ID. In such a file, both bytes of a
+/// 16-bit number are IDs of the same vocabulary, so nearly all lower bytes are at most as large as
+/// the greatest upper byte. In a file of 16-bit IDs, the lower bytes have all values up to 255,
+/// unless all IDs are less than 256.
 fn is_bytes(different: &HashSet<u64>) -> bool {
     /// The test is applied only if all upper bytes are less than this number. With larger upper
     /// bytes, single bytes can't be distinguished from 16-bit IDs.
     const MAX: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
-    // If the lower bytes were random, all of them would be this small with a probability of about
-    // 2^-bits.
+    // If the lower bytes were random, the probability that all of them are at most `most` would be
+    // about 2^-bits.
     let bits = different.len() as f64 * (256.0 / (most + 1) as f64).log2();
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }
 
-/// Returns true if the condition `holds` for at least 99 % of the items.
+/// Returns true if `holds` returns true for at least 99 % of the items.
 fn nearly_all<T>(items: impl IntoIterator<Item = T>, holds: impl Fn(&T) -> bool) -> bool {
     let (mut all, mut held) = (0, 0);
     for item in items {

@@ -2,9 +2,8 @@
 
 use crate::error::DataLoaderError;
 
-/// Splits a text after a fraction of its characters. The first part is for training, and the second
-/// one for validation. As in Python, the position is `int(train_ratio * len(text))`, counted in
-/// characters.
+/// Splits a text into a first part for training and a second part for validation. As in the book's
+/// Python code, the first part has `int(train_ratio * len(text))` characters.
 ///
 /// ```
 /// let (train, validation) = dataloader::train_validation_split("héllo wörld", 0.9)?;

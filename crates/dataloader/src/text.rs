@@ -1,9 +1,9 @@
 //! Conversion of the bytes of a text file to a string.
 //!
-//! The bytes must be UTF-8. If they have another encoding, the error suggests a command that
-//! converts the file, and if they aren't a text, the error contains the format. A byte order mark
-//! at the beginning is removed. Nothing else is changed, so line endings such as `"\r\n"` are
-//! preserved.
+//! The bytes must be valid UTF-8. If they seem to have another encoding, the error suggests how to
+//! convert the file. If they have a known format that isn't text, the error names this format. A
+//! byte order mark at the beginning is removed. Nothing else is changed, so line endings such as
+//! `"\r\n"` are preserved.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::error::DataLoaderError;
 /// The byte order mark, which some programs write at the beginning of UTF-8 files.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// Converts the bytes of a text file to a string. `path` is the path of the file, which is used
-/// only in errors.
+/// Converts the bytes of a text file to a string. The path of the file, `path`, is used only in
+/// error messages.
 ///
 /// ```
 /// use std::path::Path;
@@ -67,8 +67,8 @@ pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
 
 /// Returns true if the bytes are probably UTF-16, with or without a byte order mark.
 ///
-/// In UTF-16, every second byte of a text in Latin letters is NUL. A NUL byte is valid UTF-8, but
-/// it doesn't occur in UTF-8 texts.
+/// If a text in Latin letters is encoded as UTF-16, every second byte is NUL. NUL bytes are also
+/// valid in UTF-8, but text files in UTF-8 hardly ever contain them.
 fn is_utf_16(bytes: &[u8]) -> bool {
     const PAIRS: usize = 2048;
     let (pairs, _) = bytes.as_chunks::<2>();

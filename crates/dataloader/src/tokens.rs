@@ -1,11 +1,11 @@
-//! The storage of token IDs: in memory, or in a file that is read in parts, so that a corpus can be
-//! larger than the available memory.
+//! Storage for token IDs, which are either in memory or in a file. A file is read in parts, so a
+//! corpus can be larger than the available memory.
 //!
 //! # Files that change
 //!
-//! Another process can change a file while it is in use, and then the next epoch would read
-//! different tokens. To detect this, the length of the file, the time of its last modification and
-//! a hash of its contents are recorded when the file is opened.
+//! If another process changed a file during training, later epochs would read different tokens. To
+//! detect this, the length of the file, the time of its last modification and a hash of its
+//! contents are recorded when the file is opened.
 //!
 //! Each read compares the length and the modification time again. If one of them has changed, the
 //! contents are hashed and compared as well. If they are the same, for example because a backup
@@ -27,15 +27,15 @@ use atomic_file::read_exact_at;
 use crate::error::DataLoaderError;
 use crate::format::Format;
 
-/// Waiting times before each attempt to compare the contents of a file whose length or modification
-/// time has changed.
+/// Waiting times before the three attempts to compare the contents of a file whose length or
+/// modification time has changed.
 const PAUSES: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(100),
     Duration::from_millis(400),
 ];
 
-/// A range of token IDs from a source. Clones share the source.
+/// A range of the token IDs in a source. Clones share the source, so they don't copy the IDs.
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
     source: Source,
@@ -79,7 +79,7 @@ fn stamp(file: &File) -> io::Result<Stamp> {
     Ok((found.len(), found.modified().ok()))
 }
 
-/// Largest number of blocks of a file that are hashed. Files of up to 16 MiB are hashed completely.
+/// Maximum number of blocks of a file that are hashed. Files of up to 16 MiB are hashed completely.
 const BLOCKS: u64 = 1024;
 /// Number of bytes in a block.
 const BLOCK: u64 = 16 << 10;
@@ -211,8 +211,8 @@ impl Several {
             let more = part.read(read - begin..end.min(*part_end) - begin)?;
             read = *part_end;
             if ids.is_empty() {
-                // If the whole range is in one part, the view of this part is returned without a
-                // copy.
+                // If the whole range is in one part, the result of this part is returned without
+                // being copied.
                 ids = more;
             } else {
                 ids.to_mut().extend_from_slice(&more);

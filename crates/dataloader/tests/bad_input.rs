@@ -18,7 +18,7 @@ fn numbers(n: u32) -> Corpus {
     Corpus::from_ids((0..n).collect::<Vec<u32>>())
 }
 
-/// Returns a configuration for the tests with nine tokens, which contain five windows.
+/// Returns a configuration with which a corpus of nine tokens has five windows.
 fn five(batch_size: usize, drop_last: bool) -> DataLoaderConfig {
     DataLoaderConfig {
         batch_size,
@@ -105,8 +105,9 @@ fn ids_at_or_over_the_vocabulary_are_named_with_their_place() {
     );
 }
 
-/// The test `a_file_gives_the_windows_of_a_corpus_in_memory` in `properties.rs` checks that such
-/// files can be read again.
+/// Checks the bytes of a written file, and that IDs of more than 16 bits are rejected without
+/// changing any file. The test `a_file_gives_the_windows_of_a_corpus_in_memory` in `properties.rs`
+/// checks that such files can be read again.
 #[test]
 fn token_files_are_little_endian_u16_and_what_is_no_u16_replaces_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -160,7 +161,8 @@ fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
     assert!(message(b"\x7fELF\0\xff").contains("binary file"));
 }
 
-/// The test writes the same IDs in all supported formats and in some unsupported ones.
+/// Reads the same IDs from files in the supported formats, and checks that files in unsupported
+/// formats and damaged files are rejected.
 #[test]
 fn token_files_are_what_their_signs_say() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,8 +221,8 @@ fn token_files_are_what_their_signs_say() {
     }
 }
 
-/// The test writes files without a header that don't contain 16-bit IDs, and files of 16-bit IDs
-/// that are slightly similar to them.
+/// Checks that a file without a header is rejected if it doesn't contain 16-bit IDs, and that files
+/// of 16-bit IDs are accepted even if they are somewhat similar to other formats.
 #[test]
 fn token_files_without_a_header_are_known_by_their_bytes() {
     let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
@@ -373,7 +375,7 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
     let shrink = |file: &fs::File| file.set_len(6);
     let write = |mut file: &fs::File| {
         file.write_all(&[3, 0, 2, 0])?; // other valid IDs
-        // The clock of a file system can be coarse.
+        // The file system may record times too coarsely to show that the file has changed.
         file.set_modified(SystemTime::now() + Duration::from_secs(1))
     };
     type Change = dyn Fn(&fs::File) -> io::Result<()>;
@@ -402,8 +404,8 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
     }
 }
 
-/// Backup programs change the modification time of files, and other programs write the same
-/// contents again.
+/// Checks that a file can still be read if only its modification time changes, as after a backup,
+/// or if the same contents are written again.
 #[test]
 fn a_token_file_with_another_time_and_the_same_contents_is_read_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -430,7 +432,8 @@ fn a_token_file_with_another_time_and_the_same_contents_is_read_on() {
     assert_eq!(corpus.read(..3).unwrap(), [0, 1, 2].as_slice());
 }
 
-/// If another file is renamed to the path of the open file, the open file is still read.
+/// Checks that a corpus still reads the file that it opened after another file has been renamed to
+/// the same path.
 #[cfg(unix)]
 #[test]
 fn a_token_file_that_is_replaced_is_read_as_it_was() {

@@ -73,8 +73,8 @@ proptest! {
         }
     }
 
-    /// The windows must be the same for a corpus in a file as for one in memory, and also after a
-    /// split.
+    /// Checks that a corpus in a file has the same windows as the same corpus in memory, and that
+    /// splitting both results in the same parts.
     #[test]
     fn a_file_gives_the_windows_of_a_corpus_in_memory((corpus, dataset) in any_dataset(), at in 0usize..92) {
         let folder = tempfile::tempdir().unwrap();
@@ -90,7 +90,8 @@ proptest! {
         prop_assert_eq!(ids(&of_file.1), ids(&of_memory.1));
     }
 
-    /// The sizes of the vocabulary vary, and so does the frequency of small IDs.
+    /// Checks that files of 16-bit IDs aren't mistaken for another format, whatever the size of the
+    /// vocabulary and however frequent small IDs are.
     #[test]
     fn no_file_of_u16_ids_is_taken_for_something_else(
         vocab_size in prop_oneof![1u32..300, 1u32..=65_536],

@@ -45,7 +45,7 @@ proptest! {
         let (start, end) = (range.0.min(whole.len()), range.1.min(whole.len()));
         let range = start.min(end)..start.max(end);
         prop_assert_eq!(&corpus.read(range.clone()).unwrap()[..], &whole[range.clone()]);
-        // A part of a joined corpus can extend over several of its parts.
+        // A range of a joined corpus can extend over several of the corpora that were joined.
         let (_, rest) = corpus.split_at(range.start);
         prop_assert_eq!(&rest.read(..range.len()).unwrap()[..], &whole[range]);
     }
@@ -75,7 +75,8 @@ proptest! {
 
 #[test]
 fn an_order_that_is_not_shuffled_needs_no_memory() {
-    // A list of the windows wouldn't fit in memory.
+    // The corpus has so many windows (2^39 - 1) that a list of their indices wouldn't fit in
+    // memory.
     let corpus = Corpus::concat(vec![Corpus::from_ids(vec![7; 1 << 20]); 1 << 20]);
     let loader = DataLoader::new(&corpus, config(1, false)).unwrap();
     let mut epoch = loader.epoch(&mut TorchRng::manual_seed(1));

@@ -137,7 +137,8 @@ const DVC: Magic = (
 impl FileFormat {
     /// Detects the format of a file from its first bytes, `head`. A few kilobytes are enough.
     ///
-    /// Returns `None` if the format is unknown. This is the case for texts, among others.
+    /// Returns `None` if the format is unknown. Plain text, for example, has no recognizable
+    /// format.
     pub fn of(head: &[u8]) -> Option<Self> {
         Self::of_pointer(head)
             .or_else(|| find(&FORMATS, head))

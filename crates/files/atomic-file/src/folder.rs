@@ -19,8 +19,8 @@ use crate::name::{
 /// [`create`](Self::create) renames it to `NAME`. If the value is dropped without a call of
 /// `create`, the folder is deleted.
 ///
-/// The temporary folder is always new. Therefore, it contains no links of other programs, and files
-/// written into it can't end up elsewhere.
+/// The temporary folder is always new. Therefore, it contains no symbolic links from other programs
+/// that could redirect the files to another location.
 ///
 /// ```
 /// let folder = std::env::temp_dir().join(format!("staged-{}", std::process::id()));
@@ -127,8 +127,8 @@ impl Drop for StagedFolder {
     }
 }
 
-/// Checks that `target` doesn't exist or is a folder that contains only system files (see
-/// [`is_system_file`]).
+/// Checks that `target` doesn't exist, or that it is a folder that is empty or contains only system
+/// files (see [`is_system_file`]).
 ///
 /// A program calls this function to reject an invalid target before it spends time on filling a
 /// [`StagedFolder`].
@@ -240,13 +240,13 @@ fn not_empty(name: &OsStr) -> io::Error {
     io::Error::new(ErrorKind::DirectoryNotEmpty, problem)
 }
 
-/// Deletes the unfinished folders in `folder` that belong to this program and whose writers have
-/// ended.
+/// Deletes the unfinished folders in `folder` that belong to this program and whose writers are no
+/// longer running.
 ///
 /// `ours` receives the final name of each unfinished folder in the form that [`unfinished_of`]
-/// returns. It returns true if the unfinished folder belongs to this program. Nothing is deleted on
-/// Windows and on file systems that don't support locks, because it's unknown whether the writers
-/// have ended.
+/// returns. It returns true if the unfinished folder belongs to this program. On Windows and on
+/// file systems that don't support locks, nothing is deleted because it's unknown whether the
+/// writers are still running.
 ///
 /// # Errors
 ///
@@ -286,8 +286,8 @@ fn each_once(mut names: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Returns the unfinished files and folders in `folder` that belong to this program and whose
-/// writers have ended. Each path is returned with the open file, whose lock is now held by this
-/// process.
+/// writers are no longer running. Each path is returned with the open file, whose lock is now held
+/// by this process.
 ///
 /// `ours` receives the final name in the form that [`unfinished_of`] returns. A file that can't be
 /// opened or locked may still have a writer, so it isn't returned.

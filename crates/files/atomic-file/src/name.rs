@@ -46,8 +46,8 @@ pub fn is_system_file(name: &OsStr) -> bool {
             .any(|file| name.eq_ignore_ascii_case(file))
 }
 
-/// Returns true if `name` is a system file that may be deleted together with the `ours` files of
-/// its folder.
+/// Returns true if `name` is a system file that may be deleted together with its folder. `ours`
+/// returns true for the names of files that belong to this program.
 ///
 /// An attribute file such as `._notes.txt` may be deleted only if `ours` returns true for
 /// `notes.txt`. Other system files contain nothing of value, so they may always be deleted.

@@ -38,8 +38,8 @@ pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
 ///   `/proc/self/fd/1`), the function writes directly to it. If a descriptor refers to a regular
 ///   file, the output is appended to this file, as with `>>` in a shell.
 ///
-/// Even a file that another program creates at `path` while the output is being written isn't
-/// overwritten.
+/// If another program creates a file at `path` while the output is being written, this file isn't
+/// overwritten, either.
 ///
 /// # Errors
 ///

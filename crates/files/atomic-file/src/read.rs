@@ -199,14 +199,15 @@ mod tests {
         assert!(long.contains("4 bytes") && long.contains("3"), "{long}");
         let error = is_file(folder.path()).unwrap_err();
         assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
-        // The path continues below a file. The system reports an invalid path and not a missing
-        // file.
+        // `path` is a file, so nothing can exist below it. The system reports an invalid path
+        // instead of a missing file.
         assert!(is_file(path.join("inside")).is_err());
         if cfg!(unix) {
             let error = open_file("/dev/null").unwrap_err();
             assert_eq!(error.source.to_string(), "not a file");
         }
-        // Opening a FIFO would block forever.
+        // These calls must reject the FIFO without opening it, because opening it would block
+        // forever.
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         if made.is_ok_and(|status| status.success()) {
@@ -214,9 +215,10 @@ mod tests {
         }
     }
 
-    /// Checks pointer files in the form in which each tool writes them. The forms are described in
-    /// git-lfs/docs/spec.md and on git-annex's page "pointer file". On systems without symbolic
-    /// links, git-annex's link is a file. The DVC file was written by `dvc add` (version 3).
+    /// Checks that pointer files are rejected in the form in which each tool writes them. The forms
+    /// are described in git-lfs/docs/spec.md and on git-annex's page "pointer file". The file that
+    /// begins with `../.git` is how git-annex's link looks on systems without symbolic links. The
+    /// DVC file was written by `dvc add` (version 3).
     #[test]
     fn a_pointer_is_never_taken_for_its_file() {
         let folder = tempfile::tempdir().unwrap();

@@ -134,8 +134,7 @@ fn put<E: From<FileError>>(
     finish: impl FnOnce(&Path, &Path) -> Result<(), FileError>,
 ) -> Result<(), E> {
     const BUFFER: usize = 1 << 20;
-    // Files left behind by a crash only take up space. This write can succeed even if they can't be
-    // deleted.
+    // Files left behind by a crash only take up space, so a failure to delete them is ignored.
     let _ = remove_unfinished(path);
     let (unfinished, file) = create_locked(path, |name| File::create_new(name).map(Some))?;
     let written = || {
@@ -155,7 +154,7 @@ fn put<E: From<FileError>>(
     Ok(sync_folder(folder_of(path))?)
 }
 
-/// Deletes the unfinished files for `path` whose writers have ended.
+/// Deletes the unfinished files for `path` whose writers are no longer running.
 fn remove_unfinished(path: &Path) -> Result<(), FileError> {
     let name = path.file_name().map(stem).unwrap_or_default();
     let ours = |finished: &[u8]| finished == name.as_encoded_bytes();
@@ -238,7 +237,8 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// Most file systems allow names of up to 255 bytes.
+    /// Checks that the name of a file can have 255 bytes, which is the maximum on most file
+    /// systems.
     #[test]
     fn a_name_may_be_as_long_as_names_can_be() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! Detection of features that a file system doesn't support.
 //!
-//! Network and FUSE file systems often lack hard links, a rename that fails if the new name exists,
-//! locks, or `fsync` for folders. This crate works without these features, but its fallbacks offer
-//! weaker guarantees. [`missing_support`] describes the consequences, so that a program can inform
-//! its user before it writes anything.
+//! Network and FUSE file systems often lack hard links, a rename operation that fails if the new
+//! name exists, locks, or `fsync` for folders. This crate works without these features, but its
+//! fallbacks offer weaker guarantees. [`missing_support`] describes the consequences, so that a
+//! program can inform its user before it writes anything.
 
 use std::fs::{self, File};
 use std::path::Path;
