@@ -221,8 +221,9 @@ impl Batches {
 #[derive(Clone, Debug)]
 pub struct Mix {
     sources: Vec<Batches>,
-    /// Cumulative probabilities of the sources. For example, the weights 3 and 1 result in 0.75 and
-    /// 1. Because of rounding, the last element can differ slightly from 1.
+    /// Cumulative probabilities of the sources. If the weights are 3 and 1, for example, the
+    /// elements are 0.75 and 1.0. Because of rounding, the last element can differ slightly from
+    /// 1.0.
     cumulative: Vec<f64>,
 }
 

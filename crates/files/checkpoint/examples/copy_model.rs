@@ -1,4 +1,5 @@
-//! Loads a model folder and saves it again, with timings: `copy_model FROM [TO f32|f16|bf16|book]`.
+//! Loads a model from one folder, saves it to another folder in a given format, and prints how long
+//! this takes. Usage: `copy_model FROM [TO f32|f16|bf16|book]`.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -1,15 +1,18 @@
-//! Reads and writes config.json in two forms: the book's, which has the keys of `GPT_CONFIG_124M`,
-//! and the one of Hugging Face's GPT-2.
+//! Reads and writes config.json in two forms: the book's form, which has the keys of
+//! `GPT_CONFIG_124M`, and the form that Hugging Face uses for GPT-2.
 //!
-//! If a setting would change the computation, it is either supported or rejected with its name.
+//! A setting that affects the results of the model is either supported, or rejected with an error
+//! that contains its name.
 //!
-//! The book's dictionary can be saved with `json.dump`. In addition, it can contain `"format":
-//! "book"`, a dropout rate for each site, `tied`, `hidden_dim`, `norm_eps`, and `activation`, which
-//! is needed only for models that weren't trained here.
+//! To create a configuration in the book's form, save the book's dictionary with Python's
+//! `json.dump`. The file can also contain `"format": "book"`, separate dropout rates
+//! (`drop_rate_emb`, `drop_rate_attn` and `drop_rate_shortcut`), `tied`, `hidden_dim`, `norm_eps`
+//! and `activation`.
 //!
-//! In Hugging Face's form, we add the key `qkv_bias`. GPT-2 always has biases for query, key and
-//! value, so a model without them couldn't be recognized otherwise. The setting
-//! `reorder_and_upcast_attn` is ignored because it concerns only computations in half precision.
+//! In Hugging Face's form, this crate adds the key `qkv_bias` if a model has no biases for query,
+//! key and value. Otherwise, such a model couldn't be recognized, because GPT-2 always has these
+//! biases. The setting `reorder_and_upcast_attn` is ignored because it affects only computations in
+//! half precision.
 
 use std::path::Path;
 
@@ -22,21 +25,22 @@ use crate::json::{Fields, text};
 use crate::layout::Layout;
 use crate::special_tokens::SpecialTokens;
 
-/// The scale of the attention scores in a file, expressed as a factor for the weights of the
-/// queries. Our model always divides scores by the square root of the head dimension, as GPT-2
-/// does.
+/// The scale that a configuration specifies for attention scores, expressed as a factor for the
+/// parameters of the query layers. The model always divides scores by the square root of the head
+/// dimension, as GPT-2 does, so any other scale is applied to these parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryFactor {
-    /// Factor for all blocks. It is 1, or the square root of the head dimension if the file says
-    /// that scores aren't divided by it (`scale_attn_weights`).
+    /// Factor for all blocks. It is usually 1. If the configuration says that scores aren't divided
+    /// by the square root of the head dimension (`scale_attn_weights` is false), it is this square
+    /// root.
     all_blocks: f32,
-    /// Whether scores are also divided by the number of their block, counted from 1
+    /// Whether the scores in each block are also divided by the number of the block, counted from 1
     /// (`scale_attn_by_inverse_layer_idx`).
     by_block: bool,
 }
 
 impl QueryFactor {
-    /// The scale of GPT-2, which needs no factor.
+    /// The scale of GPT-2, for which no parameters are changed.
     const NONE: Self = Self {
         all_blocks: 1.0,
         by_block: false,
@@ -53,8 +57,8 @@ impl QueryFactor {
         })
     }
 
-    /// Returns the factor for the parameter with this name. It is 1 for all parameters except those
-    /// of queries.
+    /// Returns the factor for the parameter with this name. It is 1 for all parameters that don't
+    /// belong to a query layer.
     pub(crate) fn of_parameter(&self, name: &str) -> f32 {
         let rest = name.strip_prefix("trf_blocks.");
         let block = rest.and_then(|rest| Some(rest.split_once(".att.W_query.")?.0));
@@ -116,9 +120,9 @@ fn book_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     })
 }
 
-/// Reads the settings of a configuration in Hugging Face's form. A setting can have GPT-2's name or
-/// the name that transformers uses for all models. Missing settings have the values of the 124M
-/// model if the file contains `model_type`.
+/// Reads the settings of a configuration in Hugging Face's form. A setting can have GPT-2's name,
+/// such as `n_embd`, or the name that transformers uses for all models, such as `hidden_size`. If
+/// the file contains `model_type`, missing sizes are those of the 124M model.
 fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     let headless = check_architecture(fields)?;
     let gpt2 = GptConfig::GPT2_124M;
@@ -148,8 +152,9 @@ fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     })
 }
 
-/// Checks the settings that would change the computation. Returns true if the model has no output
-/// layer of its own, as a `GPT2Model`, so that it must be tied to the embedding.
+/// Checks the settings for which only one value is supported. Returns true if the model has no
+/// output layer of its own, like `GPT2Model` in transformers. Such a model uses its token embedding
+/// as the output layer.
 fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     for (key, computed, can_be) in [
         ("model_type", json!("gpt2"), "\"gpt2\""),
@@ -163,8 +168,8 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     let key = "architectures";
     let names = fields.first(&[key], "an array of names", Value::as_array)?;
     let names = names.map_or(&[][..], Vec::as_slice);
-    // Models for other tasks have the same weights and an additional output layer. The language
-    // model in them can be used.
+    // A model for another task, such as `GPT2ForSequenceClassification`, consists of a language
+    // model and an additional output layer. The language model can be loaded.
     let is_gpt2 = |name: &&Value| name.as_str().is_some_and(|name| name.starts_with("GPT2"));
     if let Some(other) = names.iter().find(|name| !is_gpt2(name)) {
         return Err(fields.unsupported(key, other, "a name that begins with GPT2"));
@@ -173,8 +178,8 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     Ok(!names.is_empty() && !names.iter().any(has_head))
 }
 
-/// Returns the number that is added to the variance in layer normalization, or GPT-2's if the file
-/// doesn't contain it.
+/// Returns the number that is added to the variance in layer normalization. If the file doesn't
+/// contain this number, returns that of GPT-2.
 fn epsilon(fields: &Fields<'_>, key: &str) -> Result<f32, CheckpointError> {
     let number = |value: &Value| {
         let eps = value.as_f64()? as f32;
@@ -184,7 +189,7 @@ fn epsilon(fields: &Fields<'_>, key: &str) -> Result<f32, CheckpointError> {
     Ok(found.unwrap_or(GptConfig::GPT2_124M.norm_eps))
 }
 
-/// Returns the activation function, or GPT-2's if the file doesn't contain it.
+/// Returns the activation function. If the file doesn't contain it, returns that of GPT-2.
 fn activation(fields: &Fields<'_>, key: &str) -> Result<Activation, CheckpointError> {
     let Some(name) = fields.get(key) else {
         return Ok(Activation::default());
@@ -198,7 +203,8 @@ fn activation(fields: &Fields<'_>, key: &str) -> Result<Activation, CheckpointEr
 }
 
 /// Returns the content of a config.json in the book's form, from which [`read`] restores `config`.
-/// Settings that the book doesn't have are included only if they differ from the book's model.
+/// Separate dropout rates, `hidden_dim` and `activation` are included only if the model differs
+/// from the book's model in these settings.
 pub(crate) fn book(config: &GptConfig) -> String {
     let rates = &config.drop_rates;
     let mut json = json!({
@@ -256,8 +262,8 @@ pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTok
     text(&json)
 }
 
-/// Returns the `f64` with the shortest decimal form that converts to the same `f32`, so that 1e-5
-/// is written as 1e-5.
+/// Returns the `f64` with the shortest decimal form that converts to the same `f32`. For example,
+/// the `f32` number 1e-5 is then written as 1e-5 and not as 9.999999747378752e-6.
 fn decimal(x: f32) -> f64 {
     x.to_string()
         .parse()

@@ -8,7 +8,8 @@ use tensor_ops::Dtype;
 /// The formats in which weights can be saved. transformers can load all of them.
 pub const FILE_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::BFloat16];
 
-/// Returns the type for the header of a safetensors file. `dtype` must be one of [`FILE_DTYPES`].
+/// Returns the type that represents `dtype` in the header of a safetensors file. `dtype` must be
+/// one of [`FILE_DTYPES`].
 pub(crate) fn in_file(dtype: Dtype) -> FileDtype {
     match dtype {
         Dtype::Float16 => FileDtype::F16,

@@ -1,5 +1,5 @@
-//! The error type of this crate. A message is a single line that contains the file and the tensor
-//! or key.
+//! The error type of this crate. Each message is a single line that contains the path of the file
+//! and, if possible, the name of the tensor or key.
 
 use std::fmt::Display;
 use std::io;
@@ -19,12 +19,12 @@ pub enum CheckpointError {
     /// The number format isn't supported by the kind of file.
     #[error(transparent)]
     Dtype(#[from] UnsupportedDtype),
-    /// The folder lacks a file that every model has.
+    /// A file that every model has is missing, or the model has a format that can't be read.
     #[error("{}: {problem}", .path.display())]
     Folder {
-        /// Path to the folder, or to a file that was given instead.
+        /// Path to the folder, or to the file whose format can't be read.
         path: PathBuf,
-        /// What is missing, and how to fix it.
+        /// Description of the problem, and how to solve it if a solution is known.
         problem: &'static str,
     },
     /// The file as a whole is invalid. For example, it isn't a safetensors file, or its
@@ -33,7 +33,7 @@ pub enum CheckpointError {
     Invalid {
         /// Path to the file.
         file: PathBuf,
-        /// The invalid key or number, what was expected, and how to fix it.
+        /// Description of the problem, with the invalid key or number and the expected one.
         problem: String,
     },
     /// A tensor is missing, unexpected, or doesn't match the configuration, or one of its numbers
@@ -49,7 +49,8 @@ pub enum CheckpointError {
     },
 }
 
-/// Returns a function that converts an I/O error, for use as in `.map_err(io(path, "read"))`.
+/// Returns a function that converts an [`io::Error`] to a [`CheckpointError`]. It can be used as
+/// `.map_err(io(path, "read"))`.
 pub(crate) fn io(file: &Path, action: &'static str) -> impl FnOnce(io::Error) -> CheckpointError {
     move |source| FileError::at(file, action)(source).into()
 }
@@ -71,8 +72,9 @@ pub(crate) fn in_tensor(file: &Path, tensor: &str, problem: impl Into<String>) -
     }
 }
 
-/// Formats a problem as a single line: control characters become spaces, and the middle of a very
-/// long text is replaced by an ellipsis. Such texts occur if a message quotes a file.
+/// Formats the description of a problem as a single line. Control characters are replaced by
+/// spaces. The middle of a very long description, which can occur if it quotes a file, is replaced
+/// by an ellipsis.
 pub fn one_line(problem: impl Display) -> String {
     const EACH_END: usize = 200;
     let text: Vec<char> = problem.to_string().chars().collect();
@@ -93,8 +95,8 @@ pub(crate) fn quoted(text: &str) -> String {
     one_line(format!("{text:?}"))
 }
 
-/// The problem of a tensor that the model needs but the file doesn't contain.
+/// Message about a tensor that the model needs but the file doesn't contain.
 pub(crate) const MISSING: &str = "the tensor is missing";
 
-/// The problem of a tensor that the file contains but the model doesn't have.
+/// Message about a tensor that the file contains but the model doesn't have.
 pub(crate) const UNEXPECTED: &str = "the tensor is unexpected because the model doesn't have it";

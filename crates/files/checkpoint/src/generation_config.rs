@@ -1,9 +1,9 @@
 //! Reads generation_config.json, which contains the settings that a model's author recommends for
 //! generating text.
 //!
-//! The settings mean the same as in transformers. If a setting would change the generated text in
-//! transformers but isn't supported here, its name is listed, so that it isn't ignored without
-//! notice.
+//! The settings have the same meaning as in transformers. If a setting would change the generated
+//! text in transformers but isn't supported by this crate, its name is returned in
+//! [`GenerationSettings::unsupported`], so that the caller can inform the user.
 
 use std::path::Path;
 
@@ -29,18 +29,19 @@ use crate::json::Fields;
 pub struct GenerationSettings {
     /// Settings for sampling tokens.
     pub sampling: SamplingDefaults,
-    /// Maximum number of new tokens. It takes precedence over `max_length`.
+    /// Maximum number of tokens to generate. It takes precedence over `max_length`.
     pub max_new_tokens: Option<usize>,
-    /// Maximum number of tokens in the prompt and the new text together.
+    /// Maximum total number of tokens in the prompt and the generated text.
     pub max_length: Option<usize>,
-    /// Texts at which generation stops.
+    /// Strings that end the generation of text when they are generated.
     pub stop_strings: Vec<String>,
-    /// Names of settings that would change the text in transformers but aren't supported here.
+    /// Names of the settings in the file that would change the generated text in transformers but
+    /// aren't supported by this crate.
     pub unsupported: Vec<String>,
 }
 
-/// The sampling settings of a model, which apply if the user doesn't choose others. The names are
-/// those of llama.cpp's options.
+/// The default settings of a model for sampling tokens, which apply unless the user chooses others.
+/// Apart from `do_sample`, the fields have the names of llama.cpp's options.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplingDefaults {
     /// Whether tokens are sampled. If this is `Some(false)`, the most probable token is always
@@ -50,8 +51,8 @@ pub struct SamplingDefaults {
     pub temperature: Option<f32>,
     /// Number of most probable tokens from which a token is sampled.
     pub top_k: Option<i32>,
-    /// Total probability of the most probable tokens from which a token is sampled, as a fraction
-    /// of 1.
+    /// Minimum total probability of the most probable tokens from which a token is sampled, as a
+    /// number between 0 and 1.
     pub top_p: Option<f32>,
     /// Smallest probability of a token that can be sampled, as a fraction of the largest
     /// probability.
@@ -68,7 +69,8 @@ impl SamplingDefaults {
     }
 }
 
-/// Settings that change the text in transformers 5, unless they are null, false, 0 or empty.
+/// Settings that change the generated text in transformers 5. A setting has no effect if it is
+/// null, false or empty, or if it is 0 and not a token ID.
 const UNSUPPORTED: [&str; 21] = [
     "bad_words_ids",
     "begin_suppress_tokens",
@@ -93,7 +95,8 @@ const UNSUPPORTED: [&str; 21] = [
     "watermarking_config",
 ];
 
-/// Settings that change the text in transformers 5, unless they are null or 1.
+/// Settings that change the generated text in transformers 5. A setting has no effect if it is
+/// null, false or 1.
 const UNSUPPORTED_UNLESS_1: [&str; 6] = [
     "encoder_repetition_penalty",
     "guidance_scale",
@@ -149,7 +152,8 @@ impl GenerationSettings {
     }
 }
 
-/// Converts a JSON value to a number, including the special numbers that only Python writes.
+/// Converts a JSON value to a number. The strings "NaN", "Infinity" and "-Infinity" are also
+/// accepted, because the numbers that Python writes like this are quoted before the file is parsed.
 fn float(value: &Value) -> Option<f32> {
     let of_python = |text: &&str| ["NaN", "Infinity", "-Infinity"].contains(text);
     match value.as_str().filter(of_python) {
@@ -158,8 +162,8 @@ fn float(value: &Value) -> Option<f32> {
     }
 }
 
-/// Converts a JSON value to a list of texts. A single text becomes a list of one. Empty texts are
-/// invalid.
+/// Converts a JSON string, or an array of JSON strings, to a list of strings. Returns `None` if the
+/// value has another type or if a string is empty.
 fn texts(value: &Value) -> Option<Vec<String>> {
     let list = match value {
         Value::Array(list) => &list[..],

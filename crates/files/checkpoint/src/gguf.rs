@@ -51,8 +51,8 @@ pub struct GgufTokens {
     /// ID of the token that llama.cpp inserts at the beginning of each text. If this is `None`,
     /// llama.cpp doesn't insert a token.
     pub begin: Option<u32>,
-    /// Pairs of the name and the text of a chat template. llama.cpp uses the template named
-    /// `default`.
+    /// Chat templates. Each one is a pair of its name and its text. llama.cpp uses the template
+    /// named `default`.
     pub chat_templates: Vec<(String, String)>,
     /// Sampling settings that llama.cpp uses unless its user chooses others.
     pub sampling: SamplingDefaults,
@@ -85,8 +85,8 @@ pub enum GgufTokenKind {
 /// Writes a model as a GGUF file that llama.cpp can run.
 ///
 /// If `tokens` is `None`, the file contains no tokenizer, so llama.cpp accepts only token IDs. The
-/// token that begins a text, the padding token and the first end token of `special` are stored. If
-/// `tokens` contains a token for the beginning, it takes precedence.
+/// file also contains the beginning token, the first end token and the padding token of `special`.
+/// If `tokens` specifies a beginning token, this token takes precedence over that of `special`.
 ///
 /// The file is written by [`create_output`], which never overwrites an existing file.
 ///
@@ -97,7 +97,7 @@ pub enum GgufTokenKind {
 /// - `dtype` isn't one of [`GGUF_DTYPES`].
 /// - A field of the model doesn't match its configuration (see [`GptModel::check`]), or a weight
 ///   isn't finite in the format of its tensor.
-/// - llama.cpp would compute something else, because the activation isn't GPT-2's `gelu_new`.
+/// - llama.cpp would compute different results, because the activation isn't GPT-2's `gelu_new`.
 /// - The number of tokens in the tokenizer differs from the size of the model's vocabulary.
 /// - llama.cpp couldn't read the tokenizer, because two tokens are equal, two chat templates have
 ///   the same name, or a text contains a NUL character.
@@ -233,7 +233,7 @@ fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
     }
 }
 
-/// Returns the first text that is equal to an earlier one.
+/// Returns the first string that is equal to an earlier one, if there is one.
 fn duplicate<'t>(mut texts: impl Iterator<Item = &'t String>) -> Option<&'t String> {
     let mut seen = HashSet::new();
     texts.find(|text| !seen.insert(*text))
@@ -326,8 +326,8 @@ fn header(
     out
 }
 
-/// Returns the code of a format as the type of a file, its code as the type of a tensor, and the
-/// size of 32 elements in bytes.
+/// Returns three numbers for a format: its code as the type of a whole file, its code as the type
+/// of a tensor, and the size of 32 elements in bytes.
 fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     match dtype {
         Dtype::Int8 => (7, 8, 2 + BLOCK),
@@ -390,7 +390,8 @@ const FLOAT: u32 = 6;
 const FLAG: u32 = 7;
 /// Code of the metadata type for strings.
 const TEXT: u32 = 8;
-/// Code of the metadata type for arrays. The type of the elements and their number follow it.
+/// Code of the metadata type for arrays. In a file, the type and the number of the elements follow
+/// this code.
 const ARRAY: u32 = 9;
 
 /// Returns a metadata value as it is stored in the file: the code of its type and then its bytes.

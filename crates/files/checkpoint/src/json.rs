@@ -1,5 +1,5 @@
-//! Access to the keys of a JSON configuration file as Python writes it. Every value is checked when
-//! it is read.
+//! Access to the settings in a JSON configuration file, which may contain `NaN` and `Infinity`
+//! because Python writes such numbers. Each setting is checked when it is read.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::error::{CheckpointError, invalid};
 /// Maximum size of a config.json in bytes. A typical one has about a thousand.
 const MAX_CONFIG_BYTES: u64 = 256 * 1024;
 
-/// Returns the content of a JSON file.
+/// Returns the content of a JSON file with the given value.
 pub(crate) fn text(json: &Value) -> String {
     format!("{json:#}\n")
 }
@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
         Self::of(file, &read_small_file(file, MAX_CONFIG_BYTES)?)
     }
 
-    /// Reads the content of a file. `file` is its path, which is used in error messages.
+    /// Parses the content of a JSON file. `file` is its path, which is used only in error messages.
     pub(crate) fn of(file: &'a Path, contents: &[u8]) -> Result<Self, CheckpointError> {
         let text = text_of(file, contents)?;
         let json = serde_json::from_str(text)
@@ -61,13 +61,14 @@ impl<'a> Fields<'a> {
         self.problem(format!("{key} must be {expected}, got {found}"))
     }
 
-    /// Returns the error for a setting that would change the computation and isn't supported.
+    /// Returns the error for a setting that affects the results of the model and whose value isn't
+    /// supported.
     pub(crate) fn unsupported(&self, key: &str, found: &Value, can_be: &str) -> CheckpointError {
         self.problem(format!("{key} is {found}, but only {can_be} is supported"))
     }
 
-    /// Looks for several names of the same setting and returns its value, as converted by `read`.
-    /// Returns `None` if all of these keys are missing.
+    /// Returns the value of a setting that can have any of the names `keys`. The function `read`
+    /// converts the value from JSON. Returns `None` if all of these keys are missing.
     ///
     /// # Errors
     ///
@@ -93,19 +94,21 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns an integer that is at least 1, which can have any of these names.
+    /// Returns the value of a setting that must be an integer of at least 1 and can have any of the
+    /// names `keys`.
     pub(crate) fn size(&self, keys: &[&str]) -> Result<Option<usize>, CheckpointError> {
         let size = |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|&n| n > 0);
         self.first(keys, "a whole number of at least 1", size)
     }
 
-    /// Returns a number between 0 and 1, such as a dropout rate.
+    /// Returns the value of a setting that must be a number between 0 and 1, such as a dropout
+    /// rate.
     pub(crate) fn number(&self, key: &str) -> Result<Option<f64>, CheckpointError> {
         let number = |value: &Value| value.as_f64().filter(|x| (0.0..=1.0).contains(x));
         self.first(&[key], "a number from 0 to 1", number)
     }
 
-    /// Returns a boolean.
+    /// Returns the value of a setting that must be true or false.
     pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, CheckpointError> {
         self.first(&[key], "true or false", Value::as_bool)
     }
@@ -125,7 +128,8 @@ pub(crate) fn text_of<'t>(path: &Path, contents: &'t [u8]) -> Result<&'t str, Ch
     }
 }
 
-/// Returns a function that converts a JSON error, for use as in `.map_err(not_json(path))`.
+/// Returns a function that converts a JSON error to a [`CheckpointError`]. It can be used as
+/// `.map_err(not_json(path))`.
 pub(crate) fn not_json(file: &Path) -> impl Fn(serde_json::Error) -> CheckpointError {
     move |error| invalid(file, format!("the file isn't a JSON object: {error}"))
 }

@@ -1,4 +1,5 @@
-//! Which tensors a model file contains, and which parameters each of them holds.
+//! Describes which tensors a model file contains, and which parameters of the model each tensor
+//! holds.
 //!
 //! The same model is stored in different ways:
 //!
@@ -24,18 +25,20 @@ pub(crate) enum Layout {
 #[derive(Clone, Debug)]
 pub(crate) struct FileTensor {
     pub(crate) name: String,
-    /// Shape of the tensor. If it is transposed, the shape is (in, total of the parameters' outs).
-    /// Otherwise, the first dimension is the sum of the parameters' first dimensions.
+    /// Shape of the tensor. If it is transposed, the shape is (in, out), where out is the sum of
+    /// the output sizes of all parameters. Otherwise, the first dimension is the sum of the
+    /// parameters' first dimensions.
     pub(crate) shape: Vec<usize>,
     /// Whether the parameters have the shape (out, in) and the tensor has the shape (in, out).
     pub(crate) transposed: bool,
-    /// Names of the parameters in order. All of them have the same size.
+    /// Names of the parameters in the order in which the tensor contains them. All of them have the
+    /// same shape.
     pub(crate) parameters: Vec<String>,
 }
 
 impl Layout {
     /// Returns the tensors of a model. They are created one at a time because a malicious
-    /// configuration may claim more layers than there is memory.
+    /// configuration may claim so many layers that a list of all tensors wouldn't fit in memory.
     pub(crate) fn tensors(self, config: &GptConfig) -> Box<dyn Iterator<Item = FileTensor>> {
         match self {
             Self::Book => Box::new(book(*config)),
@@ -51,8 +54,8 @@ impl Layout {
         }
     }
 
-    /// Returns true for a tensor that isn't a weight. These are the causal masks, which PyTorch
-    /// stores as buffers.
+    /// Returns true if the tensor is a causal mask. Masks aren't weights, but PyTorch saves them
+    /// because they are buffers of the model.
     pub(crate) fn is_buffer(self, name: &str) -> bool {
         let masks: &[&str] = match self {
             Self::Book => &[".att.mask"],
@@ -61,8 +64,9 @@ impl Layout {
         masks.iter().any(|mask| name.ends_with(mask))
     }
 
-    /// Returns the name with the prefix that transformers gives to all tensors except the output
-    /// layer. Old files don't have this prefix.
+    /// Returns the name that a tensor has in current files. In Hugging Face's layout, this function
+    /// adds the prefix `transformer.` to all names except that of the output layer, because names
+    /// in old files don't have this prefix.
     pub(crate) fn in_file(self, name: &str) -> String {
         match self {
             Self::HuggingFace if !name.starts_with("transformer.") && name != "lm_head.weight" => {
@@ -82,9 +86,11 @@ fn book(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     })
 }
 
-/// The name of each module in the book, in OpenAI's GPT-2, and in llama.cpp.
+/// Names of the modules. Each row contains the name of a module in the book, in OpenAI's GPT-2, and
+/// in llama.cpp.
 ///
-/// The row of the query stands for query, key and value, which are one module outside of the book.
+/// The row with `att.W_query` stands for query, key and value, which are a single module in
+/// OpenAI's GPT-2 and in llama.cpp.
 const MODULES: [[&str; 3]; 10] = [
     ["tok_emb", "wte", "token_embd"],
     ["pos_emb", "wpe", "position_embd"],
@@ -115,8 +121,8 @@ pub(crate) fn llama_cpp(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     gpt2(config, 2, "blk.")
 }
 
-/// Returns the tensors of a GPT-2, with the names in a column of [`MODULES`]. Query, key and value
-/// always have a bias in these layouts.
+/// Returns the tensors of a model, with the names in a column of [`MODULES`]. In these layouts,
+/// query, key and value always have a bias.
 fn gpt2(
     config: GptConfig,
     column: usize,

@@ -16,7 +16,7 @@ pub const GENERATION_CONFIG: &str = "generation_config.json";
 pub const WEIGHTS: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// File names of pickles, as transformers, the book and nanoGPT write them.
+/// Names of the pickle files that transformers, the book's code and nanoGPT write.
 const PICKLES: [&str; 5] = [
     "ckpt.pt",
     "pytorch_model.bin",
@@ -25,10 +25,11 @@ const PICKLES: [&str; 5] = [
     "model_and_optimizer.pth",
 ];
 
-/// The problem with a pickle, and how to convert it.
+/// Message about a pickle, which suggests how to convert it.
 const PICKLE: &str = "this is a pickle, which can't be read safely; in Python, load it and call save_pretrained(NEW), or save its state_dict with safetensors.torch.save_file(..., \"model.safetensors\") next to a config.json that contains GPT_CONFIG_124M";
 
-/// Files of other kinds of models, and how to convert them.
+/// Names of files that belong to other kinds of models, and messages that suggest how to convert
+/// these models.
 const OTHERS: [(&str, &str); 5] = [
     (
         "adapter_config.json",
@@ -52,8 +53,8 @@ const OTHERS: [(&str, &str); 5] = [
     ),
 ];
 
-/// Returns the path of the configuration for the model at `path`. If `path` isn't a folder, the
-/// configuration may not exist.
+/// Returns the path of the configuration for the model at `path`. If `path` is a file, this is the
+/// path of a config.json in the same folder, which may not exist.
 pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     if PICKLES.iter().any(|name| path.ends_with(name)) {
         return Err(lacks(path.to_owned(), PICKLE));
@@ -71,8 +72,8 @@ pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     }
 }
 
-/// Returns the path of the weights for the model at `path`, which is a safetensors file or the
-/// index of shards.
+/// Returns the path of the weights for the model at `path`. This is the path of a safetensors file,
+/// or of the index of several weight files.
 pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     let folder = match path.is_dir() {
         true => path,

@@ -18,8 +18,8 @@ use crate::error::{CheckpointError, invalid};
 use crate::model_files::{config_of, weights_of};
 use crate::weights::{TensorSlice, Weights, open_files};
 
-/// The files of a model, which have been opened and checked against each other. Their weights
-/// haven't been read.
+/// A model folder whose files have been opened and checked against each other. The weights aren't
+/// read until [`load`](Self::load) or [`read_rows`](Self::read_rows) is called.
 ///
 /// The files stay open, so the model can be loaded even if they are deleted in the meantime. On
 /// Windows, open files can't be deleted.
@@ -41,7 +41,7 @@ use crate::weights::{TensorSlice, Weights, open_files};
 #[derive(Debug)]
 pub struct ModelFolder {
     config: GptConfig,
-    /// Where the numbers of each parameter are, by the parameter's name.
+    /// Location of each parameter in the weight files, by the name of the parameter.
     places: HashMap<String, TensorSlice>,
     query: QueryFactor,
     weights: Weights,
@@ -89,14 +89,14 @@ impl ModelFolder {
         self.note.as_deref()
     }
 
-    /// Returns the same folder with other dropout rates, which the loaded model will have.
+    /// Replaces the dropout rates of the model. The loaded model will have the new rates.
     #[must_use = "the folder itself is given back"]
     pub fn with_drop_rates(mut self, rates: DropRates) -> Self {
         self.config.drop_rates = rates;
         self
     }
 
-    /// Loads the weights. This takes the memory of the model and little more.
+    /// Loads the model. This takes only slightly more memory than the model itself.
     ///
     /// # Errors
     ///
@@ -111,17 +111,17 @@ impl ModelFolder {
             self.read_rows(&name, rows, numbers.expect("parameters are row-major"))
         });
         let read: Vec<Result<(), CheckpointError>> = read.collect();
-        // This reports the error of the first parameter that has one, whatever the number of
-        // threads.
+        // If several parameters can't be read, the error of the first one is returned, regardless
+        // of the number of threads.
         read.into_iter().collect::<Result<(), _>>()?;
         Ok(model)
     }
 
-    /// Reads some rows of the parameter with this name in [`GptConfig::parameters`] to `out`, in
-    /// row-major order.
+    /// Reads some rows of the parameter `name` into `out`, in row-major order.
+    /// [`GptConfig::parameters`] returns the names of all parameters.
     ///
     /// This is useful for programs that store the weights in another format, such as a decoder with
-    /// int8 weights. They never need all weights in `f32`.
+    /// int8 weights, because they never need all weights in `f32` at the same time.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl ModelFolder {
     /// # Panics
     ///
     /// Panics if there is no parameter with this name, if it doesn't have these rows, or if the
-    /// length of `out` isn't the number of elements in them.
+    /// length of `out` differs from the number of elements in these rows.
     pub fn read_rows(
         &self,
         name: &str,
@@ -181,7 +181,7 @@ impl ModelFolder {
 ///
 /// # Errors
 ///
-/// Returns an error under the conditions of these two functions.
+/// Returns the errors of [`ModelFolder::open`] and [`ModelFolder::load`].
 pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
     ModelFolder::open(path)?.load()
 }

@@ -1,5 +1,6 @@
-//! Saves and loads arrays by name in a safetensors file, for example the state of an optimizer or a
-//! gradient. Unlike a model, such a file has no configuration.
+//! Saves named arrays to a safetensors file and loads them again. They can be, for example, the
+//! state of an optimizer or the gradients of a model. Unlike a model, such a file has no
+//! configuration.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +12,8 @@ use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor};
 use crate::tensor_file::{Entry, TensorFile};
 use crate::writer::{LazyTensor, write};
 
-/// Writes arrays to a safetensors file in `f32`. The file is replaced atomically. It has the same
-/// bytes whatever the order of the arrays.
+/// Writes arrays to a safetensors file in `f32`. The file is replaced atomically. Its contents
+/// don't depend on the order of the arrays.
 ///
 /// ```
 /// use checkpoint::{load_tensors_into, save_tensors};
@@ -40,8 +41,8 @@ pub fn save_tensors<'a>(
     save_tensors_with_metadata(path, tensors, &[])
 }
 
-/// Writes arrays as [`save_tensors`] does, and texts by their keys in the file's metadata, which
-/// [`read_metadata`] returns.
+/// Writes arrays in the same way as [`save_tensors`], and adds the pairs of keys and values in
+/// `metadata` to the metadata of the file. [`read_metadata`] returns this metadata.
 ///
 /// # Errors
 /// Returns an error under the same conditions as [`save_tensors`].
@@ -54,8 +55,8 @@ pub fn save_tensors_with_metadata<'a>(
     write(path.as_ref(), tensors, Dtype::Float32, metadata)
 }
 
-/// Reads the metadata of a safetensors file: texts by their keys. Every file that this crate writes
-/// has the key `format`.
+/// Reads the metadata of a safetensors file, which consists of strings with unique keys. Every file
+/// that this crate writes has the key `format`.
 ///
 /// # Errors
 /// Returns an error if the file can't be read or isn't a safetensors file.

@@ -24,10 +24,10 @@ use crate::writer::{LazyTensor, write};
 /// Saves a model as config.json and model.safetensors in the layout of the book's `state_dict`. The
 /// book's `GPTModel` can load these weights with `strict=True`.
 ///
-/// All weights are saved exactly, as `f32`. The file also contains the other tensors of a
-/// `state_dict`, which [`save_hugging_face`] doesn't write. One of them is the causal mask of each
-/// block, which consists of `context_length` rows and columns. Another one is the output layer,
-/// which is a copy of the token embedding if the model is tied.
+/// All weights are saved exactly, as `f32`. The file also contains the tensors of a `state_dict`
+/// that [`save_hugging_face`] doesn't write: the causal mask of each block, which has
+/// `context_length` rows and columns, and, if the model is tied, a copy of the token embedding as
+/// the output layer.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -96,8 +96,8 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 ///
 /// # Errors
 ///
-/// Returns an error under the conditions of [`save_book`]. Also returns an error if `dtype` isn't
-/// one of [`FILE_DTYPES`](crate::FILE_DTYPES) or if a weight is too large for this format.
+/// Returns the errors of [`save_book`]. Also returns an error if `dtype` isn't one of
+/// [`FILE_DTYPES`](crate::FILE_DTYPES) or if a weight is too large for this format.
 pub fn save_hugging_face(
     model: &GptModel,
     folder: impl AsRef<Path>,
@@ -111,8 +111,8 @@ pub fn save_hugging_face(
     tokens.save(folder)
 }
 
-/// Returns the tensors of a model in a layout, for the weight file in `folder`. Returns an error
-/// under the conditions of [`items`].
+/// Returns the tensors of a model in the given layout, for the weight file in `folder`. Returns the
+/// errors of [`items`].
 fn tensors<'m>(
     model: &'m GptModel,
     folder: &Path,
@@ -157,8 +157,8 @@ fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
     (0..config.n_layers).map(mask).chain(head).collect()
 }
 
-/// Returns the tensors of a file, whose numbers are taken from the parameters of `model`. The path
-/// `file` is used in error messages only.
+/// Returns the tensors that `tensors` describes. Their numbers are taken from the parameters of
+/// `model`. The path `file` is used only in error messages.
 ///
 /// # Errors
 ///
@@ -181,8 +181,8 @@ pub(crate) fn items<'m>(
     Ok(tensors.map(item).collect())
 }
 
-/// Returns a tensor that is the concatenation of the parameters `parts`. A part is `None` if the
-/// model doesn't have this bias, which is then saved as zeros.
+/// Returns a tensor that is the concatenation of the parameters `parts`. If the model doesn't have
+/// one of these parameters, which can only be a bias, the part is `None` and is saved as zeros.
 fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTensor<'_> {
     let FileTensor {
         name,

@@ -1,7 +1,8 @@
-//! The special tokens that a model folder declares, which begin, end and pad texts.
+//! The special tokens of a model, which mark the beginning and the end of a text or are used for
+//! padding. A model folder contains their IDs.
 //!
-//! They are token IDs. If the folder doesn't declare a token, the caller's tokenizer is asked for
-//! it, because this crate doesn't read vocabularies.
+//! This crate doesn't read vocabularies. If a folder doesn't contain the ID of a special token,
+//! this crate therefore calls a function that returns the ID from the caller's tokenizer.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +14,8 @@ use crate::error::CheckpointError;
 use crate::json::{self, Fields};
 use crate::model_files::{CONFIG, GENERATION_CONFIG};
 
-/// The IDs of the tokens that begin, end and pad a model's texts.
+/// The IDs of the tokens that mark the beginning and the end of a text, and of the token used for
+/// padding.
 ///
 /// ```
 /// use checkpoint::SpecialTokens;
@@ -30,17 +32,18 @@ use crate::model_files::{CONFIG, GENERATION_CONFIG};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpecialTokens {
-    /// Token at the beginning of a text. An empty prompt is replaced by it.
+    /// ID of the token at the beginning of a text. An empty prompt is replaced by this token.
     pub bos: Option<u32>,
-    /// Tokens that end a text. If there are none, texts end only at their maximum length.
+    /// IDs of the tokens that end a text. If there are none, a generated text ends only when it
+    /// reaches its maximum length.
     pub eos: Vec<u32>,
-    /// Token that fills up the shorter texts of a batch.
+    /// ID of the token with which the shorter texts in a batch are padded.
     pub pad: Option<u32>,
 }
 
 impl SpecialTokens {
-    /// Returns special tokens for a model that has one token between texts, which ends one text and
-    /// begins the next. For GPT-2, this is 50256.
+    /// Returns the special tokens of a model in which the same token ends one text and begins the
+    /// next. For GPT-2, the ID of this token is 50256.
     #[must_use]
     pub fn between(id: u32) -> Self {
         Self {
@@ -51,16 +54,18 @@ impl SpecialTokens {
     }
 
     /// Reads the special tokens of a model folder. A token that generation_config.json doesn't
-    /// contain is read from config.json. If it isn't there, either, `tokenizer` is called with
-    /// `bos_token`, `eos_token` or `pad_token` and returns the ID.
+    /// contain is read from config.json. If config.json doesn't contain it, either, `tokenizer` is
+    /// called with `bos_token`, `eos_token` or `pad_token` and returns its ID.
     ///
-    /// `null` and negative numbers mean that there is no such token. As in transformers, a
-    /// generation_config.json without an end token means that there is none. If there is no token
-    /// for the beginning, the first end token is used.
+    /// The value `null` or a negative number means that there is no such token. As in transformers,
+    /// if generation_config.json exists but contains no end token, there is none. If neither the
+    /// files nor the tokenizer specify a beginning token, the first end token is used as the
+    /// beginning token.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file can't be read, is damaged or too long, or if a value isn't an ID.
+    /// Returns an error if a file can't be read, is damaged or is too long, or if a value isn't an
+    /// ID.
     pub fn of_folder(
         folder: impl AsRef<Path>,
         tokenizer: impl Fn(&str) -> Option<u32>,
@@ -90,7 +95,8 @@ impl SpecialTokens {
         })
     }
 
-    /// Removes IDs that aren't less than `vocab_size`. A model can't generate them.
+    /// Removes all IDs that aren't less than `vocab_size`, because a model with this vocabulary
+    /// can't generate them.
     #[must_use]
     pub fn within(mut self, vocab_size: usize) -> Self {
         let known = |&id: &u32| (id as usize) < vocab_size;
@@ -130,7 +136,8 @@ impl SpecialTokens {
     }
 }
 
-/// Returns the IDs that are the value of a key. Numbers that can't be IDs, such as -1, are omitted.
+/// Returns the IDs in the value of a key, which is a number, an array of numbers or `null`. Numbers
+/// that can't be IDs, such as -1, are omitted.
 fn ids(file: &Fields<'_>, key: &str) -> Result<Vec<u32>, CheckpointError> {
     let list = match file.get(key) {
         None => &[],

@@ -2,11 +2,12 @@
 //! into the caller's memory.
 //!
 //! A safetensors file consists of the length of the header (8 bytes), the header in JSON, and the
-//! numbers of the tensors. The crate `safetensors` checks the header. This module adds the name of
-//! the tensor to its errors. Memory for a tensor is allocated only after the check.
+//! numbers of the tensors. This module parses each entry of the header separately, so that error
+//! messages can contain the name of the tensor. Then, the crate `safetensors` checks the whole
+//! header. Memory for a tensor is allocated only after this check.
 //!
-//! The file isn't mapped into memory. If it is truncated while it is being read, this leads to an
-//! error, and not to a signal that ends the program.
+//! The file isn't mapped into memory. Therefore, if another process truncates the file while it is
+//! being read, this causes an error instead of a signal that ends the program.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -28,12 +29,12 @@ use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
 /// Maximum size of a header in bytes. The header of GPT-2 XL has about 60,000.
 pub(crate) const MAX_HEADER_BYTES: u64 = 2 << 20;
 
-/// The key in the header that isn't the name of a tensor.
+/// Key of the file's metadata in the header. All other keys are names of tensors.
 pub(crate) const METADATA: &str = "__metadata__";
 
 thread_local! {
-    /// Buffer for the numbers that a thread reads at once. Each thread keeps it because allocating
-    /// it every time would take longer.
+    /// Buffer for the numbers that a thread reads at once. Each thread keeps its buffer because
+    /// allocating a new one for every read would be slower.
     static NUMBERS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
     /// Buffer for the bytes of these numbers in the file.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -42,7 +43,7 @@ thread_local! {
 /// Number of rows that are transposed at once, which is the number of `f32` in a cache line.
 const LINE: usize = 16;
 
-/// Number of elements that a thread reads, converts and checks at once. They fit in the cache.
+/// Number of elements that a thread reads, converts and checks at once. They fit in the CPU cache.
 const CHUNK: usize = 1 << 16;
 
 /// A tensor in the header.
@@ -61,7 +62,7 @@ pub(crate) struct TensorFile {
     file: File,
     /// Tensors of the file, sorted by name.
     pub(crate) entries: Vec<Entry>,
-    /// The texts in the metadata, by key.
+    /// Metadata of the file: strings by their keys.
     pub(crate) metadata: BTreeMap<String, String>,
     /// Offset of the first tensor in the file, in bytes.
     data_begin: u64,
@@ -115,9 +116,9 @@ impl TensorFile {
         first: usize,
         mut out: ArrayViewMut2<'_, f32>,
     ) -> Result<(), CheckpointError> {
-        /// Number of elements that a task reads at once. They fit in the cache. In the transposed
-        /// matrix, their rows are long enough to keep the number of accesses to each page of memory
-        /// small.
+        /// Number of elements that a task reads and transposes at once. They fit in the CPU cache,
+        /// and the rows that they form in the transposed matrix are so long that each page of
+        /// memory is accessed only a few times.
         const BLOCK: usize = 1 << 18;
         let (width, columns) = (out.nrows(), entry.info.shape[1]);
         let rows = (BLOCK / width).next_multiple_of(LINE);
@@ -164,7 +165,7 @@ impl TensorFile {
         in_tensor(&self.path, &entry.name, problem)
     }
 
-    /// Checks that a tensor has this shape and a type that weights can have.
+    /// Checks that a tensor has the given shape and one of the types that weights can have.
     pub(crate) fn check(&self, entry: &Entry, shape: &[usize]) -> Result<(), CheckpointError> {
         let TensorInfo {
             dtype,
@@ -212,7 +213,7 @@ impl TensorFile {
     }
 }
 
-/// Returns the error that comes first in the file, whatever the number of threads.
+/// Returns the error of the first part that has one, regardless of the number of threads.
 fn first_error(
     parts: impl IndexedParallelIterator<Item = Result<(), CheckpointError>>,
 ) -> Result<(), CheckpointError> {
@@ -220,7 +221,8 @@ fn first_error(
     all.into_iter().collect()
 }
 
-/// The first bytes of other kinds of files. As the length of a header, they would be too large.
+/// First bytes of other kinds of files, and the names of these kinds. They are compared only if the
+/// file doesn't begin with a valid header length.
 const FOREIGN: [(&[u8], &str); 3] = [
     (b"GGUF", "a GGUF file (llama.cpp)"),
     (b"\x80", "a Python pickle, written by an old torch.save"),
@@ -256,12 +258,12 @@ pub(crate) fn all_finite(numbers: &[f32]) -> bool {
     !numbers.iter().fold(false, |any, x| any | is_not(x))
 }
 
-/// Returns the problem of a tensor whose shape doesn't match the configuration.
+/// Returns the message about a tensor whose shape doesn't match the configuration.
 pub(crate) fn other_shape(found: &[usize], expected: &[usize]) -> String {
     format!("the shape is {found:?}, but the configuration requires {expected:?}")
 }
 
-/// Returns the problem of a number that isn't finite.
+/// Returns the message about a number that isn't finite.
 pub(crate) fn not_finite(index: usize, value: f32) -> String {
     format!("element {index} is {value}, but weights must be finite")
 }
@@ -276,7 +278,7 @@ fn entries(
     let wrong = |problem: String| invalid(file, format!("the header is damaged: {problem}"));
     let mut json: BTreeMap<String, Value> =
         serde_json::from_slice(header).map_err(|e| wrong(e.to_string()))?;
-    // Values that aren't texts are omitted.
+    // Metadata values that aren't strings are omitted.
     let of_file = json.remove(METADATA).unwrap_or_default();
     let of_file = of_file.as_object().into_iter().flatten();
     let texts = of_file.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));

@@ -1,4 +1,4 @@
-//! The tensors in one or several weight files, by name, and the check that they match the
+//! Finds the tensors of a model in one or several weight files, and checks that they match the
 //! configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,33 +14,35 @@ use crate::json::{not_json, text_of};
 use crate::layout::Layout;
 use crate::tensor_file::{Entry, TensorFile};
 
-/// Maximum size of an index in bytes. It has about a hundred bytes per tensor.
+/// Maximum size of an index in bytes. An index has about a hundred bytes per tensor.
 const MAX_INDEX_BYTES: u64 = 2 << 20;
 
-/// Prefixes that wrappers add to each name. They come from torch.compile and from training on
-/// several devices.
+/// Prefixes that PyTorch's wrappers add to the name of each tensor. The first one comes from
+/// `torch.compile`, and the second one from training on several devices.
 const WRAPPERS: [&str; 2] = ["_orig_mod.", "module."];
 
-/// The open weight files of a model, and where each tensor is.
+/// The open weight files of a model, and the location of each tensor in them.
 #[derive(Debug)]
 pub(crate) struct Weights {
     /// Path to the weight file or the index. Errors about missing tensors contain it.
     pub(crate) path: PathBuf,
     files: Vec<TensorFile>,
-    /// Index of the file, and index of the entry in it, by the name of the tensor. The names have
-    /// no wrapper prefixes. Buffers aren't included.
+    /// Location of each tensor, by its name without the prefixes of wrappers. A location consists
+    /// of the index of the file and the index of the entry in this file. Buffers, such as causal
+    /// masks, aren't included.
     entries: HashMap<String, (usize, usize)>,
 }
 
 /// The part of a tensor that contains the numbers of a parameter.
 #[derive(Debug)]
 pub(crate) struct TensorSlice {
-    /// Index of the file and of the entry, or `None` for a bias that isn't in the files, so that
-    /// its numbers are zero.
+    /// Index of the file and index of the entry in this file. This is `None` if the parameter is a
+    /// bias that no file contains, which is then filled with zeros.
     pub(crate) tensor: Option<(usize, usize)>,
     /// Whether the rows of the parameter are columns of the tensor.
     pub(crate) transposed: bool,
-    /// Index of the tensor's row, or column if it is transposed, with which the parameter begins.
+    /// Index of the first row of the parameter in the tensor. If the tensor is transposed, this is
+    /// the index of a column.
     pub(crate) first: usize,
     /// Number of rows of the parameter.
     pub(crate) rows: usize,
@@ -70,7 +72,8 @@ impl Weights {
                 if layout.is_buffer(name) {
                     continue;
                 }
-                // If several files contain the tensor, the last file counts, as in transformers.
+                // If several files contain the tensor, the one in the last file is used, as in
+                // transformers.
                 let before = entries.insert(layout.in_file(name), (i, j));
                 if before.is_some_and(|(file, _)| file == i) {
                     return Err(file.problem(entry, "the file contains this tensor twice"));
@@ -89,11 +92,11 @@ impl Weights {
         (&self.files[file], &self.files[file].entries[entry])
     }
 
-    /// Determines whether the model is tied, according to its tensors. If the output layer has the
-    /// same numbers as the embedding, or if one of the two is missing, the model is tied.
-    /// Afterwards, the tensor has the name of the embedding.
+    /// Determines from the tensors whether the model is tied, which means that the token embedding
+    /// is also its output layer. This is the case if both tensors contain the same numbers, or if
+    /// one of them is missing. Afterwards, the shared tensor has the name of the embedding.
     ///
-    /// If the configuration says that the model isn't tied, it isn't, whatever its tensors contain.
+    /// If the configuration says that the model isn't tied, the tensors aren't compared.
     pub(crate) fn settle_tied(
         &mut self,
         layout: Layout,
@@ -117,12 +120,12 @@ impl Weights {
         Ok(true)
     }
 
-    /// Checks that all tensors of the model exist and have the correct shape and type. Returns
-    /// where the numbers of each parameter are. No numbers are read, and the check ends at the
-    /// first error.
+    /// Checks that all tensors of the model exist and have the correct shape and type, without
+    /// reading their numbers. Returns the location of each parameter by its name, or the first
+    /// error.
     ///
-    /// After this check, the model isn't larger than its files, so it is safe to allocate memory
-    /// for it.
+    /// After this check, the configuration can't claim a model that is much larger than its files,
+    /// so it is safe to allocate memory for the model.
     pub(crate) fn places(
         &self,
         layout: Layout,
@@ -158,10 +161,11 @@ impl Weights {
         Ok(places)
     }
 
-    /// Determines whether query, key and value have biases, according to the tensors.
+    /// Determines whether the query, key and value layers have biases.
     ///
-    /// In Hugging Face's layout, the tensors usually exist even if the model has no such biases. If
-    /// the configuration says that it has none, this is accepted if all of their numbers are zero.
+    /// In Hugging Face's layout, the tensors of these biases usually exist even if the model
+    /// doesn't have the biases. If the configuration says that the model has none, this function
+    /// checks that all of their numbers are zero. If a number isn't zero, the model has biases.
     pub(crate) fn settle_qkv_bias(
         &self,
         layout: Layout,
@@ -185,25 +189,28 @@ impl Weights {
         Ok(false)
     }
 
-    /// Returns true for a bias that is missing in all blocks, as in models that nanoGPT trained
-    /// with `bias=False`. transformers replaces such biases by zeros.
+    /// Returns true if `name` is a bias that is missing in all blocks, as in models that nanoGPT
+    /// trained with `bias=False`. Like transformers, this crate fills such biases with zeros.
     fn lacks_bias(&self, name: &str) -> bool {
         let of_block = |name: &str| {
             let rest = name.strip_prefix("transformer.h.")?;
             Some(rest.split_once('.')?.1.to_owned())
         };
-        // The final layer normalization has no bias if those in the blocks have none.
+        // The final layer normalization isn't in a block. Its bias may be missing if those of the
+        // layer normalizations in the blocks are missing.
         let kind = of_block(name).unwrap_or_else(|| "ln_1.bias".to_owned());
         let mut names = self.entries.keys();
         name.ends_with(".bias") && names.all(|other| of_block(other).as_ref() != Some(&kind))
     }
 
-    /// Returns a line about biases that aren't in the files, or about tensors that the model
-    /// doesn't have. In Hugging Face's layout, such tensors can belong to another output layer.
+    /// Returns a note for the user if the files contain tensors that the model doesn't have, or if
+    /// biases are missing. In Hugging Face's layout, additional tensors are allowed because they
+    /// can belong to another output layer, such as a classification layer.
     ///
     /// # Errors
     ///
-    /// Returns an error if there are such tensors in the book's layout.
+    /// Returns an error if a file in the book's layout contains a tensor that the model doesn't
+    /// have.
     pub(crate) fn unread(
         &self,
         layout: Layout,
@@ -241,8 +248,8 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Opens a weight file, or the files in an index. The index may list the wrong tensors because only
-/// the content of the files counts, as in transformers.
+/// Opens a weight file, or all files that are listed in an index. As in transformers, the index may
+/// list the wrong tensors, because it is used only to find the files.
 pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
     if path.extension() != Some(OsStr::new("json")) {
         return Ok(vec![TensorFile::open(path)?]);

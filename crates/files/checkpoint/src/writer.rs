@@ -1,7 +1,7 @@
-//! Writes safetensors files. The tensors are sorted by name and the metadata is constant, so equal
-//! weights lead to equal bytes.
+//! Writes safetensors files. The tensors are sorted by name, so files with the same tensors and the
+//! same metadata have the same bytes.
 //!
-//! Invalid names and numbers that aren't finite after rounding lead to an error. In this case, the
+//! If a name is invalid or if a number isn't finite after rounding, an error is returned and the
 //! old file isn't changed.
 
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::encoding::{FILE_DTYPES, encode, in_file};
 use crate::error::{CheckpointError, in_tensor, invalid, io};
 use crate::tensor_file::{MAX_HEADER_BYTES, METADATA, not_finite, other_shape};
 
-/// A tensor to be written. Its numbers are computed only when it is written, which happens in the
-/// order of the names.
+/// A tensor to be written to a file. Its numbers are computed only when it is written, so not all
+/// tensors have to be in memory at the same time.
 pub struct LazyTensor<'a> {
     /// Name of the tensor in the file.
     pub name: String,
@@ -123,8 +123,8 @@ pub(crate) fn write_numbers(
     Ok(())
 }
 
-/// Returns the header in JSON. It is padded with spaces, so that the tensors begin at a multiple of
-/// 8 bytes.
+/// Returns the header in JSON. It is padded with spaces, so that the tensors begin at an offset
+/// that is a multiple of 8 bytes.
 fn header(items: &[LazyTensor<'_>], dtype: Dtype, metadata: &[(&str, &str)]) -> String {
     // transformers requires the name of the framework in the metadata.
     let mut json = json!({METADATA: {"format": "pt"}});

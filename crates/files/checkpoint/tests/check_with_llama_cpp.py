@@ -1,10 +1,8 @@
-"""Checks that llama.cpp reads the GGUF files that `gpt convert` writes.
+"""Checks that llama.cpp can load the GGUF files that `gpt convert` writes, and that it finds the same token IDs in a prompt and the same greedy continuation as `gpt`.
 
-The script trains a small model, converts it to f32, f16 and q8_0, and compares both programs. They
-must encode a prompt with the same IDs and continue it greedily with the same IDs. Run it by hand:
+Run this script by hand: pip install llama-cpp-python (or xllamacpp); python check_with_llama_cpp.py path/to/gpt
 
-    pip install llama-cpp-python  # or xllamacpp
-    python check_with_llama_cpp.py path/to/gpt
+The script trains a small model on a text, converts it to f32, f16 and q8_0, and continues a prompt with both programs.
 """
 
 import json
@@ -19,7 +17,7 @@ COUNT = 24
 
 
 def by_llama_cpp(path):
-    """Returns the IDs of the prompt and of its greedy continuation."""
+    """Returns the token IDs of the prompt and those of its greedy continuation."""
     try:
         import llama_cpp
     except ImportError:

@@ -1,8 +1,8 @@
-//! Measures the memory that is needed to load a model or to reject a damaged file. The global
-//! allocator counts the bytes.
+//! Tests how much memory is needed to load a model and to reject an invalid one. The allocator
+//! counts the bytes.
 //!
-//! This file contains only one test because tests run in parallel and the allocator counts the
-//! bytes of the whole process.
+//! There is only one test in this file, because tests run in parallel and the allocator counts the
+//! memory of the whole process.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -14,15 +14,14 @@ use torch_rng::TorchRng;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Largest number of bytes that rejecting a file may take. They are for names and headers.
+/// Maximum number of bytes for names and headers.
 const SMALL: usize = 1 << 20;
 
-/// Largest number of bytes that loading may take in addition to the model. They are for the parts
-/// of a file that are read at once.
+/// Maximum number of bytes for the buffers into which files are read.
 const BUFFERS: usize = 4 << 20;
 
-/// Returns the result of `work`, and the largest number of bytes that were allocated during `work`
-/// in addition to those that were allocated before.
+/// Calls `work`. Returns its result and the largest number of bytes that were in use during the
+/// call, in addition to those that were already in use before.
 fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -77,8 +76,8 @@ fn loading_takes_the_model_and_refusing_takes_next_to_nothing() {
     ];
     for (length, header, expected) in headers {
         std::fs::write(&weights, [&length.to_le_bytes(), header].concat()).unwrap();
-        // The file is long enough for the header of the second case, but the header must be
-        // rejected without being read.
+        // The file is long enough for the header of the second case. This header must not be read,
+        // because its length exceeds the limit.
         let file = std::fs::File::options().write(true).open(&weights);
         file.unwrap().set_len(100_000_008).unwrap();
         let (model, peak) = peak_of(|| load_model(path("book")));

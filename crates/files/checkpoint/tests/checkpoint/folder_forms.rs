@@ -1,5 +1,5 @@
-//! Tests of folders that other programs have written. The form of the folder must be recognized
-//! before the model is loaded.
+//! Tests model folders in the forms in which other programs write them. Each model is recognized
+//! before its weights are loaded.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,8 @@ use tensor_ops::{LayerNorm, Parameters};
 
 use crate::support::{Broken, SMALL, UNTIED, join, save_as, small_model, tensors_of};
 
-/// Writes the tensors of a file again. `name` receives the name of a tensor and returns its new
-/// name, or `None` to remove the tensor.
+/// Rewrites a safetensors file with other names for its tensors. `name` receives the name of each
+/// tensor and returns the new one, or `None` if the tensor is removed.
 fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     let tensors = tensors_of(path);
     let kept = tensors
@@ -22,7 +22,7 @@ fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     save_tensors(path, kept).unwrap();
 }
 
-/// Returns the model of a folder, and the note about the folder.
+/// Loads a model. Returns it and the note about its folder.
 fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     let found = ModelFolder::open(folder.path()).unwrap();
     let model = found.load().unwrap();
@@ -34,30 +34,29 @@ fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     (model, found.note().map(str::to_owned))
 }
 
-/// Whether a model is tied depends on its weights, even if the configuration disagrees. This test
-/// uses the book's layout. For the Hugging Face layout, the fixtures `twin_head` and `other_head`
-/// test it.
+/// Checks the book's layout. The tests in `transformers.rs` check Hugging Face's layout.
 #[test]
 fn a_model_is_tied_as_its_weights_say() {
     let folder = Broken::book();
     let say_tied =
         || _ = folder.change_config(|text| text.replace("\"tied\": false", "\"tied\": true"));
-    // If the head differs from the embedding, the model has its own head, whatever the
-    // configuration says.
+    // The output layer differs from the embedding, so the model isn't tied, even if the
+    // configuration says that it is.
     let mut model = small_model(UNTIED);
     save_book(&model, folder.path()).unwrap();
     say_tied();
     assert!(load_config(folder.path()).unwrap().tied);
     assert_eq!(opened(&folder).0, model);
-    // If the head equals the embedding, the configuration decides whether the model is tied.
+    // The output layer is equal to the embedding, so the model is tied if the configuration says
+    // so.
     let head = model.out_head.as_mut().unwrap();
     head.weight.assign(&model.tok_emb.weight);
     save_book(&model, folder.path()).unwrap();
-    assert_eq!(opened(&folder).0, model); // The configuration says that the model isn't tied.
+    assert_eq!(opened(&folder).0, model); // The configuration says that it isn't tied.
     say_tied();
     let tied = opened(&folder).0;
     assert!(tied.out_head.is_none() && tied.tok_emb == model.tok_emb);
-    // If the model is tied, one of the two tensors is enough.
+    // A tied model needs only one of the two tensors.
     let without = |left_out: &str| {
         rename(&folder.weights(), |name| {
             (name != left_out).then(|| name.to_owned())
@@ -94,7 +93,7 @@ fn tensors_of_other_heads_are_left_alone_and_told_in_hugging_faces_layout() {
         note.contains("1 tensors") && note.contains("v_head") && !note.contains('\u{1b}'),
         "{note}"
     );
-    // The file has more layers than the configuration.
+    // The weight file contains three layers, but the configuration has only two.
     let config = fs::read(folder.config()).unwrap();
     let deeper = GptConfig {
         n_layers: 3,

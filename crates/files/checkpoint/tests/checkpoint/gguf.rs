@@ -1,5 +1,5 @@
-//! Tests of GGUF files. They are read by a small reader that follows the specification of the
-//! format. The script `check_with_llama_cpp.py` checks that llama.cpp also reads such files.
+//! Tests GGUF files by reading them with a small parser, which follows the specification of the
+//! format. The script `check_with_llama_cpp.py` checks that llama.cpp can load such files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,8 +32,7 @@ impl Bytes<'_> {
         String::from_utf8(text.to_vec()).expect("text")
     }
 
-    /// Reads a value of the given type, whose number is that of the specification, and returns it
-    /// as text.
+    /// Reads a metadata value and returns it as text. `kind` is the code of its type.
     fn value(&mut self, kind: u32) -> String {
         match kind {
             4 => u32::from_le_bytes(self.take()).to_string(),
@@ -51,7 +50,8 @@ impl Bytes<'_> {
     }
 }
 
-/// Values by their keys, and the sizes and numbers of the tensors by their names.
+/// The contents of a GGUF file: the metadata values by key, and the sizes and numbers of each
+/// tensor by name.
 type Read = (
     BTreeMap<String, String>,
     BTreeMap<String, (Vec<usize>, Vec<f32>)>,
@@ -223,11 +223,10 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
     }
 }
 
-/// The files in this test contain texts that llama.cpp can't read. This was tested with xllamacpp
-/// 2026.10.11549. It aborts if two tokens are equal (`GGML_ASSERT(id_to_token.size() ==
-/// token_to_id.size())`). It ends texts at a NUL, so the token `<|a\0b|>` becomes `<|a`, and the
-/// template `a\0{{ messages }}` becomes `a`. If a key occurs twice, `gguf_init_from_file` rejects
-/// the file.
+/// Checks that a tokenizer is rejected if llama.cpp can't read its texts. xllamacpp 2026.10.11549
+/// (llama.cpp) aborts if two tokens are equal (`GGML_ASSERT(id_to_token.size() ==
+/// token_to_id.size())`). It truncates the token `<|a\0b|>` to `<|a` and the template `a\0{{
+/// messages }}` to `a`. `gguf_init_from_file` rejects a file in which a key occurs twice.
 #[test]
 fn texts_that_llama_cpp_doesnt_read_are_refused() {
     let folder = tempfile::tempdir().unwrap();

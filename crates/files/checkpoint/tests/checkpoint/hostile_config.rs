@@ -1,5 +1,5 @@
-//! Tests with wrong configurations. Each error must be a single line that contains the name of the
-//! file and of the key.
+//! Tests that each invalid configuration is rejected with a single-line error message that contains
+//! the file and the key.
 
 use std::fs;
 
@@ -13,8 +13,8 @@ fn replaced(from: &str, to: &str) -> impl Fn(String) -> String {
     move |text| text.replacen(from, to, 1)
 }
 
-/// Returns a change of a configuration that gives the key a different value, which is JSON. If the
-/// configuration doesn't contain the key, the change adds it.
+/// Returns a function that sets a key of a configuration to a JSON value. If the key already
+/// exists, its old value must be on the same line. Otherwise, the key is added.
 fn set(key: &str, value: &str) -> impl Fn(String) -> String {
     move |text| {
         let quoted = format!("\"{key}\": ");
@@ -38,8 +38,8 @@ fn book_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
 
 #[test]
 fn keys_that_are_missing() {
-    // For the model type gpt2, missing sizes have the default values of transformers. For an
-    // unknown type, they are errors.
+    // If the configuration contains `model_type`, a missing size has GPT-2's default value, which
+    // doesn't match the small model. If `model_type` is also missing, there is no default value.
     for key in ["vocab_size", "n_positions", "n_embd", "n_head", "n_layer"] {
         let change = |text: String| text.replace(&format!("\"{key}\""), "\"something_else\"");
         let folder = Broken::hugging_face();
@@ -102,8 +102,8 @@ fn rates_and_epsilons_out_of_range() {
         book_refused(set("drop_rate_attn", wrong), &["drop_rate_attn"]);
     }
     hugging_face_refused(set("attn_pdrop", "1e999"), &[]);
-    // PyTorch accepts a dropout rate of 1. Training then drops everything, and evaluation isn't
-    // affected.
+    // A dropout rate of 1 is valid, as in PyTorch. It drops all values during training, but doesn't
+    // affect evaluation.
     let folder = Broken::hugging_face();
     folder.change_config(set("attn_pdrop", "1"));
     let rates = load_config(folder.path()).unwrap().drop_rates;

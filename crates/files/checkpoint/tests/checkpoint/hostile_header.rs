@@ -1,25 +1,25 @@
-//! Tests with wrong headers of safetensors files. Each error must be a single line that contains
-//! the name of the file and, if possible, of the tensor. The crate `safetensors` finds most of
-//! these problems, so there is only one case of each kind. The test in `memory.rs` checks that
-//! headers that are too long aren't read.
+//! Tests that each invalid header of a safetensors file is rejected with a single-line error
+//! message that contains the file and, if possible, the tensor. The crate `safetensors` detects
+//! most of these problems, so there is only one test case of each kind. The test in `memory.rs`
+//! checks that a header with a huge length isn't read.
 
 use crate::support::{Broken, header_refused, join, split, weights_refused};
 
 const FILE: &str = "model.safetensors";
 
-/// Checks that a file is rejected whose header has only one entry. This is the entry of the tensor
-/// "a", which is given as JSON. The data consists of zeros.
+/// Checks that a file is rejected if its header contains `entry` as the entry of the tensor "a" and
+/// if its data consists of `zeros` zero bytes. The message must contain all of `parts`.
 fn file_refused(entry: &str, zeros: usize, parts: &[&str]) {
     let file = join(format!(r#"{{"a":{entry}}}"#).as_bytes(), &vec![0; zeros]);
     weights_refused(|_| file, parts);
 }
 
-/// Like [`file_refused`], with four zeros. The error must contain the name "a".
+/// Like [`file_refused`], with four zero bytes of data. The message must also contain the name "a".
 fn entry_refused(entry: &str, parts: &[&str]) {
     file_refused(entry, 4, &[&["\"a\""], parts].concat());
 }
 
-/// Returns the entry of an `f32` tensor.
+/// Returns the header entry of a tensor of type F32.
 fn f32s(shape: &str, offsets: &str) -> String {
     format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}"#)
 }
@@ -72,13 +72,13 @@ fn shapes_and_places_that_do_not_fit_each_other_or_the_file() {
 
 #[test]
 fn a_name_that_is_there_twice() {
-    // As in `safetensors`, the last of two equal names counts. Nothing then describes the bytes of
-    // the first tensor, so the offsets have a gap.
+    // If a name occurs twice, the last entry is used, as in `safetensors`. The data of the other
+    // entry then leaves a gap, which is an error.
     header_refused(
         |header| header.replacen("transformer.h.1.ln_1.bias", "transformer.h.0.ln_1.bias", 1),
         &["offset", "transformer.h."],
     );
-    // The names with and without prefix belong to the same tensor of the model.
+    // With the prefix `transformer.` and without it, the name stands for the same tensor.
     header_refused(
         |header| header.replacen("transformer.h.1.ln_1.bias", "h.0.ln_1.bias", 1),
         &["h.0.ln_1.bias", "the file contains this tensor twice"],

@@ -1,5 +1,5 @@
-//! Tests with the weights of a different model and with folders that contain no model. Each error
-//! must be a single line that contains the name of the file and, if there is one, the tensor.
+//! Tests that the weights of another model and folders without a model are rejected with a
+//! single-line error message that contains the file and, if possible, the tensor.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn other_formats_are_called_by_their_names() {
         (b"GGUF", "GGUF"),
     ] {
         weights_refused(|_| magic.to_vec(), &[name, "not a safetensors file"]);
-        // The format must also be recognized if the path is that of a file without a configuration.
+        // The format is also recognized if there is no configuration in the same folder.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.bin");
         fs::write(&path, magic).unwrap();
@@ -144,10 +144,10 @@ fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     }
     write(&good.replacen(last, "\"transformer.wte.weight\":\"two.safetensors\"", 1));
     folder.is_refused("two.safetensors", &["can't read"]);
-    // Entries of the index for tensors that the model doesn't have are ignored.
+    // It doesn't matter which tensors the index lists.
     write(&good.replacen(last, "\"ghost\":\"one.safetensors\"", 1));
     assert_eq!(load_model(folder.path()).unwrap(), small_model(SMALL));
-    // If two shards contain the same tensor, the tensor in the last shard is used.
+    // If two files contain the same tensor, the one in the last file is used.
     let other = small_model(GptConfig {
         n_layers: 1,
         ..SMALL

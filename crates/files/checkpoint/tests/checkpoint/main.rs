@@ -1,8 +1,8 @@
-//! Tests of model folders. They load fixtures saved by transformers, load models that this crate
-//! has saved, and check that damaged files are rejected.
+//! Tests that models can be saved and loaded again, that models saved by transformers produce the
+//! same results, and that invalid files are rejected.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
-#![allow(clippy::unwrap_used)] // Clippy doesn't recognize helper functions as parts of tests.
+#![allow(clippy::unwrap_used)] // The helper functions also belong to the tests.
 
 mod folder_forms;
 mod gguf;

@@ -1,5 +1,4 @@
-//! A property test that damages files at random. Loading must return a model or an error, whatever
-//! the bytes are.
+//! Tests that loading a randomly damaged model doesn't panic.
 
 use std::fs;
 
@@ -8,8 +7,8 @@ use proptest::prelude::*;
 
 use crate::support::{Broken, join, split};
 
-/// A change of a file: the index at which bytes are removed, their number, and the bytes that are
-/// inserted there.
+/// A change to a file: a position, the number of bytes that are removed at this position, and the
+/// bytes that are inserted in their place.
 type Damage = (prop::sample::Index, usize, Vec<u8>);
 
 fn damages() -> impl Strategy<Value = Vec<Damage>> {
@@ -37,9 +36,9 @@ fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Damages one part of one file: the whole file of the weights, the header in this file, whose
-    /// stored length is corrected, or config.json. The fuzz target `checkpoint` runs more such
-    /// tests.
+    /// Damages the weight file, only the header of the weight file (and corrects its length), or
+    /// the configuration. Loading must return a model or an error. The fuzz target `checkpoint`
+    /// tests more kinds of damage.
     #[test]
     fn a_damaged_file_is_loaded_or_refused(damages in damages(), part in 0..3, book in any::<bool>()) {
         let folder = if book { Broken::book() } else { Broken::hugging_face() };

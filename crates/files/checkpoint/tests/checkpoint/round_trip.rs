@@ -1,5 +1,5 @@
-//! Tests of saving. A saved model can be loaded again in both layouts and all precisions, and if
-//! saving fails, the files of the previous model stay as they were.
+//! Tests that a saved model can be loaded again, in both layouts and every precision, and that the
+//! old files aren't changed if a model can't be saved.
 
 use std::fs;
 
@@ -61,8 +61,8 @@ proptest! {
     }
 }
 
-/// If a model has the key `qkv_bias`, transformers keeps this key when it saves the model after
-/// more training. The biases may then be nonzero, although the key is false.
+/// If transformers trains a model whose config.json contains `"qkv_bias": false`, it keeps this key
+/// when it saves the model, but the biases are no longer zero. Checks that such biases are loaded.
 #[test]
 fn biases_that_the_configuration_denies_count_if_they_are_not_zero() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +97,7 @@ fn precisions_round_to_the_nearest() {
                 );
             }
         }
-        // Rounding a second time must not change the file.
+        // Rounding the weights a second time doesn't change them.
         let again = tempfile::tempdir().unwrap();
         save_as(&loaded, again.path(), precision).unwrap();
         let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join("model.safetensors"));
@@ -181,8 +181,8 @@ fn a_prefix_chooses_among_several_states_in_one_file() {
     assert!(error.to_string().contains("unexpected"), "{error}");
 }
 
-/// The mask of each block is the one that torch 2.15 creates with `torch.triu(torch.ones(3, 3),
-/// diagonal=1)`.
+/// Checks the tensors that aren't parameters. The expected mask is the result of
+/// `torch.triu(torch.ones(3, 3), diagonal=1)` in torch 2.15.
 #[test]
 fn the_books_layout_has_all_that_the_books_model_loads_strictly() {
     let folder = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
         message.contains("ln_f.bias") && message.contains("element 3 is 70000"),
         "{message}"
     );
-    // In chapter 6 of the book, the head is replaced in this way to classify texts into two
+    // This output layer has two rows, as in chapter 6 of the book, where texts are assigned to two
     // classes.
     let mut classes = small_model(UNTIED);
     let head = classes.out_head.as_mut().unwrap();

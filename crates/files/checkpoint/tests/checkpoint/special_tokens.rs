@@ -1,5 +1,5 @@
-//! Tests of the tokens that begin, end and pad a text. They must be found in the same files as in
-//! transformers 5.24.
+//! Tests which special tokens are found in the files of a model folder. The results are the same as
+//! in transformers 5.24.
 
 use std::fs;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::support::{SMALL, small_model};
 
-/// ID of the token that begins a text, IDs of the tokens that end it, and ID of the padding token.
+/// IDs of the beginning token, of the end tokens, and of the padding token.
 type Ids = (Option<u32>, Vec<u32>, Option<u32>);
 
-/// Returns the special tokens of a folder that contains the given files. In the tokenizer, the
-/// token that begins a text has the ID 31, and the token that ends it has the ID 32.
+/// Returns the special tokens of a folder with the given files. The tokenizer has the beginning
+/// token 31 and the end token 32.
 fn read(generation: Option<&str>, config: Option<&str>) -> Result<Ids, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, json) in [
@@ -56,10 +56,9 @@ fn each_is_what_the_first_file_says_that_says_something() {
             "{none}"
         );
     }
-    // If there is a generation_config.json, transformers doesn't read the end token from
-    // config.json, even if the first file doesn't contain one.
+    // If generation_config.json exists, transformers doesn't read the end token from config.json.
     assert_eq!(read(Some("{}"), Some(all)), Ok((Some(5), vec![], Some(9))));
-    // If no token begins a text, the token that ends a text is used.
+    // If no beginning token is specified, texts begin with the end token.
     let ends = SpecialTokens::of_folder(".", |name| (name == "eos_token").then_some(7));
     assert_eq!(ends.unwrap(), SpecialTokens::between(7));
     let tokens = SpecialTokens::between(7);

@@ -1,5 +1,5 @@
-//! Functions that create small models, model folders that tests can damage, and safetensors files
-//! whose bytes are given.
+//! Functions that the tests share: they create small models and model folders to be damaged, and
+//! they split and join safetensors files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -39,8 +39,7 @@ pub(crate) const UNTIED: GptConfig = GptConfig {
     ..SMALL
 };
 
-/// Returns a model whose parameters all differ from their initial values, so that a test notices if
-/// one of them isn't loaded.
+/// Returns a model in which all parameters differ from their initial values.
 pub(crate) fn small_model(config: GptConfig) -> GptModel {
     let mut rng = TorchRng::manual_seed(1);
     let mut model = GptModel::new(config, &mut rng).expect("a valid configuration");
@@ -62,7 +61,7 @@ pub(crate) fn save_as(
     save_hugging_face(model, folder, precision, &SpecialTokens::default())
 }
 
-/// Returns the tensors of a file, which must be `f32`. The file is read by the crate `safetensors`.
+/// Reads the `f32` tensors of a file with the crate `safetensors`, the reference implementation.
 pub(crate) fn tensors_of(path: &Path) -> BTreeMap<String, ArrayD<f32>> {
     let bytes = fs::read(path).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap().tensors();
@@ -76,8 +75,8 @@ pub(crate) fn tensors_of(path: &Path) -> BTreeMap<String, ArrayD<f32>> {
     tensors.collect()
 }
 
-/// Names and contents of files. Saving waits for the disk, so each model is saved only once, and
-/// the tests copy its files.
+/// Names and contents of the files in a model folder. Saving a model is slow because the files are
+/// synced, so each model is saved once and its files are copied for each test.
 type Files = Vec<(OsString, Vec<u8>)>;
 
 fn files_of(save: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Files {
@@ -90,7 +89,7 @@ fn files_of(save: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Files {
         .collect()
 }
 
-/// A folder with a valid model, which a test then damages.
+/// A valid model folder, which a test then damages.
 pub(crate) struct Broken(TempDir);
 
 impl Broken {
@@ -127,15 +126,14 @@ impl Broken {
         self.path().join("model.safetensors")
     }
 
-    /// Replaces the file of the weights with the result of `change`, which receives the old bytes.
+    /// Changes the bytes of the weight file.
     pub(crate) fn change_weights(&self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> &Self {
         let bytes = fs::read(self.weights()).unwrap();
         fs::write(self.weights(), change(bytes)).unwrap();
         self
     }
 
-    /// Replaces the text of the header in the file of the weights, and corrects the stored length
-    /// of the header.
+    /// Changes the text of the weight file's header, and updates the length of the header.
     pub(crate) fn change_header(&self, change: impl FnOnce(String) -> String) -> &Self {
         self.change_weights(|bytes| {
             let (header, data) = split(&bytes);
@@ -152,8 +150,8 @@ impl Broken {
         self
     }
 
-    /// Checks that loading returns an error, and returns this error. Its message must be a single
-    /// short line that contains the name of the file and all texts in `parts`.
+    /// Checks that loading the model fails with a single-line message that contains `file` and all
+    /// of `parts`.
     pub(crate) fn is_refused(&self, file: &str, parts: &[&str]) -> CheckpointError {
         let error = match load_model(self.path()) {
             Ok(_) => panic!("loaded, but should have been refused with {parts:?}"),
@@ -171,28 +169,27 @@ impl Broken {
     }
 }
 
-/// Returns the header and the data of a safetensors file.
+/// Splits the contents of a safetensors file into the header and the data.
 pub(crate) fn split(bytes: &[u8]) -> (&str, &[u8]) {
     let length = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let (header, data) = bytes[8..].split_at(length);
     (std::str::from_utf8(header).unwrap(), data)
 }
 
-/// Returns a safetensors file that consists of a header and data.
+/// Joins a header and data to the contents of a safetensors file.
 pub(crate) fn join(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header, data].concat()
 }
 
-/// Changes the weights of a valid folder in the Hugging Face layout, and checks that loading
-/// returns an error that contains all texts in `parts`.
+/// Checks that a folder in Hugging Face's layout can't be loaded after `change` has been applied to
+/// its weight file. The message must contain all of `parts`.
 pub(crate) fn weights_refused(change: impl FnOnce(Vec<u8>) -> Vec<u8>, parts: &[&str]) {
     let folder = Broken::hugging_face();
     folder.change_weights(change);
     folder.is_refused("model.safetensors", parts);
 }
 
-/// Does the same as [`weights_refused`], but `change` receives the text of the header and must
-/// change it.
+/// Like [`weights_refused`], but applies `change` only to the header of the weight file.
 pub(crate) fn header_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
     let folder = Broken::hugging_face();
     folder.change_header(|header| {
