@@ -59,8 +59,8 @@ pub struct Epoch {
 /// The order in which an epoch visits the windows.
 #[derive(Clone)]
 pub(crate) enum Order {
-    /// The order of the text. The value is the number of windows. A list of their indices isn't
-    /// needed, so this variant takes no memory per window.
+    /// The windows are visited in the order of the text. The value is their number. A list of their
+    /// indices isn't needed, so this variant takes no memory per window.
     Sequential(usize),
     /// A shuffled order, given as a list of window indices.
     Shuffled(Vec<usize>),
@@ -140,7 +140,7 @@ impl Epoch {
         Ok(Some(batch))
     }
 
-    /// Creates a batch from a range of the order.
+    /// Creates a batch from the windows at the given positions in the order.
     fn batch(&self, windows: Range<usize>) -> Result<Batch, DataLoaderError> {
         let shape = (windows.len(), self.dataset.max_length()); // shape: (batch, max_length)
         let mut inputs = Vec::with_capacity(shape.0 * shape.1);

@@ -6,8 +6,8 @@
 //! Any sequence of bytes could consist of 16-bit IDs, so the functions use statistical tests. For
 //! example, if every second 16-bit number is 0, the file probably contains 32-bit integers. Each
 //! test requires so many numbers that it is extremely unlikely for a valid file to be rejected. For
-//! instance, fewer than one in ten million files with 12 random IDs of GPT-2 look like text.
-//! Shorter files are always accepted.
+//! instance, fewer than one in ten million files with 12 random IDs of GPT-2 look like text. A file
+//! that is too short for a test is never rejected by this test.
 
 use std::collections::HashSet;
 use std::str::from_utf8;

@@ -153,7 +153,7 @@ impl Tokens {
         self.len
     }
 
-    /// Returns a part of the IDs, which shares the source.
+    /// Returns a part of the IDs, which shares their source.
     ///
     /// # Panics
     ///

@@ -95,8 +95,8 @@ pub(crate) fn quoted(text: &str) -> String {
     one_line(format!("{text:?}"))
 }
 
-/// Message about a tensor that the model needs but the file doesn't contain.
+/// Error message for a tensor that the model needs but the file doesn't contain.
 pub(crate) const MISSING: &str = "the tensor is missing";
 
-/// Message about a tensor that the file contains but the model doesn't have.
+/// Error message for a tensor that the file contains but the model doesn't have.
 pub(crate) const UNEXPECTED: &str = "the tensor is unexpected because the model doesn't have it";

@@ -51,8 +51,8 @@ pub struct SamplingDefaults {
     pub temperature: Option<f32>,
     /// Number of most probable tokens from which a token is sampled.
     pub top_k: Option<i32>,
-    /// Minimum total probability of the most probable tokens from which a token is sampled, as a
-    /// number between 0 and 1.
+    /// Probability between 0 and 1. A token is sampled from the smallest set of most probable
+    /// tokens whose total probability is at least this number.
     pub top_p: Option<f32>,
     /// Smallest probability of a token that can be sampled, as a fraction of the largest
     /// probability.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{CheckpointError, invalid};
 
-/// Maximum size of a config.json in bytes. A typical one has about a thousand.
+/// Maximum size of a config.json in bytes. A typical config.json has about a thousand bytes.
 const MAX_CONFIG_BYTES: u64 = 256 * 1024;
 
 /// Returns the content of a JSON file with the given value.

@@ -25,11 +25,11 @@ const PICKLES: [&str; 5] = [
     "model_and_optimizer.pth",
 ];
 
-/// Message about a pickle, which suggests how to convert it.
+/// Error message for a pickle, which suggests how to convert it.
 const PICKLE: &str = "this is a pickle, which can't be read safely; in Python, load it and call save_pretrained(NEW), or save its state_dict with safetensors.torch.save_file(..., \"model.safetensors\") next to a config.json that contains GPT_CONFIG_124M";
 
-/// Names of files that belong to other kinds of models, and messages that suggest how to convert
-/// these models.
+/// Names of files that belong to other kinds of models, and error messages that suggest how to
+/// convert these models.
 const OTHERS: [(&str, &str); 5] = [
     (
         "adapter_config.json",

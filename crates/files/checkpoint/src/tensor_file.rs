@@ -26,7 +26,7 @@ use tensor_ops::engine::transpose_into;
 use crate::encoding::decode;
 use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
 
-/// Maximum size of a header in bytes. The header of GPT-2 XL has about 60,000.
+/// Maximum size of a header in bytes. The header of GPT-2 XL has about 60,000 bytes.
 pub(crate) const MAX_HEADER_BYTES: u64 = 2 << 20;
 
 /// Key of the file's metadata in the header. All other keys are names of tensors.
@@ -104,8 +104,8 @@ impl TensorFile {
         first_error(chunks.map(|(i, chunk)| self.read_part(entry, first + i * CHUNK, chunk)))
     }
 
-    /// Reads the columns of a matrix from index `first` as rows, which means that `out[o][i]` is
-    /// the element `[i][first + o]` of the matrix.
+    /// Reads columns of a matrix, beginning with column `first`, and stores each of them as a row
+    /// of `out`. In other words, `out[o][i]` is the element `[i][first + o]` of the matrix.
     ///
     /// # Errors
     ///
@@ -221,15 +221,16 @@ fn first_error(
     all.into_iter().collect()
 }
 
-/// First bytes of other kinds of files, and the names of these kinds. They are compared only if the
-/// file doesn't begin with a valid header length.
+/// First bytes of other kinds of files, and the names of these kinds for error messages. A file is
+/// compared with them only if it doesn't begin with a valid header length.
 const FOREIGN: [(&[u8], &str); 3] = [
     (b"GGUF", "a GGUF file (llama.cpp)"),
     (b"\x80", "a Python pickle, written by an old torch.save"),
     (b"{", "a JSON file"),
 ];
 
-/// Returns the length of the header. `first` contains the first bytes of the file, up to 8.
+/// Returns the length of the header. `first` contains the first 8 bytes of the file, or fewer if
+/// the file is shorter.
 fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, CheckpointError> {
     if let Ok(length) = first.try_into().map(u64::from_le_bytes)
         && length <= MAX_HEADER_BYTES.min(file_size - 8)
@@ -258,12 +259,12 @@ pub(crate) fn all_finite(numbers: &[f32]) -> bool {
     !numbers.iter().fold(false, |any, x| any | is_not(x))
 }
 
-/// Returns the message about a tensor whose shape doesn't match the configuration.
+/// Returns the error message for a tensor whose shape doesn't match the configuration.
 pub(crate) fn other_shape(found: &[usize], expected: &[usize]) -> String {
     format!("the shape is {found:?}, but the configuration requires {expected:?}")
 }
 
-/// Returns the message about a number that isn't finite.
+/// Returns the error message for a number that isn't finite.
 pub(crate) fn not_finite(index: usize, value: f32) -> String {
     format!("element {index} is {value}, but weights must be finite")
 }

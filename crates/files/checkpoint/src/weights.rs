@@ -163,9 +163,9 @@ impl Weights {
 
     /// Determines whether the query, key and value layers have biases.
     ///
-    /// In Hugging Face's layout, the tensors of these biases usually exist even if the model
-    /// doesn't have the biases. If the configuration says that the model has none, this function
-    /// checks that all of their numbers are zero. If a number isn't zero, the model has biases.
+    /// In Hugging Face's layout, files usually contain these biases even if the model doesn't have
+    /// them. If the configuration says that the model has none, this function reads the biases. If
+    /// all of their numbers are zero, the model has no biases. Otherwise, it has them.
     pub(crate) fn settle_qkv_bias(
         &self,
         layout: Layout,

@@ -176,7 +176,7 @@ pub(crate) fn split(bytes: &[u8]) -> (&str, &[u8]) {
     (std::str::from_utf8(header).unwrap(), data)
 }
 
-/// Joins a header and data to the contents of a safetensors file.
+/// Returns the contents of a safetensors file with the given header and data.
 pub(crate) fn join(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header, data].concat()
 }
