@@ -1,11 +1,13 @@
-//! Trains an attention module on your own data. The following command runs this example:
+//! Shows how to train an attention module on your own data. The following command runs this
+//! example:
 //!
 //! ```sh
 //! cargo run --release -p attention --example own_data
 //! ```
 //!
-//! In this example, the data are random vectors. The module learns to output the mean of the
-//! current token and all earlier ones. The weights are updated by plain gradient descent.
+//! The example uses random vectors as its data. For each token, the module learns to output the
+//! mean of the vectors from the first token to this one. Plain gradient descent updates the
+//! weights.
 
 use std::error::Error;
 

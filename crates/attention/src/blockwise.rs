@@ -1,10 +1,10 @@
-//! Causal scaled dot-product attention for all heads of a batch, with its backward pass. The
-//! results are the same as those of the code in `plain.rs`, but they are computed faster.
+//! Causal scaled dot-product attention for all heads of a batch, with its backward pass. It
+//! computes the same results as the code of the book in `plain.rs`, but it is faster.
 //!
 //! A single head is computed by `head.rs`, which explains the algorithm. The functions in this
-//! module split arrays of the shape `(batch, num_tokens, d_out)` into heads and distribute the
-//! heads among threads. The sums of a head are always computed in the same order, so the results
-//! have the same bits for any number of threads.
+//! module split arrays of shape `(batch, num_tokens, d_out)` into heads and distribute the heads
+//! among threads. The sums of a head are always computed in the same order, so the results are
+//! bitwise identical for any number of threads.
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
 use tensor_ops::Dropout;
@@ -16,11 +16,11 @@ use crate::head::{Head, HeadDropout, HeadGradients};
 /// Intermediate results that [`attend_train`] stores for [`attend_backward`].
 #[derive(Clone, Debug)]
 pub(crate) struct AttendCache {
-    /// Logarithm of the sum of the exponentials of the scaled scores of each query, with the shape
-    /// `(batch, num_heads, num_tokens)`.
+    /// Log-sum-exp of the scaled scores of each query, with the shape
+    /// `(batch, num_heads, num_tokens)`. The documentation of `head.rs` explains this term.
     log_sums: Array3<f32>,
-    /// Dropout mask of the attention weights, in the row-major order of an array of the shape
-    /// `(batch, num_heads, num_tokens, num_tokens)`. It is `None` if nothing is dropped.
+    /// Dropout mask of the attention weights, in the row-major order of an array of shape
+    /// `(batch, num_heads, num_tokens, num_tokens)`, or `None` if no weights are dropped.
     mask: Option<KeepMask>,
     dropout: Dropout,
 }
@@ -50,7 +50,7 @@ pub fn attend(
 /// Does the same as [`attend`], but applies dropout to the attention weights and returns a cache
 /// for [`attend_backward`]. If the mask is `None`, no weights are dropped.
 ///
-/// The mask covers all attention weights, in the row-major order of an array of the shape
+/// The mask has one element for each attention weight, in the row-major order of an array of shape
 /// `(batch, num_heads, num_tokens, num_tokens)`.
 pub(crate) fn attend_train(
     q: &ArrayRef3<f32>,
@@ -89,7 +89,7 @@ pub(crate) fn attend_train(
 /// Returns the gradients of the queries, keys and values, given the gradient of the context vectors
 /// `d_context`. All four have the shape `(batch, num_tokens, d_out)`.
 ///
-/// `q`, `k` and `v` must be the same as in the forward pass.
+/// `q`, `k` and `v` must be the arrays for which [`attend_train`] returned the cache.
 pub(crate) fn attend_backward(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
@@ -122,8 +122,8 @@ pub(crate) fn attend_backward(
     grads
 }
 
-/// Returns views of the `batch * num_heads` heads in the queries, keys and values, which have the
-/// shape `(batch, num_tokens, d_out)`. The heads of the first sequence come first.
+/// Splits the queries, keys and values, which have the shape `(batch, num_tokens, d_out)`, into
+/// views of the `batch * num_heads` heads. The heads of the first sequence come first.
 fn heads<'a>(
     q: &'a ArrayRef3<f32>,
     k: &'a ArrayRef3<f32>,
@@ -139,8 +139,9 @@ fn heads<'a>(
     (0..q.dim().0 * num_heads).map(head).collect()
 }
 
-/// Returns a view of head `i` of all `batch * num_heads` heads in `x`. The array has the shape
-/// `(batch, num_tokens, d_out)`, and the view has the shape `(num_tokens, head_dim)`.
+/// Returns a view of head `i` of `x`. The array `x` has the shape `(batch, num_tokens, d_out)` and
+/// contains `batch * num_heads` heads, beginning with those of the first sequence. The view has the
+/// shape `(num_tokens, head_dim)`.
 fn head_of(x: &ArrayRef3<f32>, i: usize, num_heads: usize) -> ArrayView2<'_, f32> {
     let (sequence, head, head_dim) = (i / num_heads, i % num_heads, x.dim().2 / num_heads);
     x.slice(s![sequence, .., head * head_dim..(head + 1) * head_dim])
@@ -179,8 +180,8 @@ mod tests {
     use super::*;
     use test_support::test_array;
 
-    /// The 150 tokens are divided into three blocks of queries, so the test also covers sums over
-    /// several blocks.
+    /// The 150 tokens are divided into three blocks of queries, so the test also covers gradients
+    /// that are sums over several blocks.
     #[test]
     fn gradients_of_several_blocks_of_queries_equal_those_of_the_plain_formula() {
         let [q, k, v, d]: [Array3<f32>; 4] =
@@ -202,8 +203,8 @@ mod tests {
         attend(&x, &x, &x, 3);
     }
 
-    /// Causal attention and its gradients, computed in `f64` with whole matrices. The results are
-    /// the reference for the tests.
+    /// Reference implementation of causal attention and its gradients, which computes whole
+    /// matrices in `f64`.
     mod plain {
         use ndarray::{Array2, Array3, ArrayRef3, Axis, s};
 

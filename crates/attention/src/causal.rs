@@ -11,8 +11,8 @@ use crate::{AttentionConfig, AttentionError};
 /// Context vectors, and the attention weights from which they were computed.
 type ContextAndWeights<D> = (Array<f32, D>, Array<f32, D>);
 
-/// A single head of causal self-attention. It is the class `CausalAttention` of the book (listing
-/// 3.3).
+/// A single head of causal self-attention. It corresponds to the class `CausalAttention` of the
+/// book (listing 3.3).
 ///
 /// ```
 /// use attention::{AttentionConfig, CausalAttention, torch_rng::TorchRng};
@@ -39,10 +39,10 @@ pub struct CausalAttention {
 }
 
 impl CausalAttention {
-    /// Creates a module with random weights. As in the book, the layer for the queries is drawn
-    /// first, followed by the layers for the keys and the values.
+    /// Creates a module with random weights. As in the book, the weights of the query layer are
+    /// drawn first, followed by those of the key layer and the value layer.
     ///
-    /// The module has one head, whatever `config.num_heads` is.
+    /// The module always has one head, regardless of `config.num_heads`.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl CausalAttention {
     ///
     /// # Panics
     ///
-    /// Panics if `x` has fewer than two dimensions, or if a layer was replaced by one of another
-    /// shape.
+    /// Panics if `x` has fewer than two dimensions, or if a layer was replaced by one whose shape
+    /// doesn't fit the input or the other layers.
     pub fn forward_plain<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,

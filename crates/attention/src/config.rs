@@ -4,18 +4,20 @@ use crate::AttentionError;
 
 /// Constructor arguments of [`CausalAttention`](crate::CausalAttention),
 /// [`MultiHeadAttentionWrapper`](crate::MultiHeadAttentionWrapper) and
-/// [`MultiHeadAttention`](crate::MultiHeadAttention). The names are the same as in the book.
+/// [`MultiHeadAttention`](crate::MultiHeadAttention). The fields have the same names as the
+/// arguments in the book.
 ///
-/// With the feature `serde`, a configuration can be serialized. When it is deserialized, missing
-/// fields get their default values, and unknown fields are an error.
+/// With the feature `serde`, a configuration can be serialized and deserialized. During
+/// deserialization, missing fields get their default values, and unknown fields cause an error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct AttentionConfig {
     /// Number of features of an input token.
     pub d_in: usize,
-    /// Number of features of an output token. For the wrapper, this is the number of features of
-    /// each head.
+    /// Number of features of an output token. In
+    /// [`MultiHeadAttentionWrapper`](crate::MultiHeadAttentionWrapper), it is the number of
+    /// features of each head.
     pub d_out: usize,
     /// Largest number of tokens in a sequence.
     pub context_length: usize,
@@ -45,7 +47,8 @@ impl Default for AttentionConfig {
 }
 
 impl AttentionConfig {
-    /// Checks the sizes and the dropout probability for a module that has `num_heads` heads.
+    /// Checks that all sizes are at least 1 and that the dropout probability is in [0, 1]. The
+    /// number of heads is an argument because some modules ignore the field with this name.
     pub(crate) fn check(&self, num_heads: usize) -> Result<(), AttentionError> {
         for (name, value) in [
             ("d_in", self.d_in),

@@ -2,7 +2,8 @@
 
 use thiserror::Error;
 
-/// An invalid configuration, or an input that doesn't fit the attention module.
+/// An error caused by an invalid configuration, or by an input or a layer that doesn't fit the
+/// attention module.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum AttentionError {
@@ -16,7 +17,8 @@ pub enum AttentionError {
         /// Number of heads.
         num_heads: usize,
     },
-    /// A projection has a bias, but the module can't store biases.
+    /// A projection of a [`SelfAttentionV2`](crate::SelfAttentionV2) has a bias, but a
+    /// [`SelfAttentionV1`](crate::SelfAttentionV1) can't store biases.
     #[error("the projections have biases, but SelfAttentionV1 has only weights")]
     Biased,
     /// A size is 0, but must be at least 1.

@@ -15,14 +15,16 @@
 //! | 64 to 127 | 0 to 127 | 64 x 128 |
 //! | 128 to 149 | 0 to 149 | 22 x 150 |
 //!
-//! Only the last columns of such a matrix contain masked scores. Softmax gives them a weight of 0.
+//! In the matrix of a block, only the last columns contain masked scores. Softmax gives these
+//! scores a weight of 0.
 //!
 //! # The backward pass
 //!
 //! As in FlashAttention, the attention weights aren't stored for the backward pass, because they
-//! would need a lot of memory. Instead, the forward pass stores a single number for each query, the
-//! logarithm of the sum of the exponentials of its scaled scores. The backward pass multiplies
-//! queries and keys again and computes each weight as `exp(scale * score - log_sum)`.
+//! would need a lot of memory. Instead, the forward pass stores a single number for each query,
+//! which is called log-sum-exp: the logarithm of the sum of the exponentials of the query's scaled
+//! scores. The backward pass multiplies queries and keys again and computes each weight as
+//! `exp(scale * score - log_sum)`.
 //!
 //! Unlike in FlashAttention, the keys aren't divided into blocks. All scores of a query are
 //! available at the same time, so its softmax can be computed directly.
@@ -72,12 +74,12 @@ pub(crate) struct HeadGradients<'a> {
     pub(crate) values: ArrayViewMut2<'a, f32>,
 }
 
-/// Dropout of the attention weights of one head. The weights form a matrix of the shape
-/// `(num_tokens, num_tokens)`, of which only one block of rows exists at a time.
+/// Dropout for the attention weights of one head. These weights form a matrix of shape
+/// `(num_tokens, num_tokens)`, but only one block of its rows is in memory at a time.
 pub(crate) struct HeadDropout<'a> {
     pub(crate) dropout: Dropout,
     /// Dropout mask for the attention weights of all heads in the batch. Its elements are in the
-    /// row-major order of an array of the shape `(batch, num_heads, num_tokens, num_tokens)`.
+    /// row-major order of an array of shape `(batch, num_heads, num_tokens, num_tokens)`.
     pub(crate) mask: &'a KeepMask,
     /// Index of this head among the `batch * num_heads` heads.
     pub(crate) head: usize,
@@ -88,8 +90,8 @@ impl Head<'_> {
     /// Computes the context vectors of the new tokens, with the shape `(new, head_dim)`, and writes
     /// them to `context`.
     ///
-    /// For each query, the logarithm of the sum of the exponentials of its scaled scores is written
-    /// to `log_sums`, which has `new` elements.
+    /// For each query, also writes the log-sum-exp of its scaled scores to `log_sums`, which has
+    /// `new` elements.
     pub(crate) fn forward(
         &self,
         dropout: Option<&HeadDropout>,
@@ -119,11 +121,11 @@ impl Head<'_> {
     }
 
     /// Computes the gradients of the queries, keys and values from `d_context`, which is the
-    /// gradient of the context vectors with the shape `(num_tokens, head_dim)`. The gradients are
-    /// written to `grads`, which is overwritten.
+    /// gradient of the context vectors with the shape `(num_tokens, head_dim)`. The results
+    /// overwrite the contents of `grads`.
     ///
-    /// `log_sums` are the values that [`forward`](Self::forward) has written. There must not be any
-    /// past tokens, so [`past`](Self::past) must be 0.
+    /// `log_sums` must contain the numbers that [`forward`](Self::forward) wrote, and
+    /// [`past`](Self::past) must be 0.
     pub(crate) fn backward(
         &self,
         dropout: Option<&HeadDropout>,
@@ -219,7 +221,7 @@ impl HeadDropout<'_> {
 }
 
 /// Returns the first `rows * columns` elements of a buffer as a matrix. The matrix contains
-/// arbitrary numbers, so it must be written before it is read.
+/// arbitrary values, so it must be written before it is read.
 fn matrix(buffer: &mut Array1<f32>, rows: usize, columns: usize) -> ArrayViewMut2<'_, f32> {
     let beginning = buffer.slice_mut(s![..rows * columns]);
     let matrix = beginning.into_shape_with_order((rows, columns));

@@ -6,16 +6,16 @@
 //!
 //! The keys and values of each head are stored in pages of 64 tokens. For example, a cache of 150
 //! tokens has three pages per head, and the last one contains 22 tokens. A page is allocated when
-//! its first token arrives. It contains 64 keys in an array of the shape `(head_dim, 64)`, followed
-//! by 64 values in an array of the shape `(64, head_dim)`.
+//! its first token arrives. It contains 64 keys in an array of shape `(head_dim, 64)`, followed by
+//! 64 values in an array of shape `(64, head_dim)`.
 //!
-//! If a cache is cloned, the clone shares all pages with the original. When one of them writes to a
-//! shared page, it makes a copy of this page. Therefore, several texts with the same beginning can
-//! be generated without computing or storing the beginning several times.
+//! If a cache is cloned, the clone shares all pages with the original. When one of them has to
+//! write to a shared page, it copies this page first. Therefore, several texts with the same
+//! beginning can be generated without computing or storing the beginning more than once.
 //!
 //! # Reproducibility
 //!
-//! The context vector of a token has the same bits whether the tokens arrive one at a time, in
+//! The context vector of a token is bitwise identical whether the tokens arrive one at a time, in
 //! chunks of any size, or all at once.
 //!
 //! # Limits
@@ -38,8 +38,8 @@ use crate::head::Head;
 /// work of a call is the sum over all texts.
 const PARALLEL_FROM: usize = 8 * 1024;
 
-/// Smallest number of new tokens for which attention is computed with matrix products. If there are
-/// fewer, it is faster to compute one query after the other.
+/// Smallest number of new tokens for which attention is computed with matrix products. For fewer
+/// tokens, it is faster to process one query after the other.
 const MANY_QUERIES: usize = 8;
 
 /// The sizes of a [`KvCache`].
@@ -118,7 +118,7 @@ impl KvCache {
         self.len == 0
     }
 
-    /// Removes all tokens after the first `len` ones. If the cache contains at most `len` tokens,
+    /// Removes all tokens except the first `len`. If the cache contains at most `len` tokens,
     /// nothing changes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -131,13 +131,14 @@ impl KvCache {
     /// tokens to `context`. Each new token attends to the tokens that were already in the cache, to
     /// the new tokens before it, and to itself.
     ///
-    /// The three inputs and `context` have the shape `(new, num_heads * head_dim)`, with one row
-    /// for each new token.
+    /// `queries`, `keys`, `values` and `context` have the shape `(new, num_heads * head_dim)`, with
+    /// one row for each new token.
     ///
     /// # Panics
     ///
-    /// Panics if one of the arrays doesn't have this shape, or if the number of tokens would exceed
-    /// the capacity. The cache isn't changed in these cases.
+    /// Panics if the arrays differ in shape, if they don't have `num_heads * head_dim` columns, or
+    /// if the number of tokens would exceed the capacity of the cache. The cache isn't changed in
+    /// these cases.
     pub fn attend(
         &mut self,
         queries: &ArrayRef2<f32>,
@@ -158,7 +159,7 @@ impl KvCache {
     ///
     /// # Panics
     ///
-    /// Panics if an array doesn't have one row for each new token of all texts or if its number of
+    /// Panics if an array doesn't have one row for each new token of all texts, or if its number of
     /// columns isn't `num_heads * head_dim`. Also panics if the number of tokens in a cache would
     /// exceed its capacity. No cache is changed in these cases.
     pub fn attend_each<'c>(
@@ -213,10 +214,10 @@ impl KvCache {
         }
     }
 
-    /// Checks that the queries, keys, values and context vectors have `rows` rows and the right
-    /// number of columns, and that there is space for `new` more tokens. `rows` is the number of
-    /// new tokens of all texts, and `new` is the number of new tokens of this text. `found` are the
-    /// shapes of the four arrays.
+    /// Checks that the queries, keys, values and context vectors, whose shapes are given in
+    /// `found`, have `rows` rows and `num_heads * head_dim` columns. Also checks that the cache has
+    /// space for `new` more tokens. `rows` is the number of new tokens of all texts, and `new` is
+    /// the number of new tokens of this text.
     fn check(&self, new: usize, rows: usize, found: [(usize, usize); 4]) {
         let KvCacheSize {
             num_heads,
@@ -315,14 +316,14 @@ impl Pages {
     }
 }
 
-/// The serialized form of a [`KvCache`]. It contains only the numbers of existing tokens, not the
-/// unused rest of the last pages.
+/// The serialized form of a [`KvCache`]. It contains the keys and values of all tokens, but not the
+/// unused space in the last page of each head.
 #[cfg(feature = "serde")]
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
     size: KvCacheSize,
-    /// Keys of all heads, in the row-major order of an array of the shape
+    /// Keys of all heads, in the row-major order of an array of shape
     /// `(num_heads, tokens, head_dim)`.
     keys: Vec<f32>,
     /// Values of all heads, in the same order as the keys.

@@ -1,9 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The modules of chapter 3. To follow the book, read `simple.rs` (section 3.3), `self_attention.rs`
-// (section 3.4), `causal.rs` (section 3.5), and finally `wrapper.rs` and `plain.rs` (section 3.6).
-// `scores.rs` contains functions that several of these modules share.
+// These modules contain the code of chapter 3 of the book. To follow the book, read `simple.rs`
+// (section 3.3), `self_attention.rs` (section 3.4), `causal.rs` (section 3.5), and finally
+// `wrapper.rs` and `plain.rs` (section 3.6). `scores.rs` contains functions that several of these
+// modules share.
 mod causal;
 mod plain;
 mod scores;

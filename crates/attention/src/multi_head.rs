@@ -31,8 +31,8 @@ pub struct MultiHeadAttentionCache {
 }
 
 impl MultiHeadAttention {
-    /// Creates a module whose weights are all zero. Such a module is used to accumulate gradients,
-    /// or to load weights into it.
+    /// Creates a module whose weights are all zero. Use it to accumulate gradients, or as a
+    /// destination for weights from a file.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl MultiHeadAttention {
     ///
     /// # Errors
     ///
-    /// Returns [`AttentionError::Field`] with the name of the first layer that doesn't fit.
+    /// Returns [`AttentionError::Field`] with the name of the first layer that fails the check.
     pub fn check(&self) -> Result<(), AttentionError> {
         let AttentionConfig {
             d_in,
@@ -168,8 +168,8 @@ impl MultiHeadAttention {
         let (batch, num_tokens, _) = x.dim();
         let num_heads = self.config.num_heads;
         let n_weights = batch * num_heads * num_tokens * num_tokens;
-        // Random numbers must be drawn one after the other, so the mask is drawn while other
-        // threads compute the projections.
+        // Random numbers must be drawn one after the other, so a single thread draws the mask while
+        // other threads compute the projections.
         let ([queries, keys, values], mask) =
             rayon::join(|| self.project(&x), || self.dropout.draw(n_weights, rng));
         let dropout = (self.dropout, mask);
@@ -214,8 +214,8 @@ impl MultiHeadAttention {
         // This step is the backward pass of `context = attend(queries, keys, values)`.
         let (q, k, v) = (&cache.queries, &cache.keys, &cache.values);
         let [d_q, d_k, d_v] = attend_backward(q, k, v, &cache.heads, &d_context).map(Pooled::from);
-        // These steps are the backward passes of the three projections of `x`. The input's gradient
-        // is the sum of the gradients that they return.
+        // These steps are the backward passes of the three projections of `x`. The gradient of `x`
+        // is the sum of the gradients from all three.
         let mut d_x = self.w_value.backward(x, &d_v, &mut grads.w_value);
         self.w_key
             .backward_adding_to(x, &d_k, &mut grads.w_key, &mut d_x);

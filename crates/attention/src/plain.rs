@@ -1,9 +1,9 @@
-//! Multi-head attention exactly as in listing 3.5 of the book: the scores, the mask, the weights
-//! and the dropout of all heads are computed as whole arrays.
+//! Multi-head attention exactly as in listing 3.5 of the book. The scores, the mask, the attention
+//! weights and the dropout are computed for all heads at once, as whole arrays.
 //!
-//! The fast implementation is `forward` in `multi_head.rs`, which gives the same numbers without
-//! storing the attention weights. The test in `tests/plain.rs` compares the two. The backward pass
-//! is also in `multi_head.rs`.
+//! The fast implementation is `forward` in `multi_head.rs`, which computes the same results, up to
+//! rounding, without storing the attention weights. The test in `tests/plain.rs` compares the two.
+//! The backward pass is also in `multi_head.rs`.
 
 use ndarray::{Array3, Array4, ArrayRef3};
 use tensor_ops::{Dropout, Linear, matmul_batched};
@@ -12,8 +12,8 @@ use torch_rng::TorchRng;
 use crate::scores::{mask_future, scaled_softmax};
 use crate::{AttentionConfig, AttentionError};
 
-/// A multi-head attention module, which is the class `MultiHeadAttention` of the book (listing
-/// 3.5). The gradients of its weights are stored in another value of this type.
+/// A multi-head attention module. It corresponds to the class `MultiHeadAttention` of the book
+/// (listing 3.5). The gradients of its weights are stored in another value of this type.
 ///
 /// [`forward_plain`](Self::forward_plain) follows the listing line by line.
 /// [`forward`](Self::forward) computes the same result in blocks of queries, which is faster.
@@ -38,8 +38,8 @@ pub struct MultiHeadAttention {
     pub w_key: Linear,
     /// Layer that computes the values of all heads, with `d_in` inputs and `d_out` outputs.
     pub w_value: Linear,
-    /// Output projection, which combines the outputs of the heads. It has `d_out` inputs, `d_out`
-    /// outputs and always a bias.
+    /// Output projection, which combines the outputs of the heads. It has `d_out` inputs and
+    /// `d_out` outputs, and it always has a bias.
     pub out_proj: Linear,
     /// Dropout of the attention weights, which is applied only in training mode.
     pub dropout: Dropout,
@@ -49,8 +49,8 @@ pub struct MultiHeadAttention {
 }
 
 impl MultiHeadAttention {
-    /// Creates a module with random weights. As in the book, the layers are drawn in the order
-    /// queries, keys, values and output projection.
+    /// Creates a module with random weights. As in the book, the weights of the query layer are
+    /// drawn first, followed by those of the key layer, the value layer and the output projection.
     ///
     /// # Errors
     ///
@@ -122,8 +122,9 @@ impl MultiHeadAttention {
         // two dimensions in the middle gives (b, num_tokens, num_heads, head_dim).
         let context_vec = matmul_batched(&attn_weights, &values);
         let context_vec = context_vec.permuted_axes([0, 2, 1, 3]);
-        // The heads of each token are now next to each other, so they can be combined into the last
-        // dimension of (b, num_tokens, d_out). This is `.contiguous().view(...)` in the book.
+        // The outputs of the heads for a token are now next to each other, so they can be combined
+        // into the last dimension of (b, num_tokens, d_out). This is `.contiguous().view(...)` in
+        // the book.
         let context_vec = context_vec.to_shape((b, num_tokens, d_out));
         let context_vec = context_vec.expect("num_heads * head_dim is d_out");
         Ok((self.out_proj.forward(&context_vec), attn_weights))

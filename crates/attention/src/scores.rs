@@ -1,8 +1,8 @@
-//! The steps from queries and keys to attention weights (book sections 3.4 and 3.5): dot products,
-//! the causal mask, and scaled softmax.
+//! The steps that turn queries and keys into attention weights (book sections 3.4 and 3.5): dot
+//! products, the causal mask, and scaled softmax.
 //!
-//! As in the book, each function processes whole matrices of scores. The module in `head.rs`
-//! computes the same weights in blocks of queries and skips most of the masked scores.
+//! As in the book, each function processes whole matrices of scores. The code in `head.rs` computes
+//! the same weights in blocks of queries and skips most of the masked scores.
 
 use ndarray::{Array, Array2, ArrayRef, ArrayRef2, Axis, Dimension, Zip};
 use tensor_ops::{matmul_batched, softmax};

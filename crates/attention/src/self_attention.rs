@@ -23,8 +23,8 @@ pub enum WeightInit {
     Randn,
 }
 
-/// A self-attention module whose weights are plain matrices. It is the class `SelfAttention_v1` of
-/// the book (listing 3.1).
+/// A self-attention module whose weights are plain matrices. It corresponds to the class
+/// `SelfAttention_v1` of the book (listing 3.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelfAttentionV1 {
     /// Weight matrix for the queries, with the shape `(d_in, d_out)`.
@@ -109,8 +109,8 @@ impl TryFrom<&SelfAttentionV2> for SelfAttentionV1 {
 
 parameters!(SelfAttentionV1 { "W_query" w_query, "W_key" w_key, "W_value" w_value });
 
-/// A self-attention module that computes queries, keys and values with [`Linear`] layers. It is the
-/// class `SelfAttention_v2` of the book (listing 3.2).
+/// A self-attention module that computes queries, keys and values with [`Linear`] layers. It
+/// corresponds to the class `SelfAttention_v2` of the book (listing 3.2).
 ///
 /// ```
 /// use attention::{SelfAttentionV2, torch_rng::TorchRng};
@@ -132,8 +132,8 @@ pub struct SelfAttentionV2 {
 }
 
 impl SelfAttentionV2 {
-    /// Creates a module with random weights. As in the book, the layer for the queries is drawn
-    /// first, followed by the layers for the keys and the values.
+    /// Creates a module with random weights. As in the book, the weights of the query layer are
+    /// drawn first, followed by those of the key layer and the value layer.
     ///
     /// If `qkv_bias` is true, each layer has a bias, as in the course worksheet. The layers in the
     /// book have no bias.
@@ -145,8 +145,8 @@ impl SelfAttentionV2 {
         }
     }
 
-    /// Computes the context vectors of a sequence or of a batch of sequences. Exercise 2 of the
-    /// course worksheet asks for the batches.
+    /// Computes the context vectors of a sequence or of a batch of sequences. Exercise 3 of the
+    /// course worksheet requires support for batches.
     ///
     /// The input has the shape `(..., num_tokens, d_in)`, and the output has the shape
     /// `(..., num_tokens, d_out)`.

@@ -6,8 +6,8 @@
 use ndarray::{Array1, Array2, ArrayRef1, ArrayRef2, Axis};
 use tensor_ops::{matmul, softmax};
 
-/// Returns the attention scores, which are the dot products of each input vector with each input
-/// vector. In PyTorch, this is `inputs @ inputs.T`.
+/// Returns the attention scores, which are the dot products of all pairs of input vectors. In
+/// PyTorch, this is `inputs @ inputs.T`.
 ///
 /// The inputs have the shape `(num_tokens, d)`, and the scores have the shape
 /// `(num_tokens, num_tokens)`.
@@ -36,8 +36,8 @@ pub fn attention_weights(scores: &ArrayRef2<f32>) -> Array2<f32> {
     softmax(scores, Axis(1))
 }
 
-/// Returns the context vectors, which are the means of the input vectors, weighted by each row of
-/// attention weights. In PyTorch, this is `attn_weights @ inputs`.
+/// Returns the context vectors. Each of them is the mean of the input vectors, weighted by one row
+/// of attention weights. In PyTorch, this is `attn_weights @ inputs`.
 ///
 /// The weights have the shape `(num_tokens, num_tokens)`. The inputs and the context vectors have
 /// the shape `(num_tokens, d)`.

@@ -10,7 +10,7 @@ use torch_rng::TorchRng;
 
 use crate::{AttentionConfig, AttentionError, CausalAttention};
 
-/// A list of attention heads that process the same input. It is the class
+/// A list of attention heads that process the same input. It corresponds to the class
 /// `MultiHeadAttentionWrapper` of the book (listing 3.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiHeadAttentionWrapper {
@@ -19,7 +19,8 @@ pub struct MultiHeadAttentionWrapper {
 }
 
 impl MultiHeadAttentionWrapper {
-    /// Creates a module with random weights. The heads are drawn one after the other.
+    /// Creates a module with random weights. The weights of the heads are drawn one head after the
+    /// other.
     ///
     /// # Errors
     ///
@@ -50,8 +51,8 @@ impl MultiHeadAttentionWrapper {
     ///
     /// # Panics
     ///
-    /// Panics if `x` has fewer than two dimensions, if the list of heads is empty, or if a head was
-    /// replaced by one of another size.
+    /// Panics if `x` has fewer than two dimensions, if the list of heads is empty, or if a layer of
+    /// a head was replaced by one whose shape doesn't fit.
     pub fn forward_plain<D: RemoveAxis>(
         &self,
         x: &ArrayRef<f32, D>,

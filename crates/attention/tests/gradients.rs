@@ -1,5 +1,5 @@
-//! Compares the gradients of multi-head attention with numerical derivatives, without dropout and
-//! with dropout. The inputs have the scales 0.1, 1 and 3.
+//! Compares the gradients of multi-head attention with numerical derivatives, both with and without
+//! dropout. The inputs are in the ranges from -0.1 to 0.1, from -1 to 1 and from -3 to 3.
 
 use attention::{AttentionConfig, MultiHeadAttention};
 use ndarray::Array3;
@@ -50,8 +50,8 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
         CHECK.check("attention input", &x, &d_x, |x| objective(&mha, x));
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             if name == "W_key.bias" {
-                // A bias of the keys adds the same number to all scores of a query, and softmax
-                // isn't affected by this. Therefore, the gradient of the bias is 0.
+                // A bias of the keys adds the same number to all scores of a query, which doesn't
+                // change their softmax. Therefore, the gradient of the bias is 0.
                 assert!(
                     d.iter().all(|d| d.abs() < 1e-4),
                     "{name} has no influence, but a gradient of {d}"
@@ -59,8 +59,9 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
                 continue;
             }
             let parameter = mha.named_parameters()[i].1.to_owned();
-            // If the inputs are small, the scores hardly depend on a weight. The step must be large
-            // enough that the change of the output is larger than the rounding errors.
+            // If the inputs are small, the scores hardly depend on a weight. Therefore, the step of
+            // the numerical derivative must be large enough to change the output by more than the
+            // rounding errors.
             let check = GradientCheck {
                 step: Some(0.15 / f64::from(scale)),
                 ..CHECK

@@ -13,7 +13,7 @@ fn empty_cache(num_heads: usize, head_dim: usize, capacity: usize) -> KvCache {
     })
 }
 
-/// Generates lists with the number of new tokens in each call.
+/// Generates the number of new tokens for each call of [`KvCache::attend`].
 fn chunks() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         prop::collection::vec(0..4usize, 1..6),

@@ -1,5 +1,6 @@
-//! Tests properties of the attention modules of chapter 3: two modules give equal results where the
-//! book says so, the causal mask hides later tokens, and wrong sizes lead to an error.
+//! Tests properties of the attention modules of chapter 3: modules that the book describes as
+//! equivalent give equal results, the causal mask hides later tokens, and invalid sizes cause an
+//! error.
 
 use attention::{
     AttentionConfig, AttentionError, CausalAttention, MultiHeadAttention,
@@ -102,8 +103,8 @@ fn v1_with_the_weights_of_v2_gives_the_same_bits() {
     );
 }
 
-/// Asserts that a module gives the same output for a whole batch, which has three dimensions, as
-/// for each of its sequences alone, which have two dimensions.
+/// Asserts that a module accepts both a batch with three dimensions and a single sequence with two
+/// dimensions, and that it computes the same output for a sequence in both cases.
 macro_rules! assert_ranks_agree {
     ($module:expr, $x:expr) => {
         let module = $module;
