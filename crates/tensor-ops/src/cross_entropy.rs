@@ -11,8 +11,8 @@ use rayon::prelude::*;
 
 use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
 
-/// Target ID of a row that is ignored, such as padding. It is the default value of `ignore_index`
-/// in PyTorch, -100, converted to `u32`.
+/// Target ID that marks a row as ignored, for example because the row is padding. It is the default
+/// value of `ignore_index` in PyTorch, -100, converted to `u32`.
 pub const IGNORE_INDEX: u32 = -100i32 as u32;
 
 /// Returns the number of targets that aren't ignored. The mean loss is the sum of the losses
@@ -23,8 +23,8 @@ pub fn counted_targets<'t>(targets: impl IntoIterator<Item = &'t u32>) -> usize 
     targets.filter(|&&target| target != IGNORE_INDEX).count()
 }
 
-/// Returns the mean cross-entropy of the logits, which have the shape `(rows, vocab_size)`, and one
-/// target ID for each row.
+/// Returns the mean cross-entropy for logits with the shape `(rows, vocab_size)` and one target ID
+/// for each row.
 ///
 /// Rows whose target is [`IGNORE_INDEX`] are ignored. If all rows are ignored, the loss is NaN, as
 /// in PyTorch. Label smoothing and class weights aren't supported.
@@ -48,7 +48,8 @@ pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
 }
 
 /// Returns the cross-entropy of each row of the logits, which have the shape `(rows, vocab_size)`.
-/// The loss of a row is 0 if its target is [`IGNORE_INDEX`].
+/// `targets` contains one target ID for each row. The loss of a row is 0 if its target is
+/// [`IGNORE_INDEX`].
 ///
 /// # Panics
 ///

@@ -1,9 +1,9 @@
 //! Dropout, which sets each element to 0 with the probability `p` and divides the other elements by
 //! `1 - p` (`nn.Dropout`; book section 3.5.2).
 //!
-//! The masks are the same as PyTorch's for the same seed and the same [`Build`](torch_rng::Build)
-//! of PyTorch. In evaluation mode, and if `p` is 0, elements don't change and no random numbers are
-//! drawn.
+//! The masks are the same as those of PyTorch for the same seed and the same
+//! [`Build`](torch_rng::Build) of PyTorch. If the layer is in evaluation mode or `p` is 0, the
+//! elements don't change and no random numbers are drawn.
 
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
@@ -64,7 +64,7 @@ impl Dropout {
     ///
     /// # Panics
     ///
-    /// Panics if elements are to be dropped and `p` is greater than 1.
+    /// Panics if `training` contains a generator and `p` is greater than 1.
     pub fn forward<D: Dimension>(
         &self,
         x: Array<f32, D>,
@@ -122,8 +122,9 @@ impl Dropout {
         self.apply_to(d_out, cache.0.as_ref())
     }
 
-    /// Does the same as [`backward`](Self::backward), but only reads `d_out`, which the caller
-    /// still needs. The gradient is copied and dropped in a single pass over the memory.
+    /// Does the same as [`backward`](Self::backward), but borrows `d_out`, so that the caller can
+    /// still use it afterwards. Copying `d_out` and applying the mask take a single pass over the
+    /// memory.
     ///
     /// # Panics
     ///
@@ -148,7 +149,7 @@ impl Dropout {
         Array::from_shape_vec(d_out.raw_dim(), d_x).expect("as many numbers as `d_out`")
     }
 
-    /// Applies a part of the mask to `values`: each value is multiplied by the
+    /// Applies a part of the mask to `values`, which multiplies each value by the
     /// [`scale`](Self::scale) or by 0. The first value belongs to element `first` of the mask.
     ///
     /// # Panics

@@ -63,11 +63,12 @@ impl Embedding {
         Array::from_shape_vec(shape, out).expect("one row an id")
     }
 
-    /// Adds the gradient of each row that was looked up to the same row of `grads`. `d_out` is the
-    /// gradient of the output, with the shape `(..., embedding_dim)`.
+    /// Adds the gradient of the table to `grads`. For each ID, the corresponding row of `d_out` is
+    /// added to the row of `grads` with this index. `d_out` is the gradient of the output, with the
+    /// shape `(..., embedding_dim)`.
     ///
-    /// Each task processes some columns of all rows in order. Therefore, threads don't interfere
-    /// with each other if an ID occurs several times.
+    /// Each task processes some columns of all rows, and it processes the rows in order. Therefore,
+    /// no two threads write to the same element, even if an ID occurs several times.
     ///
     /// # Panics
     ///

@@ -1,6 +1,6 @@
 //! Building blocks for the fast code in the crates `attention`, `gpt`, `train` and `checkpoint`:
-//! memory that is reused, a thread pool that doesn't sleep during a pass, the softmax of causal
-//! attention, the loops of the optimizer, and matrix transposition.
+//! arrays that reuse memory, a thread pool whose threads don't sleep during a pass, the softmax of
+//! causal attention, the inner loops of the optimizer, and matrix transposition.
 //!
 //! You don't need this module to write your own layers. Its items may change in any version.
 

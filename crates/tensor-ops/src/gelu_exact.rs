@@ -1,6 +1,6 @@
 //! The activation function GELU in its exact form, `x Phi(x) = x (1 + erf(x / sqrt(2))) / 2`. `Phi`
-//! is the distribution function of the standard normal distribution (Hendrycks and Gimpel, 2016).
-//! Section 4.3 of the book mentions this form.
+//! is the cumulative distribution function of the standard normal distribution (Hendrycks and
+//! Gimpel, 2016). Section 4.3 of the book mentions this form.
 //!
 //! The result is computed in `f64` and rounded once. GPT-2 was trained with the `tanh` form, which
 //! is in `gelu.rs`.
@@ -47,8 +47,9 @@ pub fn gelu_exact_backward<D: Dimension>(
     })
 }
 
-/// Returns the distribution function of the standard normal distribution. The complementary error
-/// function `erfc` is used because `1 + erf` would lose digits if the result is close to 0.
+/// Returns the cumulative distribution function of the standard normal distribution at `x`. The
+/// complementary error function `erfc` is used because `1 + erf` would lose digits if the result is
+/// close to 0.
 fn phi(x: f64) -> f64 {
     libm::erfc(-x / SQRT_2) / 2.0
 }

@@ -12,16 +12,16 @@ use crate::rows::{
     as_rows, empty, for_each_block, fresh_rows, rows_per_task, slice_mut, with_leading_dims_of,
 };
 
-/// A layer normalization module, which is the class `LayerNorm` of the book (listing 4.2). The
-/// gradients of its weights are stored in another value of this type.
+/// A layer normalization module. It corresponds to the class `LayerNorm` of the book (listing 4.2).
+/// The gradients of its weights are stored in another value of this type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNorm {
     /// Learned factors by which the normalized features are multiplied, with `emb_dim` elements.
     pub scale: Array1<f32>,
     /// Learned numbers that are added to the scaled features, with `emb_dim` elements.
     pub shift: Array1<f32>,
-    /// Small number that is added to the variance so that the divisor can't be 0. The book and
-    /// GPT-2 use 1e-5.
+    /// Small number that is added to the variance to avoid division by 0. The book and GPT-2 use
+    /// 1e-5.
     pub eps: f32,
 }
 

@@ -33,7 +33,7 @@ impl Linear {
     /// `nn.Linear`, both are uniformly distributed between `-1/sqrt(in_features)` and
     /// `1/sqrt(in_features)`.
     ///
-    /// If `in_features` is 0, the bias is 0. Random numbers are drawn for it nevertheless.
+    /// If `in_features` is 0, the bias is 0, but random numbers are still drawn for it.
     pub fn new(in_features: usize, out_features: usize, bias: bool, rng: &mut TorchRng) -> Self {
         let mut layer = Self::zeros(in_features, out_features, bias);
         let bound = match in_features {

@@ -1,9 +1,9 @@
 //! Matrix products, `c[i][j] = sum_k a[i][k] b[k][j]`. All operations of this crate that multiply
 //! matrices call these functions.
 //!
-//! A row of a product has the same bits whether it is computed alone or together with other rows,
-//! and for any number of threads. The operands can have any strides, so transposed views aren't
-//! copied. Unlike in PyTorch, no dimension is broadcast.
+//! A row of a product is bitwise identical whether it is computed alone or together with other
+//! rows, and for any number of threads. The operands can have any strides, so transposed views
+//! aren't copied. Unlike in PyTorch, no dimension is broadcast.
 
 use kernels::Dtype;
 use kernels::gemm::{self, Threads};
@@ -12,8 +12,8 @@ use ndarray::{
     Dimension, Ix2,
 };
 
-/// Returns the product `a @ b` of a matrix of the shape `(m, k)` and a matrix of the shape
-/// `(k, n)`, computed on all threads. In PyTorch, this is `torch.matmul(a, b)`.
+/// Returns the product `a @ b` of a matrix of shape `(m, k)` and a matrix of shape `(k, n)`,
+/// computed on all threads. In PyTorch, this is `torch.matmul(a, b)`.
 ///
 /// ```
 /// use tensor_ops::{matmul, ndarray::array};
@@ -103,9 +103,9 @@ pub fn matmul_into_serial(
     gemm::accumulate(a, b, beta, c, Threads::One, Dtype::Float32);
 }
 
-/// Returns the matrix products over the last two dimensions, one for each index of the leading
-/// dimensions. In PyTorch, this is `torch.matmul(a, b)` for tensors whose leading dimensions are
-/// equal.
+/// Returns the products of the matrices in the last two dimensions of `a` and `b`, one for each
+/// index of the leading dimensions. In PyTorch, this is `torch.matmul(a, b)` for tensors whose
+/// leading dimensions are equal.
 ///
 /// ```
 /// use ndarray::Array4;
@@ -157,8 +157,8 @@ pub fn matmul_batched_backward<D: Dimension>(
     (matmul_batched(d_out, &b), matmul_batched(&a, d_out))
 }
 
-/// Computes `c = a @ b` for each index of the leading dimensions. Each product has the same bits as
-/// the result of [`matmul`].
+/// Computes `c = a @ b` for each index of the leading dimensions. Each product is bitwise identical
+/// to the result of [`matmul`].
 fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<f32>) {
     if a.ndim() > 2 {
         for ((a, b), c) in a.outer_iter().zip(b.outer_iter()).zip(c.outer_iter_mut()) {

@@ -1,5 +1,5 @@
-//! Access to the names and values of all weights of a module. Optimizers, gradient clipping,
-//! parameter counts and checkpoints use it.
+//! The trait [`Parameters`], which gives access to the names and values of all weights of a module.
+//! Optimizers, gradient clipping, parameter counts and checkpoints use it.
 //!
 //! [`Parameters`] is the only trait that all modules implement. It doesn't determine how a module
 //! computes its output.
@@ -12,10 +12,10 @@ use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 /// For the modules of the book, the names and their order are the same as those of PyTorch's
 /// `named_parameters()`. Therefore, a name is also a key of the `state_dict`.
 ///
-/// The trait is implemented for arrays of `f32`. If it is implemented for a type, it is also
-/// implemented for `Option`, `Vec`, array, `Box` and `&mut` of this type. The macro
-/// [`parameters!`](crate::parameters) implements the trait for a struct. A function with a
-/// parameter of the type `&(impl Parameters + ?Sized)` also accepts a `&dyn Parameters`.
+/// The trait is implemented for arrays of `f32`. If a type `T` implements it, so do `Option<T>`,
+/// `Vec<T>`, `[T; N]`, `Box<T>` and `&mut T`. The macro [`parameters!`](crate::parameters)
+/// implements the trait for a struct. A function with a parameter of the type
+/// `&(impl Parameters + ?Sized)` also accepts a `&dyn Parameters`.
 ///
 /// ```
 /// use tensor_ops::torch_rng::TorchRng;
@@ -116,12 +116,13 @@ impl Parameters for Selection<'_> {
     }
 }
 
-/// Implements [`Parameters`] for a struct, given its fields in order and the name of each field.
+/// Implements [`Parameters`] for a struct. The macro takes the type of the struct and its fields in
+/// order, each preceded by its name.
 ///
-/// Each field must be an array or implement [`Parameters`] itself. If it is an array, its name is
-/// the complete name of the weight. If it is a module, its name is a prefix and must end with a
-/// dot. A `Vec` or array of modules adds `0.`, `1.` and so on to the prefix. If the struct is
-/// generic, its generic parameters must be given in brackets first.
+/// Each field must be an array or implement [`Parameters`] itself. The name of an array is the
+/// complete name of a weight. The name of a module is the prefix of the names of its weights and
+/// must end with a dot. A `Vec` or array of modules adds `0.`, `1.` and so on to the prefix. If the
+/// struct is generic, its generic parameters must be given in brackets first.
 ///
 /// ```
 /// use tensor_ops::{LayerNorm, Linear, Parameters, parameters};
@@ -256,7 +257,7 @@ macro_rules! pointer_to_parameters {
 pointer_to_parameters!(&mut P);
 pointer_to_parameters!(Box<P>);
 
-/// Returns the numbers of a weight in row-major order.
+/// Returns the elements of a weight as a slice in row-major order.
 ///
 /// # Panics
 /// Panics if the weight isn't in row-major order. The message contains `name`.
@@ -264,7 +265,7 @@ pub fn row_major<'a>(name: &str, weight: ArrayViewD<'a, f32>) -> &'a [f32] {
     weight.to_slice().unwrap_or_else(|| not_row_major(name))
 }
 
-/// Returns the numbers of a weight in row-major order, so that they can be changed.
+/// Returns the elements of a weight as a mutable slice in row-major order.
 ///
 /// # Panics
 /// Panics if the weight isn't in row-major order. The message contains `name`.

@@ -6,8 +6,8 @@
 //! memory for their results. One or two seconds after the last use, the pool returns all memory to
 //! the allocator.
 //!
-//! Public functions accept and return plain arrays. Only intermediate results and the caches for
-//! backward passes are [`Pooled`], so callers don't have to return any memory.
+//! Public functions accept and return plain arrays, so callers don't have to return any memory to
+//! the pool. Only intermediate results and the caches for backward passes are [`Pooled`].
 
 use std::ops::{Deref, DerefMut};
 

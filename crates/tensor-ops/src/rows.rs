@@ -2,7 +2,7 @@
 //! process blocks of rows on all threads.
 //!
 //! The size of the blocks doesn't depend on the number of threads, and no sum extends over several
-//! blocks. Therefore, the results have the same bits for any number of threads.
+//! blocks. Therefore, the results are bitwise identical for any number of threads.
 
 use kernels::{elementwise, fill_blocks, for_each};
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
@@ -10,13 +10,13 @@ use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, Shap
 /// Number of elements in a block of an elementwise operation.
 pub(crate) const WIDTH: usize = 1024;
 
-/// Number of elements that a task processes, which occupy 32 KiB. Tasks of this size are so small
-/// that even a small model has enough of them for many threads.
+/// Number of elements that a task processes (32 KiB). It is so small that even the arrays of a
+/// small model are divided into enough tasks for many threads.
 const ELEMENTS_PER_TASK: usize = 8 * 1024;
 
-/// Returns an array of the shape `(..., n)` as a matrix of the shape `(rows, n)`. The matrix is a
-/// view if the array is in row-major order, and a copy otherwise. An array with a single dimension
-/// becomes one row.
+/// Returns an array of shape `(..., n)` as a matrix of shape `(rows, n)`. The matrix is a view if
+/// the array is in row-major order, and a copy otherwise. An array with a single dimension becomes
+/// one row.
 pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, Ix2> {
     let n = x.shape().last().copied().unwrap_or(1);
     let rows = x.shape().iter().rev().skip(1).product();
@@ -25,8 +25,8 @@ pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, I
         .expect("a row-major array of rows * n elements")
 }
 
-/// Returns a matrix of the shape `(rows, n)` as an array with the leading dimensions of `like` and
-/// the last dimension `n`. This is the inverse of [`as_rows`].
+/// Returns a matrix of shape `(rows, n)` as an array with the leading dimensions of `like` and the
+/// last dimension `n`. This is the inverse of [`as_rows`].
 pub(crate) fn with_leading_dims_of<D: Dimension>(
     rows: Array<f32, Ix2>,
     like: &ArrayRef<f32, D>,
@@ -39,7 +39,7 @@ pub(crate) fn with_leading_dims_of<D: Dimension>(
         .expect("the same number of rows as the input")
 }
 
-/// Returns the array in row-major order. The array is copied only if it is in another order.
+/// Returns the array in row-major order. It is copied only if it isn't in this order yet.
 pub(crate) fn into_contiguous<D: Dimension>(x: Array<f32, D>) -> Array<f32, D> {
     if x.is_standard_layout() {
         x
@@ -53,8 +53,9 @@ pub(crate) fn rows_per_task(width: usize) -> usize {
     (ELEMENTS_PER_TASK / width.max(1)).max(1)
 }
 
-/// Returns a vector of `n` new elements, which form rows of `width` elements. The blocks of rows
-/// are written on all threads by calling `f(first_row, block)`.
+/// Creates a vector of `n` elements, which form rows of `width` elements, by calling
+/// `f(first_row, block)` for each block of rows on all threads. `f` must write all elements of the
+/// block.
 pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let rows = rows_per_task(width);
     fill_blocks(n, rows * width, |i, block| f(i * rows, block))
@@ -74,8 +75,8 @@ pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     Array::from_shape_vec(shape, numbers).expect("as many numbers as the shape has")
 }
 
-/// Returns a matrix of zeros for weights, which exist for a long time and are read often. On Linux,
-/// its memory consists of huge pages if the system provides them.
+/// Returns a matrix of zeros for weights. On Linux, its memory consists of huge pages if the system
+/// provides them, because weights exist for a long time and are read often.
 pub(crate) fn zero_weights((rows, columns): (usize, usize)) -> Array<f32, Ix2> {
     Array::from_shape_vec((rows, columns), kernels::zeros(rows * columns)).expect("as many")
 }

@@ -8,7 +8,8 @@ use ndarray::{Array, ArrayRef, ArrayViewMut2, Axis, Dimension, RemoveAxis};
 use crate::rows::{check_same_shape, into_contiguous};
 
 /// Computes softmax along `axis` without subtracting the maximum, like `softmax_naive` in the book.
-/// If an element is greater than 88, its exponential overflows, and the result contains NaN.
+/// If an element is greater than about 88.7, its exponential overflows, and the result contains
+/// NaN.
 ///
 /// # Panics
 ///
@@ -67,9 +68,9 @@ pub fn softmax_backward<D: Dimension>(
 /// query in row `i` may attend to the keys in the columns from 0 to `first_query + i`. The weights
 /// in later columns become 0.
 ///
-/// `scores` has the shape `(n_queries, n_keys)`. The logarithm of the sum of the exponentials of
-/// each row is written to `log_sums`. With [`causal_softmax_from_log_sums`], the backward pass can
-/// recompute the weights from these logarithms and the scores.
+/// `scores` has the shape `(n_queries, n_keys)`. For each row, the logarithm
+/// `ln(sum_j e^(scale * score_j))` is written to `log_sums`. With [`causal_softmax_from_log_sums`],
+/// the backward pass can recompute the weights from these logarithms and the scores.
 ///
 /// The result is the same as that of `torch.softmax(scale * scores, dim=-1)` after the masked
 /// elements were set to minus infinity, but most masked elements aren't processed. Exponentials
@@ -103,8 +104,8 @@ pub fn causal_softmax_rows(
     }
 }
 
-/// Replaces attention scores with the weights that [`causal_softmax_rows`] computed for them
-/// earlier. `scale` and `first_query` must be the same as in that call, and `log_sums` must contain
+/// Replaces attention scores with the weights that [`causal_softmax_rows`] computed for the same
+/// scores. `scale` and `first_query` must be the same as in that call, and `log_sums` must contain
 /// the values that it wrote.
 ///
 /// # Panics

@@ -1,5 +1,5 @@
-//! Tests that no operation returns subnormal (denormal) numbers where values underflow. Many CPUs
-//! are a hundred times slower with such numbers.
+//! Tests that operations whose results can underflow return 0 instead of subnormal (denormal)
+//! numbers. With such numbers, many CPUs are a hundred times slower.
 
 use ndarray::{Array1, Array2, Axis};
 use tensor_ops::engine::{
@@ -8,7 +8,7 @@ use tensor_ops::engine::{
 };
 use tensor_ops::{cross_entropy_train, gelu, softmax};
 
-/// Returns rows of scores whose exponentials have all magnitudes from 1 down to 0.
+/// Returns scores whose exponentials range from 1 down to numbers that underflow to 0.
 fn peaked() -> Array2<f32> {
     Array2::from_shape_fn((40, 400), |(i, j)| {
         ((i * 7 + j * 13) % 401) as f32 * -0.3 - i as f32
@@ -94,8 +94,8 @@ fn moments_of_weights_without_a_gradient_die_out() {
     let mut p = vec![0.5; n];
     let (mut m, mut v) = (vec![0.0; n], vec![0.0; n]);
     for turn in 0..3000 {
-        // In the first step, the gradients range from 1 to 1e-63, which is 0 in `f32`. After the
-        // first step, only the first weight has a gradient.
+        // In the first step, the gradients range from 1 to 1e-63, which underflows to 0 in `f32`.
+        // After that, only the first weight has a gradient other than 0.
         let gradient = |i: usize| {
             if i == 0 || turn == 0 {
                 10f32.powi(-(i as i32))

@@ -33,8 +33,8 @@ proptest! {
     }
 }
 
-/// Numbers of rows, columns and terms of the sums. They include 0, and sizes with which the last
-/// vector register or block isn't full.
+/// Numbers of rows and columns of the matrices. They include 0 and numbers that aren't multiples of
+/// the length of a vector register or a block.
 const SIZES: [usize; 11] = [0, 1, 2, 3, 4, 7, 10, 11, 17, 65, 130];
 
 #[test]
@@ -66,7 +66,8 @@ fn products_of_every_small_shape_agree_with_the_definition() {
     }
 }
 
-/// Returns all pairs of an item of `some` and an item of `others`.
+/// Returns all pairs of an item of `some` and an item of `others`, as in Python's
+/// `itertools.product`.
 fn iproduct<A: Copy, B>(
     some: impl IntoIterator<Item = A>,
     others: impl IntoIterator<Item = B> + Clone,
@@ -178,7 +179,7 @@ fn embedding_names_the_id_out_of_range() {
 
 #[test]
 fn exact_gelu_is_x_times_the_normal_distribution() {
-    // The values of Phi are from a table of the normal distribution.
+    // The values of `phi` are from a table of the standard normal distribution.
     for (x, phi) in [
         (-3.0f64, 0.001349898),
         (-1.0, 0.158655254),
