@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Time for which the measurement of a floor is repeated. A short burst of some milliseconds is
-/// about 10% faster than the speed that a machine can sustain, whichever program runs.
+/// Duration for which [`sustained`] repeats a measurement. For the first few milliseconds, any
+/// program can be about 10% faster than the speed that the machine can sustain.
 const SUSTAINED: Duration = Duration::from_millis(250);
 
 /// Returns the number of seconds that `work` takes.
@@ -13,8 +13,9 @@ pub(crate) fn time(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// Calls `run`, which returns a number of seconds, repeatedly for the time [`SUSTAINED`], and
-/// returns the mean of the results. Returns `None` if a call of `run` returns `None`.
+/// Calls `run` once as a warm-up and then repeatedly for the duration [`SUSTAINED`], and returns
+/// the mean of its results. `run` must return the number of seconds that it took, or `None` if it
+/// fails. In the second case, this function also returns `None`.
 pub(crate) fn sustained(mut run: impl FnMut() -> Option<f64>) -> Option<f64> {
     run()?; // warm-up
     let (start, mut runs, mut seconds) = (Instant::now(), 0, 0.0);

@@ -1,9 +1,9 @@
-//! The highest speeds that the machine can reach, for matrix products and for reading memory.
+//! Measures the highest speeds at which the machine can multiply matrices and read memory.
 //!
-//! A workload takes at least as long as its arithmetic or its memory traffic takes at the highest
-//! speed. This shortest possible time is called the *floor* of the workload. The speeds are
-//! measured in each turn, because clock frequencies and the available memory bandwidth change from
-//! minute to minute.
+//! The *floor* of a workload is the shortest time in which the machine could execute it. It is the
+//! time that the matrix products or the memory reads of the workload would take at the highest
+//! speed. This speed is measured in each turn, because clock frequencies and the available memory
+//! bandwidth change from minute to minute.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ use crate::clock::{sustained, time};
 use crate::peer::{AUTOCAST, Kind, Peers, UNTIED};
 use crate::reading::Memory;
 
-/// The resource that limits the speed of a workload, with the amount that an execution needs.
+/// The resource that limits the speed of a workload, and how much of it one execution needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Floor {
     /// Number of floating-point operations in matrix products in f32.
@@ -32,8 +32,9 @@ impl Floor {
         amount
     }
 
-    /// Measures the number of operations or bytes per second that the machine currently reaches,
-    /// with several methods. Returns one speed per method.
+    /// Measures the highest speed that the machine currently reaches, in operations or bytes per
+    /// second. Several methods are tried, because none of them is the fastest on every machine.
+    /// Returns one speed per method.
     pub(crate) fn speeds(self, memory: &mut Memory, peers: &mut Peers) -> Vec<f64> {
         match self {
             Self::Products(_) => products(peers, Dtype::Float32, UNTIED[0]),
@@ -43,11 +44,15 @@ impl Floor {
     }
 }
 
-/// Returns the speed of the machine in each turn, measured with the method that is the fastest on
-/// average over all turns. The speed of a turn is the mean of the measurements before and after it.
+/// Selects the method that is the fastest on average over all turns, and returns the speed that it
+/// measured in each turn.
 ///
-/// The best method isn't selected separately for each measurement. That would also select the best
-/// moments, whose speed is a tenth higher than the speed that the machine sustains.
+/// `turns` contains the speeds of all methods before and after each turn. The speed of a turn is
+/// the mean of these two measurements.
+///
+/// If the best method were selected separately for each measurement, the result would be about 10%
+/// higher than the speed that the machine sustains, because this would also select the best
+/// moments.
 pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
     let of_turns = |way: usize| -> Vec<f64> {
         let mean = |[before, after]: &[Vec<f64>; 2]| (before[way] + after[way]) / 2.0;
@@ -60,8 +65,8 @@ pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
     best.unwrap_or_default()
 }
 
-/// Measures the speed of matrix products of several sizes in operations per second, first in this
-/// project and then in PyTorch. The speed of PyTorch is 0 if PyTorch is absent.
+/// Measures the speed of matrix products of several sizes in operations per second. Returns the
+/// speeds of this project, followed by those of PyTorch, which are 0 if PyTorch isn't installed.
 fn products(peers: &mut Peers, dtype: Dtype, kind: Kind) -> Vec<f64> {
     const SIZES: [(usize, usize, usize); 3] =
         [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)];

@@ -17,22 +17,24 @@ use crate::floors::Floor;
 use crate::peer::{Kind, TIED, UNTIED};
 use crate::turns::{Bench, Ours};
 
-/// Forward passes: the name, the number of tokens, and the number of last positions whose logits
-/// are computed.
+/// Forward passes to measure. Each has a name, a number of tokens, and the number of positions at
+/// the end of the sequence for which logits are computed.
 const PASSES: [(&str, usize, usize); 3] = [
     ("forward 1x256", 256, 256),
     ("forward 1x1024", 1024, 1024),
     ("prefill 1x1024", 1024, 1),
 ];
 
-/// Number of tokens in the prompt, and number of tokens to generate.
+/// Number of tokens in the prompt, and number of tokens that are generated after it, in the
+/// workloads that decode.
 const DECODED: (usize, usize) = (16, 128);
 
 /// Numbers of texts that are decoded together.
 const TEXTS: [usize; 5] = [2, 4, 8, 16, 64];
 
-/// A variant of the model: whether the output head is tied to the token embeddings, the
-/// configuration, and the peers that implement this variant.
+/// A variant of GPT-2 124M: its name, its configuration, and the peers that implement it. The name
+/// is "tied" if the output head and the token embedding share their weights, and "untied"
+/// otherwise.
 type Head = (&'static str, GptConfig, &'static [Kind]);
 
 /// The two variants of the model.
@@ -95,7 +97,8 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
         black_box(model.logits(&last));
     };
     let operations = operations(&*model, (1, num_tokens), positions);
-    // The number formats are measured one after the other, because each has a different floor.
+    // Each number format needs its own call of `turns`, because all variants that one call measures
+    // must have the same kind of floor.
     for (dtype, floor) in [
         (Dtype::BFloat16, Floor::Bf16Products(operations)),
         (Dtype::Float32, Floor::Products(operations)),
@@ -112,7 +115,8 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
     }
 }
 
-/// Measures a prompt of 1,024 tokens with a decoder, in one row per number format.
+/// Measures how fast a [`Decoder`] processes a prompt of 1,024 tokens. Adds one row per number
+/// format to the table.
 fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
     let ((head, _, peers), command) = (of, "prefill 1x1024");
     let work = format!("{command}, decoder, {head}");
@@ -137,8 +141,9 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Returns the rows of decoding: the number of texts that are decoded together, the name of the
-/// row, and the command for the peers. Only the model with a tied head decodes several texts.
+/// Returns the workloads that decode text with a variant of the model. Each consists of the number
+/// of texts that are decoded together, the name of its rows, and the command for the peers. Only
+/// the tied variant decodes several texts together.
 fn decoded_texts((head, config, _): Head) -> impl Iterator<Item = (usize, String, String)> {
     let command = format!("decode {}+{}", DECODED.0, DECODED.1);
     let one = (1, format!("{command}, {head}"), command.clone());
@@ -150,8 +155,9 @@ fn decoded_texts((head, config, _): Head) -> impl Iterator<Item = (usize, String
     std::iter::once(one).chain(several)
 }
 
-/// Measures decoding of one text and of several texts together, in one row per number format. The
-/// speed is the number of tokens of all texts per second.
+/// Measures how fast the model generates tokens, for one text and for several texts that are
+/// decoded together. Adds one row per number format, with the number of tokens per second over all
+/// texts.
 fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
     let rows = decoded_texts(of).filter(|(_, work, _)| bench.wants(work));
     let rows: Vec<_> = rows.collect();
@@ -169,8 +175,8 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()>
         let ours = formats.iter().map(|(dtype, weights)| Ours {
             work: work.clone(),
             precision: dtype.short_name(),
-            // A step reads every weight once for all texts. All tokens of a prompt are processed
-            // together, in the step of the first new token.
+            // Each step of the decoder reads every weight once, however many texts there are. The
+            // first step also processes all tokens of the prompts.
             floor: Some(Floor::Reading(
                 (step_bytes(*dtype, &config) * new_tokens) as f64,
             )),
@@ -183,8 +189,8 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Decodes in int8, for the measurement of peak memory. The weights are read like those of a model
-/// on disk, where only a few rows at a time are in memory in f32.
+/// Decodes text with int8 weights in a process whose peak memory is measured. As in loading from
+/// disk, the weights are read a few rows at a time, so the whole model is never in memory in f32.
 fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     let weights = DecoderWeights::read(&model, Dtype::Int8, |_, _, rows| {
         rows.fill(0.01);
@@ -194,7 +200,7 @@ fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Generates the most probable tokens after each prompt, in the same way as `gpt generate`. The
+/// Continues each prompt with the most probable tokens, in the same way as `gpt generate`. The
 /// prompts have the shape (texts, tokens).
 fn decode(weights: impl AsWeights, prompts: &Array2<u32>, max_new_tokens: usize) {
     let mut streams = TokenStreams::new(weights);
@@ -217,8 +223,8 @@ fn decode(weights: impl AsWeights, prompts: &Array2<u32>, max_new_tokens: usize)
     }
 }
 
-/// Measures what `gpt generate` does before it prints anything: loading a model from disk and
-/// computing the first token. The model is GPT-2 124M with a tied head in f32. After the first
+/// Measures how long `gpt generate` takes until it prints the first token: it loads a model from
+/// disk and computes one token. The model is GPT-2 124M with a tied head in f32. After the first
 /// turn, its file is in the page cache of the operating system.
 fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     /// Token IDs of the prompt.
@@ -248,16 +254,18 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns token IDs of shape (batch, num_tokens). The IDs vary, but they are the same in each run.
+/// Returns token IDs of shape (batch, num_tokens). They differ from position to position, but are
+/// the same in each run.
 pub(crate) fn ids(batch: usize, num_tokens: usize) -> Array2<u32> {
     Array2::from_shape_fn((batch, num_tokens), |(i, j)| {
         ((i * num_tokens + j) * 7 % 50257) as u32
     })
 }
 
-/// Returns the number of floating-point operations in the matrix products of a forward pass. A
-/// product of an m x k matrix and a k x n matrix counts as 2 m k n operations. The part of the
-/// attention scores that is masked isn't counted.
+/// Returns the number of floating-point operations in the matrix products of a forward pass that
+/// computes the logits of `positions` positions per sequence. A product of an m x k matrix and a k
+/// x n matrix counts as 2 m k n operations. Attention scores that the causal mask removes aren't
+/// counted.
 pub(crate) fn operations(
     model: &GptModel,
     (batch, num_tokens): (usize, usize),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Instruction sets that the kernels use, with the names that Linux gives them.
+/// Instruction sets that [`processor`] lists, with their names in `/proc/cpuinfo`.
 const FEATURES: [&str; 3] = ["avx2", "avx512f", "avx512_vnni"];
 
 #[derive(Clone, Debug, Serialize)]
@@ -15,8 +15,10 @@ pub(crate) struct Machine {
 
 /// Returns the name of the processor.
 ///
-/// On x86, the result also contains the processor's family and model, because a virtual machine may
-/// hide the exact name, and those instruction sets in [`FEATURES`] that the processor supports.
+/// On Linux on x86, the result also contains the family and the model of the processor, because a
+/// virtual machine may hide the exact name, and those instruction sets in [`FEATURES`] that the
+/// processor supports. Elsewhere, the result is only the name of the architecture, such as
+/// `aarch64`.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

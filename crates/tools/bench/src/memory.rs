@@ -1,5 +1,6 @@
-//! The peak memory of this project and of the peers for a training step, a forward pass, and
-//! decoding in int8. Each measurement takes place in a process of its own.
+//! Measures the peak memory of a training step, a forward pass, and decoding with int8 weights.
+//! Each measurement runs in a separate process. The peers take part only in the measurements in
+//! f32.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! The peers: Python programs that execute the same workloads as this project. Each runs in a
-//! process of its own and communicates through a line-based protocol, which is described in
-//! `peers/protocol.py`.
+//! Starts the peers, which are Python programs that execute the same workloads as this project.
+//! Each of them runs in its own process and communicates through a line-based protocol, which is
+//! described in `peers/protocol.py`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,10 +9,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Environment variables that set the number of threads of a peer and of OpenMP.
+/// Environment variables that tell a peer and OpenMP how many threads to use.
 const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
 
-/// A peer: a program that executes the same workloads as this project.
+/// A program that executes the same workloads as this project, with one of its settings, such as
+/// PyTorch in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
@@ -36,8 +37,8 @@ const fn kind(name: &'static str, of: [&'static str; 3]) -> Kind {
 
 /// PyTorch implementations of the book's model, whose output head isn't tied.
 pub(crate) const UNTIED: &[Kind] = &[kind("pytorch", ["f32", "book.py", "f32"]), AUTOCAST];
-/// The book's model under `torch.autocast`. The same peer also measures the speed of bf16 matrix
-/// products.
+/// The book's model with `torch.autocast`, which makes PyTorch compute matrix products in bf16.
+/// This peer also measures the speed of bf16 matrix products.
 pub(crate) const AUTOCAST: Kind = kind("pytorch-autocast", ["bf16", "book.py", "autocast"]);
 /// Implementations of GPT-2 with a tied output head: `GPT2LMHeadModel` of the transformers library,
 /// and llama.cpp.
@@ -53,24 +54,24 @@ pub(crate) const TIED: &[Kind] = &[
     kind("llama-q8_0", ["int8", "llama.py", "q8_0"]),
     kind("llama-q4_0", ["int4", "llama.py", "q4_0"]),
 ];
-/// Tokenizers. The first of them supports only GPT-2's vocabulary in this bench.
+/// Tokenizer libraries. The first of them, tiktoken, is measured only with GPT-2's vocabulary.
 pub(crate) const TOKENIZERS: &[Kind] = &[
     kind("tiktoken", ["text", "tokens.py", "tiktoken"]),
     kind("tokenizers", ["text", "tokens.py", "tokenizers"]),
 ];
-/// The model of nanoGPT with nanoGPT's own code, as it is and compiled with `torch.compile`. The
-/// output head is tied.
+/// nanoGPT's own implementation of GPT-2 with a tied output head, unchanged and compiled with
+/// `torch.compile`.
 pub(crate) const NANO_GPT: &[Kind] = &[
     kind("nanogpt", ["f32", "nanogpt.py", "eager"]),
     kind("nanogpt-compiled", ["f32", "nanogpt.py", "compiled"]),
 ];
 
-/// The peers of a run. Each peer is started when it is needed for the first time.
+/// The peers that have been started. A peer is started when it is needed for the first time.
 pub(crate) struct Peers {
     python: PathBuf,
     threads: usize,
     started: BTreeMap<Kind, Option<Peer>>,
-    /// Version of each peer that has been needed, or the reason why it is absent.
+    /// Version of each peer that the bench has tried to start, or the reason why it is absent.
     pub(crate) versions: BTreeMap<&'static str, String>,
 }
 
@@ -84,8 +85,8 @@ impl Peers {
         }
     }
 
-    /// Returns a running peer, which is used for all workloads. Returns `None` if the peer is
-    /// absent.
+    /// Returns the running process of a peer, which is started by the first call and then used for
+    /// all workloads. Returns `None` if the peer is absent.
     pub(crate) fn get(&mut self, kind: Kind) -> Option<&mut Peer> {
         if !self.started.contains_key(&kind) {
             let peer = self.start(kind);
@@ -94,8 +95,8 @@ impl Peers {
         self.started.get_mut(&kind)?.as_mut()
     }
 
-    /// Starts a new process of a peer. Returns `None` if the peer is absent. In this case, the
-    /// reason is stored in `versions`.
+    /// Starts a new process of a peer and stores the peer's version in `versions`. Returns `None`
+    /// if the peer is absent, and stores the reason instead of the version.
     pub(crate) fn start(&mut self, kind: Kind) -> Option<Peer> {
         let (peer, version) = match Peer::start(&self.python, kind, self.threads) {
             Ok((peer, version)) => (Some(peer), version),
@@ -108,8 +109,8 @@ impl Peers {
     /// Makes every running peer free the data of its last workload.
     pub(crate) fn drop_work(&mut self) {
         for peer in self.started.values_mut().flatten() {
-            // An error is ignored here, because the next workload will notice if the peer doesn't
-            // answer.
+            // Errors are ignored, because a peer that doesn't answer will also fail to execute the
+            // next workload, which is noticed there.
             peer.ask("drop").ok();
         }
     }
@@ -122,7 +123,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts a process of a peer and returns it together with the version that it reports.
+    /// Starts a process of a peer. Returns it together with the version that it reports.
     ///
     /// # Errors
     ///

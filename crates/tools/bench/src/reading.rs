@@ -1,5 +1,5 @@
-//! The speed of reading memory. The program sums up the bits of large arrays with several methods,
-//! because no method is the fastest on every processor.
+//! Measures how fast the machine reads memory. To do so, it adds up the bit patterns of large
+//! arrays with several methods, because no method is the fastest on every processor.
 
 #![allow(unsafe_code)] // needed for prefetching and for the functions that `multiversion` generates
 
@@ -10,20 +10,22 @@ use rayon::prelude::*;
 
 use crate::clock::{sustained, time};
 
-/// The arrays to read: 528 MB on huge pages and 528 MB on small pages. They are allocated before
-/// the first measurement.
+/// The arrays that are read to measure the speed: 528 MB on huge pages and 528 MB on small pages.
+/// They are allocated before the first measurement.
 #[derive(Default)]
 pub(crate) struct Memory {
     pieces: [Vec<Vec<f32>>; 2],
 }
 
 impl Memory {
-    /// Measures the number of bytes per second for each method. The threads read different parts of
-    /// the arrays. The methods differ in the size of the pages, in how far ahead they prefetch, and
-    /// in whether a thread reads an array from start to end or four parts of it in parallel.
+    /// Returns the speed of each method in bytes per second. All threads read at the same time, and
+    /// each of them reads different arrays. The methods differ in the size of the pages, in how far
+    /// ahead they prefetch, and in whether a thread reads an array from start to end or reads four
+    /// parts of it at the same time.
     pub(crate) fn read(&mut self) -> Vec<f64> {
-        /// Number of values of the arrays on each kind of pages. It is not a power of two, because
-        /// the parts that are read at the same time would then compete for the same cache sets.
+        /// Number of elements in all arrays on huge pages, and in all arrays on small pages. If it
+        /// were a power of two, the parts of an array that are read at the same time would compete
+        /// for the same cache sets.
         const NUMBERS: usize = 132_000_000;
         type Sum = fn(&[f32], usize) -> u32;
         const WAYS: [(Sum, usize); 5] = [
@@ -33,8 +35,8 @@ impl Memory {
             (sum_of_bits::<1>, 16384),
             (sum_of_bits::<4>, 0),
         ];
-        /// Number of values of an array on small pages. The array takes 480 kB, which is less than
-        /// a huge page.
+        /// Number of elements in an array on small pages. Such an array takes 480 kB, which is less
+        /// than a huge page.
         const SMALL: usize = 120_000;
         let threads = rayon::current_num_threads();
         if self.pieces[0].is_empty() {
@@ -65,22 +67,23 @@ impl Memory {
     }
 }
 
-/// Fills an array with ones, which makes the operating system allocate its pages. Pages that have
-/// never been written all refer to the same page of zeros.
+/// Fills an array with ones. This makes the operating system allocate memory for its pages, because
+/// all pages that have never been written refer to the same page of zeros.
 fn vec_of_ones(mut zeros: Vec<f32>) -> Vec<f32> {
     zeros.fill(1.0);
     zeros
 }
 
-/// Returns the sum of the bits of `numbers`, which are read as `S` parts in parallel. Each cache
-/// line is prefetched twice: `ahead` bytes in advance, and again at a quarter of this distance.
+/// Returns the sum of the bit patterns of `numbers` as integers. `S` parts of the array are read
+/// alternately, one chunk at a time. Each cache line is prefetched twice: `ahead` bytes in advance,
+/// and again at a quarter of this distance.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn sum_of_bits<const S: usize>(numbers: &[f32], ahead: usize) -> u32 {
     let mut lanes = [0u32; 64];
     let (chunks, rest) = numbers.as_chunks::<64>();
     let mut add = |chunk: &[f32; 64]| {
-        // Even if `ahead` is 0, the prefetch isn't skipped with a branch. With such a branch,
-        // compilers generate gather instructions for AVX-512, which are six times slower.
+        // The prefetch also runs if `ahead` is 0. A branch that skips it would make the compiler
+        // generate gather instructions for AVX-512, which are six times slower.
         chunk.chunks(16).for_each(|line| ask(line.as_ptr(), ahead));
         for (lane, number) in lanes.iter_mut().zip(chunk) {
             *lane = lane.wrapping_add(number.to_bits());
@@ -102,8 +105,7 @@ fn ask(at: *const f32, ahead: usize) {
     let at = at.cast::<i8>();
     let (far, near) = (at.wrapping_add(ahead), at.wrapping_add(ahead / 4));
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch instruction doesn't access memory in a visible way and never faults,
-    // whatever the address is.
+    // SAFETY: Prefetch instructions accept any address. They never fault and never change memory.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T1>(far);

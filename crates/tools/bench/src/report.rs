@@ -1,6 +1,6 @@
-//! The output of the bench: the table, the JSON file, and the check of this project's speed
-//! targets. In each row, this project must be at least as fast as the fastest peer. In some rows,
-//! it must also reach a given fraction of the floor.
+//! Prints the table of the bench, defines the contents of the JSON file, and checks the speed
+//! targets. In each row, this project must be at least as good as the best peer. In some rows, it
+//! must also reach a given fraction of the highest speed that the machine allows.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,7 +23,8 @@ pub(crate) struct Report {
 pub(crate) struct Row {
     pub(crate) work: String,
     pub(crate) precision: &'static str,
-    /// Unit of the results. A larger value is better, unless the unit is bytes.
+    /// Unit of the results, such as `tokens/s`. Larger results are better, unless the unit is
+    /// `bytes`.
     pub(crate) unit: &'static str,
     pub(crate) ours: f64,
     pub(crate) peers: BTreeMap<&'static str, f64>,
@@ -31,7 +32,8 @@ pub(crate) struct Row {
     pub(crate) fastest: Option<&'static str>,
     /// Factor by which this project is better than the best peer.
     pub(crate) ratio: Option<f64>,
-    /// Fraction of the highest speed that the machine allows, or `None` if no limit is known.
+    /// Speed of this project as a fraction of the highest speed that the machine allows, or `None`
+    /// if no limit is known.
     pub(crate) floor_fraction: Option<f64>,
 }
 
@@ -63,7 +65,8 @@ impl Row {
         }
     }
 
-    /// Prints the row as soon as it is complete, so that the progress of a long run is visible.
+    /// Prints the row. The bench calls this as soon as the row is complete, to show the progress of
+    /// a long run.
     pub(crate) fn print(&self) {
         let fastest = self.fastest.map_or("no peer".to_owned(), |name| {
             format!("{name} {}", self.figure(self.peers[name]))
@@ -103,8 +106,8 @@ fn line([work, precision, ours, unit, fastest, ratio, floor]: [&str; 7]) {
 
 const DECODE: &str = "decode 16+128, tied";
 
-/// Targets for the floor fraction: the name of a workload, its number format, and the smallest
-/// fraction.
+/// Targets for [`Row::floor_fraction`]. Each consists of the name of a workload, a number format,
+/// and the smallest acceptable fraction.
 const FLOOR_TARGETS: &[(&str, &str, f64)] = &[
     (DECODE, "f32", 0.88),
     (DECODE, "bf16", 0.82),
@@ -116,7 +119,8 @@ const FLOOR_TARGETS: &[(&str, &str, f64)] = &[
     ("forward 1x1024, tied", "f32", 0.85),
 ];
 
-/// Prints the targets of the given rows and returns how many of them are missed.
+/// Prints the targets of the given rows and whether they are met. Returns the number of missed
+/// targets.
 pub(crate) fn check(rows: &[Row]) -> usize {
     say("\ntargets:");
     let mut missed = 0;
@@ -138,8 +142,8 @@ pub(crate) fn check(rows: &[Row]) -> usize {
     missed
 }
 
-/// Prints a line. Errors are ignored, so that the bench continues if the reader closes the output
-/// (for example in `... | head`), because it may still have to write a file and check the targets.
+/// Prints a line and ignores errors. If the output is closed early, as in `cargo xtask bench |
+/// head`, the bench must continue because it may still have to write a file and check the targets.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

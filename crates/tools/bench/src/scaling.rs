@@ -1,8 +1,9 @@
-//! The scaling of training and decoding with the number of threads.
+//! Measures how training and decoding become faster with the number of threads.
 //!
-//! The table shows the time of each phase with 1, 2, 4, 8 and 16 threads, as far as the machine has
-//! that many cores. On any machine, it also shows how many loops of the phase run in parallel on 16
-//! threads, and the smallest number of tasks among these loops.
+//! The table shows the time of each phase, such as attention, with 1, 2, 4, 8 and 16 threads, but
+//! not with more threads than the machine has cores. On any machine, it also shows how the work is
+//! divided among 16 threads: the number of parallel loops in the phase, and the number of tasks in
+//! the loop that has the fewest.
 
 use std::hint::black_box;
 
@@ -24,7 +25,7 @@ use crate::turns::{Bench, median};
 
 /// Numbers of threads for which the time is measured.
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Number of threads for which the tasks are counted.
+/// Number of threads in the pool with which loops and tasks are counted.
 const MAX_THREADS: usize = 16;
 /// Number of tasks per thread that a loop needs so that all threads finish at about the same time.
 const MIN_TASKS_PER_THREAD: usize = 4;
@@ -42,8 +43,8 @@ pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
     train(&table, model, rng)
 }
 
-/// Measures the phases of a training step of GPT-2 on 4 sequences of 256 tokens, and a whole
-/// training step of a small model.
+/// Measures the phases of a training step of GPT-2 on 4 sequences of 256 tokens, and the forward
+/// and backward passes of the small model that `gpt train` trains by default.
 fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Result<()> {
     let config = model.config();
     let mut grads = GptModel::zeros(config)?;
@@ -98,7 +99,8 @@ fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Resu
     Ok(())
 }
 
-/// Measures the decoding of one token of GPT-2 after 144 other tokens, in each number format.
+/// Measures how long GPT-2 takes to decode one token after a prompt of 144 tokens, in each number
+/// format.
 fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     let prompt: Vec<u32> = ids(1, 144).into_iter().collect();
     for &dtype in Dtype::ALL {
@@ -112,8 +114,8 @@ fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The table: one thread pool for each column, and a pool of [`MAX_THREADS`] threads that counts
-/// the tasks.
+/// The table that is printed row by row. It has one thread pool for each column, and a pool of
+/// [`MAX_THREADS`] threads for counting the tasks.
 struct Table {
     pools: Vec<ThreadPool>,
     most: ThreadPool,
@@ -138,9 +140,9 @@ impl Table {
         })
     }
 
-    /// Measures a phase and prints its row, which contains the median times and the numbers of
-    /// loops and tasks. A star marks a phase in which a loop has fewer than
-    /// [`MIN_TASKS_PER_THREAD`] tasks per thread.
+    /// Measures a phase and prints its row, which contains the median times, the number of parallel
+    /// loops, and the smallest number of tasks in a loop. A star after this number means that the
+    /// loop has fewer than [`MIN_TASKS_PER_THREAD`] tasks per thread.
     fn phase(&self, name: &str, mut work: impl FnMut() + Send) {
         let mut line = format!("{name:<30}");
         for pool in &self.pools {

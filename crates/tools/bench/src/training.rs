@@ -1,6 +1,6 @@
-//! Measurements of training: steps of GPT-2 124M, compared with the book's model in PyTorch and
-//! with `GPT2LMHeadModel`, and steps of small models that can be trained on a laptop, compared with
-//! nanoGPT.
+//! Measures training steps. Steps of GPT-2 124M are compared with the book's model in PyTorch and
+//! with `GPT2LMHeadModel`. Steps of small models, which can be trained on a laptop, are compared
+//! with nanoGPT.
 
 use std::hint::black_box;
 
@@ -14,11 +14,12 @@ use crate::inference::{HEADS, ids, operations};
 use crate::peer::{Kind, NANO_GPT};
 use crate::turns::{Bench, Ours};
 
-/// Batches for GPT-2: number of sequences, and number of tokens per sequence.
+/// Sizes of the batches with which GPT-2 is trained: number of sequences, and number of tokens per
+/// sequence.
 const BATCHES: [(usize, usize); 3] = [(4, 64), (4, 256), (2, 256)];
 
-/// Small models: the name, the sizes (vocabulary, context length, embedding dimensions, heads,
-/// layers), the number of sequences per step, and the dropout rate.
+/// Small models to train. Each has a name, sizes (vocabulary, context length, embedding dimensions,
+/// heads, layers), a number of sequences per step, and a dropout rate.
 ///
 /// The first model is the one that nanoGPT's README recommends for a CPU, and the second adds
 /// dropout. The third is nanoGPT's configuration for characters, with a quarter of its batch size.
@@ -31,11 +32,11 @@ const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
 ];
 const CPU: [usize; 5] = [65, 64, 128, 4, 4];
 
-/// Smallest number of floating-point operations per turn of a small model. A turn takes nearly a
-/// second.
+/// Smallest number of floating-point operations in a turn of a small model. Such a turn takes
+/// nearly a second.
 const TURN_OPERATIONS: f64 = 1.6e11;
 
-/// Measures all rows for training.
+/// Measures the training of all models.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for (head, config, peers) in HEADS {
         for (batch, num_tokens) in BATCHES {
@@ -86,8 +87,9 @@ fn small(sizes: [usize; 5], drop_rate: f64) -> GptConfig {
     }
 }
 
-/// Measures one row. `sizes` is given only for a small model. In this case, a turn consists of
-/// several steps with at least [`TURN_OPERATIONS`] operations in total.
+/// Measures training steps and adds a row to the table. If `sizes` is given, the model is a small
+/// one, and a turn consists of as many steps as are needed for [`TURN_OPERATIONS`] operations.
+/// Otherwise, a turn is a single step of GPT-2.
 fn row(
     bench: &mut Bench,
     work: String,

@@ -1,4 +1,4 @@
-//! The measurement of a workload: this project and its peers run in turns, and the medians of their
+//! Measures a workload. This project and its peers execute it in turns, and the medians of their
 //! times are compared.
 
 use std::cell::RefCell;
@@ -12,8 +12,8 @@ use crate::peer::{Kind, Peers};
 use crate::reading::Memory;
 use crate::report::Row;
 
-/// Pause after which the threads of the previous program are idle. OpenMP's threads keep spinning
-/// for a while after they have finished their work, and they must not compete with this project for
+/// Duration of the pause before another program is measured. After OpenMP's threads have finished
+/// their work, they keep spinning for a while, and they must not compete with the next program for
 /// the cores.
 const SPINNING: Duration = Duration::from_millis(250);
 
@@ -25,14 +25,14 @@ pub(crate) struct Bench {
     /// Names of all workloads that have been compared with the filter so far.
     pub(crate) names: RefCell<Vec<String>>,
     pub(crate) repeat: usize,
-    /// Whether only this project runs, without the peers. This setting is used to measure the peak
-    /// memory.
+    /// Whether workloads are executed only by this project and not by the peers. This is the case
+    /// in the processes whose peak memory is measured.
     pub(crate) alone: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) memory: Memory,
 }
 
-/// One variant of this project's implementation of a workload, for example in one number format.
+/// A workload as this project executes it in one number format.
 pub(crate) struct Ours<'a> {
     /// Name of the workload, which is also the name of the row.
     pub(crate) work: String,
@@ -42,7 +42,8 @@ pub(crate) struct Ours<'a> {
     /// Amount of arithmetic or memory traffic that limits the speed of the workload, or `None` if
     /// no limit is known.
     pub(crate) floor: Option<Floor>,
-    /// Peers that implement the workload. Only those with the same number format are compared.
+    /// Peers that implement the workload. This project is compared only with those that use the
+    /// same number format.
     pub(crate) peers: &'a [Kind],
 }
 
@@ -85,8 +86,9 @@ impl Bench {
         self.rows.push(row);
     }
 
-    /// Measures the machine's highest speed for the given floor, once for each method, and waits
-    /// until the threads of PyTorch are idle. The result is empty if there is no floor.
+    /// Measures the machine's highest speed for the given floor with each method, and waits until
+    /// the threads of PyTorch are idle. Returns one speed per method, or an empty vector if there
+    /// is no floor.
     fn speeds(&mut self, floor: Option<Floor>) -> Vec<f64> {
         let speeds = floor.map(|floor| floor.speeds(&mut self.memory, &mut self.peers));
         sleep(SPINNING);
@@ -95,9 +97,9 @@ impl Bench {
 
     /// Measures a workload in turns and adds one row for each element of `ours`.
     ///
-    /// `command` is the command that makes a peer execute the workload. An execution processes
-    /// `amount` of `unit`, for example 128 tokens. The floors of all elements of `ours` must be of
-    /// the same kind.
+    /// `command` makes a peer execute the workload. `amount` is the number of items that one
+    /// execution processes, such as 128 tokens, and `unit` is the unit of the resulting speed, such
+    /// as `tokens/s`. The floors of all elements of `ours` must be of the same kind.
     pub(crate) fn turns(
         &mut self,
         command: &str,
