@@ -1,4 +1,4 @@
-//! Measures how training and decoding become faster with the number of threads.
+//! Measures how training and decoding scale with the number of threads.
 //!
 //! The table shows the time of each phase, such as attention, with 1, 2, 4, 8 and 16 threads, but
 //! not with more threads than the machine has cores. On any machine, it also shows how the work is

@@ -7,8 +7,8 @@ use kuva::render::render::{Scene, render_multiple};
 use crate::Bars;
 use crate::described::COLORS;
 
-/// Returns the scene of a bar chart. The bars of a label stand next to each other, one for each
-/// group.
+/// Returns the scene of a bar chart. Each label has one bar per group, and these bars stand next to
+/// each other.
 pub(crate) fn scene(bars: &Bars) -> Scene {
     let mut plot = BarPlot::new();
     for (index, label) in bars.labels.iter().enumerate() {
@@ -68,7 +68,8 @@ mod tests {
                     .ok()
             })
             .collect();
-        // The rectangles are the two bars of each label and one patch of the legend for each group.
+        // There are two rectangles for each label, which are its bars, and one rectangle for each
+        // group in the legend.
         assert!(
             heights[1] > heights[0] && heights[0] > heights[2],
             "{heights:?}"

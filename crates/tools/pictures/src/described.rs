@@ -1,16 +1,16 @@
-//! The functions that create pictures, and the types that describe their content. If the feature
-//! `draw` is disabled, these functions return pictures that only have a title.
+//! Functions that create pictures, and types that describe the contents of a picture. If the
+//! feature `draw` is disabled, the functions return pictures that contain only a title.
 
 use ndarray::ArrayRef2;
 
 use crate::Picture;
 
-/// Colors of lines and bars, in the order in which they are used. They can also be told apart by
-/// readers who are color-blind.
+/// Colors of lines and bars, in the order in which they are used. Color-blind readers can tell them
+/// apart, too.
 pub(crate) const COLORS: [&str; 5] = ["#2563a8", "#d1571b", "#3a8f5c", "#8c5aa8", "#7a7a7a"];
 
-/// Creates a picture from a title and the scene that the named module draws. The scene is omitted
-/// if the feature `draw` is disabled.
+/// Creates a picture from a title and the scene that the given module draws. If the feature `draw`
+/// is disabled, the picture has no scene.
 macro_rules! picture {
     ($title:expr, $module:ident($($argument:expr),*)) => {{
         #[cfg(feature = "draw")]
@@ -49,7 +49,8 @@ pub struct HeatMap<'a> {
 ///
 /// # Panics
 ///
-/// Panics if the numbers of labels differ from the numbers of rows and columns.
+/// Panics if the number of row labels isn't the number of rows, or if the number of column labels
+/// isn't the number of columns.
 pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
     let (rows, columns) = values.dim();
     assert!(
@@ -83,7 +84,8 @@ pub struct Line {
     pub name: String,
     /// Points (x, y) of the line, from left to right.
     pub points: Vec<(f64, f64)>,
-    /// Whether the line is thin and gray, as is suitable for raw data that another line summarizes.
+    /// Whether the line is thin and gray, which is suitable for raw data if another line shows
+    /// their trend.
     pub faint: bool,
     /// Whether the line is dashed.
     pub dashed: bool,

@@ -1,8 +1,8 @@
 //! Draws heat maps: matrices whose rows and columns belong to tokens, such as attention weights and
 //! masks (sections 3.3 to 3.6 of the book).
 //!
-//! kuva has a heat map, too, but its first row is at the bottom, unlike in a printed matrix, and
-//! its numbers are black even on dark cells.
+//! kuva's own heat map isn't used because its first row is at the bottom, unlike in a printed
+//! matrix, and because its numbers are black even on dark cells.
 
 use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
@@ -139,8 +139,8 @@ pub(crate) fn scene(values: &ArrayRef2<f32>, labels: HeatMap) -> Scene {
     scene
 }
 
-/// Formats a value in the width of a cell. Numbers between -10 and 100 take at most five
-/// characters.
+/// Formats a value so that it fits in a cell. For numbers between -10 and 100, the result has at
+/// most five characters.
 fn cell_text(value: f32) -> String {
     if !value.is_finite() {
         value.to_string().replace("inf", "∞")
@@ -151,7 +151,7 @@ fn cell_text(value: f32) -> String {
     }
 }
 
-/// Returns a color between white, for `fraction` 0, and blue, for `fraction` 1.
+/// Returns the color of a cell, from white for a `fraction` of 0 to blue for a `fraction` of 1.
 fn cell_color(fraction: f32) -> Color {
     let between = |from: f32, to: f32| (from + (to - from) * fraction).round() as u8;
     Color::Rgb(
@@ -161,7 +161,8 @@ fn cell_color(fraction: f32) -> Color {
     )
 }
 
-/// Draws the color scale below the grid, with the values at its ends and their unit.
+/// Draws the color scale below the grid, with the smallest and the largest value at its ends and
+/// the unit below.
 fn color_scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), unit: &str) {
     const STEPS: usize = 24;
     let end = |value: f32| {

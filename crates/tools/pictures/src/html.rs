@@ -1,7 +1,7 @@
 //! Functions that assemble a web page from pictures and text. A page is a single file that needs no
 //! network. It supports light and dark color schemes, small screens and printing.
 
-/// The script that shows a model at work on a text. It defines the function `showModel(root,
+/// The script that shows how a model processes a text. It defines the function `showModel(root,
 /// source, text)`.
 pub const VIEW_SCRIPT: &str = include_str!("view.js");
 
@@ -35,13 +35,13 @@ pub fn page(title: &str, style: &str, body: &str) -> String {
     filled(include_str!("page.html"), &values)
 }
 
-/// Replaces placeholders such as `{title}` in `text` by values. The placeholders must occur in the
-/// order of `values`. Each is replaced once, and the inserted values aren't searched for
-/// placeholders.
+/// Replaces placeholders such as `{title}` in `text` with values. The placeholders must occur in
+/// `text` in the order of `values`. Each placeholder is replaced once, and the inserted values
+/// aren't searched for placeholders.
 ///
 /// # Panics
 ///
-/// Panics if a placeholder is missing or isn't in this order.
+/// Panics if a placeholder is missing, or if the placeholders have a different order.
 pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     let (mut filled, mut rest) = (String::new(), text);
     for (name, value) in values {
@@ -56,7 +56,8 @@ pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     filled + rest
 }
 
-/// Returns the HTML for a picture. Without the feature `draw`, this is a paragraph with the title.
+/// Returns the HTML for a picture. Since the feature `draw` is disabled, this is a paragraph with
+/// the title.
 #[cfg(not(feature = "draw"))]
 pub fn figure(picture: &crate::Picture) -> String {
     format!("<p>{}</p>\n", escape(picture.title()))

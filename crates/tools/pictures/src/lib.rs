@@ -16,8 +16,8 @@ mod scene;
 #[cfg(feature = "draw")]
 mod windows;
 
-// Public functions have arguments of this crate's types. Dependents that use the re-export always
-// have the matching version.
+// Public functions take ndarray's arrays as arguments. Programs that use this re-export always have
+// the version of ndarray that this crate expects.
 pub use ndarray;
 
 pub use described::{Bars, Chart, HeatMap, Line, PLAIN, bars, chart, heat_map, windows};

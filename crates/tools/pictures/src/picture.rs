@@ -1,4 +1,5 @@
-//! A picture that has been drawn. Its scene exists only if the feature `draw` is enabled.
+//! The type of the pictures that this crate draws. The scene of a picture exists only if the
+//! feature `draw` is enabled.
 
 #[cfg(feature = "draw")]
 use kuva::render::render::{Primitive, Scene};
@@ -26,7 +27,7 @@ impl Picture {
     }
 }
 
-/// Replaces the characters that XML doesn't allow in all texts of a scene.
+/// Replaces the characters that XML doesn't allow, in the title and in every label of a scene.
 #[cfg(feature = "draw")]
 fn with_allowed_characters(mut scene: Scene) -> Scene {
     for element in &mut scene.elements {
@@ -46,9 +47,8 @@ fn with_allowed_characters(mut scene: Scene) -> Scene {
     scene
 }
 
-/// Replaces control characters and other characters that XML doesn't allow. A control character
-/// becomes its symbol, such as `␀` for a zero byte. Such characters occur in tokens that consist of
-/// a single byte.
+/// Replaces the characters that XML doesn't allow. A control character is replaced with its symbol,
+/// such as `␀` for a zero byte. Such characters occur in tokens that consist of a single byte.
 fn replace_forbidden_characters(text: &str) -> String {
     let symbol = |character: char| match character {
         '\t' | '\n' | '\r' => character,

@@ -1,12 +1,12 @@
-//! Shows a matrix product on a page. Readers can choose an element of the result to see how it is
-//! computed. This works without a script.
+//! Generates HTML that shows a matrix product. Readers can choose an element of the result to see
+//! how it is computed. The page doesn't need a script for this.
 
 use ndarray::ArrayRef2;
 
 use crate::html::escape;
 
-/// Maximum number of rows and columns that are shown, and maximum number of products that are shown
-/// in a sum. `page.css` contains a rule for each of these rows and columns.
+/// Maximum number of rows and columns of a matrix, and of products in a sum, that are shown.
+/// `page.css` contains a rule for each of these rows and columns.
 const MAX_SHOWN: usize = 8;
 
 /// Returns the HTML that shows the product of `a`, of shape (rows, inner), and `b`, of shape
@@ -51,8 +51,9 @@ pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
     )
 }
 
-/// Returns an HTML table of the first rows and columns of a matrix. If there are more, a last cell
-/// with an ellipsis stands for them.
+/// Returns an HTML table of the first [`MAX_SHOWN`] rows and columns of a matrix. Columns that
+/// aren't shown are replaced with an ellipsis at the end of each row, and rows with an ellipsis in
+/// an additional row.
 fn table(
     class: &str,
     (rows, columns): (usize, usize),

@@ -19,8 +19,8 @@ pub(crate) const TEXT_COLOR: Color = Color::Rgb(0x22, 0x22, 0x22);
 /// Font size of labels and captions, in pixels.
 pub(crate) const FONT_SIZE: u32 = 12;
 
-/// Average width of a character, as a fraction of the font size. This is typical of a sans-serif
-/// font.
+/// Average width of a character, as a fraction of the font size. The value is typical of a
+/// sans-serif font.
 const CHARACTER_WIDTH: f64 = 0.62;
 
 /// Returns an estimate of the width of a text in pixels.
@@ -69,7 +69,7 @@ pub(crate) fn text(
     });
 }
 
-/// Adds a rectangle. If `about` is given, it is shown when the reader points at the rectangle.
+/// Adds a rectangle. If `about` is given, browsers show it as a tooltip of the rectangle.
 pub(crate) fn rect(
     scene: &mut Scene,
     (x, y): (f64, f64),

@@ -19,11 +19,11 @@ pub struct Opened {
     pub console: Vec<String>,
 }
 
-/// Opens a page as it would appear on a phone with a screen 390 pixels wide, and otherwise does the
-/// same as [`open`].
+/// Opens a page as it would appear on a phone whose screen is 390 pixels wide. Otherwise, this
+/// function does the same as [`open`].
 ///
 /// Chromium's windows can't be that narrow. Therefore, the page is shown in an `<iframe>` of that
-/// width, and the document inside is returned after 15 seconds of virtual time.
+/// width, and the document in this frame is returned after 15 seconds of virtual time.
 ///
 /// # Panics
 ///
@@ -50,7 +50,8 @@ pub fn open_narrow(page: &Path) -> Option<Opened> {
 /// Panics if the file can't be read or if the browser fails.
 pub fn open(page: &Path) -> Option<Opened> {
     let profile = tempfile::tempdir().expect("a temporary folder");
-    // Chromium doesn't report missing files on the console, so the page does it.
+    // Chromium doesn't report missing files on the console, so a script is added to the page that
+    // does.
     let source = std::fs::read_to_string(page).expect("the page exists");
     let source = source.replacen(
         "<head>",
@@ -86,7 +87,8 @@ pub fn open(page: &Path) -> Option<Opened> {
 /// The script is the body of an asynchronous function. It can call `await until(condition)` to wait
 /// until a function returns true.
 ///
-/// Unlike with [`open`], time is real. This allows web workers to compute.
+/// Unlike in [`open`], the page's clock shows the real time. This gives web workers time to
+/// compute.
 ///
 /// # Panics
 ///
@@ -132,7 +134,7 @@ pub fn ask(page: &Path, script: &str) -> Option<String> {
     Some(decode_uri_component(&text[1..]))
 }
 
-/// Decodes a text that `encodeURIComponent` has encoded.
+/// Decodes a string that `encodeURIComponent` has encoded.
 fn decode_uri_component(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();

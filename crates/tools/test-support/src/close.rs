@@ -6,8 +6,8 @@
 
 use ndarray::{ArrayRef, Dimension};
 
-/// The largest difference from the expected number that a test accepts. An `f64` converts to an
-/// absolute tolerance.
+/// The largest difference between a number and the expected number that a test accepts. An `f64`
+/// converts to an absolute tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Part of the tolerance that is the same for all numbers.
@@ -40,8 +40,8 @@ impl Tolerance {
     }
 }
 
-/// Asserts that two arrays have the same shape and that their elements are close. Each array can
-/// contain `f32` or `f64`, and can have any number of dimensions.
+/// Asserts that two arrays have the same shape, and that their elements are equal up to a
+/// tolerance. Each array can contain `f32` or `f64`, and can have any number of dimensions.
 ///
 /// ```
 /// use ndarray::array;

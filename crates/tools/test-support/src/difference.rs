@@ -10,8 +10,8 @@
 //! order h^2, h^4 and so on. The steps can then be so large that rounding doesn't matter, and five
 //! or six digits are usually correct.
 //!
-//! The result is wrong near a kink, such as that of ReLU at 0. Choose inputs that aren't close to
-//! one, or check the uncertainty.
+//! The result is wrong if `x` is close to a kink of the function, such as that of ReLU at 0. Avoid
+//! such inputs, or check the uncertainty.
 
 /// Number of steps that are tried: h, h/2 and so on, up to h/2^(NUM_STEPS - 1).
 const NUM_STEPS: usize = 5;
@@ -19,10 +19,12 @@ const NUM_STEPS: usize = 5;
 /// An estimate of a derivative and of its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Derivative {
-    /// Best estimate of the derivative, or NaN if the function isn't finite at one of the points.
+    /// Best estimate of the derivative, or NaN if the function isn't finite at one of the points
+    /// where it was evaluated.
     pub(crate) value: f64,
-    /// Estimated error of `value`. It is computed from the difference between neighboring
-    /// extrapolations and from the rounding error of `f32`. It is large near a kink.
+    /// Estimated error of `value`, which is computed from the difference between neighboring
+    /// extrapolations and from the rounding error of `f32`. It is large near a kink of the
+    /// function.
     pub(crate) uncertainty: f64,
     /// Largest absolute value of the function at the points where it was evaluated.
     pub(crate) magnitude: f64,
@@ -31,8 +33,8 @@ pub(crate) struct Derivative {
 /// Estimates the derivative of `f` at `x`. The function is evaluated at ten points, which are at
 /// most `step` away from `x`.
 ///
-/// If `f` returns an infinity or NaN at one of them, the estimate is NaN and its uncertainty is
-/// infinite.
+/// If `f` returns an infinity or NaN at one of these points, the estimate is NaN and its
+/// uncertainty is infinite.
 pub(crate) fn central_difference(x: f32, step: f64, mut f: impl FnMut(f32) -> f64) -> Derivative {
     let mut magnitude = 0.0_f64;
     let mut previous: Vec<f64> = Vec::new();
@@ -53,8 +55,8 @@ pub(crate) fn central_difference(x: f32, step: f64, mut f: impl FnMut(f32) -> f6
         magnitude = magnitude.max(f_right.abs()).max(f_left.abs());
         let rounding = f64::from(f32::EPSILON) * magnitude / h;
 
-        // This is a row of the extrapolation table. In column k, the terms up to h^(2k) of the
-        // error have been eliminated.
+        // The next row of the extrapolation table. In the estimate of column k, the error terms up
+        // to the order h^(2k) have been eliminated.
         let mut row = vec![(f_right - f_left) / (f64::from(right) - f64::from(left))];
         let mut power = 1.0;
         for (k, &above) in previous.iter().enumerate() {

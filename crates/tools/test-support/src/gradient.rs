@@ -1,14 +1,14 @@
-//! Gradient checking: comparing a gradient that was derived by hand with numerical derivatives, one
-//! element at a time.
+//! Gradient checking, which compares a gradient that was derived by hand with numerical
+//! derivatives, one element at a time.
 //!
-//! The error of an element is
+//! The error of an element is defined as follows, where `gradient_scale` is explained below:
 //!
 //! ```text
 //! |analytic - numeric| / max(|analytic|, |numeric|, gradient_scale)
 //! ```
 //!
-//! where `gradient_scale` is explained below. The functions in this module don't run the backward
-//! pass. The caller passes its result.
+//! The functions in this module don't run the backward pass. Instead, the caller passes the
+//! gradient that the backward pass has computed.
 //!
 //! # The objective
 //!
@@ -37,10 +37,10 @@
 //!   that could be compared.
 //!
 //! Some gradients are zero in theory. For example, a bias of the keys shifts all attention scores
-//! in a row by the same amount, which doesn't change their softmax. The numerical derivatives are
-//! pure noise in this case. Therefore, `gradient_scale` is never smaller than the value for which
-//! noise of the size `4 * f32::EPSILON * max|objective| / step` results in an error equal to the
-//! tolerance.
+//! in a row by the same amount, which doesn't change their softmax. In this case, the numerical
+//! derivatives consist of noise only. Therefore, `gradient_scale` has a lower limit. It is the
+//! value for which noise of the size `4 * f32::EPSILON * max|objective| / step` results in an error
+//! equal to the tolerance.
 //!
 //! The default tolerance is 1e-3, which is 10 to 100 times the noise. The errors that actual
 //! mistakes cause, such as a missing factor or term, a wrong sign or a transposed matrix, are 0.01
@@ -58,11 +58,13 @@ use crate::difference::central_difference;
 pub struct GradientCheck {
     /// Largest relative error that is accepted.
     pub tolerance: f64,
-    /// Largest step. If it is `None`, one eighth of the root mean square of the parameters is used,
-    /// rounded to a power of two. If all parameters are 0, the step is 1/8.
+    /// Largest step by which an element is changed. If it is `None`, the step is one eighth of the
+    /// root mean square of the parameters, rounded to a power of two. If all parameters are 0, the
+    /// step is 1/8.
     pub step: Option<f64>,
-    /// Largest number of elements to check. If there are more, a sample that is spread evenly over
-    /// them is checked. Each element takes ten evaluations of the objective.
+    /// Largest number of elements to check. If there are more elements, the check uses a sample
+    /// that is spread evenly over them. The objective is evaluated ten times for each element that
+    /// is checked.
     pub max_elements: usize,
 }
 
@@ -100,7 +102,7 @@ impl fmt::Display for GradientReport {
 impl GradientCheck {
     /// Compares the gradient `analytic` with numerical derivatives of `objective` at `parameters`.
     /// The objective is called with copies of the parameters in which one element has been changed.
-    /// A wrong gradient doesn't cause a panic.
+    /// Unlike [`check`](Self::check), this function doesn't panic if the gradient is wrong.
     ///
     /// # Panics
     ///
@@ -131,8 +133,8 @@ impl GradientCheck {
                 std::mem::replace(&mut elements[position], value)
             };
             let x = set(&mut changed, 0.0);
-            // An element that is much larger than the others needs a larger step because its own
-            // rounding error is larger.
+            // An element that is much larger than the others needs a larger step, because the
+            // rounding error of `x + h` and `x - h` is larger.
             let step = step.max(f64::from(x.abs()) / 512.0);
             let derivative = central_difference(x, step, |value| {
                 set(&mut changed, value);

@@ -1,7 +1,7 @@
-//! Inputs for tests. They are the same in every run and on every machine.
+//! Random inputs for tests. They are the same in every run and on every machine.
 //!
-//! The numbers come from a 64-bit linear congruential generator, whose high bits are used. This is
-//! good enough for tests. The random numbers of a model must come from `torch-rng`.
+//! The numbers are the high bits of a 64-bit linear congruential generator, which are random enough
+//! for tests. A model must draw its random numbers from `torch-rng` instead.
 
 use ndarray::{Array, ArrayRef, Dimension, ShapeBuilder};
 
@@ -17,8 +17,8 @@ struct Lcg {
 impl Lcg {
     /// Creates a generator. Even similar seeds lead to unrelated sequences.
     fn new(seed: u64) -> Self {
-        // Similar seeds differ in the low bits only. It takes a few steps until the high bits
-        // differ, too.
+        // Similar seeds differ only in their low bits. After a few steps, the high bits differ,
+        // too.
         let mut lcg = Self {
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
         };
@@ -79,8 +79,8 @@ pub fn away_from_zero<Sh: ShapeBuilder>(
     test_array(shape, spread, seed).mapv(|x| x + margin.copysign(x))
 }
 
-/// Returns weights between -1 and 1 for [`project`]. They are also the `d_out` for the backward
-/// pass.
+/// Returns weights between -1 and 1 for [`project`]. The backward pass of the same check must get
+/// these weights as `d_out`.
 pub fn projection_weights<Sh: ShapeBuilder>(shape: Sh, seed: u64) -> Array<f32, Sh::Dim> {
     test_array(shape, 1.0, seed ^ 0x70726f6a)
 }

@@ -70,8 +70,7 @@ fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
 
 #[test]
 fn a_missing_gradient_is_detected_even_if_the_derivatives_are_small() {
-    // Since the objective is a mean over many elements, each derivative is only about 0.002 at
-    // most.
+    // The objective is a mean over many elements, so each derivative is at most about 0.002.
     let x = test_array(1000, 1.0, 5);
     let objective = |x: &Array1<f32>| x.iter().map(|&x| f64::from(x * x)).sum::<f64>() / 1000.0;
     let report =
