@@ -1,17 +1,17 @@
-//! Compares the output of a cell with the output printed in the document, and marks the digits that
-//! differ.
+//! Compares the output of a notebook cell with the output that the document prints, and marks the
+//! digits that differ.
 //!
 //! Numbers are compared by their value, so `1.` equals `1.0000`, and `163,009,536` equals
-//! `163009536`. The text around them is compared only if the output contains no numbers.
+//! `163009536`. The text between the numbers isn't compared, unless the output contains no numbers.
 
 use std::ops::Range;
 
 use notebooks::numbers;
 use pictures::html::escape;
 
-/// Returns the positions of the numbers that differ, in our output and in the printed one. If the
-/// outputs don't contain the same number of numbers, or if they contain none and their texts
-/// differ, the result is a single pair that covers both outputs.
+/// Returns the byte ranges of the numbers that differ, each in our output and in the printed one.
+/// If the outputs don't contain the same number of numbers, or if they contain none and their texts
+/// differ, the result is a single pair of ranges that cover both outputs.
 pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
     let (our_numbers, printed_numbers) = (numbers(ours), numbers(printed));
     let has_none = our_numbers.is_empty();
@@ -23,8 +23,8 @@ pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
     differ.map(|((_, at), (_, place))| [at, place]).collect()
 }
 
-/// Converts both outputs to HTML. Numbers that differ are marked from the first differing
-/// character to their end.
+/// Converts both outputs to HTML. If two numbers differ, both are marked from the first character
+/// that differs to the end of the number.
 pub(crate) fn mark_differences(ours: &str, printed: &str) -> [String; 2] {
     let parts = differences(ours, printed).into_iter().map(|[at, place]| {
         let pairs = ours[at.clone()].chars().zip(printed[place.clone()].chars());

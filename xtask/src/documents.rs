@@ -1,5 +1,6 @@
-//! Reads the tables in docs/book-map.md and docs/errata.md. The map relates the book's sections and
-//! listings to items and notebook cells. The errata list the errors in the book and its notebooks.
+//! Reads the tables in docs/book-map.md and docs/errata.md. The map lists the Rust items and the
+//! notebook cells for each section and listing of the book. The errata list the errors in the book
+//! and its notebooks.
 
 use anyhow::{Context, Result};
 use notebooks::{PROGRAMS, Program};
@@ -11,7 +12,8 @@ pub(super) type NamedCell = (&'static Program, String);
 
 /// A row of the map.
 pub(super) struct Row {
-    /// Number and title of the section, such as `3.6.2 weight splits`, or the numbers of exercises.
+    /// Number and title of the section, such as `3.6.2 weight splits`, or the numbers of exercises,
+    /// such as `exercise 5.2, 5.3`.
     pub(super) section: String,
     /// Numbers of the book's listings, or an empty string.
     pub(super) listing: String,
@@ -41,24 +43,24 @@ impl Row {
         }
     }
 
-    /// Returns true if `words` names one of this row's items. It may be the item's path or the last
-    /// part of it, in the spelling of Rust or of Python.
+    /// Returns true if `words` is the name of one of this row's items: the path of the item or the
+    /// last part of its path, in the spelling of Rust or of Python.
     pub(super) fn has_item(&self, words: &str) -> bool {
         let mut parts = self.items.iter().flat_map(|item| item.split("::").skip(1));
         parts.any(|part| plain(part) == plain(words)) || self.items.iter().any(|item| item == words)
     }
 }
 
-/// Converts a name to lowercase and removes underscores, hyphens and spaces. The names `GPTModel`
-/// and `Gpt_Model` become equal.
+/// Converts a name to lowercase and removes underscores, hyphens and spaces, so that `GPTModel` and
+/// `Gpt_Model` become equal.
 pub(super) fn plain(name: &str) -> String {
     let letters = name.chars().filter(|c| !['_', ' ', '-'].contains(c));
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// Looks up a name of the book for which this project has another one. Returns the item for a class
-/// or function of the book, or the section for a figure such as `Figure 3.18`. Returns `None` if
-/// the map doesn't contain the name.
+/// Looks up a name from the book that this project doesn't use. For a class or function, returns
+/// the item that corresponds to it. For a figure, such as `Figure 3.18`, returns its section.
+/// Returns `None` if the map doesn't contain the name.
 ///
 /// # Errors
 ///
@@ -95,15 +97,15 @@ pub(super) fn our_name_of(words: &str) -> Result<Option<String>> {
 pub(super) struct Erratum {
     /// Number of the erratum, such as `B3`.
     pub(super) number: String,
-    /// Place of the error in the book or notebook, as the page describes it.
+    /// Place of the error in the book or notebook, as docs/errata.md describes it.
     pub(super) place: String,
     pub(super) wrong: String,
     pub(super) right: String,
 }
 
 impl Erratum {
-    /// Returns the notebooks that contain the error, each with the name of the cell, which is empty
-    /// if the page doesn't name one.
+    /// Returns the notebooks that contain the error, each with the name of a cell, which is empty
+    /// if docs/errata.md doesn't name a cell.
     pub(super) fn places(&self) -> impl Iterator<Item = (&'static Program, &str)> {
         named(&self.place)
     }
@@ -138,8 +140,8 @@ pub(super) fn names(line: &str) -> (Vec<String>, Vec<NamedCell>) {
     (items.map(str::to_owned).collect(), cells.collect())
 }
 
-/// Returns the notebooks that a line names between backticks, each with the name of its cell. The
-/// name is empty if only the notebook is named, as in `ch03`.
+/// Returns the notebooks that a line names between backticks, each with the name of a cell. If only
+/// the notebook is named, as in `ch03`, the name of the cell is empty.
 fn named(line: &str) -> impl Iterator<Item = (&'static Program, &str)> {
     quoted(line).filter_map(|name| {
         let (notebook, cell) = name.split_once(' ').unwrap_or((name, ""));

@@ -12,9 +12,10 @@ use crate::select::Selection;
 /// input and the new value.
 pub(crate) type InputChanges = HashMap<&'static str, Vec<(u32, String)>>;
 
-/// Finds the inputs that the options `--set` name. A name without a cell, as in `seed=123`, stands
-/// for all inputs of that name. `In [24].seed=123` changes only one. The inputs can be in the
-/// selected cells and in the cells before them, because the selected cells may depend on those.
+/// Finds the inputs that the user wants to change with the option `--set`. A name without a cell,
+/// as in `seed=123`, stands for all inputs of that name, and `In [24].seed=123` changes only one.
+/// The inputs can be in the selected cells or in the cells before them, because the selected cells
+/// may depend on those.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<InputChan
     Ok(asked)
 }
 
-/// Runs a notebook without the cells that take long. This is enough to find its inputs.
+/// Runs a notebook without the cells that take a long time, in order to find its inputs.
 fn run_small(selection: &Selection, inputs: Vec<(u32, String)>) -> Vec<Part> {
     selection.program.run(&Settings {
         small: true,

@@ -6,7 +6,8 @@
 )]
 // Some functions are used only by the command that writes pages.
 #![cfg_attr(not(feature = "pages"), allow(dead_code))]
-// The help texts contain names of cells, such as "In [36]", which rustdoc takes for links.
+// The descriptions of the options contain names of cells, such as "In [36]", which rustdoc mistakes
+// for links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 use std::ffi::OsString;
@@ -73,8 +74,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds and runs the package `bench`. It is a separate package so that the other commands don't
-/// have to build it.
+/// Builds and runs the package `bench`, which is separate from this one so that the other commands
+/// don't have to build it.
 fn bench(arguments: &[OsString]) -> anyhow::Result<()> {
     let mut bench = workspace::cargo(
         "run --release --package bench",

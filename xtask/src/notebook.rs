@@ -31,8 +31,8 @@ pub(crate) struct Options {
     /// again in the browser
     #[arg(long, requires = "html")]
     live: bool,
-    /// Run or model folder of the model on chapter 5's interactive page [default: a model trained
-    /// on the short story of this project]
+    /// Folder of a run or model to use on chapter 5's interactive page [default: a model trained on
+    /// the short story of this project]
     #[arg(long, value_name = "DIR", requires = "live")]
     model: Option<PathBuf>,
 }
@@ -108,10 +108,11 @@ fn pages(
     Ok(())
 }
 
-/// Prints the selected cells of a notebook with the text and listings between them.
+/// Prints the selected cells of a notebook, together with the explanations and listings between
+/// them.
 fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
     let (mut section, mut name) = (String::new(), "");
-    // The text that will be printed before the next cell, or at the end of the section.
+    // Text that is printed before the next selected cell, or at the end of the section.
     let mut before = String::new();
     for part in parts {
         match part {
@@ -189,8 +190,8 @@ fn text_of(cell: &Cell) -> String {
     }
 }
 
-/// Returns the output of a cell. If any digit differs from the document, the document's output
-/// follows. If the comparison failed, the reasons follow, too.
+/// Returns the output of a cell. If any digit differs from the output in the document, that output
+/// follows. If the comparison failed, the result also says why.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     let instead = match record.kind {
@@ -251,7 +252,8 @@ fn wrapped(text: &str) -> String {
     wrapped.trim_start_matches('\n').to_owned()
 }
 
-/// Indents code by four spaces to distinguish it from output, and adds an empty line at its end.
+/// Indents code by four spaces, which distinguishes it from output, and adds an empty line at its
+/// end.
 fn indented(code: &str) -> String {
     let lines = code.lines().map(|line| format!("    {line}"));
     let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();

@@ -18,8 +18,7 @@ pub(crate) struct CellFilter {
     /// (ex3.2), a listing ("Listing 3.5"), a figure ("Figure 3.18"), an item (MultiHeadAttention),
     /// an erratum (B3), or a part of a name
     pub(crate) filter: Option<String>,
-    /// Path to the book's text (the-verdict.txt), which some cells need. The environment variable
-    /// BOOK_TEXT can contain it, too
+    /// Path to the book's text (the-verdict.txt), which some cells need [default: $BOOK_TEXT]
     #[arg(long, value_name = "FILE")]
     book_text: Option<PathBuf>,
 }
@@ -39,8 +38,8 @@ impl CellFilter {
 pub(crate) struct Selection {
     /// Notebook that contains the cells.
     pub(crate) program: &'static Program,
-    /// Whether the notebook trains a model. This is the case only if the user named the notebook
-    /// itself instead of one of its cells.
+    /// Whether the notebook contains a long training run that must be executed. This is the case
+    /// only if the user named the notebook itself instead of one of its cells.
     pub(crate) trains: bool,
     /// Source lines of the selected cells.
     lines: HashSet<u32>,
@@ -57,7 +56,8 @@ impl Selection {
         cells(parts).next().is_some_and(|first| self.has(first))
     }
 
-    /// Returns true for the selected cells and for those before them, which they may depend on.
+    /// Returns true if the cell was selected or comes before a selected cell, which may depend on
+    /// it.
     pub(crate) fn reaches(&self, cell: &Cell) -> bool {
         self.lines.iter().any(|line| cell.line <= *line)
     }
@@ -66,14 +66,15 @@ impl Selection {
 /// A function that returns true for the cells that the user's words refer to.
 type Rule<'a> = &'a dyn Fn(&Program, &Cell) -> bool;
 
-/// Selects the cells that `words` refers to. Names of notebooks, sections and cells are tried
-/// first, then the items, listings and exercises in docs/book-map.md, and then parts of names.
-/// Without words, all cells of the notebooks that don't take long are selected.
+/// Selects the cells that `words` refers to. It can be one of the following, which are tried in
+/// this order: the name of a notebook, an item in docs/book-map.md, the name of a section or cell,
+/// a section, listing or exercise in docs/book-map.md, and a part of a name. Without words, all
+/// cells of the notebooks that don't take long are selected.
 ///
 /// # Errors
 ///
-/// Returns an error if nothing was found. The message says where the project covers this part of
-/// the book, or lists similar names.
+/// Returns an error if no cell was found. The message contains the items that docs/book-map.md
+/// lists for `words`, or similar names.
 pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let all: Vec<(&Program, Vec<Part>)> = PROGRAMS.iter().map(|it| (it, it.unrun())).collect();
     let choose = |rule: Rule<'_>| -> Vec<Selection> {
@@ -92,7 +93,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     };
     let here = our_name_of(words)?;
     let words = here.as_deref().unwrap_or(words).trim();
-    // These expressions accept `ch3` and `chapter 3` for `ch03`, `section 3.6` for `3.6`, and
+    // These replacements accept `ch3` and `chapter 3` for `ch03`, `section 3.6` for `3.6`, and
     // `exercise 3.2` for `ex3.2`.
     let words = Regex::new("(?i)^ch(apter ?)?0?([1-9])")?.replace(words, "ch0$2");
     let words = Regex::new(r"(?i)^section ?(\d)")?
@@ -245,7 +246,8 @@ mod tests {
         assert!(select(None).unwrap().iter().all(|it| !it.trains));
     }
 
-    /// For example, "training" also occurs in the titles of other notebooks.
+    /// For example, "training" is the name of a notebook, but the word also occurs in the titles of
+    /// other notebooks.
     #[test]
     fn the_name_of_a_notebook_selects_only_that_notebook() {
         for program in PROGRAMS {

@@ -36,8 +36,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Returns an error if the book's text can't be read, or if an option applies only to training
-    /// and no training was selected.
+    /// Returns an error if the book's text can't be read, or if an option was given that applies
+    /// only to training although no training run was selected.
     fn settings(&self, selections: &[Selection]) -> Result<Settings> {
         let trains = selections.iter().any(|it| it.trains);
         for (name, is_given) in [
@@ -80,8 +80,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.close(start.elapsed().as_secs_f64())
 }
 
-/// Returns true if the cell ran and all of its numbers agree, and false if one doesn't or the cell
-/// couldn't run. Returns `None` if the cell was skipped or isn't compared with anything.
+/// Returns true if the cell ran and all of its numbers agree with the document. Returns false if a
+/// number differs or if the cell couldn't run. Returns `None` if the cell was skipped, or if it
+/// wasn't compared because one of its inputs was changed.
 fn passed(cell: &Cell) -> Option<bool> {
     match &cell.outcome {
         Outcome::Ran(record) if record.kind == Kind::Changed => None,
@@ -91,7 +92,8 @@ fn passed(cell: &Cell) -> Option<bool> {
     }
 }
 
-/// Returns the lines of the report for a cell: the result, and the numbers that disagree.
+/// Returns the lines of the report for a cell: its name and result, followed by the numbers that
+/// differ from the document.
 fn line(cell: &Cell) -> String {
     let mark = match passed(cell) {
         Some(true) => "ok  ",
@@ -127,8 +129,8 @@ struct Report {
     skipped: usize,
     /// Number of printed numbers that were compared.
     figures: usize,
-    /// Number of printed numbers that only show operations of ndarray, so they don't test this
-    /// project.
+    /// Number of printed numbers that are computed by ndarray alone, so comparing them doesn't test
+    /// this project.
     shown: usize,
     /// Number of printed numbers that aren't compared.
     left_out: usize,
@@ -137,10 +139,10 @@ struct Report {
 }
 
 impl Report {
-    /// Adds the selected cells of a notebook. If `all` is true, the numbers that aren't compared
-    /// are added for the whole notebook instead of only for the selected cells. Returns the lines
-    /// to print, which are those of all cells if `verbose` is true and those of failed cells
-    /// otherwise.
+    /// Adds the results of the selected cells of a notebook. If `all` is true, the numbers that
+    /// aren't compared are counted for the whole notebook, and otherwise only for the selected
+    /// cells. Returns the lines to print: those of all selected cells if `verbose` is true, and
+    /// otherwise only those of failed cells.
     fn add(&mut self, selection: &Selection, parts: &[Part], all: bool, verbose: bool) -> String {
         let mut lines = String::new();
         let chosen = || cells(parts).filter(|cell| selection.has(cell));
@@ -241,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Runs the README's command, but with another text, a small model, and a single epoch with few
-    /// batches.
+    /// Runs a command that the README contains, but with a different text, a small model, and only
+    /// one epoch with few batches.
     #[test]
     fn the_command_in_the_readme_trains_the_model_of_chapter_5() {
         let readme = include_str!("../../README.md");

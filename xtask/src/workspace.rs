@@ -1,5 +1,5 @@
-//! Access to the workspace: its files, its metadata, and cargo. This module also contains the
-//! functions that print to standard output.
+//! Provides access to the files of the workspace, to its metadata, and to cargo. This module also
+//! contains the functions that print to standard output.
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -13,10 +13,10 @@ use walkdir::{DirEntry, WalkDir};
 
 /// Returns the root folder of the workspace.
 ///
-/// The folder may have been moved since this program was compiled, because cargo doesn't compile it
-/// again in that case. Therefore, the path from compile time is only the last resort. `cargo run`
-/// sets an environment variable to the package's current folder. If the program was started in
-/// another way, it is usually in a folder below the root.
+/// The folder may have been moved since this program was compiled, because cargo doesn't compile
+/// the program again in that case. Therefore, the path from compile time is used only if the other
+/// methods fail. `cargo run` sets an environment variable to the current folder of the package. If
+/// the program was started in another way, it is usually in a folder below the root.
 pub(crate) fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let package = package.filter(|package| package.ends_with("xtask"));
@@ -54,8 +54,8 @@ pub(crate) fn metadata<T: DeserializeOwned>(folder: &Path) -> Result<T> {
     Ok(serde_json::from_slice(&printed)?)
 }
 
-/// Returns the folder for build outputs. It may have been changed by environment variables or by
-/// cargo's configuration.
+/// Returns cargo's folder for build outputs, which environment variables or cargo's configuration
+/// may have changed.
 ///
 /// # Errors
 ///
@@ -99,7 +99,8 @@ pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files.filter(|path| named(path) && path.is_file()).collect()
 }
 
-/// Returns the item whose source code begins with `start`, and the number of its first line.
+/// Returns the item whose source code begins with `start`, together with the number of its first
+/// line.
 ///
 /// # Errors
 ///
@@ -113,8 +114,8 @@ pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
 ///
 /// # Errors
 ///
-/// Returns an error if writing fails, for example because the reader has closed the pipe.
-/// [`is_closed_output`] detects this case.
+/// Returns an error if writing fails, for example because the program that reads the output has
+/// closed the pipe. [`is_closed_output`] detects this case.
 pub(crate) fn print(text: &str) -> Result<()> {
     print_bytes(text.as_bytes())
 }
@@ -128,8 +129,8 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
     Ok(io::stdout().write_all(bytes)?)
 }
 
-/// Returns true if the error was caused by printing to a program that has closed its input, such as
-/// `head`. This should end a command without a message.
+/// Returns true if the error occurred because the program that reads the output, such as `head`,
+/// has closed its input. This should end a command without a message.
 pub(crate) fn is_closed_output(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)

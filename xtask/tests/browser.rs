@@ -1,5 +1,5 @@
-//! Opens the pages of the notebooks in a browser. There must be no errors, nothing may be missing,
-//! and the numbers must be those that the libraries compute.
+//! Tests that open the web pages of the notebooks in a browser. There must be no errors and no
+//! missing files, and the numbers on the pages must be those that the libraries compute.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -86,7 +86,8 @@ fn pages_fit_a_phone(folder: &Path) {
     }
 }
 
-/// Functions for scripts that use the training page as a reader would.
+/// JavaScript functions that press buttons and change settings on the training page, as a reader
+/// would. The scripts of the tests begin with these functions.
 const LESSON: &str = "
     const root = document.getElementById('lesson');
     const status = () => root.querySelector('[role=status]')?.textContent ?? '';
@@ -100,7 +101,8 @@ const LESSON: &str = "
     const command = () => root.querySelector('code')?.textContent ?? '';
     await until(() => status().startsWith('step 0') && root.querySelector('mark'));";
 
-/// A script that trains with a preset and with other settings for 20 steps, one at a time.
+/// A script that selects the preset `PRESET`, changes the settings `SETTINGS`, and trains for 20
+/// steps, one at a time. A test replaces these two words.
 const STEPS: &str = "
     if (label('model').querySelector('select').value !== 'PRESET') {
         change('model', 'PRESET');
@@ -118,7 +120,7 @@ const STEPS: &str = "
     }
     report(JSON.stringify({ losses, command: command() }));";
 
-/// The script of [`a_reader_changes_a_training_run_and_looks_at_it`].
+/// The script of the test [`a_reader_changes_a_training_run_and_looks_at_it`].
 const READER: &str = "
     const told = {}, buttons = () => ['Step', 'Run', 'Take one step and show its parts'].map((text) => button(text).disabled);
     change('learning rate', '2000');
@@ -149,13 +151,14 @@ const READER: &str = "
     told.map = [canvas.clientWidth > 16 * line, document.documentElement.scrollWidth <= innerWidth];
     report(JSON.stringify(told));";
 
-/// Writes interactive pages. If the WebAssembly target isn't installed, returns false and writes a
-/// line to standard error.
+/// Writes the interactive pages of the selected notebooks. If the WebAssembly target isn't
+/// installed, returns false and writes a line to standard error.
 fn writes_live_pages(selection: &str, folder: &Path) -> bool {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["notebook", selection, "--live", "--html"])
         .arg(folder)
-        // Both sides must run the cells on the short story of this project.
+        // The page and the test must run the cells on the same text, which is the short story of
+        // this project.
         .env_remove("BOOK_TEXT")
         .output()
         .expect("xtask runs");
@@ -169,8 +172,8 @@ fn writes_live_pages(selection: &str, folder: &Path) -> bool {
     true
 }
 
-/// Trains on the page and with the command that the page shows. The losses must agree in all four
-/// decimals.
+/// Trains a model on the page, and another with the command that the page shows. Their losses must
+/// agree in all four decimals.
 #[test]
 fn a_page_trains_as_gpt_train_does() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,7 +232,8 @@ fn a_page_trains_as_gpt_train_does() {
     }
 }
 
-/// Enters invalid and unusual values, trains, and looks at snapshots and at the parts of a step.
+/// Enters invalid and unusual values on the training page, trains, and opens a snapshot and the
+/// details of a step.
 #[test]
 fn a_reader_changes_a_training_run_and_looks_at_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -268,7 +272,8 @@ fn a_reader_changes_a_training_run_and_looks_at_it() {
     assert_eq!(told["map"], json!([true, true]));
 }
 
-/// Notebooks that can run as WebAssembly. The others train or catch panics.
+/// Notebooks that can run as WebAssembly. The others can't because they train models or catch
+/// panics.
 const LIVE: [&str; 12] = [
     "ch02",
     "ch02_bonus",
@@ -284,11 +289,12 @@ const LIVE: [&str; 12] = [
     "worksheet",
 ];
 
-/// The line of a cell, and its number of compared numbers and its differences if it ran.
+/// The line of a cell. If the cell ran, also the number of numbers that were compared and the
+/// differences that were found.
 type Compared = (u32, Option<usize>, Option<Vec<String>>);
 
-/// This test needs the WebAssembly target and a browser. If one of them is missing, it says so and
-/// passes.
+/// This test needs the WebAssembly target and a browser. If one of them is missing, the test prints
+/// a note and passes.
 #[test]
 fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -367,7 +373,8 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
 }
 
 /// Adds words to the first input, removes some, changes the number of heads, and resets everything.
-/// After each step, the page must say what it computed, and its figure must show the current words.
+/// After each step, the page must state what it has computed, and its figure must contain the
+/// current words.
 fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str) {
     let used = "<script>(() => {\
          const field = (name) => [...document.querySelectorAll('label.live')].findLast((it) => it.textContent.startsWith(name + ' ')).querySelector('input, textarea, select');\
@@ -412,7 +419,7 @@ fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str
     }
 }
 
-/// Decodes the Base64 text that a page has written into its document.
+/// Decodes the Base64 string that a page has written into its document.
 fn answers(dom: &str) -> Vec<u8> {
     let mut texts = dom.split(['>', '<']);
     let is_answer = |text: &&str| text.len() > 1000 && !text.contains(' ');
@@ -421,7 +428,8 @@ fn answers(dom: &str) -> Vec<u8> {
         .expect("Base64")
 }
 
-/// Compares the answers of a model in the browser with those of the same model in this process.
+/// Compares the results that a model computes in the browser with those that the same model
+/// computes in this process.
 fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
     let text = "The bell rang, and the bell was heard, and the harbour heard the bell.";
     let tokenizer = ModelTokenizer::train_bpe(text, 270).expect("270 pairs");
@@ -459,7 +467,7 @@ fn a_model_computes_in_a_page(opened: &impl Fn(&str) -> String) {
     a_view_answers_a_reader(opened, &packed);
 }
 
-/// Points at a token, taps on the attention map, and lets the model continue the text, as a reader
+/// Points at a token, taps on the attention map, and lets the model continue a text, as a reader
 /// would.
 fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
     let page = format!(
@@ -509,13 +517,14 @@ fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
         "{new}"
     );
     assert!(dom.contains("20 tokens, "));
-    // The reader's temperature is used, and fields without an effect are disabled.
+    // A different temperature must lead to a different text. At temperature 0, the setting `top-k`
+    // has no effect, so its field must be disabled.
     assert_ne!(told("hot"), text);
     assert_eq!([told("top"), told("greedy")], ["false", "true"]);
 }
 
-/// Compares two answers. Texts must be equal, and numbers must be close. For encoded attention
-/// weights, which are rounded, only the length is compared.
+/// Compares two results. Strings must be equal, and numbers must be close to each other. Long
+/// strings are encoded attention weights, which are rounded, so only their lengths are compared.
 fn assert_close(there: &Value, here: &Value) {
     match (there, here) {
         (Value::Number(there), Value::Number(here)) => {

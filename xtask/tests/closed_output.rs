@@ -1,5 +1,5 @@
-//! A command must end without an error if its reader closes the pipe, as in `cargo xtask notebook |
-//! head -1`.
+//! A command must end without an error if the program that reads its output closes the pipe, as in
+//! `cargo xtask notebook | head -1`.
 
 use std::process::{Command, Stdio};
 

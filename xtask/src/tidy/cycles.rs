@@ -1,5 +1,5 @@
 //! Checks that the modules of a crate don't depend on each other in a cycle, directly or
-//! indirectly. Uses in tests are ignored.
+//! indirectly. Unit tests are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use regex::Regex;
 use super::read;
 use crate::workspace::files_below;
 
-/// The parts of a module's path, such as `train` and `log`. The root of the crate has none.
+/// The path of a module, split into its parts, such as `train` and `log`. The path of the crate's
+/// root is empty.
 type Module = Vec<String>;
 
 /// The modules that each module uses.
@@ -40,7 +41,7 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     Ok(violations)
 }
 
-/// Reads the files of a crate and returns which modules use which.
+/// Reads the files of a crate and returns the modules that each module uses.
 fn uses(folder: &Path, files: &[PathBuf]) -> Result<Uses> {
     let paths = Regex::new(r"\b(crate|super(?:::super)*)::(\{|[\w:]+)")?;
     let items =
@@ -49,8 +50,8 @@ fn uses(folder: &Path, files: &[PathBuf]) -> Result<Uses> {
     for file in files {
         sources.insert(module_of(folder, file), read(file)?);
     }
-    // Items that the root re-exports. For example, `crate::Trainer` belongs to the module
-    // `trainer`.
+    // Items that the root re-exports, each with the module that contains it. For example, `Trainer`
+    // belongs to the module `trainer`, so using `crate::Trainer` is a use of this module.
     let mut exported: BTreeMap<String, Module> = BTreeMap::new();
     for found in sources
         .get(&Module::new())
@@ -123,8 +124,8 @@ fn without_tests_and_comments(text: &str) -> String {
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the paths in the use tree at the beginning of `text`. For example, `a::{b, c::d}`
-/// contains `a::b` and `a::c::d`.
+/// Returns the paths in the use tree with which `text` begins. For example, `a::{b, c::d}` contains
+/// `a::b` and `a::c::d`.
 fn expanded(text: &str) -> Vec<Module> {
     fn walk(rest: &mut &str, prefix: &[String], paths: &mut Vec<Module>) {
         if let Some(group) = rest.strip_prefix('{') {

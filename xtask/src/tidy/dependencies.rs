@@ -1,5 +1,5 @@
-//! Compares the table of external crates in docs/ARCHITECTURE.md, which gives a reason for each of
-//! them, with the dependencies of all packages.
+//! Compares the table of external crates in docs/ARCHITECTURE.md with the dependencies of all
+//! packages. The table gives a reason for each external crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -44,11 +44,11 @@ fn users(packages: &[Package]) -> Users {
     users
 }
 
-/// Returns a sentence for each external crate that has no row, and for each row whose users are
-/// wrong.
+/// Returns a violation for each external crate that has no row in the table, and for each row that
+/// doesn't list the actual users of its crates.
 ///
-/// A row has the columns crates, reason and users. If it contains several crates, the users are the
-/// packages that use any of them.
+/// A row has the columns crates, reason and users. If it contains several crates, its users are all
+/// packages that use at least one of them.
 fn differences(users: &Users, rows: &[Vec<String>]) -> Vec<String> {
     let mut documented = BTreeSet::new();
     let mut violations = Vec::new();
@@ -62,8 +62,8 @@ fn differences(users: &Users, rows: &[Vec<String>]) -> Vec<String> {
         let crates: BTreeSet<String> = crates.split(", ").map(str::to_owned).collect();
         let all = crates.iter().flat_map(|name| users.get(name)).flatten();
         let all: BTreeSet<&str> = all.map(String::as_str).collect();
-        // If a package uses a crate as a normal dependency, an additional use in its tests isn't
-        // listed.
+        // A package that uses a crate as a normal dependency is listed once, even if its tests use
+        // the crate as well.
         let is_only_dev = |user: &str| user.strip_suffix(DEV).is_none_or(|it| !all.contains(it));
         let actual: BTreeSet<&str> = all.iter().copied().filter(|it| is_only_dev(it)).collect();
         let stated: BTreeSet<&str> = stated.split(", ").collect();

@@ -1,6 +1,6 @@
-//! Checks the names in docs/book-map.md and docs/errata.md. Every cell must exist. Every item must
-//! be used by the notebooks that the same line names, or occur anywhere in the crates if it names
-//! none.
+//! Checks the names in docs/book-map.md and docs/errata.md. Every cell must exist. If a line names
+//! notebooks, at least one of them must use each item in this line. If it names none, the items
+//! must occur somewhere in the crates.
 
 use std::path::Path;
 
@@ -14,7 +14,8 @@ use crate::workspace::files_below;
 
 const PAGES: [&str; 2] = ["docs/book-map.md", "docs/errata.md"];
 
-/// Returns the names that don't exist, and the items that the cells next to them don't use.
+/// Returns the cells and items that don't exist, and the items that aren't used by the notebooks in
+/// the same line.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let sources = files_below(&root.join("crates"), "rs").into_iter();
     let sources = sources

@@ -1,5 +1,6 @@
 //! Compares the table of layers in docs/ARCHITECTURE.md with the dependencies of every package. A
-//! package may depend only on the packages that its row names, which must be in lower layers.
+//! package must depend on exactly the packages that its row lists, and these must be in lower
+//! layers. If the row contains `anything`, all dependencies are allowed.
 //!
 //! Dev-dependencies are exempt, so tests can use any package.
 
@@ -23,7 +24,7 @@ pub(super) struct Package {
 #[derive(Deserialize)]
 pub(super) struct Dependency {
     pub(super) name: String,
-    /// Kind of the dependency, which is `None` for a normal one, and otherwise `dev` or `build`.
+    /// Kind of the dependency: `None` for a normal dependency, and otherwise `dev` or `build`.
     kind: Option<String>,
 }
 
@@ -51,8 +52,8 @@ pub(super) fn packages(folder: &Path) -> Result<Vec<Package>> {
 /// The layer and the dependencies of each package in the table.
 type Table = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// Returns the dependencies and packages that are missing in the table, and the rows without a
-/// package.
+/// Returns the packages without a row, the packages whose dependencies differ from their row or
+/// aren't in a lower layer, and the rows without a package.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let mut table = table(rows("docs/ARCHITECTURE.md")?);
     let mut packages = packages(root)?;
@@ -84,7 +85,8 @@ pub(super) fn is_layer(word: &str) -> bool {
     word.len() == 2 || word == "dev"
 }
 
-/// Selects the rows with the columns crate, layer and dependencies from all rows of the page.
+/// Returns the table of layers. Its rows are those whose columns contain a crate, a layer and
+/// dependencies. The page contains other tables, too.
 fn table(rows: Vec<Vec<String>>) -> Table {
     let rows = rows.into_iter().filter_map(|columns| {
         let [name, layer, used] = columns.try_into().ok()?;
@@ -95,8 +97,8 @@ fn table(rows: Vec<Vec<String>>) -> Table {
     rows.collect()
 }
 
-/// Returns what is wrong with a package that depends on the packages `used`, or `None` if nothing
-/// is.
+/// Returns a description of the violation if the package `name`, which depends on the packages
+/// `used`, doesn't match the table. Returns `None` if it does.
 fn package_violation(name: &str, mut used: BTreeSet<String>, table: &Table) -> Option<String> {
     let Some((layer, row)) = table.get(name) else {
         return Some(format!("`{name}` has no row in the table of layers"));

@@ -1,5 +1,5 @@
-//! Checks the links in Markdown files and the names of Rust files between backticks. Relative links
-//! must lead to a file, and Rust files must exist.
+//! Checks the links in Markdown files, and the names of Rust files that are written between
+//! backticks. A relative link must lead to an existing file, and each Rust file must exist.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::workspace::files_below;
 
 /// Returns the links that lead nowhere and the Rust files that don't exist.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
-    // Matches code blocks, names of Rust files, other code, and the targets of links up to the
-    // fragment. Only the names and the targets are captured.
+    // Matches code blocks, names of Rust files, other code, and the targets of links without their
+    // fragments. Only the names of files and the targets are captured.
     let parts = Regex::new(r"(?s)```.*?```|`([\w/-]+\.rs)`|`[^`]*`|\]\(([^)\s#]+)")?;
     let mut violations = Vec::new();
     let sources = files_below(root, "rs");
-    // `cargo xtask practice` creates these files for the reader.
+    // `cargo xtask practice` creates these files when it is run for the first time.
     let exists = |name: &str| {
         name.starts_with("practice/src/bin") || sources.iter().any(|path| path.ends_with(name))
     };

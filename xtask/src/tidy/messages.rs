@@ -1,11 +1,11 @@
-//! Checks that the messages quoted in tests and in the sample sessions of README files exist in the
-//! sources. Otherwise, a negative assertion about a message that has changed would always pass, and
-//! a README would show output that no program prints.
+//! Checks that the messages that are quoted in tests and in the sample sessions of README files
+//! exist in the sources. Otherwise, a test that asserts that a message is absent would always pass
+//! after the message has changed, and a README would show output that no program prints.
 //!
 //! A quoted message contains values where the source has placeholders, so the two can't be compared
-//! directly. The rule looks for [`MIN_WORDS`] plain words in a row. If a message has such words,
-//! the sources must contain them at one place at least. For example, "the header has 9 bytes, but
-//! the file has only 4" contains "the header has" and "but the file".
+//! directly. Therefore, the rule looks for sequences of [`MIN_WORDS`] plain words in the quoted
+//! message. If there are any, at least one of them must occur in the sources. For example, "the
+//! header has 9 bytes, but the file has only 4" contains "the header has" and "but the file".
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::cycles::without_tests;
 use super::read;
 use crate::workspace::files_below;
 
-/// Number of consecutive words that are looked for.
+/// Number of consecutive words of a message that must occur in the sources.
 const MIN_WORDS: usize = 3;
 
 /// Messages of other programs and of the standard library.
@@ -50,7 +50,8 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     Ok(violations)
 }
 
-/// Returns true for the tests of a package. The notebooks below `tests` are programs.
+/// Returns true if the file is in a folder of tests or benchmarks. The notebooks are also below
+/// `tests`, but they count as sources.
 fn is_test(root: &Path, path: &Path) -> bool {
     let path = path.strip_prefix(root).unwrap_or(path);
     let is_tests = |part: &std::ffi::OsStr| part == "tests" || part == "benches";
@@ -78,8 +79,9 @@ fn quoted_in_test(source: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Returns the lines of output in the sample sessions. Lines that end with an ellipsis or contain a
-/// command are omitted because they contain generated text or a prompt.
+/// Returns the lines that programs print in the sample sessions of a README. Lines that end with an
+/// ellipsis or contain a `gpt generate` command are omitted because they contain generated text or
+/// a prompt.
 fn quoted_in_readme(text: &str) -> Vec<String> {
     let sessions = text.split("```console\n").skip(1);
     let sessions = sessions.filter_map(|session| session.split("```").next());
@@ -89,7 +91,8 @@ fn quoted_in_readme(text: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Returns the messages that contain enough consecutive words, but none that occur in the sources.
+/// Returns a violation for each message that contains at least [`MIN_WORDS`] consecutive words, but
+/// no such sequence that occurs in the sources.
 fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
     let mut violations = Vec::new();
     for message in messages {
@@ -106,8 +109,8 @@ fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
     violations
 }
 
-/// Returns the runs of plain words in a message. They are divided by punctuation, by values such as
-/// numbers and names of files, and by the ends of lines and columns.
+/// Returns the sequences of consecutive plain words in a message. A sequence ends at punctuation,
+/// at a value such as a number or the name of a file, and at the end of a line or column.
 fn runs(message: &str) -> Vec<Vec<&str>> {
     let mut runs = Vec::new();
     for part in message.lines().flat_map(|line| line.split("  ")) {

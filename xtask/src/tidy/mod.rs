@@ -1,8 +1,8 @@
 //! The command `cargo xtask tidy`, which checks the rules of this project that rustc and clippy
 //! don't know. A test runs the same checks.
 //!
-//! A rule returns a line for each violation, such as `path: problem`. If a rule has exceptions, its
-//! source lists them with their reasons.
+//! Each rule returns its violations as lines such as `path: problem`. If a rule has exceptions, its
+//! source file lists them with their reasons.
 
 use std::path::Path;
 
@@ -59,8 +59,8 @@ const RULES: &[Rule] = &[
     ),
 ];
 
-/// Checks that the README states the oldest supported version of Rust in Cargo.toml, with which
-/// `.ci/run` builds the workspace.
+/// Checks that the README states the oldest supported version of Rust, which is the `rust-version`
+/// in Cargo.toml. `.ci/run` builds the workspace with this version.
 fn oldest_rust(root: &Path) -> Result<Vec<String>> {
     let [manifest, readme] = [
         read(&root.join("Cargo.toml"))?,

@@ -1,9 +1,9 @@
-//! Checks that no result depends on a thread-local variable. Results may depend on arguments and
-//! fields only.
+//! Checks that no result depends on a thread-local variable. Results may depend only on arguments
+//! and fields.
 //!
-//! A thread that waits in rayon may execute another task in the meantime. If a setting were stored
-//! per thread, it would also apply to that task. Each thread-local variable that exists is listed
-//! below with the reason why no result depends on it.
+//! While a thread waits in rayon, it may execute another task. A setting that is stored per thread
+//! would also apply to that task. Therefore, only the thread-local variables in the list below are
+//! allowed. The list gives the reason why no result depends on them.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ const COMPUTING_CRATES: [&str; 5] = [
     "crates/generate/src",
 ];
 
-/// File and name of each allowed thread-local variable, and the reason.
+/// File and name of each allowed thread-local variable, and the reason why no result depends on it.
 const ALLOWED: [(&str, &str, &str); 6] = [
     ("pack.rs", "A_PANELS", "memory, written before it is read"),
     ("pack.rs", "PAIRS", "memory, written before it is read"),
@@ -75,8 +75,8 @@ fn thread_locals(source: &str) -> Result<Vec<String>> {
     let mut rest = source;
     while let Some(at) = rest.find("thread_local") {
         rest = &rest[at + "thread_local".len()..];
-        // The macro `thread_local!` has a block, which may declare several variables. The attribute
-        // `#[thread_local]` applies to the next line.
+        // The macro `thread_local!` is followed by a block, which may declare several variables.
+        // The attribute `#[thread_local]` is followed by a line with one variable.
         let block = match rest.find('{').filter(|_| rest.starts_with('!')) {
             Some(open) => &rest[open..open + closing_brace(&rest[open..])],
             None => rest.lines().nth(1).unwrap_or_default(),
@@ -86,7 +86,7 @@ fn thread_locals(source: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the index of the brace that closes the one at the beginning of `text`.
+/// Returns the index of the brace that closes the block at the beginning of `text`.
 fn closing_brace(text: &str) -> usize {
     let mut depth = 0;
     for (at, character) in text.char_indices() {

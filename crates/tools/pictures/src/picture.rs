@@ -27,7 +27,7 @@ impl Picture {
     }
 }
 
-/// Replaces the characters that XML doesn't allow, in the title and in every label of a scene.
+/// Applies [`replace_forbidden_characters`] to every label and tooltip of a scene.
 #[cfg(feature = "draw")]
 fn with_allowed_characters(mut scene: Scene) -> Scene {
     for element in &mut scene.elements {
