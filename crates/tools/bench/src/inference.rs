@@ -51,7 +51,7 @@ pub(crate) const HEADS: [Head; 2] = [
     ),
 ];
 
-/// Measures all rows for inference.
+/// Adds the rows for inference to the table.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for of in HEADS {
         let (head, config, peers) = of;
