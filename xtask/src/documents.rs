@@ -43,8 +43,8 @@ impl Row {
         }
     }
 
-    /// Returns true if `words` is the name of one of this row's items: the path of the item or the
-    /// last part of its path, in the spelling of Rust or of Python.
+    /// Returns true if `words` is the path of one of this row's items, or a part of the path after
+    /// the crate's name, such as `GptModel`. The part can be spelled as in Rust or as in Python.
     pub(super) fn has_item(&self, words: &str) -> bool {
         let mut parts = self.items.iter().flat_map(|item| item.split("::").skip(1));
         parts.any(|part| plain(part) == plain(words)) || self.items.iter().any(|item| item == words)
