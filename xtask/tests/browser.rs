@@ -86,8 +86,8 @@ fn pages_fit_a_phone(folder: &Path) {
     }
 }
 
-/// JavaScript functions that press buttons and change settings on the training page, as a reader
-/// would. The scripts of the tests begin with these functions.
+/// Functions for scripts that use the training page as a reader would.
+/// They are written in JavaScript, and they find buttons and change settings by their labels.
 const LESSON: &str = "
     const root = document.getElementById('lesson');
     const status = () => root.querySelector('[role=status]')?.textContent ?? '';

@@ -51,7 +51,7 @@ pub(crate) const HEADS: [Head; 2] = [
     ),
 ];
 
-/// Adds the rows for inference to the table.
+/// Measures the speed of inference and adds its rows to the table.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for of in HEADS {
         let (head, config, peers) = of;

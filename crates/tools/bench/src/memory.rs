@@ -20,7 +20,7 @@ const WORKS: [(&str, &str); 3] = [
 /// Number of turns before the peak memory is read.
 const TURNS: usize = 3;
 
-/// Adds the rows for peak memory to the table.
+/// Measures the peak memory and adds its rows to the table.
 pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
     for (head, _, peers) in HEADS {
         for (work, precision) in WORKS {

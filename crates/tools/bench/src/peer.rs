@@ -12,8 +12,8 @@ use anyhow::{Context, Result, ensure};
 /// Environment variables that tell a peer and OpenMP how many threads to use.
 const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
 
-/// A program that executes the same workloads as this project, with one of its settings, such as
-/// PyTorch in f32.
+/// A peer in one of its configurations, such as PyTorch in f32. A peer is a program that executes
+/// the same workloads as this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
@@ -109,8 +109,8 @@ impl Peers {
     /// Makes every running peer free the data of its last workload.
     pub(crate) fn drop_work(&mut self) {
         for peer in self.started.values_mut().flatten() {
-            // Errors are ignored, because a peer that doesn't answer will also fail to execute the
-            // next workload, which is noticed there.
+            // This error is ignored. A peer that doesn't answer will also fail to execute the next
+            // workload.
             peer.ask("drop").ok();
         }
     }

@@ -20,7 +20,7 @@ const TRAINING_BYTES: usize = 4_000_000;
 /// Number of tokens in the second vocabulary.
 const OWN_VOCABULARY_SIZE: usize = 10_000;
 
-/// Adds the rows for tokenization to the table.
+/// Measures the speed of tokenization and adds its rows to the table.
 pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
     let works = ["tokenize 60 MB", "tokenize 60 MB, own vocabulary"].map(String::from);
     if !bench.wants_any(&works) {

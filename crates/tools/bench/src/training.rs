@@ -36,7 +36,7 @@ const CPU: [usize; 5] = [65, 64, 128, 4, 4];
 /// nearly a second.
 const TURN_OPERATIONS: f64 = 1.6e11;
 
-/// Adds the rows for training to the table.
+/// Measures the speed of training and adds its rows to the table.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for (head, config, peers) in HEADS {
         for (batch, num_tokens) in BATCHES {
