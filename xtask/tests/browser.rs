@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use gpt::{GptConfig, GptModel};
 use live::PageModel;
 use model_tokenizer::ModelTokenizer;
-use notebooks::{Outcome, PROGRAMS, Record, Settings, cells};
+use notebooks::{Kind, Outcome, PROGRAMS, Record, Settings, cells};
 use serde_json::{Value, json};
 use torch_rng::TorchRng;
 
@@ -33,12 +33,13 @@ fn the_pages_open_and_show_what_is_computed() {
         assert!(opened.dom.contains("<main id=\"main\""), "{page}");
         doms.push(opened.dom);
     }
-    pages_fit_a_phone(folder.path());
+    links_lead_somewhere(folder.path());
+    pages_fit_every_screen(folder.path());
     for name in [
         "3.6.2 Implementing",
         "<td>3.3</td>",
         "exercise 3.2",
-        "Figure: Causal attention weights",
+        ": Causal attention weights",
         ">B3<",
     ] {
         assert!(doms[0].contains(name), "{name}");
@@ -58,32 +59,130 @@ fn the_pages_open_and_show_what_is_computed() {
     }
 }
 
-/// Checks that the pages aren't wider than a phone's screen, and that the table column with the
-/// names of items is wide enough.
-fn pages_fit_a_phone(folder: &Path) {
+/// Checks that each link to a part of a page leads to an element with that ID, including the links
+/// of the overview. Links to pages that weren't written are skipped.
+fn links_lead_somewhere(folder: &Path) {
+    let pages = ["index.html", "ch03.html", "errata.html", "glossary.html"];
+    let source = |page: &str| std::fs::read_to_string(folder.join(page)).expect(page);
+    let pages = pages.map(|page| (page, source(page)));
+    for (page, html) in &pages {
+        for link in html.split("href=\"").skip(1) {
+            let link = link.split('"').next().expect(page);
+            let Some((file, id)) = link.split_once('#') else {
+                continue;
+            };
+            let file = if file.is_empty() { page } else { file };
+            if let Some((_, target)) = pages.iter().find(|(page, _)| *page == file) {
+                assert!(target.contains(&format!("id=\"{id}\"")), "{page}: {link}");
+            }
+        }
+    }
+    let overview = pages[0]
+        .1
+        .split("<svg class=\"overview\"")
+        .nth(1)
+        .expect("the overview");
+    let overview = overview.split("</svg>").next().expect("its end");
+    assert!(
+        overview.contains("<a href=\"ch03.html#s-3.3.1\">"),
+        "{overview}"
+    );
+    // The other pages weren't written.
+    assert_eq!(overview.matches("<a ").count(), 1);
+    let places = pages[1].1.matches("class=\"here\"").count();
+    assert_eq!(places, pages[1].1.matches("<h2 id=\"s-3.").count());
+}
+
+/// A script that measures a page and stores the results as JSON in an attribute of its body: the
+/// widths of the window and the page, the number of ticks, the number of those that aren't in the
+/// corner of their output, the mean number of characters per line of text, the number of code
+/// blocks whose names overlap something else, and the least width of a table's third column.
+const MEASURE: &str = "<script>{
+    const all = (what) => [...document.querySelectorAll(what)], box = (it) => it.getBoundingClientRect();
+    const isInCorner = (tick) => {
+        const [inner, outer] = [tick, tick.closest('.result')].map(box);
+        return inner.width > 0 && inner.top - outer.top < 12 && outer.right - inner.right < 12;
+    };
+    const lines = all('section p').filter((it) => it.textContent.length > 400 && !it.closest('aside'))
+        .map((it) => it.textContent.length / (box(it).height / parseFloat(getComputedStyle(it).lineHeight) - .5));
+    const isCovered = (name) => {
+        const { left, right, top, bottom } = box(name), cell = box(name.closest('.cell'));
+        return left < 0 || right > innerWidth || (right > cell.left && bottom > cell.top + 1.5);
+    };
+    document.body.dataset.measured = JSON.stringify({
+        widths: [innerWidth, document.documentElement.scrollWidth],
+        ticks: [all('.tick').length, all('.tick').filter((it) => !isInCorner(it)).length],
+        characters: lines.reduce((sum, it) => sum + it, 0) / lines.length,
+        covered: all('.at').filter(isCovered).length,
+        column: Math.min(...all('.table td:nth-child(3)').map((cell) => cell.clientWidth)),
+    });
+}</script>";
+
+/// Measures the pages on a phone and on a computer.
+fn pages_fit_every_screen(folder: &Path) {
+    let ch03 = PROGRAMS.iter().find(|program| program.name == "ch03");
+    let parts = ch03.expect("a notebook").run(&Settings::default());
+    let is_ticked = |cell: &&notebooks::Cell| match &cell.outcome {
+        Outcome::Ran(Record { kind, verdict, .. }) => {
+            let is_compared = ![Kind::Changed, Kind::OtherText, Kind::SmallModel].contains(kind);
+            is_compared && verdict.figures > 0 && verdict.faults.is_empty()
+        }
+        _ => false,
+    };
+    let ticks = cells(&parts).filter(is_ticked).count();
+    assert!(ticks > 50, "{ticks}");
     for page in ["index.html", "ch03.html"] {
         let source = std::fs::read_to_string(folder.join(page)).expect(page);
-        let path = folder.join("narrow.html");
-        let measures = "<script>document.body.dataset.measured = [innerWidth, document.documentElement.scrollWidth, \
-            ...[...document.querySelectorAll('.table td:nth-child(3)')].map((cell) => cell.clientWidth)].join()</script>";
-        std::fs::write(&path, source + measures).expect(page);
-        let opened = test_support::browser::open_narrow(&path).expect("it was there before");
-        assert_eq!(opened.console, Vec::<String>::new(), "{page}");
-        let measured = opened.dom.split("data-measured=\"").nth(1).expect(page);
-        let measured = measured.split('"').next().expect(page);
-        let measured: Vec<u32> = measured
-            .split(',')
-            .map(|it| it.parse().expect(page))
-            .collect();
-        assert!(
-            measured[0] == 390 && measured[1] <= 390,
-            "{page}: {measured:?}"
-        );
-        assert!(
-            measured[2..].iter().all(|&width| width > 200),
-            "{page}: {measured:?}"
-        );
+        let path = folder.join("measured.html");
+        std::fs::write(&path, source + MEASURE).expect(page);
+        let narrow = test_support::browser::open_narrow(&path).expect("it was there before");
+        let wide = test_support::browser::open(&path).expect("it was there before");
+        for (width, opened) in [(390, narrow), (1280, wide)] {
+            assert_eq!(opened.console, Vec::<String>::new(), "{page}");
+            let measured = opened.dom.split("data-measured=\"").nth(1).expect(page);
+            let measured = measured
+                .split('"')
+                .next()
+                .expect(page)
+                .replace("&quot;", "\"");
+            let measured: Value = serde_json::from_str(&measured).expect(page);
+            let about = format!("{page}, {width}: {measured}");
+            let number = |name: &str| measured[name].as_f64().expect(name);
+            assert_eq!(measured["widths"], json!([width, width]), "{about}");
+            assert_eq!(measured["covered"], 0, "{about}");
+            if page == "index.html" {
+                assert!(number("column") > 200.0, "{about}");
+                continue;
+            }
+            assert_eq!(measured["ticks"], json!([ticks, 0]), "{about}");
+            let expected = if width == 390 { 30.0..50.0 } else { 65.0..76.0 };
+            assert!(expected.contains(&number("characters")), "{about}");
+        }
     }
+}
+
+/// Opens a page in a frame in which scripts are off. Nothing may be visible that needs a script.
+fn a_page_without_scripts_has_no_dead_fields(page: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("framed.html");
+    let source = page.replace('&', "&amp;").replace('"', "&quot;");
+    let framed = format!(
+        "<head></head><iframe sandbox=\"allow-same-origin\" srcdoc=\"{source}\"></iframe><script>\
+         setTimeout(() => {{\
+           const page = document.querySelector('iframe').contentDocument;\
+           const fields = page.querySelectorAll('input:not([type=radio]), textarea, select, button, .live-bar');\
+           document.body.dataset.told = page.querySelectorAll('.cell').length + ' cells, ' + \
+             [...fields].filter((it) => it.checkVisibility()).map((it) => it.outerHTML).join();\
+           document.querySelector('iframe').remove();\
+         }}, 5000)</script>"
+    );
+    std::fs::write(&path, framed).unwrap();
+    let opened = test_support::browser::open(&path).expect("it was there before");
+    let told = opened.dom.split("data-told=\"").nth(1).unwrap();
+    let told = told.split('"').next().unwrap();
+    let (count, fields) = told.split_once(" cells, ").unwrap();
+    assert!(count.parse::<usize>().unwrap() > 50, "{count}");
+    assert_eq!(fields, "");
 }
 
 /// Functions for scripts that use the training page as a reader would.
@@ -344,6 +443,7 @@ fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     a_model_computes_in_a_page(&opened);
 
     let page = std::fs::read_to_string(folder.path().join("ch03.html")).unwrap();
+    a_page_without_scripts_has_no_dead_fields(&page);
     let with_address = |address: &str| {
         let before = format!("<head><script>location.hash = '{address}'</script>");
         opened(&page.replacen("<head>", &before, 1))

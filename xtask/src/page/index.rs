@@ -1,18 +1,17 @@
 //! Writes the index page, which has links to all sections and figures, the map from the book's
 //! sections, listings and exercises to items and cells, and the errata.
 
-use notebooks::{PROGRAMS, Part, Program, Tier, cells};
+use notebooks::{Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
 use super::notebook::has_cells;
-use super::{Book, MODEL_PAGE, TRAINING_PAGE, anchor, file_name, glossary, style};
+use super::{Book, MODEL_PAGE, TRAINING_PAGE, anchor, file_name, glossary, overview, style};
 use crate::documents::NamedCell;
 
-/// Returns the HTML of the index page. References to notebooks for which `exists` returns false
-/// have no link.
-pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
-    let link = |program: &Program, id: &str, text: &str| match exists(program) {
+/// Returns the HTML of the index page. References to notebooks that have no page aren't links.
+pub(super) fn page(book: &Book) -> String {
+    let link = |program: &Program, id: &str, text: &str| match book.has_page(program) {
         true => format!(
             "<a href=\"{}{id}\">{}</a>",
             file_name(program),
@@ -30,11 +29,15 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
                 Part::Section { number, title } if has_cells(parts, number) => {
                     ('s', number, format!("{number} {title}"))
                 }
-                Part::Figure { name, .. } => ('p', name, format!("Figure: {name}")),
+                Part::Figure { name, line, .. } => {
+                    let number = book.figure(program, *line);
+                    ('p', name, format!("Figure {number}: {name}"))
+                }
                 _ => continue,
             };
             let place = format!("#{}", anchor(kind, &[place]));
-            sections += &format!("<li>{}</li>\n", link(program, &place, &name));
+            let class = if kind == 'p' { " class=\"dim\"" } else { "" };
+            sections += &format!("<li{class}>{}</li>\n", link(program, &place, &name));
         }
         sections += "</ul>\n";
     }
@@ -69,7 +72,7 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
         errata += &format!("<li>{name}: {wrong} ({place})</li>\n");
     }
     let mut first = String::new();
-    let is_here = |name: &str| PROGRAMS.iter().any(|it| it.name == name && exists(it));
+    let is_here = |name: &str| book.pages.contains(&name);
     for (page, place, name, about) in [
         (
             MODEL_PAGE,
@@ -95,8 +98,10 @@ pub(super) fn page(book: &Book, exists: &dyn Fn(&Program) -> bool) -> String {
         book.to_root,
         glossary::FILE
     );
+    let overview = overview::figure(book);
     let values = [
         ("first", &*first),
+        ("overview", &overview),
         ("sections", &sections),
         ("rows", &rows),
         ("errata", &errata),

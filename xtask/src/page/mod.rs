@@ -9,13 +9,14 @@ use notebooks::{Cell, Outcome, PROGRAMS, Part, Program, Settings, Tier, Training
 use pictures::html::escape;
 
 use crate::documents;
-use crate::select::select;
+use crate::select::{Selection, select};
 use crate::workspace::{print, root};
 
 mod glossary;
 mod index;
 mod live;
 mod notebook;
+mod overview;
 
 /// Runs the notebooks that `filter` selects and writes their pages, the pages of the errata, the
 /// glossary and the index.
@@ -36,6 +37,14 @@ pub(crate) fn write(
     if live {
         live::write(folder, settings.text)?;
     }
+    let is_chosen = |program: &Program| {
+        let names =
+            |chosen: &Vec<Selection>| chosen.iter().any(|it| it.program.name == program.name);
+        // The errata are always written because other pages refer to them.
+        program.tier == Tier::Errata || chosen.as_ref().is_none_or(names)
+    };
+    let is_page =
+        |program: &&Program| is_chosen(program) || folder.join(file_name(program)).exists();
     let book = Book {
         live,
         to_root: escape(&path_to_root(folder)?),
@@ -43,14 +52,13 @@ pub(crate) fn write(
         errata: documents::errata()?,
         glossary: glossary::Glossary::read()?,
         unrun: PROGRAMS.iter().map(|it| (it, it.unrun())).collect(),
+        pages: PROGRAMS.iter().filter(is_page).map(|it| it.name).collect(),
     };
     let mut lost = 0;
     for program in PROGRAMS {
         let mut selections = chosen.iter().flatten();
         let selection = selections.find(|it| it.program.name == program.name);
-        // Without a filter, all notebooks are selected. The errata are always written because other
-        // pages refer to them.
-        if chosen.is_some() && selection.is_none() && program.tier != Tier::Errata {
+        if !is_chosen(program) {
             continue;
         }
         let trains = selection.is_some_and(|selection| selection.trains);
@@ -70,8 +78,7 @@ pub(crate) fn write(
         )?;
     }
     save(&folder.join(glossary::FILE), &book.glossary.page())?;
-    let exists = |program: &Program| folder.join(file_name(program)).exists();
-    save(&folder.join("index.html"), &index::page(&book, &exists))?;
+    save(&folder.join("index.html"), &index::page(&book))?;
     ensure!(lost == 0, "{lost} cells didn't run; their pages say why");
     print(&format!("open {}\n", folder.join("index.html").display()))
 }
@@ -92,15 +99,55 @@ struct Book {
     glossary: glossary::Glossary,
     /// All notebooks and their parts, which haven't been run.
     unrun: Vec<(&'static Program, Vec<Part>)>,
+    /// Names of the notebooks that have a page in the folder.
+    pages: Vec<&'static str>,
 }
 
 impl Book {
-    /// Returns a link to a line of a source file.
+    /// Returns a link to a line of a source file. Its text is the name of the file without folders.
     fn source(&self, path: &str, line: usize) -> String {
+        let name = path.rsplit('/').next().unwrap_or(path);
         format!(
-            "<a class=\"source\" href=\"{}{path}#L{line}\">{path}:{line}</a>",
+            "<a class=\"source\" href=\"{}{path}#L{line}\" title=\"{path}:{line}\">{name}:{line}</a>",
             self.to_root
         )
+    }
+
+    /// Returns true if the notebook has a page.
+    fn has_page(&self, program: &Program) -> bool {
+        self.pages.contains(&program.name)
+    }
+
+    /// Returns the address of the section with this number, or `None` if it isn't on a page.
+    fn section(&self, number: &str) -> Option<String> {
+        let has_section =
+            |part: &Part| matches!(part, Part::Section { number: it, .. } if it == number);
+        let mut pages = self.unrun.iter().filter(|(it, _)| self.has_page(it));
+        let (program, _) = pages.find(|(_, parts)| parts.iter().any(has_section))?;
+        Some(format!("{}#{}", file_name(program), anchor('s', &[number])))
+    }
+
+    /// Returns the number of the figure whose call is at `line`, such as `3.2`. Figures are counted
+    /// within a chapter, which can have several pages, or within a page that belongs to no chapter.
+    fn figure(&self, program: &Program, line: u32) -> String {
+        let chapter = chapter(program);
+        let of_chapter = |other: &Program| match chapter {
+            Some(_) => self::chapter(other) == chapter,
+            None => other.name == program.name,
+        };
+        let pages = self.unrun.iter().filter(|(it, _)| of_chapter(it));
+        let lines = pages.flat_map(|(it, parts)| {
+            parts.iter().filter_map(|part| match part {
+                Part::Figure { line, .. } | Part::Sketch { line, .. } => Some((it.name, *line)),
+                _ => None,
+            })
+        });
+        let before = lines.take_while(|place| *place != (program.name, line));
+        let number = before.count() + 1;
+        match chapter {
+            Some(chapter) => format!("{chapter}.{number}"),
+            None => number.to_string(),
+        }
     }
 
     /// Returns the address of the section that demonstrates an erratum, or `None` if no cell does.
@@ -122,6 +169,12 @@ impl Book {
             self.to_root
         )
     }
+}
+
+/// Returns the number of the chapter that a notebook belongs to, if its title begins with one.
+fn chapter(program: &Program) -> Option<&str> {
+    let title = program.title.strip_prefix("Chapter ")?;
+    title.split(|c: char| !c.is_ascii_digit()).next()
 }
 
 fn file_name(program: &Program) -> String {

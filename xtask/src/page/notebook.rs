@@ -13,7 +13,7 @@ use pictures::html;
 use pictures::html::escape;
 
 use super::glossary::{Links, inline};
-use super::{Book, MODEL_PAGE, TRAINING_PAGE, anchor, file_name, live, style};
+use super::{Book, MODEL_PAGE, TRAINING_PAGE, anchor, file_name, live, overview, style};
 use crate::digits::{differences, mark_differences};
 use crate::documents::{Erratum, Row};
 use crate::workspace::listing;
@@ -42,38 +42,21 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     if let Some(next) = behind.nth(1) {
         links.push((file_name(next), next.title.to_owned()));
     }
-    let mut body = contents(&links);
-    write!(
-        body,
-        "<div>\n<h1>{}</h1>\n<p class=\"dim\">Each output is computed by the Rust code above it and \
-         formatted like PyTorch's output.</p>\n",
-        escape(program.title)
-    )?;
-    if let Some(how) = how_to_give_text(cells(parts)) {
-        writeln!(
-            body,
-            "<p class=\"dim\">Some cells read “The Answering Bell” because the book's text isn't part of this project. To get the book's numbers, use {how}.</p>"
-        )?;
-    }
     let runs = |(cell, _): (&Cell, _)| !matches!(cell.outcome, Outcome::Skipped(_));
     let has_fields = book.live && inputs(parts).any(runs);
-    if has_fields {
-        body += "<p class=\"dim\">This page is interactive: if you change a field, all cells after it are computed again.</p>\n";
-        if is_of_text(parts) {
-            body += "<p><label for=\"own-text\">Read another text:</label> \
-                <input type=\"file\" id=\"own-text\" accept=\".txt,text/plain\"></p>\n";
-        }
-    }
-    body += &folded("Imports used by the cells", &code(imports(program.source)));
     let terms = book.glossary.links();
+    let mut body = contents(&links) + "<div class=\"content\">\n";
+    body += &head(program, parts, &terms, has_fields);
     let (mut section, mut previous) = (None, "");
-    let mut errata_of_section = String::new();
+    let mut end = String::new();
+    let mut step = Step::default();
     for part in parts {
         match part {
             Part::Section { number, title } => {
+                step.end(&mut body);
                 let id = anchor('s', &[number]);
                 if let Some(before) = section.replace(id.clone()) {
-                    body += &(errata_of_section + &end_of_section(&before, &links));
+                    body += &(std::mem::take(&mut end) + &end_of_section(&before, &links));
                 }
                 previous = "";
                 let heading = escape(&format!("{number} {title}"));
@@ -81,23 +64,22 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                     body,
                     "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{heading}</h2>"
                 )?;
-                body += &documentation(program, number, parts, book);
-                errata_of_section = errata(program, book, |at| at == number);
+                body += &overview::place(number);
+                if *number == overview::SECTION {
+                    body += &overview::figure(book);
+                }
+                let errata = errata(program, book, |at| at == number);
+                end = errata + &documentation(program, number, parts, book);
             }
-            Part::Intro(intro) => {
-                let (goal, before) = (terms.prose(&intro.goal), inline(&intro.prerequisites));
-                let minutes = &intro.minutes;
-                writeln!(
-                    body,
-                    "<div class=\"intro\">\n{goal}<p class=\"dim\">Prerequisites: {before} \
-                     Reading time: {minutes} minutes.</p></div>",
-                )?;
+            Part::Intro(_) => {
                 if has_training {
                     body += live::LESSON;
                     body += &end_of_section("train", &links);
                 }
             }
-            Part::Prose { line, text } => body += &prose(&line.to_string(), text, &terms),
+            Part::Prose { line, text } => {
+                step.begin(&mut body, &prose(&line.to_string(), text, &terms));
+            }
             Part::Question {
                 line,
                 question,
@@ -105,58 +87,69 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             } => {
                 let answer = prose(&format!("{line}a"), answer, &terms);
                 let question = inline(question);
-                writeln!(
-                    body,
+                write!(
+                    step.asides,
                     "<details class=\"question\"><summary><strong>Question.</strong> \
-                     <span data-text=\"{line}q\">{question}</span></summary>{answer}</details>"
+                     <span data-text=\"{line}q\">{question}</span></summary>{answer}</details>\n"
                 )?;
             }
             Part::Sketch { line, name, text } => {
-                let (id, name) = (anchor('k', &[name]), escape(name));
                 let text = escape(text);
-                writeln!(
-                    body,
-                    "<figure id=\"{id}\"><figcaption>{name}</figcaption>\
-                     <pre class=\"sketch\" tabindex=\"0\" data-text=\"{line}\">{text}</pre></figure>"
-                )?;
+                let sketch = format!(
+                    "<pre class=\"sketch\" tabindex=\"0\" data-text=\"{line}\">{text}</pre>"
+                );
+                let figure = figure(program, book, &anchor('k', &[name]), (*line, name), &sketch);
+                step.begin(&mut body, &figure);
             }
             Part::Listing { path, start } => {
                 let (line, item) = listing(path, start)?;
                 let (id, link) = (anchor('l', &[path, start]), book.source(path, line));
-                writeln!(body, "<h3 id=\"{id}\">Listing {link}</h3>\n{}", code(&item))?;
+                let (code, lines) = (code(&item), item.lines().count());
+                let code = match lines > LONG_LISTING {
+                    true => folded(
+                        &format!("<code>{}</code> ({lines} lines)", escape(&signature(&item))),
+                        &code,
+                    ),
+                    false => code,
+                };
+                let listing = format!(
+                    "<div class=\"cell\" id=\"{id}\"><p class=\"at\">Listing {link}</p>\n{code}</div>\n"
+                );
+                step.begin(&mut body, &listing);
             }
             Part::Figure { name, line, html } => {
-                let id = anchor('p', &[name]);
-                let link = book.source(program.path, *line as usize);
-                writeln!(body, "<h3 id=\"{id}\">{} {link}</h3>", escape(name))?;
                 let not_run = "<p class=\"dim\">This figure wasn't drawn because its cells weren't run.</p>\n";
-                let figure = html.as_deref().unwrap_or(not_run);
-                writeln!(body, "<div data-line=\"{line}\">\n{figure}</div>")?;
+                let drawn = html.as_deref().unwrap_or(not_run);
+                let drawn = format!("<div data-line=\"{line}\">\n{drawn}</div>\n");
+                let figure = figure(program, book, &anchor('p', &[name]), (*line, name), &drawn);
+                step.begin(&mut body, &figure);
             }
             Part::Cell(cell) => {
-                let id = anchor('c', &[&cell.section, &cell.name]);
-                writeln!(body, "<div id=\"{id}\" data-line=\"{}\">", cell.line)?;
+                let at = match previous == cell.cell {
+                    true => String::new(),
+                    false => {
+                        let link = book.source(program.path, cell.line as usize);
+                        let name = escape(&cell.cell);
+                        format!("<p class=\"at\"><strong>{name}</strong> {link}</p>\n")
+                    }
+                };
+                step.begin(&mut body, &cell_html(cell, &at, &terms));
                 if previous != cell.cell {
-                    let link = book.source(program.path, cell.line as usize);
-                    writeln!(body, "<h3>{} {link}</h3>", escape(&cell.cell))?;
-                }
-                body += &cell_html(cell, &terms);
-                if previous != cell.cell {
-                    body += &errata(program, book, |at| at == cell.cell);
+                    step.asides += &errata(program, book, |at| at == cell.cell);
                 }
                 previous = &cell.cell;
-                body += "</div>\n";
             }
             Part::LeftOut(LeftOut {
                 cell, figures, why, ..
             }) => {
                 let why = escape(&format!("{cell}: {figures} numbers aren't compared: {why}"));
-                writeln!(body, "<p class=\"dim\">{why}</p>")?;
+                step.begin(&mut body, &format!("<p class=\"dim\">{why}</p>\n"));
             }
         }
     }
+    step.end(&mut body);
     if let Some(last) = section {
-        body += &(errata_of_section + &end_of_section(&last, &links));
+        body += &(end + &end_of_section(&last, &links));
     }
     let mut script = String::new();
     if has_model {
@@ -182,6 +175,99 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     let name = program.name;
     let body = format!("<div class=\"book\" data-notebook=\"{name}\">\n{body}</div>\n{script}");
     Ok(html::page(program.title, &style(), &body))
+}
+
+/// A listing with more lines than this is folded.
+const LONG_LISTING: usize = 12;
+
+/// A step of a section: text, a cell or a figure, and the questions and errata that belong to it.
+/// On a wide screen, they stand beside it.
+#[derive(Default)]
+struct Step {
+    main: String,
+    asides: String,
+}
+
+impl Step {
+    /// Ends this step and begins a new one.
+    fn begin(&mut self, body: &mut String, main: &str) {
+        self.end(body);
+        self.main += main;
+    }
+
+    /// Writes this step to `body` and empties it.
+    fn end(&mut self, body: &mut String) {
+        let Self { main, asides } = std::mem::take(self);
+        *body += &match asides.as_str() {
+            "" => main,
+            asides => format!(
+                "<div class=\"step\">\n<div>{main}</div>\n<aside>{asides}</aside>\n</div>\n"
+            ),
+        };
+    }
+}
+
+/// Returns the head of a page: its title, its goal, and notes about the page.
+fn head(program: &Program, parts: &[Part], terms: &Links<'_>, has_fields: bool) -> String {
+    let mut head = format!("<header>\n<h1>{}</h1>\n", escape(program.title));
+    let intros = parts.iter().filter_map(|part| match part {
+        Part::Intro(intro) => Some(intro),
+        _ => None,
+    });
+    for intro in intros {
+        let (goal, before) = (terms.prose(&intro.goal), inline(&intro.prerequisites));
+        let minutes = &intro.minutes;
+        head += &format!(
+            "<div class=\"intro\">\n{goal}</div>\n\
+             <p class=\"dim\">Prerequisites: {before} Reading time: {minutes} minutes.</p>\n",
+        );
+    }
+    if has_fields {
+        // `live.js` shows this. Without scripts, it would be a promise that the page can't keep.
+        head += "<div class=\"interactive\" hidden>\n<p>This page is interactive: if you change a field, all cells after it are computed again.</p>\n";
+        if is_of_text(parts) {
+            head += "<p><label for=\"own-text\">Read another text:</label> \
+                <input type=\"file\" id=\"own-text\" accept=\".txt,text/plain\"></p>\n";
+        }
+        head += "</div>\n";
+    }
+    let mut about = "<p>Each output is computed by the Rust code above it and formatted like PyTorch's output. A tick marks an output that was compared with the document.</p>\n".to_owned();
+    if let Some(how) = how_to_give_text(cells(parts)) {
+        about += &format!(
+            "<p>Some cells read “The Answering Bell” because the book's text isn't part of this project. To get the book's numbers, use {how}.</p>\n"
+        );
+    }
+    about += &format!(
+        "<p>The cells use these imports:</p>\n{}",
+        code(imports(program.source))
+    );
+    head + &folded("About this page", &about) + "</header>\n"
+}
+
+/// Returns the HTML of a figure with its number and its caption. `html` is its content, and `line`
+/// is the line of the call that shows it.
+fn figure(
+    program: &Program,
+    book: &Book,
+    id: &str,
+    (line, name): (u32, &str),
+    html: &str,
+) -> String {
+    let (number, name) = (book.figure(program, line), escape(name));
+    let link = book.source(program.path, line as usize);
+    format!(
+        "<figure id=\"{id}\">\n{html}<figcaption><strong>Figure {number}</strong> {name} {link}</figcaption>\n</figure>\n"
+    )
+}
+
+/// Returns the signature of an item in one line, without its doc comment.
+fn signature(item: &str) -> String {
+    let is_about = |line: &&str| line.starts_with("//") || line.starts_with("#[");
+    let code = item.lines().map(str::trim).skip_while(is_about);
+    let words: Vec<&str> = code.collect();
+    let words = words.join(" ");
+    let end = words.find(" {").unwrap_or(words.len());
+    words[..end].replace("( ", "(").replace(", )", ")")
 }
 
 /// Returns true if a cell reads the book's text. The reader can replace it by another text.
@@ -284,7 +370,7 @@ fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) 
         "" => String::new(),
         links => {
             format!(
-                "<p class=\"dim\">Documentation (run <code>cargo docs</code> first): {links}</p>\n"
+                "<p class=\"dim\">Documentation of the items (run <code>cargo docs</code> first): {links}</p>\n"
             )
         }
     }
@@ -308,15 +394,16 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
         None => format!("Erratum {number}"),
     };
     format!(
-        "<aside class=\"erratum\"><p><strong>{name}</strong> ({}): {}</p><p>Right: {}</p></aside>\n",
+        "<div class=\"erratum\"><p><strong>{name}</strong> ({}): {}</p><p>Right: {}</p></div>\n",
         inline(&erratum.place),
         inline(&erratum.wrong),
         inline(&erratum.right)
     )
 }
 
-/// Returns the HTML of a cell: its comment, its code, its output and the result of the comparison.
-fn cell_html(cell: &Cell, terms: &Links<'_>) -> String {
+/// Returns the HTML of a cell: its comment, and a block with its name and source `at`, its code, its
+/// output and the result of the comparison.
+fn cell_html(cell: &Cell, at: &str, terms: &Links<'_>) -> String {
     let about = match cell.about.as_str() {
         "" => String::new(),
         about => prose(&cell.line.to_string(), about, terms),
@@ -333,8 +420,11 @@ fn cell_html(cell: &Cell, terms: &Links<'_>) -> String {
         }
         Outcome::Lost(fault) => format!("<p class=\"fault\">{}</p>\n", escape(fault)),
     };
+    let id = anchor('c', &[&cell.section, &cell.name]);
     format!(
-        "{about}{}<div class=\"result\">{output}</div>\n",
+        "{about}<div class=\"cell\" id=\"{id}\" data-line=\"{}\">\n{at}{}\
+         <div class=\"result\">{output}</div>\n</div>\n",
+        cell.line,
         code(&cell.code)
     )
 }

@@ -81,8 +81,8 @@
   const parts = make('div');
   root.classList.add('view', 'lesson');
   root.replaceChildren(
-    make('p', {}, preset.label, settings),
-    make('p', {}, stepButton, ' ', runButton, ' ', resetButton, ' ', keepButton), status,
+    make('div', { className: 'form' }, make('p', {}, preset.label, settings),
+      make('p', {}, stepButton, ' ', runButton, ' ', resetButton, ' ', keepButton), status),
     make('div', { className: 'columns' },
       make('div', {}, chart, legend, command,
         make('h3', { textContent: 'Attention' }),

@@ -85,6 +85,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
   const reset = make("button", { type: "button", textContent: "Reset all inputs", hidden: true });
   document.querySelector(".live-bar")?.remove(); // It told the reader that the script is being loaded.
   document.querySelector("main").append(make("p", { className: "live-bar" }, status, " ", reset));
+  document.querySelector(".interactive").hidden = false;
 
   // Returns the output `text` with marks on the words that differ from the words of `then`, which is
   // the output with the book's inputs. Words are compared by their position.
@@ -246,7 +247,8 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     field.autocomplete = "off";
     field.spellcheck = false;
     const bounds = make("small", { className: "dim", textContent: ` ${range}` });
-    code.before(make("label", { className: "live" }, `${label} `, field, bounds, " ", fault));
+    if (!code.previousElementSibling?.matches(".controls")) code.before(make("div", { className: "controls" }));
+    code.previousElementSibling.append(make("label", { className: "live" }, `${label} `, field, bounds, " ", fault));
     fields.set(name, { line, field, fault, value: field.value });
     field.addEventListener("input", soon);
     field.addEventListener("change", compute);

@@ -78,7 +78,7 @@ pub fn figure(picture: &crate::Picture) -> String {
         .filter_map(|name| size.split(&format!(" {name}=\"")).nth(1)?.split('"').next())
         .collect();
     format!(
-        "<figure tabindex=\"0\"><svg {size} viewBox=\"0 0 {}\" role=\"img\" aria-label=\"{title}\">{rest}</figure>\n",
+        "<div class=\"picture\" tabindex=\"0\"><svg {size} viewBox=\"0 0 {}\" role=\"img\" aria-label=\"{title}\">{rest}</div>\n",
         sizes.join(" ")
     )
 }

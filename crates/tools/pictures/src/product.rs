@@ -43,8 +43,8 @@ pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
         )
     };
     format!(
-        "<figure class=\"product\" tabindex=\"0\"><figcaption>{title}. Choose an element of the result to see how it is computed.</figcaption>\
-         <div>{} @ {} = {}</div></figure>\n",
+        "<div class=\"product\" tabindex=\"0\" role=\"group\" aria-label=\"{title}\"><p>Choose an element of the result to see how it is computed.</p>\
+         <div>{} @ {} = {}</div></div>\n",
         numbers(a, "a"),
         numbers(b, "b"),
         table("c", result.dim(), choice),
@@ -89,7 +89,7 @@ mod tests {
         );
         assert!(product.contains("row 2, column 1: 3.0000 · 0.5000 + 4.0000 · 0.2500 = 2.5000"));
         assert_eq!(product.matches(" checked").count(), 1);
-        assert!(product.contains("<figcaption>x &lt; y."));
+        assert!(product.contains("aria-label=\"x &lt; y\""));
         let long = ndarray::Array2::ones((9, 9));
         let product = super::product("long", &long, &long);
         assert!(product.contains("+ … = 9.0000") && !product.contains("c8"));

@@ -109,11 +109,12 @@ function showModel(root, { look, block, write, next: writeNext }, text) {
   const go = make('button', { type: 'button', className: 'write', textContent: 'Continue' });
   const written = make('p', { className: 'written', hidden: true }); // with the new part marked
   const sampling = [labelled('temperature', temperature), labelled('top-k', top)];
-  const form = make('div', {}, labelled('Text', field), labelled('number of new tokens', count),
-    ...write ? sampling : [], labelled('seed', seed), go,
-    make('p', { className: 'dim', textContent: `The next token is drawn at random from the probabilities \
+  const form = make('div', { className: 'form columns' },
+    make('div', {}, labelled('Text', field), labelled('number of new tokens', count), ...write ? sampling : [],
+      labelled('seed', seed), go),
+    make('div', {}, make('p', { className: 'dim', textContent: `The next token is drawn at random from the probabilities \
 below, which depend on the temperature and top-k. At temperature 0, the most probable token is always \
-taken (greedy decoding), so top-k and the seed have no effect.` }), status, written);
+taken (greedy decoding), so top-k and the seed have no effect.` }), status, written));
   root.classList.add('view');
   root.append(...write ? [form] : [], about,
     make('p', { className: 'dim', textContent: `The stronger a token's color, the larger its loss \
