@@ -133,7 +133,10 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                         format!("<p class=\"at\"><strong>{name}</strong> {link}</p>\n")
                     }
                 };
-                step.begin(&mut body, &cell_html(cell, &at, &terms));
+                step.begin(&mut body, &cell_html(cell, &at));
+                if !cell.about.is_empty() {
+                    step.before = prose(&cell.line.to_string(), &cell.about, &terms);
+                }
                 if previous != cell.cell {
                     step.asides += &errata(program, book, |at| at == cell.cell);
                 }
@@ -184,6 +187,8 @@ const LONG_LISTING: usize = 12;
 /// On a wide screen, they stand beside it.
 #[derive(Default)]
 struct Step {
+    /// Text that the questions and errata don't stand beside.
+    before: String,
     main: String,
     asides: String,
 }
@@ -197,7 +202,12 @@ impl Step {
 
     /// Writes this step to `body` and empties it.
     fn end(&mut self, body: &mut String) {
-        let Self { main, asides } = std::mem::take(self);
+        let Self {
+            before,
+            main,
+            asides,
+        } = std::mem::take(self);
+        *body += &before;
         *body += &match asides.as_str() {
             "" => main,
             asides => format!(
@@ -401,13 +411,9 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
     )
 }
 
-/// Returns the HTML of a cell: its comment, and a block with its name and source `at`, its code, its
-/// output and the result of the comparison.
-fn cell_html(cell: &Cell, at: &str, terms: &Links<'_>) -> String {
-    let about = match cell.about.as_str() {
-        "" => String::new(),
-        about => prose(&cell.line.to_string(), about, terms),
-    };
+/// Returns the HTML of a cell: a block with its name and source `at`, its code, its output and the
+/// result of the comparison.
+fn cell_html(cell: &Cell, at: &str) -> String {
     let output = match &cell.outcome {
         Outcome::Ran(record) => output(record),
         Outcome::Skipped(why) => {
@@ -422,7 +428,7 @@ fn cell_html(cell: &Cell, at: &str, terms: &Links<'_>) -> String {
     };
     let id = anchor('c', &[&cell.section, &cell.name]);
     format!(
-        "{about}<div class=\"cell\" id=\"{id}\" data-line=\"{}\">\n{at}{}\
+        "<div class=\"cell\" id=\"{id}\" data-line=\"{}\">\n{at}{}\
          <div class=\"result\">{output}</div>\n</div>\n",
         cell.line,
         code(&cell.code)

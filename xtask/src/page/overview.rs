@@ -44,7 +44,7 @@ impl Shape {
     /// Returns the width in the small overview, in pixels.
     fn small_width(self) -> u32 {
         match self {
-            Self::Wide | Self::Narrow => 15,
+            Self::Wide | Self::Narrow => 13,
             Self::Frame => 0,
             Self::Sum => 11,
         }
@@ -61,7 +61,7 @@ const PARTS: &[Part] = &[
     part("Sliding window", "2.6", &["2.6"], Shape::Wide, (95, 56)),
     part("Embeddings", "2.7", &["2.7", "4.6"], Shape::Narrow, (15, 108)),
     part("Positions", "2.8", &["2.8", "4.6"], Shape::Narrow, (205, 108)),
-    part("Transformer block, repeated", "4.5", &["4.5", "4.6"], Shape::Frame, (30, 190)),
+    part("Transformer block", "4.5", &["4.5", "4.6"], Shape::Frame, (30, 190)),
     part("Layer norm", "4.2", &["4.2"], Shape::Wide, (95, 236)),
     part("Attention", "3.3.1", &["3"], Shape::Wide, (95, 282)),
     part("Shortcut", "4.4", &["4.4"], Shape::Sum, (184, 322)),
@@ -77,7 +77,7 @@ const PARTS: &[Part] = &[
     part("Sampling", "5.3.1", &["5.3"], Shape::Narrow, (205, 658)),
 ];
 
-/// Paths of the lines between the parts. Those with an arrowhead end at the top of a part.
+/// Paths of the lines between the parts that end with an arrowhead.
 const ARROWS: &[&str] = &[
     "M195 38V56",
     "M195 90V99H100V108",
@@ -93,7 +93,11 @@ const ARROWS: &[&str] = &[
     "M100 646V658",
     "M100 692V704",
     "M290 646V658",
+    // A sampled token becomes part of the text.
+    "M375 675H390V21H295",
 ];
+
+/// Paths of the other lines.
 const LINES: &[&str] = &[
     // The sum of both embeddings.
     "M100 142V166H184",
@@ -103,8 +107,6 @@ const LINES: &[&str] = &[
     // The shortcuts.
     "M195 226H62V333H184",
     "M195 352H62V457H184",
-    // A sampled token becomes part of the text.
-    "M375 675H390V21H295",
 ];
 
 const fn part(
@@ -169,7 +171,8 @@ pub(super) fn figure(book: &Book) -> String {
     }
     format!(
         "<figure id=\"overview\">\n{svg}</svg>\n<figcaption>The parts of a GPT, and how it is trained \
-         and used. Each part links to its section.</figcaption>\n</figure>\n"
+         and used. The transformer block is repeated, 12 times in the smallest GPT-2. Each part links to \
+         its section.</figcaption>\n</figure>\n"
     )
 }
 
@@ -212,9 +215,9 @@ fn sum(x: u32, y: u32) -> String {
 /// highlighted, and their names. It is a link to the overview on the index page. The result is
 /// empty if the section is about no part.
 pub(super) fn place(section: &str) -> String {
-    const GAP: u32 = 6;
+    const GAP: u32 = 8;
     let (mut names, mut shapes) = (Vec::new(), String::new());
-    let mut x = GAP;
+    let mut x = 1;
     for (index, part) in PARTS.iter().enumerate() {
         let is_here = part.belongs_to(section);
         if is_here && !names.contains(&part.name) {
