@@ -87,10 +87,10 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             } => {
                 let answer = prose(&format!("{line}a"), answer, &terms);
                 let question = inline(question);
-                write!(
+                writeln!(
                     step.asides,
                     "<details class=\"question\"><summary><strong>Question.</strong> \
-                     <span data-text=\"{line}q\">{question}</span></summary>{answer}</details>\n"
+                     <span data-text=\"{line}q\">{question}</span></summary>{answer}</details>"
                 )?;
             }
             Part::Sketch { line, name, text } => {
