@@ -164,7 +164,7 @@ fn pages_fit_every_screen(folder: &Path) {
 
 /// Opens a page in a frame in which scripts are off. Nothing may be visible that needs a script.
 fn a_page_without_scripts_has_no_dead_fields(page: &str) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("framed.html");
     let source = page.replace('&', "&amp;").replace('"', "&quot;");
     let framed = format!(
@@ -177,12 +177,12 @@ fn a_page_without_scripts_has_no_dead_fields(page: &str) {
            document.querySelector('iframe').remove();\
          }}, 5000)</script>"
     );
-    std::fs::write(&path, framed).unwrap();
+    std::fs::write(&path, framed).expect("a temporary file");
     let opened = test_support::browser::open(&path).expect("it was there before");
-    let told = opened.dom.split("data-told=\"").nth(1).unwrap();
-    let told = told.split('"').next().unwrap();
-    let (count, fields) = told.split_once(" cells, ").unwrap();
-    assert!(count.parse::<usize>().unwrap() > 50, "{count}");
+    let told = opened.dom.split("data-told=\"").nth(1).expect("the answer");
+    let told = told.split('"').next().expect("its end");
+    let (count, fields) = told.split_once(" cells, ").expect("a number");
+    assert!(count.parse::<usize>().expect("a number") > 50, "{count}");
     assert_eq!(fields, "");
 }
 
@@ -480,7 +480,7 @@ fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str
     let used = "<script>(() => {\
          const field = (name) => [...document.querySelectorAll('label.live')].findLast((it) => it.textContent.startsWith(name + ' ')).querySelector('input, textarea, select');\
          const tell = (step) => document.body.dataset[step] = document.querySelector('.live-bar').textContent + \
-           document.querySelectorAll('.stale').length + ' stale, word 7: ' + document.querySelector('main svg').textContent.includes('word 7');\
+           document.querySelectorAll('.stale').length + ' stale, word 7: ' + document.querySelector('.picture svg').textContent.includes('word 7');\
          const change = (name, value, step) => {\
            Object.assign(field(name), { value }).dispatchEvent(new Event('change'));\
            tell(step);\
