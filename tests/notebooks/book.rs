@@ -129,7 +129,7 @@ impl Record {
         if verdict.difference > 0.0 {
             let (difference, allowed) = (verdict.difference, verdict.allowed);
             about += &format!(
-                "; the most significant difference is {difference:.1e}, with a tolerance of {allowed:.1e}"
+                "; the most significant difference is {difference:.1e}, and the tolerance is {allowed:.1e}"
             );
         }
         if let Some(note) = &self.note {

@@ -273,7 +273,7 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     book.refuses(
         "In [17]",
         tokenizer.encode(text),
-        "unknown token \"Hello\" at byte 0",
+        "doesn't contain the word \"Hello\", which is at byte 0",
     );
 
     // We add two *special tokens*: `<|unk|>`, which stands for any unknown word, and
@@ -544,7 +544,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
         .map(|&id| tokenizer.decode_lossy(&[id]).unwrap_or_default())
         .collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-        let title = format!("Windows of {context_size} tokens, each one token later");
+        let title =
+            format!("Windows of {context_size} tokens, each of which begins one token later");
         windows(&title, &pieces, &[0, 1, 2], context_size)
     });
 
@@ -593,9 +594,9 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     // one window to the start of the next. Compare the second batch with the first: if the stride
     // is smaller than max_length, the windows overlap. (The code contains `??` because there are
     // two possible errors: there may be no second batch, and reading it may fail.)
-    let second_batch = data_iter
-        .next()
-        .context("the text has one batch only; use a smaller batch_size or stride")??;
+    let second_batch = data_iter.next().context(
+        "the text is long enough for only one batch; use a smaller batch_size or stride",
+    )??;
     book.prints(
         "In [40]",
         &second_batch.input_ids,

@@ -123,7 +123,7 @@ fn each_example_does_what_it_says() {
     let output = run("inspection", &[]);
     let losses = numbers(&output, "loss ");
     assert!(
-        output.contains("after 2 blocks the last token has norm"),
+        output.contains("after 2 blocks, the state of the last token has the norm"),
         "{output}"
     );
     assert!(
@@ -132,7 +132,10 @@ fn each_example_does_what_it_says() {
     );
 
     let output = run("pipeline", &[]);
-    assert!(output.contains("the same after resuming: ["), "{output}");
+    assert!(
+        output.contains("the same batch 51 as the first run; its first window is ["),
+        "{output}"
+    );
 
     let output = run("classifier", &[model]);
     let losses = numbers(&output, "loss ");

@@ -36,7 +36,7 @@ fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
         // In the second kind of failure, a text contains a word that isn't in the tokenizer's
         // vocabulary, or a text is too short for a second batch.
         !is_refused
-            && !["unknown token", "has one batch only"]
+            && !["vocabulary doesn't contain the word", "for only one batch"]
                 .iter()
                 .any(|it| fault.contains(it))
     });

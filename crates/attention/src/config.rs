@@ -85,7 +85,9 @@ impl AttentionConfig {
     pub(crate) fn check_input(&self, shape: &[usize]) -> Result<(), AttentionError> {
         check_features(shape, self.d_in)?;
         let &[.., num_tokens, _] = shape else {
-            panic!("attention: the input has shape {shape:?}, but needs tokens and features");
+            panic!(
+                "attention: the input has shape {shape:?}, but its shape must be (..., num_tokens, d_in)"
+            );
         };
         if num_tokens > self.context_length {
             let context_length = self.context_length;

@@ -19,7 +19,9 @@ pub enum AttentionError {
     },
     /// A projection of a [`SelfAttentionV2`](crate::SelfAttentionV2) has a bias, but a
     /// [`SelfAttentionV1`](crate::SelfAttentionV1) can't store biases.
-    #[error("the projections have biases, but SelfAttentionV1 has only weights")]
+    #[error(
+        "the query, key and value projections have biases, which SelfAttentionV1 can't store; create them with qkv_bias set to false"
+    )]
     Biased,
     /// A size is 0, but must be at least 1.
     #[error("{name} must be at least 1, got 0")]
@@ -31,7 +33,7 @@ pub enum AttentionError {
     #[error("dropout must be from 0 to 1, got {0}")]
     Dropout(f64),
     /// A layer in a public field was replaced by one whose shape or number format doesn't fit.
-    #[error("{name}: {problem}")]
+    #[error("the field {name} doesn't fit in the module: {problem}")]
     Field {
         /// Name of the field, such as `w_query`.
         name: &'static str,
@@ -39,7 +41,9 @@ pub enum AttentionError {
         problem: String,
     },
     /// A sequence has more tokens than the context length of the module.
-    #[error("the input has {num_tokens} tokens, but the context length is {context_length}")]
+    #[error(
+        "the input has {num_tokens} tokens, but the context length is {context_length}; use shorter sequences"
+    )]
     TooLong {
         /// Number of tokens in each sequence of the input.
         num_tokens: usize,
@@ -47,7 +51,9 @@ pub enum AttentionError {
         context_length: usize,
     },
     /// The last dimension of the input differs from the number of features that the weights expect.
-    #[error("the input has {found} features, but the weights expect d_in = {expected}")]
+    #[error(
+        "each input token has {found} features, but the weights expect {expected} features (d_in)"
+    )]
     Features {
         /// Number of features that the weights expect, `d_in`.
         expected: usize,

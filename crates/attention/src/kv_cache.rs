@@ -94,7 +94,7 @@ impl KvCache {
     pub fn new(size: KvCacheSize) -> Self {
         assert!(
             size.num_heads > 0 && size.head_dim > 0,
-            "KvCache::new: {size:?} has no heads or no features"
+            "KvCache::new: num_heads and head_dim must be at least 1, got {size:?}"
         );
         Self {
             heads: Vec::new(),
@@ -231,13 +231,13 @@ impl KvCache {
         {
             assert!(
                 found == shape,
-                "KvCache::attend: {name} have shape {found:?}, but the new tokens need {shape:?}"
+                "KvCache::attend: the shape of {name} must be (new tokens, features) = {shape:?}, got {found:?}"
             );
         }
         let len = self.len;
         assert!(
             new <= capacity - len,
-            "KvCache::attend: {len} tokens and {new} new ones, but room for {capacity}"
+            "KvCache::attend: the cache contains {len} tokens, and {new} more would exceed its capacity of {capacity}"
         );
     }
 }
@@ -353,15 +353,13 @@ impl TryFrom<Contents> for KvCache {
         let features = size.num_heads.checked_mul(size.head_dim);
         let features = features.filter(|&features| features > 0);
         let features = features.ok_or_else(|| {
-            format!(
-                "a cache can't have the size {size:?}: num_heads and head_dim must be at least 1"
-            )
+            format!("num_heads and head_dim of a KV cache must be at least 1, got {size:?}")
         })?;
         let len = keys.len() / features;
         if keys.len() != len * features || values.len() != keys.len() || len > size.capacity {
             let (keys, values) = (keys.len(), values.len());
             return Err(format!(
-                "{keys} keys and {values} values in a cache of {size:?}"
+                "the KV cache is damaged: it contains {keys} numbers for keys and {values} for values, which doesn't match its size, {size:?}"
             ));
         }
         let mut cache = Self::new(size);

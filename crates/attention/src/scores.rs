@@ -61,7 +61,7 @@ pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
     let num_tokens = match *scores.shape() {
         [.., queries, keys] if queries == keys => keys,
         ref shape => panic!(
-            "mask_future: scores have shape {shape:?}, but as many queries as keys are needed"
+            "mask_future: the scores have shape {shape:?}, but the last two dimensions (queries and keys) must be equal"
         ),
     };
     let mask = causal_mask(num_tokens);
@@ -105,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "scores have shape [2, 3, 4]")]
+    #[should_panic(expected = "the scores have shape [2, 3, 4]")]
     fn more_keys_than_queries_are_refused() {
         drop(mask_future(&Array3::zeros((2, 3, 4))));
     }
 
     #[test]
-    #[should_panic(expected = "scores have shape [3, 1]")]
+    #[should_panic(expected = "the scores have shape [3, 1]")]
     fn one_key_of_several_queries_is_refused() {
         drop(mask_future(&Array2::zeros((3, 1))));
     }

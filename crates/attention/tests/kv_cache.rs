@@ -122,7 +122,7 @@ fn the_order_in_memory_does_not_matter_for_any_number_of_new_tokens() {
 }
 
 #[test]
-#[should_panic(expected = "2 tokens and 1 new ones, but room for 2")]
+#[should_panic(expected = "contains 2 tokens, and 1 more would exceed its capacity of 2")]
 fn more_tokens_than_there_is_room_for_are_refused() {
     let x = test_array((2, 2), 1.0, 1);
     let mut cache = empty_cache(1, 2, 2);

@@ -162,7 +162,7 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
         ),
         (
             (1, 5, 3),
-            "the input has 3 features, but the weights expect d_in = 4",
+            "each input token has 3 features, but the weights expect 4 features (d_in)",
         ),
     ] {
         let error = mha.forward(&Array3::zeros(shape)).unwrap_err();

@@ -65,6 +65,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     resumed.seek(saved)?;
     assert_eq!(resumed.next_batch(&mut rng)?, expected);
     let first = expected.input_ids.row(0).to_vec();
-    println!("batch 51, the same after resuming: {first:?}");
+    println!(
+        "the resumed run read the same batch 51 as the first run; its first window is {first:?}"
+    );
     Ok(())
 }

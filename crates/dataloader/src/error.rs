@@ -23,7 +23,7 @@ pub enum DataLoaderError {
     #[error(transparent)]
     Io(#[from] FileError),
     /// A file should be a text, but has another format.
-    #[error("{}: expected a text, but this looks like {format}", path.display())]
+    #[error("{}: expected a text file, but this file looks like {format}", path.display())]
     NotText {
         /// Path of the file.
         path: PathBuf,
@@ -51,7 +51,9 @@ pub enum DataLoaderError {
         problem: String,
     },
     /// A token ID isn't in the vocabulary.
-    #[error("id {id} at position {position} is not below the vocabulary size {vocab_size}")]
+    #[error(
+        "the token ID at position {position} is {id}, but it must be less than the vocabulary size, {vocab_size}"
+    )]
     IdOutOfVocabulary {
         /// The token ID.
         id: u32,
@@ -61,7 +63,9 @@ pub enum DataLoaderError {
         vocab_size: usize,
     },
     /// A token ID doesn't fit in the file format, which has 16 bits for each ID.
-    #[error("id {id} at position {position} does not fit 16 bits")]
+    #[error(
+        "the token ID at position {position} is {id}, but this file format has 16 bits per ID, so an ID can be at most 65535"
+    )]
     IdOverU16 {
         /// The token ID.
         id: u32,
@@ -70,7 +74,7 @@ pub enum DataLoaderError {
     },
 
     /// The number of IDs that were written to a file differs from the number in its header.
-    #[error("{}: {stated} ids were announced, but {written} were written", path.display())]
+    #[error("{}: the header of the file declares {stated} token IDs, but {written} were written", path.display())]
     Length {
         /// Path of the file.
         path: PathBuf,
@@ -81,7 +85,7 @@ pub enum DataLoaderError {
     },
 
     /// A mix has no sources.
-    #[error("a mix needs at least one source")]
+    #[error("the mix has no sources, but it must have at least one")]
     NoSource,
     /// The weight of a source in a mix isn't a positive finite number.
     #[error("the weight of source {index} must be a positive number, got {weight}")]
@@ -93,7 +97,9 @@ pub enum DataLoaderError {
     },
     /// A position can't be used with a mix, because it belongs to a mix with a different number of
     /// sources.
-    #[error("the position is for {positions} sources, but the mix has {sources}")]
+    #[error(
+        "the saved position belongs to a mix of {positions} sources, but this mix has {sources}"
+    )]
     OtherSources {
         /// Number of sources in the position.
         positions: usize,
@@ -102,12 +108,13 @@ pub enum DataLoaderError {
     },
 
     /// The corpus has no tokens.
-    #[error("the corpus is empty")]
+    #[error("the corpus is empty, but it must contain at least one token")]
     EmptyCorpus,
     /// The corpus is too short for one window, which needs `max_length` input tokens and one more
     /// token as the last target.
     #[error(
-        "the corpus has {tokens} tokens, a window of max_length {max_length} and its target need one more than {max_length}"
+        "the corpus has {tokens} tokens, but with max_length {max_length}, a window and its targets need {}",
+        .max_length.saturating_add(1)
     )]
     CorpusTooShort {
         /// Number of tokens in the corpus.
@@ -126,7 +133,9 @@ pub enum DataLoaderError {
     ZeroBatchSize,
     /// The batch size is larger than the number of windows, and incomplete batches are dropped, so
     /// an epoch would have no batches.
-    #[error("batch_size {batch_size} is larger than the {windows} windows, and drop_last is set")]
+    #[error(
+        "batch_size is {batch_size}, but there are only {windows} windows, so drop_last would drop all of them; use a smaller batch_size"
+    )]
     BatchLargerThanDataset {
         /// Number of windows in a full batch.
         batch_size: usize,
@@ -135,7 +144,7 @@ pub enum DataLoaderError {
     },
 
     /// The position at which an epoch should be resumed is past the end of the epoch.
-    #[error("cannot resume at batch {position} of an epoch of {batches}")]
+    #[error("can't resume at batch {position}, because the epoch has only {batches} batches")]
     PositionPastEnd {
         /// Index of the batch at which the epoch should be resumed.
         position: usize,
@@ -143,7 +152,7 @@ pub enum DataLoaderError {
         batches: usize,
     },
     /// The fraction of a text that should be used for training isn't between 0 and 1.
-    #[error("the training part must be between 0 and 1, got {ratio}")]
+    #[error("train_ratio must be from 0 to 1, got {ratio}")]
     SplitRatio {
         /// The requested fraction.
         ratio: f64,

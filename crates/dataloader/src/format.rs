@@ -76,19 +76,19 @@ impl Format {
                     signed: false,
                 }),
                 false => Err(wrong(format!(
-                    "llm.c's header declares {count} tokens, so the file should have {declared} bytes, but it has {bytes}"
+                    "the file's llm.c header declares {count} tokens, so the file should have {declared} bytes, but it has {bytes}"
                 ))),
             };
         }
         let known = FileFormat::of(&head).map(|format| format.to_string());
         if let Some(kind) = known.or_else(|| kind_of(&head).map(str::to_owned)) {
             return Err(wrong(format!(
-                "this looks like {kind}; expected token ids in u16, as numpy's .astype(np.uint16).tofile makes them, or .npy"
+                "this file looks like {kind}, but token IDs must be stored as .npy or as raw 16-bit integers (.astype(np.uint16).tofile(path) in NumPy)"
             )));
         }
         if !bytes.is_multiple_of(2) {
             return Err(wrong(format!(
-                "expected 2 bytes per token, got an odd number of bytes, {bytes}"
+                "the file has {bytes} bytes, but with 2 bytes per token ID, the number of bytes must be even"
             )));
         }
         Ok(Self {
@@ -103,7 +103,7 @@ impl Format {
     /// length of a Python dictionary, and the dictionary as text. The elements of the array follow
     /// the header.
     fn of_numpy(head: &[u8], bytes: u64) -> Result<Self, String> {
-        let cut = || "numpy's header is cut off".to_owned();
+        let cut = || "the file ends in the middle of its NumPy header".to_owned();
         // Version 1 stores the length of the dictionary in two bytes, and later versions store it
         // in four.
         let long = head.get(6).ok_or_else(cut)? > &1;
@@ -119,7 +119,8 @@ impl Format {
             Some(rest.trim_start())
         };
         let kind = value("descr").and_then(|rest| rest.strip_prefix('\'')?.split('\'').next());
-        let kind = kind.ok_or("numpy's header names no kind of number")?;
+        let kind =
+            kind.ok_or("the NumPy header doesn't contain the data type of the array (descr)")?;
         let (width, signed) = match kind {
             "|u1" => (1, false),
             "|i1" => (1, true),
@@ -131,12 +132,14 @@ impl Format {
             "<i8" => (8, true),
             _ => {
                 return Err(format!(
-                    "an array of {kind:?}: expected little-endian integers, as .astype(np.uint16) makes them"
+                    "the array has the data type {kind:?}, but token IDs must be little-endian integers; convert it with .astype(np.uint16)"
                 ));
             }
         };
         let shape = value("shape").and_then(|rest| rest.strip_prefix('(')?.split(')').next());
-        let sizes = shape.ok_or("numpy's header has no shape")?.split(',');
+        let sizes = shape
+            .ok_or("the NumPy header doesn't contain the shape of the array")?
+            .split(',');
         let sizes = sizes.map(str::trim).filter(|size| !size.is_empty());
         let sizes: Option<Vec<u64>> = sizes.map(|size| size.parse().ok()).collect();
         match sizes.as_deref() {
@@ -153,10 +156,10 @@ impl Format {
                     signed,
                 })
             }
-            Some([_]) => Err(format!(
-                "numpy's header and the {bytes} bytes of the file disagree"
+            Some([count]) => Err(format!(
+                "the NumPy header describes an array of {count} numbers of {width} bytes each, which doesn't match the {bytes} bytes of the file"
             )),
-            _ => Err("expected an array of one dimension, as .reshape(-1) makes it".to_owned()),
+            _ => Err("the array must have one dimension; convert it with .reshape(-1)".to_owned()),
         }
     }
 

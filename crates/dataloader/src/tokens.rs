@@ -240,14 +240,19 @@ impl TokenFile {
             read = read_exact_at(&self.file, &mut bytes, place);
             if !is_the_same || self.was_written_to()? {
                 return Err(self.refused(
-                    "it was written to after it was opened; restore its contents to continue, or \
-                    start again with the new ones",
+                    "the file was changed after it was opened; restore its original contents to \
+                    continue, or start again with the new ones",
                 ));
             }
         }
         read.map_err(DataLoaderError::read(&self.path))?;
         let ids = self.format.ids(&bytes);
-        ids.map_err(|number| self.refused(&format!("the number {number} isn't a token id")))
+        ids.map_err(|number| {
+            self.refused(&format!(
+                "the file contains the number {number}, but token IDs must be from 0 to {}",
+                u32::MAX
+            ))
+        })
     }
 
     /// Returns true if the length or the modification time of the file has changed since its

@@ -35,8 +35,8 @@ fn no_window_is_an_error_that_says_why() {
         (0, 4, 1, "the corpus is empty"),
         (9, 0, 1, "max_length must be at least 1, got 0"),
         (9, 4, 0, "stride must be at least 1, got 0"),
-        (4, 4, 1, "the corpus has 4 tokens, a window of max_length 4"),
-        (4, usize::MAX, 1, "the corpus has 4 tokens, a window of"),
+        (4, 4, 1, "the corpus has 4 tokens, but with max_length 4"),
+        (4, usize::MAX, 1, "the corpus has 4 tokens, but with"),
     ] {
         let error =
             GptDataset::new(&numbers(tokens), WindowConfig { max_length, stride }).unwrap_err();
@@ -55,7 +55,7 @@ fn no_batch_is_an_error_that_says_why() {
     let zero = of(0, false).unwrap_err();
     assert_eq!(zero.to_string(), "batch_size must be at least 1, got 0");
     let large = of(6, true).unwrap_err();
-    let message = "batch_size 6 is larger than the 5 windows, and drop_last is set";
+    let message = "batch_size is 6, but there are only 5 windows, so drop_last would drop all of them; use a smaller batch_size";
     assert_eq!(large.to_string(), message);
     let kept = of(usize::MAX, false).unwrap();
     let mut batches = kept.epoch(&mut TorchRng::manual_seed(1));
@@ -89,8 +89,7 @@ fn a_corpus_takes_any_tokenizer_and_passes_its_refusal_on() {
         [1, 0]
     );
     let error = Corpus::from_text("a c", &words).unwrap_err();
-    let message =
-        "unknown token \"c\" at byte 2 of the text: the vocabulary must contain each word";
+    let message = "the vocabulary doesn't contain the word \"c\", which is at byte 2 of the text";
     assert_eq!(error.to_string(), message);
 }
 
@@ -101,7 +100,7 @@ fn ids_at_or_over_the_vocabulary_are_named_with_their_place() {
     let error = corpus.check_ids(10).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "id 10 at position 2 is not below the vocabulary size 10"
+        "the token ID at position 2 is 10, but it must be less than the vocabulary size, 10"
     );
 }
 
@@ -141,7 +140,9 @@ fn an_odd_length_is_refused_and_an_empty_token_file_is_an_empty_corpus() {
         "{error}"
     );
     assert!(
-        error.to_string().ends_with("an odd number of bytes, 3"),
+        error
+            .to_string()
+            .contains("the file has 3 bytes, but with 2 bytes per token ID"),
         "{error}"
     );
     fs::write(&path, []).unwrap();
@@ -205,14 +206,23 @@ fn token_files_are_what_their_signs_say() {
         (llm_c(20_240_520, 401, &wide(2)), "declares 401 tokens"),
         (
             numpy("<f4", "(400,)", &wide(4)),
-            "expected little-endian integers",
+            "the data type \"<f4\", but token IDs must be little-endian integers",
         ),
-        (numpy("<u2", "(20, 20)", &wide(2)), "of one dimension"),
-        (numpy("<u2", "(401,)", &wide(2)), "disagree"),
-        (b"\x93NUMPY\x01\0\xff".to_vec(), "cut off"),
+        (
+            numpy("<u2", "(20, 20)", &wide(2)),
+            "must have one dimension",
+        ),
+        (
+            numpy("<u2", "(401,)", &wide(2)),
+            "an array of 401 numbers of 2 bytes each",
+        ),
+        (
+            b"\x93NUMPY\x01\0\xff".to_vec(),
+            "ends in the middle of its NumPy header",
+        ),
         (
             numpy("<i8", "(2,)", &(-1i64 as u128).to_le_bytes()),
-            "the number -1 isn't a token id",
+            "contains the number -1, but token IDs must be from 0",
         ),
     ];
     for (bytes, problem) in refused {

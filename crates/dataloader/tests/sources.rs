@@ -107,7 +107,7 @@ fn impossible_mixes_and_lengths_are_errors_and_leave_no_file() {
     let error = write(TokenFormat::Npy { len: 3 }, &[1, 2])
         .unwrap_err()
         .to_string();
-    assert!(error.contains("3 ids were announced, but 2"), "{error}");
+    assert!(error.contains("declares 3 token IDs, but 2"), "{error}");
     let error = write(TokenFormat::U16, &[1, 65_536])
         .unwrap_err()
         .to_string();

@@ -23,7 +23,9 @@ use tokenizer::Gpt2Tokenizer;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, model, text] = &arguments[..] else {
-        return Err("two arguments: a model's folder and a text".into());
+        return Err(
+            "expected two arguments: the folder of a model and the path of a text file".into(),
+        );
     };
     let model = load_model(model)?;
     let ids = Gpt2Tokenizer::new().encode(&std::fs::read_to_string(text)?)?;
@@ -46,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let agreeing = choices.iter().zip(&exact).filter(|(a, b)| a == b).count();
         println!(
-            "{precision:<4} loss {:.4}, greedy ids as in f32: {:.2}% of {}",
+            "{precision:<4} loss {:.4}, and {:.2}% of the {} greedy token IDs are the same as in f32",
             loss / choices.len() as f64,
             100.0 * agreeing as f64 / choices.len() as f64,
             choices.len(),

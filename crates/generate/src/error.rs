@@ -12,7 +12,7 @@ use crate::slot::Slot;
 #[non_exhaustive]
 pub enum GenerateError {
     /// The text is empty, so there is no token from which the model can predict the next one.
-    #[error("the prompt is empty, but at least one token is needed")]
+    #[error("the prompt is empty, but it must contain at least one token")]
     EmptyPrompt,
     /// The context size is 0 or larger than the model's context length.
     #[error(
@@ -26,7 +26,9 @@ pub enum GenerateError {
     },
     /// The text is longer than the context, and the decoder's configuration is
     /// [`PastContext::Stop`](crate::PastContext::Stop).
-    #[error("the text has {num_tokens} tokens, but the context has room for only {context_size}")]
+    #[error(
+        "the text has {num_tokens} tokens, but the context has room for only {context_size}; use a shorter text"
+    )]
     PastContext {
         /// Number of tokens of the text.
         num_tokens: usize,
@@ -35,11 +37,13 @@ pub enum GenerateError {
     },
     /// The decoder state was created for a model whose configuration differs from that of the
     /// current model.
-    #[error("this decoder state belongs to a model with a different configuration")]
+    #[error(
+        "this decoder state belongs to a model with another configuration; use the model that created the state"
+    )]
     OtherModel,
     /// The batch contains no text that is identified by this slot.
     #[error(
-        "this batch has no text at {0:?}, because the text was removed or the slot belongs to another batch"
+        "this batch has no text with the slot {0:?}, because the text was removed or the slot belongs to another batch"
     )]
     UnknownSlot(Slot),
     /// A deserialized decoder state is damaged, because its text, its cache and the configuration

@@ -136,7 +136,9 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
                     };
                     if found != *expected {
                         stop.store(true, Ordering::Relaxed);
-                        panic!("{name}, {threads} threads, attempt {attempt}: other bits");
+                        panic!(
+                            "{name} with {threads} threads, attempt {attempt}: training in bf16 changed the result"
+                        );
                     }
                 }
             }

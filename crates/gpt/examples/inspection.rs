@@ -60,7 +60,9 @@ fn main() -> Result<(), GptError> {
         let last: ArrayView1<f32> = state.slice(s![0, -1, ..]); // shape: (emb_dim)
         let logits = model.logits(&model.final_norm.forward(&last));
         let (norm, next) = (last.dot(&last).sqrt(), likeliest(logits.view()));
-        println!("after {blocks} blocks the last token has norm {norm:.2} and predicts {next}");
+        println!(
+            "after {blocks} blocks, the state of the last token has the norm {norm:.2} and predicts the token {next}"
+        );
     }
 
     // The last row of a head's attention weights shows which tokens the last token attends to.
@@ -68,13 +70,18 @@ fn main() -> Result<(), GptError> {
         let attention = block?.attention; // shape: (batch, num_heads, num_tokens, num_tokens)
         for head in 0..config.n_heads {
             let weights = attention.slice(s![0, head, -1, ..]);
-            println!("block {i}, head {head} looks with weights {weights:.2}");
+            println!(
+                "in block {i}, head {head}, the last token attends to the tokens with weights {weights:.2}"
+            );
         }
     }
 
     // Setting the columns of `out_proj` that read the output of a head to 0 switches off this head.
     let targets = array![[IGNORE_INDEX, 3, 7, 3, 7]];
-    println!("with all heads: loss {:.3}", model.loss(&ids, &targets)?);
+    println!(
+        "with all heads, the model has the loss {:.3}",
+        model.loss(&ids, &targets)?
+    );
     let head_dim = config.emb_dim / config.n_heads;
     for (block, head) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let mut ablated = model.clone();
@@ -82,7 +89,7 @@ fn main() -> Result<(), GptError> {
         let out_proj = &mut ablated.trf_blocks[block].att.out_proj;
         out_proj.weight.slice_mut(columns).fill(0.0);
         let loss = ablated.loss(&ids, &targets)?;
-        println!("without head {head} of block {block}: loss {loss:.3}");
+        println!("without head {head} of block {block}, it has the loss {loss:.3}");
     }
     Ok(())
 }

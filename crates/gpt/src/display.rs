@@ -13,25 +13,35 @@ impl fmt::Display for GptConfig {
         let head_dim = self.emb_dim.checked_div(self.n_heads).unwrap_or(0);
         let hidden_dim = self.feed_forward_dim();
         writeln!(f, "layers          {}", self.n_layers)?;
-        writeln!(f, "heads           {} of {head_dim} features", self.n_heads)?;
         writeln!(
             f,
-            "features        {}, {hidden_dim} inside the feed-forward network",
+            "heads           {} per layer, with {head_dim} features each",
+            self.n_heads
+        )?;
+        writeln!(
+            f,
+            "features        {} per token, {hidden_dim} inside the feed-forward network",
             self.emb_dim
         )?;
         writeln!(f, "context         {} tokens", self.context_length)?;
         writeln!(f, "vocabulary      {} tokens", self.vocab_size)?;
         writeln!(f, "dropout         {}", self.drop_rates)?;
-        let biases = if self.qkv_bias { "them" } else { "none" };
-        writeln!(f, "biases          query, key and value have {biases}")?;
+        let biases = if self.qkv_bias { "have" } else { "don't have" };
+        writeln!(
+            f,
+            "biases          the query, key and value layers {biases} biases"
+        )?;
         match self.activation {
             Activation::GeluTanh => {}
-            Activation::Gelu => writeln!(f, "activation      GELU, not in the tanh form")?,
+            Activation::Gelu => writeln!(
+                f,
+                "activation      exact GELU instead of the tanh approximation"
+            )?,
             Activation::Relu => writeln!(f, "activation      ReLU")?,
         }
         let head = match self.tied {
-            true => "tied to the token embedding",
-            false => "its own",
+            true => "has the weights of the token embedding",
+            false => "has its own weights",
         };
         write!(f, "output head     {head}")?;
         match self.size() {
@@ -111,9 +121,9 @@ mod tests {
         };
         let shown = GptModel::zeros(config).unwrap().to_string();
         for line in [
-            "heads           3 of 4 features",
+            "heads           3 per layer, with 4 features each",
             "activation      ReLU",
-            "output head     its own",
+            "output head     has its own weights",
             "parameters      27,816",
             "  without head  15,816",
             "  tok_emb.weight                     [1000, 12]              12,000",

@@ -38,7 +38,7 @@ impl GptModel {
     ///
     /// model.out_head = Some(Linear::new(8, 2, true, &mut rng)); // a head for two classes
     /// let error = model.check().unwrap_err().to_string();
-    /// assert!(error.contains("out_head") && error.contains("shape (2, 8) instead of (50, 8)"));
+    /// assert!(error.contains("out_head") && error.contains("must be (50, 8), got (2, 8)"));
     /// # Ok::<(), gpt::GptError>(())
     /// ```
     ///
@@ -124,7 +124,7 @@ impl GptModel {
             check_same(op, &self.named_parameters(), &grads.named_parameters());
         }
         if let Err(error) = grads.check() {
-            panic!("{op}: the gradients are invalid: {error}");
+            panic!("{op}: the gradients don't have the structure of a model: {error}");
         }
     }
 }
@@ -174,7 +174,7 @@ fn same<T: PartialEq + Debug>(name: &str, found: T, expected: T) -> Result<(), G
         true => Ok(()),
         false => Err(GptError::field(
             name,
-            format!("found {found:?}, but expected {expected:?}"),
+            format!("it must be {expected:?}, got {found:?}"),
         )),
     }
 }

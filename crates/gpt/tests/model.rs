@@ -265,7 +265,9 @@ fn gradients_of_logits_in_another_order_are_refused() {
         let ids = Array2::ones((2, 6));
         let (_, cache) = model.forward_train(&ids, &mut rng).unwrap();
         let message = panic_of(|| model.backward(cache, &Array3::ones(shape), &mut grads));
-        let expected = format!("{shape:?}, but the logits have shape (2, 6, 17)");
+        let expected = format!(
+            "GptModel::backward: d_logits has shape {shape:?}, but the logits have shape (2, 6, 17)"
+        );
         assert!(message.contains(&expected), "{message}");
     }
     let ff = FeedForward::new(SMALL, &mut rng).unwrap();
@@ -274,7 +276,7 @@ fn gradients_of_logits_in_another_order_are_refused() {
     let mut grads = FeedForward::zeros(SMALL).unwrap();
     let message = panic_of(|| drop(ff.backward(cache, &turned, &mut grads)));
     assert!(
-        message.contains("[2, 6, 32], but d_out [6, 2, 8]"),
+        message.contains("[2, 6, 32], but d_out has shape [6, 2, 8]"),
         "{message}"
     );
 }

@@ -25,23 +25,23 @@ fn small() -> GptModel {
 fn every_replaced_field_is_named_by_every_pass() {
     type Change = fn(&mut GptModel);
     let changes: [(&str, &str, Change); 13] = [
-        ("tok_emb.weight", "found (9, 8)", |m| {
+        ("tok_emb.weight", "got (9, 8)", |m| {
             m.tok_emb.weight = Array2::zeros((9, 8))
         }),
-        ("pos_emb.weight", "found (6, 4)", |m| {
+        ("pos_emb.weight", "got (6, 4)", |m| {
             m.pos_emb.weight = Array2::zeros((6, 4))
         }),
-        ("out_head", "weight has shape (2, 8)", |m| {
+        ("out_head", "got (2, 8)", |m| {
             m.out_head = Some(Linear::zeros(8, 2, false))
         }),
-        ("out_head", "bias has 17", |m| {
+        ("out_head", "bias of 17", |m| {
             m.out_head = Some(Linear::zeros(8, 17, true))
         }),
         ("out_head", "dtype", |m| {
             m.out_head.as_mut().unwrap().dtype = Dtype::Int8
         }),
-        ("final_norm", "found ", |m| m.final_norm.eps = 1e-6),
-        ("trf_blocks[1].norm2", "found ", |m| {
+        ("final_norm", "got ", |m| m.final_norm.eps = 1e-6),
+        ("trf_blocks[1].norm2", "got ", |m| {
             m.trf_blocks[1].norm2.shift = Array1::zeros(7)
         }),
         ("trf_blocks[1].att.w_key", "weight", |m| {
@@ -53,7 +53,7 @@ fn every_replaced_field_is_named_by_every_pass() {
         ("trf_blocks[0].att.out_proj", "bias is missing", |m| {
             m.trf_blocks[0].att.out_proj.bias = None;
         }),
-        ("trf_blocks[1].att.config()", "found ", |m| {
+        ("trf_blocks[1].att.config()", "got ", |m| {
             let other = GptConfig {
                 n_heads: 4,
                 ..SMALL
@@ -63,7 +63,7 @@ fn every_replaced_field_is_named_by_every_pass() {
         ("trf_blocks[0].ff.expand", "weight", |m| {
             m.trf_blocks[0].ff.expand = Linear::zeros(8, 9, true);
         }),
-        ("trf_blocks[0].ff.activation", "found Relu", |m| {
+        ("trf_blocks[0].ff.activation", "got Relu", |m| {
             m.trf_blocks[0].ff.activation = Activation::Relu;
         }),
     ];

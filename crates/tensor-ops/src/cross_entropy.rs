@@ -127,7 +127,7 @@ fn mean(losses: &[f32], targets: &[u32]) -> f32 {
 fn check(logits: &ArrayRef2<f32>, targets: &[u32]) {
     assert!(
         logits.nrows() == targets.len(),
-        "cross_entropy: logits of shape {:?}, but {} targets",
+        "cross_entropy: the logits have shape {:?}, but there are {} targets",
         logits.shape(),
         targets.len()
     );

@@ -53,7 +53,7 @@ impl Embedding {
         for &id in ids {
             assert!(
                 (id as usize) < num_embeddings,
-                "Embedding::forward: id {id} is out of range for {num_embeddings} rows"
+                "Embedding::forward: the ID {id} is out of range for a table of {num_embeddings} rows"
             );
             out.extend(self.weight.row(id as usize));
         }
@@ -87,16 +87,18 @@ impl Embedding {
         let (num_embeddings, dim) = self.weight.dim();
         assert!(
             grads.weight.dim() == self.weight.dim(),
-            "Embedding::backward: the table has shape {:?}, but its gradient {:?}",
+            "Embedding::backward: the table has shape {:?}, but its gradient has shape {:?}",
             self.weight.dim(),
             grads.weight.dim()
         );
         if let Some(id) = ids.iter().find(|&&id| id as usize >= num_embeddings) {
-            panic!("Embedding::backward: id {id} is out of range for {num_embeddings} rows");
+            panic!(
+                "Embedding::backward: the ID {id} is out of range for a table of {num_embeddings} rows"
+            );
         }
         assert!(
             d_out.shape()[..ids.ndim()] == *ids.shape() && d_out.shape()[ids.ndim()] == dim,
-            "Embedding::backward: d_out has shape {:?} for ids of shape {:?} and rows of {dim}",
+            "Embedding::backward: d_out has shape {:?}, which doesn't fit IDs of shape {:?} and rows of {dim} elements",
             d_out.shape(),
             ids.shape()
         );

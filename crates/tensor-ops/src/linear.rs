@@ -88,16 +88,20 @@ impl Linear {
         let (found, expected) = (self.weight.dim(), (out_features, in_features));
         if found != expected {
             return Some(format!(
-                "weight has shape {found:?} instead of {expected:?}"
+                "the shape of its weight must be {expected:?}, got {found:?}"
             ));
         }
         let n = out_features;
         match self.bias.as_ref().map(Array1::len) {
             Some(found) if !bias => Some(format!(
-                "bias has {found} elements, but there should be none"
+                "it has a bias of {found} elements, but it must not have a bias"
             )),
-            Some(found) if found != n => Some(format!("bias has {found} elements instead of {n}")),
-            None if bias => Some(format!("bias is missing, but should have {n} elements")),
+            Some(found) if found != n => {
+                Some(format!("its bias must have {n} elements, got {found}"))
+            }
+            None if bias => Some(format!(
+                "its bias is missing, but it must have {n} elements"
+            )),
             _ => {
                 let error = self.dtype.one_of(OPERAND_DTYPES).err()?;
                 Some(format!("dtype: {error}"))
@@ -169,7 +173,7 @@ impl Linear {
     ) {
         assert!(
             d_x.shape() == x.shape(),
-            "Linear::backward_adding_to: input has shape {:?}, but d_x {:?}",
+            "Linear::backward_adding_to: the input has shape {:?}, but d_x has shape {:?}",
             x.shape(),
             d_x.shape()
         );
@@ -197,13 +201,13 @@ impl Linear {
         self.check("Linear::backward", "d_out", d_out, self.out_features());
         assert!(
             leading(x) == leading(d_out),
-            "Linear::backward: input has shape {:?}, but d_out {:?}",
+            "Linear::backward: the input has shape {:?}, but d_out has shape {:?}",
             x.shape(),
             d_out.shape()
         );
         assert!(
             grads.shapes() == self.shapes(),
-            "Linear::backward: weight and bias have shapes {:?}, but their gradients {:?}",
+            "Linear::backward: weight and bias have the shapes {:?}, but their gradients have the shapes {:?}",
             self.shapes(),
             grads.shapes()
         );
@@ -218,7 +222,7 @@ impl Linear {
     fn check<D: Dimension>(&self, op: &str, what: &str, x: &ArrayRef<f32, D>, features: usize) {
         assert!(
             x.shape().last() == Some(&features),
-            "{op}: {what} has shape {:?}, but the weight {:?} wants {features} as its last dimension",
+            "{op}: {what} has shape {:?}, but the last dimension must be {features} for a weight of shape {:?}",
             x.shape(),
             self.weight.shape()
         );
@@ -226,7 +230,7 @@ impl Linear {
         let bias = self.bias.as_ref().map_or(self.out_features(), Array1::len);
         assert!(
             bias == self.out_features(),
-            "{op}: a bias of {bias} elements, but the weight has {} rows",
+            "{op}: the bias has {bias} elements, but the weight has {} rows",
             self.out_features()
         );
     }

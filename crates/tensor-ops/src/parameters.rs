@@ -275,7 +275,7 @@ pub fn row_major_mut<'a>(name: &str, weight: ArrayViewMutD<'a, f32>) -> &'a mut 
 
 fn not_row_major(name: &str) -> ! {
     panic!(
-        "the numbers of {name} are not in row-major order; store as_standard_layout().into_owned() of the array in this field"
+        "the array {name} isn't in row-major order; assign array.as_standard_layout().into_owned() to this field"
     )
 }
 

@@ -266,7 +266,7 @@ fn a_norms_gradient_of_another_size_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "the table has shape (5, 4), but its gradient (5, 3)")]
+#[should_panic(expected = "the table has shape (5, 4), but its gradient has shape (5, 3)")]
 fn an_embeddings_gradient_of_another_size_is_refused() {
     let d_out = test_array((2, 4), 1.0, 1);
     Embedding::zeros(5, 4).backward(&array![0u32, 1], &d_out, &mut Embedding::zeros(5, 3));

@@ -14,7 +14,7 @@ pub enum TokenizerError {
     /// The text contains a word that isn't in the vocabulary of a
     /// [`SimpleTokenizerV1`](crate::SimpleTokenizerV1).
     #[error(
-        "unknown token {token:?} at byte {position} of the text: the vocabulary must contain each word"
+        "the vocabulary doesn't contain the word {token:?}, which is at byte {position} of the text"
     )]
     UnknownToken {
         /// The unknown word, as it is written in the text.
@@ -24,7 +24,7 @@ pub enum TokenizerError {
     },
     /// The vocabulary doesn't contain an ID that should be decoded.
     #[error(
-        "unknown ID {id} at position {position}: the IDs of the vocabulary are less than {vocab_size}"
+        "the token ID at position {position} is {id}, but the IDs of the vocabulary are less than {vocab_size}"
     )]
     UnknownId {
         /// The unknown ID.
@@ -35,21 +35,21 @@ pub enum TokenizerError {
         vocab_size: usize,
     },
     /// The vocabulary doesn't contain a token that the tokenizer requires.
-    #[error("the vocabulary must contain the token {token:?}")]
+    #[error("the vocabulary doesn't contain the token {token:?}, which is required")]
     MissingToken {
         /// The missing token.
         token: &'static str,
     },
     /// The vocabulary has no token for a single byte, so text that contains this byte can't be
     /// encoded.
-    #[error("the vocabulary has no token for the single byte {byte:#04x}")]
+    #[error("the vocabulary must have a token for each byte, but it has none for {byte:#04x}")]
     MissingByte {
         /// The byte without a token.
         byte: u8,
     },
     /// The text contains a special token that the caller doesn't allow.
     #[error(
-        "the text contains the special token {token:?} at byte {position}, but the caller doesn't allow it"
+        "the text contains the special token {token:?} at byte {position}, which the caller hasn't allowed"
     )]
     DisallowedSpecial {
         /// The special token.
@@ -58,7 +58,9 @@ pub enum TokenizerError {
         position: usize,
     },
     /// The decoded bytes aren't valid UTF-8.
-    #[error("the decoded bytes aren't valid UTF-8 from byte {position} on")]
+    #[error(
+        "the decoded bytes aren't valid UTF-8, because the byte at position {position} is invalid"
+    )]
     NotUtf8 {
         /// Number of valid bytes before the first invalid one.
         position: usize,
@@ -68,7 +70,7 @@ pub enum TokenizerError {
     Other(OtherError),
     /// The array of token IDs doesn't have exactly one row.
     #[cfg(feature = "ndarray")]
-    #[error("the IDs must have the shape (1, n), but they have {rows} rows")]
+    #[error("the array of token IDs must have the shape (1, n), but it has {rows} rows")]
     NotOneRow {
         /// Number of rows of the array.
         rows: usize,

@@ -87,7 +87,7 @@ fn a_special_token_that_is_not_allowed_is_named_with_its_place() {
     ] {
         let error = tokenizer.encode_allowing(&text, allowed).unwrap_err();
         assert_eq!(error, refused);
-        let message = "the text contains the special token \"<|endoftext|>\" at byte 3, but the caller doesn't allow it";
+        let message = "the text contains the special token \"<|endoftext|>\" at byte 3, which the caller hasn't allowed";
         assert_eq!(error.to_string(), message);
     }
     for allowed in [AllowedSpecial::All, AllowedSpecial::Only(&[ENDOFTEXT])] {

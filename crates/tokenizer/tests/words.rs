@@ -38,7 +38,7 @@ fn v1_names_the_word_it_does_not_know_and_v2_marks_it() {
     let error = v1.encode("do Hello?").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown token \"Hello\" at byte 3 of the text: the vocabulary must contain each word"
+        "the vocabulary doesn't contain the word \"Hello\", which is at byte 3 of the text"
     );
     let unknown = TokenizerError::UnknownId {
         id: 7,

@@ -63,7 +63,7 @@ mod tests {
         let error = "cuda".parse::<Build>().expect_err("no such build");
         assert_eq!(
             error.to_string(),
-            "the build \"cuda\" doesn't exist; it must be portable or mkl"
+            "the generator has no build \"cuda\"; use portable or mkl"
         );
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum StateError {
     /// The number of bytes is wrong, for example because the state was truncated.
-    #[error("a generator state has {expected} bytes, but {got} bytes were given")]
+    #[error("the generator state must have {expected} bytes, got {got} bytes")]
     Length {
         /// Length of a state in bytes.
         expected: usize,
@@ -15,22 +15,20 @@ pub enum StateError {
         got: usize,
     },
     /// The state contains the number of a build that doesn't exist.
-    #[error(
-        "the generator state is damaged: its build is {got}, but only 0 (portable) and 1 (mkl) exist"
-    )]
+    #[error("the generator state is damaged: its build must be 0 (portable) or 1 (mkl), got {got}")]
     Build {
         /// Number of the build that was found in the state.
         got: u8,
     },
     /// The index of the next word to draw is greater than 624, the number of words in a block.
-    #[error("the generator state is damaged: its position is {got}, but it can be at most 624")]
+    #[error("the generator state is damaged: its position must be at most 624, got {got}")]
     Position {
         /// Position found in the state.
         got: usize,
     },
     /// The pending normal sample is NaN or too large to have been drawn.
     #[error(
-        "the generator state is damaged: its pending normal sample is {got}, which can't be drawn"
+        "the generator state is damaged: its pending normal sample is {got}, which the generator can't have drawn"
     )]
     PendingNormal {
         /// Value found in the state.
@@ -38,14 +36,16 @@ pub enum StateError {
     },
     /// The flag for the pending normal sample is neither 0 nor 1, or it is 0 although the bytes
     /// reserved for the sample aren't zero.
-    #[error("the generator state is damaged: the flag of its pending normal sample is {got}")]
+    #[error(
+        "the generator state is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got {got}"
+    )]
     PendingFlag {
         /// Flag found in the state.
         got: u8,
     },
     /// All 19,937 bits of the state that the Mersenne Twister uses are 0. From such a state, it
     /// would generate zeros forever.
-    #[error("the generator state is damaged: all of its words are 0, which no seed leads to")]
+    #[error("the generator state is damaged: all of its words are 0, which no seed produces")]
     ZeroWords,
 }
 
@@ -54,7 +54,7 @@ pub enum StateError {
 #[non_exhaustive]
 pub enum ProbabilityError {
     /// There are no categories.
-    #[error("there are no categories to sample from")]
+    #[error("there must be at least one category to sample from, but there is none")]
     Empty,
     /// A probability is negative, infinite or NaN.
     #[error("the probability at index {index} is {value}, but it must be finite and at least 0")]
@@ -72,7 +72,7 @@ pub enum ProbabilityError {
     },
     /// The number of probabilities isn't a multiple of the number of categories.
     #[error(
-        "the number of probabilities is {len}, which isn't a multiple of {n_categories} categories"
+        "the number of probabilities must be a multiple of the number of categories, {n_categories}, got {len}"
     )]
     Ragged {
         /// Number of probabilities that were given.
@@ -84,7 +84,7 @@ pub enum ProbabilityError {
 
 /// The error for a string that doesn't name any [`Build`](crate::Build).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the build {name:?} doesn't exist; it must be portable or mkl")]
+#[error("the generator has no build {name:?}; use portable or mkl")]
 pub struct UnknownBuild {
     /// Name that was given.
     pub name: String,

@@ -143,11 +143,15 @@ mod tests {
         let fresh = TorchRng::manual_seed(1);
         let mut rng = fresh.clone();
         for (p, n, message) in [
-            (&[][..], 0, "there are no categories to sample from"),
+            (
+                &[][..],
+                0,
+                "there must be at least one category to sample from, but there is none",
+            ),
             (
                 &[0.5; 5],
                 2,
-                "the number of probabilities is 5, which isn't a multiple of 2 categories",
+                "the number of probabilities must be a multiple of the number of categories, 2, got 5",
             ),
             (
                 &[0.5, -0.5],

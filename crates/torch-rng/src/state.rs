@@ -203,27 +203,27 @@ mod tests {
             (
                 4,
                 7,
-                "the generator state is damaged: its build is 7, but only 0 (portable) and 1 (mkl) exist",
+                "the generator state is damaged: its build must be 0 (portable) or 1 (mkl), got 7",
             ),
             (
                 5,
                 3,
-                "the generator state is damaged: the flag of its pending normal sample is 3",
+                "the generator state is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got 3",
             ),
             (
                 5,
                 0,
-                "the generator state is damaged: the flag of its pending normal sample is 0",
+                "the generator state is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got 0",
             ),
             (
                 1,
                 0xff,
-                "the generator state is damaged: its position is 65288, but it can be at most 624",
+                "the generator state is damaged: its position must be at most 624, got 65288",
             ),
         ] {
             assert_eq!(forged(at, byte), message);
         }
-        assert!(forged(15, 0x7f).ends_with("which can't be drawn"));
+        assert!(forged(15, 0x7f).ends_with("which the generator can't have drawn"));
     }
 
     #[test]

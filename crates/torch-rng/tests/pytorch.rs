@@ -85,7 +85,9 @@ fn check(fixture: &str) -> Build {
             }
         }
     }
-    println!("{exact} of {normals} normals equal bit for bit, the others within {furthest:e}");
+    println!(
+        "{exact} of {normals} normal samples have the same bits as in PyTorch, and the others differ by at most {furthest:e}"
+    );
     build
 }
 
@@ -135,7 +137,9 @@ fn draw(rng: &mut TorchRng, operation: &str, arguments: &[&str], listed: usize) 
             texts((0..listed).map(|_| rng.randint(parse(arguments[0]), parse(arguments[1]))))
         }
         "loader" => texts(rng.data_loader_order(n(), parse(arguments[1]))),
-        _ => panic!("the fixture has an unknown operation {operation}"),
+        _ => panic!(
+            "the fixture contains the operation {operation}, which this test doesn't support"
+        ),
     }
 }
 

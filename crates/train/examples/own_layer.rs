@@ -154,6 +154,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let went_on = train(&mut layer, &mut optimizer, &x, &target, 100);
     let after_loading = train(&mut resumed, &mut resumed_optimizer, &x, &target, 100);
     assert_eq!((went_on, &layer), (after_loading, &resumed));
-    println!("loss {went_on:.4}, the same after loading");
+    println!(
+        "after 100 more steps, the original layer and the loaded one have the same loss {went_on:.4}"
+    );
     Ok(())
 }

@@ -160,8 +160,8 @@ where
         let (saved, now) = (rest.optimizers.len(), self.optimizers.len());
         if saved != now {
             let problem = format!(
-                "the file has {saved} optimizers, but the loop has {now}; create the same optimizers \
-                before loading"
+                "the file contains {saved} optimizers, but the training loop has {now}; create the same \
+                optimizers before you load the file"
             );
             return Err(TrainError::damaged(path, problem));
         }

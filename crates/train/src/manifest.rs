@@ -136,8 +136,8 @@ impl Manifest {
         if !(1..MAX_SAVES).contains(&manifest.number) || manifest.step >= MAX_SAVES {
             let (number, step) = (manifest.number, manifest.step);
             let problem = format!(
-                "no run can have {number} as the number of a save and {step} as a step; restore the \
-                manifest"
+                "the manifest contains the save number {number} and the step {step}, but the number must \
+                be at least 1, and both must be less than {MAX_SAVES}; restore the manifest"
             );
             return Err(TrainError::damaged(path, problem));
         }
@@ -157,8 +157,9 @@ impl Manifest {
             let path = folder.join(name);
             let (_, found) = open_file(&path)?;
             if found != *bytes {
-                let problem =
-                    format!("the manifest declares {bytes} bytes, but the file has {found} bytes");
+                let problem = format!(
+                    "the file has {found} bytes, but according to the manifest, it has {bytes}"
+                );
                 return Err(TrainError::damaged(path, problem));
             }
         }
@@ -213,7 +214,7 @@ impl Manifest {
             let (expected, found) = (&expected.sha256, FileEntry::of(&path)?.sha256);
             if found != *expected {
                 let problem = format!(
-                    "the manifest declares SHA-256 {expected}, but the file has SHA-256 {found}"
+                    "the SHA-256 hash of the file is {found}, but in the manifest, it is {expected}"
                 );
                 return Err(TrainError::damaged(path, problem));
             }

@@ -391,7 +391,7 @@ impl Trainer {
             &self.state.model,
         );
         if !grad_norm.is_finite() {
-            let what = format!("norm of the gradient of step {}", step + 1);
+            let what = format!("gradient norm of step {}", step + 1);
             return Err(self.not_finite(what, grad_norm));
         }
         let max_norm = config.max_grad_norm;

@@ -107,5 +107,5 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     for name in atomic_file::names_in(folder.join("checkpoints")).unwrap() {
         assert!(name.to_string_lossy().starts_with("step-"), "{name:?}");
     }
-    println!("{steps} steps saved across {kills} kills");
+    println!("the processes saved {steps} steps, although they were killed {kills} times");
 }

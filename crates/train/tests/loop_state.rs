@@ -131,7 +131,7 @@ fn a_file_of_another_loop_is_an_error() {
     state.save(&path).unwrap();
     let message = error(&mut begin());
     assert!(
-        message.contains("1 optimizers, but the loop has 2"),
+        message.contains("1 optimizers, but the training loop has 2"),
         "{message}"
     );
 

@@ -67,7 +67,9 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
             true => "; run git annex get to download it",
             false => "",
         };
-        return Some(format!("a link to {target}, which doesn't exist{advice}"));
+        return Some(format!(
+            "this is a link to {target}, which doesn't exist{advice}"
+        ));
     }
     let mut name = path.file_name()?.to_owned();
     name.push(".dvc");
@@ -96,7 +98,7 @@ pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, Fi
         length = bytes.len() as u64;
     }
     if length > limit {
-        let problem = format!("the file has {length} bytes, more than the {limit} that are read");
+        let problem = format!("the file has {length} bytes, but it may have at most {limit}");
         return Err(failed(io::Error::new(ErrorKind::FileTooLarge, problem)));
     }
     Ok(bytes)

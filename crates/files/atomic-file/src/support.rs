@@ -63,8 +63,11 @@ pub fn missing_support(path: impl AsRef<Path>) -> Result<Option<String>, FileErr
     let missing = missing.iter().filter(|(has, _)| !has);
     let missing: Vec<&str> = missing.map(|(_, what)| *what).collect();
     let note = || {
-        let missing = missing.join("; no ");
-        format!("{}: this file system has no {missing}", folder.display())
+        let missing = missing.join("; it doesn't support ");
+        format!(
+            "{}: the file system of this folder doesn't support {missing}",
+            folder.display()
+        )
     };
     Ok((!missing.is_empty()).then(note))
 }

@@ -189,7 +189,7 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
     if config.activation != Activation::GeluTanh {
         let name = config.activation.name();
         return Err(format!(
-            "the activation is {name}, but llama.cpp has GPT-2's gelu_new"
+            "the model's activation is {name}, but llama.cpp supports only gelu_new for GPT-2 models"
         ));
     }
     let of_model = config.vocab_size;
@@ -197,7 +197,7 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
         Some(tokens) if tokens.tokens.len() != of_model => {
             let size = tokens.tokens.len();
             Err(format!(
-                "the tokenizer's size is {size}, but the model's {of_model}"
+                "the tokenizer has {size} tokens, but the model's vocabulary has {of_model}"
             ))
         }
         Some(tokens) => check_texts(tokens),
@@ -216,7 +216,7 @@ fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
         .iter()
         .map(|(name, template)| (name, template))
         .unzip();
-    let twice = |kind: &str, text| Err(format!("{kind} {} is there twice", quoted(text)));
+    let twice = |kind: &str, text| Err(format!("{kind} {} occurs twice", quoted(text)));
     if let Some(token) = duplicate(texts.clone()) {
         return twice("the token", token);
     }
@@ -226,7 +226,7 @@ fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
     let mut all = texts.chain(&tokens.merges).chain(names).chain(templates);
     match all.find(|text| text.contains('\0')) {
         Some(text) => Err(format!(
-            "a text has a NUL, where llama.cpp cuts it: {}",
+            "a token, merge or chat template contains a NUL character, at which llama.cpp would cut it off: {}",
             quoted(text)
         )),
         None => Ok(()),

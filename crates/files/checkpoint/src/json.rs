@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
         };
         if let Some((other, its)) = found.find(|(_, its)| *its != value) {
             return Err(self.problem(format!(
-                "{key} is {value}, but {other}, which means the same, is {its}; remove one of them"
+                "{key} is {value}, but {other}, another name of the same setting, is {its}; remove one of them"
             )));
         }
         match read(value) {

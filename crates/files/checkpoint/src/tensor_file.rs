@@ -245,7 +245,7 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
     let problem = match known.or(foreign) {
         Some(name) => format!("this is {name}, not a safetensors file"),
         None => format!(
-            "this isn't a safetensors file, or it is damaged: it has {file_size} bytes and begins with {first:?}, which isn't the length of a header (at most {MAX_HEADER_BYTES} bytes)"
+            "this isn't a safetensors file, or it is damaged: it has {file_size} bytes, and its first bytes must contain the length of the header (at most {MAX_HEADER_BYTES}), but they are {first:?}"
         ),
     };
     Err(invalid(file, problem))
@@ -287,7 +287,7 @@ fn entries(
     let entry = |(name, value)| match TensorInfo::deserialize(&value) {
         Ok(info) => Ok(Entry { name, info }),
         Err(error) => {
-            let problem = format!("its entry in the header is damaged: {error}");
+            let problem = format!("the entry of this tensor in the header is damaged: {error}");
             Err(in_tensor(file, &name, problem))
         }
     };
@@ -301,7 +301,7 @@ fn entries(
     let end = metadata.data_len();
     if end as u64 != data {
         return Err(wrong(format!(
-            "the tensors end at byte {end} of the data, but {data} bytes follow the header"
+            "the tensors should take {end} bytes, but {data} bytes follow the header"
         )));
     }
     Ok((entries, texts))

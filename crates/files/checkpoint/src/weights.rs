@@ -227,7 +227,7 @@ impl Weights {
         let Some((file, entry)) = first else {
             let path = self.path.display();
             return Ok((zeros > 0).then(|| {
-                format!("{path}: the file contains no biases, so {zeros} of them are zero")
+                format!("{path}: the file lacks {zeros} biases of the model, which are set to zero")
             }));
         };
         if layout == Layout::Book {
@@ -263,14 +263,17 @@ pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError
         // An index must not refer to files in other folders.
         if Path::new(name).file_name() != Some(OsStr::new(name)) {
             let problem = format!(
-                "the index places it in {shard:?}, but weight files must be in the same folder"
+                "the index places this tensor in {shard:?}, but weight files must be in the same folder as the index"
             );
             return Err(in_tensor(path, tensor, problem));
         }
         shards.insert(name);
     }
     if shards.is_empty() {
-        return Err(invalid(path, "weight_map contains no files"));
+        return Err(invalid(
+            path,
+            "weight_map is empty, but it must contain the weight file of each tensor",
+        ));
     }
     let shards = shards.into_iter().map(|shard| folder_of(path).join(shard));
     shards.map(|shard| TensorFile::open(&shard)).collect()

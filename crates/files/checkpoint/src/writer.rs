@@ -76,7 +76,7 @@ pub(crate) fn write(
         return Err(invalid(
             path,
             format!(
-                "the names and shapes take {bytes} bytes, but at most {MAX_HEADER_BYTES} can be read; write fewer tensors, or use shorter names"
+                "the header, which contains the names and shapes of the tensors, has {bytes} bytes, but it may have at most {MAX_HEADER_BYTES}; write fewer tensors, or use shorter names"
             ),
         ));
     }

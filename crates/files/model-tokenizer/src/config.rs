@@ -162,7 +162,7 @@ impl Config {
         };
         let class = class_of(&path, file.tokenizer_class.as_deref(), unnamed)?;
         if file.split_special_tokens == Some(true) {
-            return Err(other_kind(&path, "a tokenizer with split_special_tokens"));
+            return Err(other_kind(&path, "split_special_tokens is set"));
         }
 
         let mut names = file.names;
@@ -259,7 +259,7 @@ fn class_of(path: &Path, name: Option<&str>, unnamed: Class) -> Result<Class, Mo
         None => Ok(unnamed),
         Some("GPT2Tokenizer" | "GPT2TokenizerFast") => Ok(Class::Gpt2),
         Some("PreTrainedTokenizerFast" | "TokenizersBackend") => Ok(Class::AsWritten),
-        Some(name) => Err(other_kind(path, format!("tokenizer_class {name:?}"))),
+        Some(name) => Err(other_kind(path, format!("its tokenizer_class is {name:?}"))),
     }
 }
 

@@ -16,11 +16,11 @@ pub enum ModelTokenizerError {
     #[error(transparent)]
     Io(#[from] FileError),
     /// The tokenizer is of a kind that this crate doesn't support.
-    #[error("{}: unsupported tokenizer: {kind}; only byte-level BPE and characters are supported", .file.display())]
+    #[error("{}: this tokenizer isn't supported, because {kind}; only byte-level BPE and character tokenizers are supported", .file.display())]
     OtherKind {
         /// The file that contains the unsupported setting.
         file: PathBuf,
-        /// The unsupported kind or setting.
+        /// Reason why the tokenizer isn't supported, as a clause such as "its model is WordPiece".
         kind: String,
     },
     /// A file is damaged or contradicts itself or another file.
@@ -35,7 +35,7 @@ pub enum ModelTokenizerError {
     #[error("{0}")]
     Training(String),
     /// A byte pair encoding can't be converted because the files of a model can't represent it.
-    #[error("the files of a model can't represent this byte pair encoding: {0}")]
+    #[error("this byte pair encoding can't be saved as the tokenizer of a model, because {0}")]
     Conversion(String),
     /// The text contains a byte that the vocabulary can't encode.
     #[error("the text contains the byte {byte:#04x}, but the vocabulary has no token for it")]

@@ -35,10 +35,13 @@ pub(crate) const TOKENIZER_FILES: [&str; 6] = [
 
 /// Names of files that contain unsupported tokenizers, with the kind of each of these tokenizers.
 const OTHER_KINDS: [(&str, &str); 4] = [
-    ("tokenizer.model", "SentencePiece"),
-    ("spiece.model", "SentencePiece"),
-    ("vocab.txt", "WordPiece"),
-    ("meta.pkl", "nanoGPT's vocabulary as a pickle"),
+    ("tokenizer.model", "it is a SentencePiece tokenizer"),
+    ("spiece.model", "it is a SentencePiece tokenizer"),
+    ("vocab.txt", "it is a WordPiece tokenizer"),
+    (
+        "meta.pkl",
+        "it is nanoGPT's vocabulary, stored as a Python pickle",
+    ),
 ];
 
 /// Largest size in bytes of a file that is read. A vocabulary of 200,000 tokens takes about 20 MB.
@@ -79,7 +82,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
         let position = error.utf8_error().valid_up_to();
         invalid(
             path,
-            format!("the file isn't valid UTF-8 from byte {position} on"),
+            format!("the file must be UTF-8, but the byte at position {position} is invalid"),
         )
     })?;
     Ok(Some(text))

@@ -165,7 +165,7 @@ impl Pipeline {
         let added = AddedTokens::new(added, spec.normalization).map_err(|error| {
             invalid(
                 &spec.file,
-                format!("the added tokens can't be searched for: {error}"),
+                format!("can't prepare the search for added tokens in a text: {error}"),
             )
         })?;
         Ok(Arc::new(Self {

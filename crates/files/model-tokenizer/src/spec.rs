@@ -202,19 +202,20 @@ impl TokenizerSpec {
         let limit = MIN_ID_LIMIT.max(MAX_IDS_PER_TOKEN * self.vocabulary.len());
         for (token, &id) in &self.vocabulary {
             if id as usize >= limit {
-                let problem =
-                    format!("the ID {id} of the token {token:?} must be less than {limit}");
+                let problem = format!(
+                    "the token {token:?} has the ID {id}, but IDs of a vocabulary of this size must be less than {limit}"
+                );
                 return Err(invalid(file, problem));
             }
             if !ids.insert(id) {
-                return Err(invalid(file, format!("two tokens have the ID {id}")));
+                return Err(invalid(file, format!("two tokens have the same ID, {id}")));
             }
         }
         for (left, right) in &self.merges {
             let mut tokens = [left.clone(), right.clone(), format!("{left}{right}")].into_iter();
             if let Some(token) = tokens.find(|token| !self.vocabulary.contains_key(token)) {
                 let problem = format!(
-                    "the merge of {left:?} and {right:?} needs the token {token:?}, which doesn't exist"
+                    "the merge of {left:?} and {right:?} needs the token {token:?}, which isn't in the vocabulary"
                 );
                 return Err(invalid(file, problem));
             }
@@ -222,16 +223,23 @@ impl TokenizerSpec {
         if let Some(token) = &self.unknown
             && !self.vocabulary.contains_key(token)
         {
-            let problem = format!("the unknown token {token:?} isn't in the vocabulary");
+            let problem =
+                format!("the token for unknown text is {token:?}, which isn't in the vocabulary");
             return Err(invalid(file, problem));
         }
         let added = self.added.values().chain(&self.special);
         let lengths = added.map(|token| token.content.len());
         match lengths.fold((usize::MAX, 0), |(least, sum), n| (least.min(n), sum + n)) {
-            (0, _) => return Err(invalid(file, "an added token is empty")),
-            (_, MAX_ADDED_BYTES..) => {
-                let problem =
-                    format!("the added tokens have {MAX_ADDED_BYTES} bytes or more in total");
+            (0, _) => {
+                return Err(invalid(
+                    file,
+                    "an added token is empty, but it must contain at least one character",
+                ));
+            }
+            (_, bytes @ MAX_ADDED_BYTES..) => {
+                let problem = format!(
+                    "the added tokens have {bytes} bytes in total, but they must have fewer than {MAX_ADDED_BYTES}"
+                );
                 return Err(invalid(file, problem));
             }
             _ => {}
@@ -242,13 +250,15 @@ impl TokenizerSpec {
             let own = self.vocabulary.get(content);
             let problem = match own {
                 Some(own) if *own != id => format!(
-                    "the added token {content:?} has the ID {id}, but the ID {own} in the vocabulary"
+                    "the added token {content:?} has the ID {id}, but in the vocabulary, this token has the ID {own}"
                 ),
                 None if ids.contains(&id) => {
-                    format!("the added token {content:?} and another token have the ID {id}")
+                    format!(
+                        "the added token {content:?} has the ID {id}, which belongs to another token"
+                    )
                 }
                 _ if !texts.insert(content) => {
-                    format!("the added token {content:?} occurs twice")
+                    format!("the added token {content:?} is listed twice, with different IDs")
                 }
                 _ => continue,
             };

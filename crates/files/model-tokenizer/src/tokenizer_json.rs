@@ -155,11 +155,11 @@ pub(crate) fn read(
         }
         (Some(_), None) => Err(invalid(
             &folder.join(VOCABULARY),
-            "merges.txt is missing in the same folder",
+            "this file needs a merges.txt in the same folder, but there is none",
         )),
         (None, Some(_)) => Err(invalid(
             &folder.join(MERGES),
-            "vocab.json is missing in the same folder",
+            "this file needs a vocab.json in the same folder, but there is none",
         )),
         (None, None) => Ok(None),
     }
@@ -202,11 +202,24 @@ fn from_json(
     let KindOnly { model } = parse(path, text)?;
     match model.kind.as_deref() {
         None | Some("BPE") if model.byte_fallback => {
-            return Err(other_kind(path, "BPE with byte_fallback (SentencePiece)"));
+            return Err(other_kind(
+                path,
+                "byte_fallback is set, as in SentencePiece",
+            ));
         }
         None | Some("BPE") => {}
-        Some("Unigram") => return Err(other_kind(path, "Unigram (SentencePiece)")),
-        Some(kind) => return Err(other_kind(path, kind.escape_debug().to_string())),
+        Some("Unigram") => {
+            return Err(other_kind(
+                path,
+                "it is a Unigram (SentencePiece) tokenizer",
+            ));
+        }
+        Some(kind) => {
+            return Err({
+                let kind = kind.escape_debug();
+                other_kind(path, format!("its model is {kind}"))
+            });
+        }
     }
     let json: Json = parse(path, text)?;
     let form = form_of(path, &json, &config)?;
@@ -257,33 +270,34 @@ const MAX_SPLITS: usize = 16;
 /// Returns the IDs that a post-processor puts before and after each text.
 fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError> {
     let affixes = PostProcessor::deserialize(part).ok();
-    if affixes
-        .as_ref()
-        .is_some_and(|part| part.len() > MAX_AFFIXES)
+    if let Some(ids) = affixes.as_ref().map(PostProcessor::len)
+        && ids > MAX_AFFIXES
     {
-        let problem = format!("the post-processor adds more than {MAX_AFFIXES} IDs to each text");
+        let problem = format!(
+            "the post-processor adds {ids} IDs to each text, but at most {MAX_AFFIXES} are supported"
+        );
         return Err(invalid(path, problem));
     }
     affixes.and_then(|part| part.affixes()).ok_or_else(|| {
         let kind = Part::deserialize(part).map_or("without a type".to_owned(), |part| part.kind);
         let kind = kind.escape_debug();
-        other_kind(path, format!("BPE with the post-processor {kind}"))
+        other_kind(path, format!("its post-processor is {kind}"))
     })
 }
 
 /// Returns the way in which text is divided, or an error if this way isn't supported.
 fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelTokenizerError> {
-    let refused = |what: &str| Err(other_kind(path, format!("BPE with {what}")));
+    let refused = |reason: &str| Err(other_kind(path, reason));
     let model = &json.model;
     let is_set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     if model.dropout.is_some_and(|dropout| dropout != 0.0) {
-        return refused("dropout");
+        return refused("its BPE model has dropout");
     }
     if is_set(&model.continuing_subword_prefix) {
-        return refused("continuing_subword_prefix");
+        return refused("its BPE model has a continuing_subword_prefix");
     }
     if is_set(&model.end_of_word_suffix) {
-        return refused("end_of_word_suffix");
+        return refused("its BPE model has an end_of_word_suffix");
     }
     let decoder = json
         .decoder
@@ -301,7 +315,7 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             let Some((last, splits)) = last else {
                 let kind = part.kind.escape_debug();
                 return refused(&format!(
-                    "the pre-tokenizer {kind} and the decoder ByteLevel"
+                    "its decoder is ByteLevel, but its pre-tokenizer is {kind}"
                 ));
             };
             let splits = splits.iter().map(|part| split_of(path, part));
@@ -312,7 +326,9 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             // settings differ, the file is rejected.
             let is_gpt2 = splits.is_empty() && use_regex && !model.ignore_merges;
             if config.class == Class::Gpt2 && !is_gpt2 {
-                return refused("a pattern, use_regex or ignore_merges other than GPT2Tokenizer's");
+                return refused(
+                    "its pattern, use_regex or ignore_merges differs from GPT2Tokenizer's",
+                );
             }
             Ok(Form::ByteLevel {
                 splits,
@@ -336,7 +352,7 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             let part = part.as_ref().map_or("none", |part| part.kind.as_str());
             let (part, decoder) = (part.escape_debug(), decoder.escape_debug());
             refused(&format!(
-                "the pre-tokenizer {part} and the decoder {decoder}"
+                "its pre-tokenizer is {part} and its decoder is {decoder}"
             ))
         }
     }
@@ -362,13 +378,15 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
             ("Split", _, Some(behavior)) => {
                 let behavior = behavior.escape_debug();
                 let invert = part.invert;
-                let kind = format!("BPE with the pre-tokenizer Split, {behavior}, invert {invert}");
+                let kind = format!(
+                    "its pre-tokenizer is Split with behavior {behavior} and invert {invert}"
+                );
                 return Err(other_kind(path, kind));
             }
             _ => {
                 return Err(other_kind(
                     path,
-                    format!("BPE with the pre-tokenizer {kind}"),
+                    format!("one of its pre-tokenizers is {kind}"),
                 ));
             }
         };
@@ -376,7 +394,7 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
         let pattern = pattern.escape_debug();
         other_kind(
             path,
-            format!("BPE with the pre-tokenizer Split by {pattern}"),
+            format!("its pre-tokenizer splits by the unsupported pattern {pattern}"),
         )
     })
 }
@@ -400,7 +418,7 @@ fn normalization_of(
         _ => {}
     }
     let kind = part.kind.escape_debug();
-    Err(other_kind(path, format!("BPE with the normalizer {kind}")))
+    Err(other_kind(path, format!("its normalizer is {kind}")))
 }
 
 impl PostProcessor {
@@ -481,7 +499,9 @@ fn pair_of(path: &Path, line: &str) -> Result<(String, String), ModelTokenizerEr
         }
         _ => Err(invalid(
             path,
-            format!("the merge {line:?} must be two tokens with a space between them"),
+            format!(
+                "the merge {line:?} must consist of two tokens that are separated by one space"
+            ),
         )),
     }
 }

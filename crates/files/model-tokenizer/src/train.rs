@@ -101,17 +101,19 @@ impl ModelTokenizer {
         let least = BYTES + special.len();
         if vocab_size < least {
             return refused(format!(
-                "a vocabulary of {vocab_size} tokens is too small; the 256 bytes and the special tokens need at least {least}"
+                "a vocabulary of {vocab_size} tokens is too small, because the 256 bytes and the special tokens alone need {least} tokens"
             ));
         }
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         if bytes > MAX_TEXT {
             return refused(format!(
-                "the text has {bytes} bytes, but a vocabulary can be trained on at most {MAX_TEXT}; use a part of the text"
+                "the text has {bytes} bytes, but a vocabulary can be trained on at most {MAX_TEXT} bytes; use a shorter text"
             ));
         }
         if special.contains(&"") {
-            return refused("a special token is empty".to_owned());
+            return refused(
+                "a special token is empty, but it must contain at least one byte".to_owned(),
+            );
         }
         let config = BpeConfig {
             vocab_size: vocab_size - special.len(),
@@ -122,7 +124,7 @@ impl ModelTokenizer {
         let tokens = AddedTokens::new((0..).zip(tokens).collect(), Normalization::None);
         let tokens = tokens.map_err(|error| {
             ModelTokenizerError::Training(format!(
-                "the special tokens can't be searched for: {error}"
+                "can't prepare the search for special tokens in a text: {error}"
             ))
         })?;
         let documents = texts.iter().flat_map(|text| {
@@ -144,7 +146,9 @@ impl ModelTokenizer {
     fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, String> {
         let mut tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
         if let Some(id) = tokens.iter().position(String::is_empty) {
-            return Err(format!("the token with the ID {id} is empty"));
+            return Err(format!(
+                "the token with the ID {id} is empty, but each token must contain at least one byte"
+            ));
         }
         let token = |id: u32| tokens[id as usize].clone();
         let mut merges = Vec::new();
@@ -152,7 +156,7 @@ impl ModelTokenizer {
             let (left, right) = (token(merge.left), token(merge.right));
             if token(merge.id) != format!("{left}{right}") {
                 return Err(format!(
-                    "the token of the merge {left:?} {right:?} is {:?}",
+                    "the merge of {left:?} and {right:?} produces the token {:?}, which isn't their concatenation",
                     token(merge.id)
                 ));
             }
@@ -165,7 +169,7 @@ impl ModelTokenizer {
         tokens.extend(new.map(|token| (*token).to_owned()));
         let mut distinct = HashSet::new();
         if let Some(token) = tokens.iter().find(|token| !distinct.insert(*token)) {
-            return Err(format!("the token {token:?} occurs twice"));
+            return Err(format!("the vocabulary contains the token {token:?} twice"));
         }
         Self::trained(tokens, merges, special, Form::GPT2).map_err(|error| error.to_string())
     }
@@ -220,10 +224,13 @@ impl TryFrom<&Bpe> for ModelTokenizer {
         const SAMPLE: &str = "It's 12 o'clock,  we'll go! \n\n a\u{3000}b 1a a1 <|x|> ";
         let refused = |problem: String| Err(ModelTokenizerError::Conversion(problem));
         if bpe.pieces(SAMPLE) != gpt2_pieces(SAMPLE) {
-            return refused("it doesn't divide texts by GPT-2's pattern".to_owned());
+            return refused("it doesn't split text by GPT-2's pattern".to_owned());
         }
         if bpe.rules() != EncodingRules::default() {
-            return refused(format!("its rules differ from GPT-2's: {:?}", bpe.rules()));
+            return refused(format!(
+                "its encoding rules differ from GPT-2's rules: {:?}",
+                bpe.rules()
+            ));
         }
         Self::of_bpe(bpe, &[ENDOFTEXT]).or_else(refused)
     }

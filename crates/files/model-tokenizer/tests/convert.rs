@@ -172,7 +172,7 @@ fn impossible_special_tokens_are_refused() {
         "the token \"<x>\" occurs twice"
     );
     assert_eq!(refusal(&["b"], 300), "the token \"b\" occurs twice");
-    let small = "a vocabulary of 258 tokens is too small; the 256 bytes and the special tokens need at least 259";
+    let small = "a vocabulary of 258 tokens is too small, because the 256 bytes and the special tokens alone need 259 tokens";
     assert_eq!(refusal(&["<x>", "<y>"], 258), small);
 }
 
@@ -188,14 +188,12 @@ fn encodings_that_files_cannot_hold_are_refused() {
     let tokens = || BpeConfig::default().alphabet;
     let refusal = |bpe: &Bpe| {
         let message = ModelTokenizer::try_from(bpe).unwrap_err().to_string();
-        let expected = "the files of a model can't represent this byte pair encoding: ";
+        let expected =
+            "this byte pair encoding can't be saved as the tokenizer of a model, because ";
         message.strip_prefix(expected).unwrap().to_owned()
     };
     let whole = Bpe::from_merges(tokens(), Vec::new(), |text| text).unwrap();
-    assert_eq!(
-        refusal(&whole),
-        "it doesn't divide texts by GPT-2's pattern"
-    );
+    assert_eq!(refusal(&whole), "it doesn't split text by GPT-2's pattern");
     let rules = EncodingRules {
         ignore_merges: true,
         ..EncodingRules::default()
@@ -204,10 +202,16 @@ fn encodings_that_files_cannot_hold_are_refused() {
     assert!(refusal(&ignoring).contains("ignore_merges: true"));
     let twice = [tokens(), vec![b"a".to_vec()]].concat();
     let twice = Bpe::from_merges(twice, Vec::new(), gpt2_piece).unwrap();
-    assert_eq!(refusal(&twice), "the token \"a\" occurs twice");
+    assert_eq!(
+        refusal(&twice),
+        "the vocabulary contains the token \"a\" twice"
+    );
     let empty = [tokens(), vec![Vec::new()]].concat();
     let empty = Bpe::from_merges(empty, Vec::new(), gpt2_piece).unwrap();
-    assert_eq!(refusal(&empty), "the token with the ID 256 is empty");
+    assert_eq!(
+        refusal(&empty),
+        "the token with the ID 256 is empty, but each token must contain at least one byte"
+    );
     let merge = Merge {
         left: 64,
         right: 65,
@@ -216,7 +220,7 @@ fn encodings_that_files_cannot_hold_are_refused() {
     let other = Bpe::from_merges(tokens(), vec![merge], gpt2_piece).unwrap();
     assert_eq!(
         refusal(&other),
-        "the token of the merge \"a\" \"b\" is \"c\""
+        "the merge of \"a\" and \"b\" produces the token \"c\", which isn't their concatenation"
     );
 }
 

@@ -58,45 +58,45 @@ fn with(pointer: &str, value: Value) -> String {
     message.to_owned()
 }
 
-const OTHER: &str = "unsupported tokenizer: ";
-const READ: &str = "; only byte-level BPE and characters are supported";
+const OTHER: &str = "this tokenizer isn't supported, because ";
+const READ: &str = "; only byte-level BPE and character tokenizers are supported";
 
 /// A table of changes to the small tokenizer.json. Each line contains the path of a value, its new
 /// value, and the unsupported kind that the resulting error names.
 const KINDS: &str = r####"
-/model | {"type": "Unigram", "vocab": [["a", -1.0]]} | Unigram (SentencePiece)
-/model | {"type": "WordPiece", "vocab": {"a": 0}} | WordPiece
-/model | {"type": "Word\nLevel"} | Word\nLevel
-/model/byte_fallback | true | BPE with byte_fallback (SentencePiece)
-/model/dropout | 0.1 | BPE with dropout
-/model/end_of_word_suffix | "</w>" | BPE with end_of_word_suffix
-/model/continuing_subword_prefix | "##" | BPE with continuing_subword_prefix
-/normalizer | {"type": "Lowercase"} | BPE with the normalizer Lowercase
-/normalizer | {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFC"}]} | BPE with the normalizer Sequence
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split by (a+)+$
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a++|b"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split by a++|b
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a(\\s+(?!\\S)|b)"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split by a(\\s+(?!\\S)|b)
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a*"}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split by a*
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Removed", "pattern": {"String": " "}}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Split, Removed, invert false
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]} | BPE with the pre-tokenizer Sequence and the decoder ByteLevel
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "ByteLevel"}]} | BPE with the pre-tokenizer Whitespace
-/decoder | {"type": "Metaspace"} | BPE with the pre-tokenizer ByteLevel and the decoder Metaspace
-/post_processor | {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a token that it lacks"}}, {"Sequence": {}}], "special_tokens": {}} | BPE with the post-processor TemplateProcessing
-/post_processor | {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {"id": "the text twice"}}], "special_tokens": {}} | BPE with the post-processor TemplateProcessing
-/post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | BPE with the post-processor Sequence
+/model | {"type": "Unigram", "vocab": [["a", -1.0]]} | it is a Unigram (SentencePiece) tokenizer
+/model | {"type": "WordPiece", "vocab": {"a": 0}} | its model is WordPiece
+/model | {"type": "Word\nLevel"} | its model is Word\nLevel
+/model/byte_fallback | true | byte_fallback is set, as in SentencePiece
+/model/dropout | 0.1 | its BPE model has dropout
+/model/end_of_word_suffix | "</w>" | its BPE model has an end_of_word_suffix
+/model/continuing_subword_prefix | "##" | its BPE model has a continuing_subword_prefix
+/normalizer | {"type": "Lowercase"} | its normalizer is Lowercase
+/normalizer | {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "NFC"}]} | its normalizer is Sequence
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "(a+)+$"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern (a+)+$
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a++|b"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern a++|b
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a(\\s+(?!\\S)|b)"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern a(\\s+(?!\\S)|b)
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a*"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern a*
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Removed", "pattern": {"String": " "}}, {"type": "ByteLevel"}]} | its pre-tokenizer is Split with behavior Removed and invert false
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]} | its decoder is ByteLevel, but its pre-tokenizer is Sequence
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "ByteLevel"}]} | one of its pre-tokenizers is Whitespace
+/decoder | {"type": "Metaspace"} | its pre-tokenizer is ByteLevel and its decoder is Metaspace
+/post_processor | {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a token that it lacks"}}, {"Sequence": {}}], "special_tokens": {}} | its post-processor is TemplateProcessing
+/post_processor | {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {"id": "the text twice"}}], "special_tokens": {}} | its post-processor is TemplateProcessing
+/post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | its post-processor is Sequence
 "####;
 
 /// A table of changes to the small tokenizer.json. Each line contains the path of a value, its new
 /// value, and the resulting error.
 const DAMAGE: &str = r####"
 /model/vocab | {} | the vocabulary is empty
-/model/vocab/aa | 3 | two tokens have the ID 3
-/model/vocab/aa | 65536 | the ID 65536 of the token "aa" must be less than 65536
-/model/vocab/aa | 4294967295 | the ID 4294967295 of the token "aa" must be less than 65536
-/model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>" needs the token "aa<|endoftext|>", which doesn't exist
-/model/merges | ["a  b"] | the merge "a  b" must be two tokens with a space between them
-/added_tokens/0/content | "<\n>" | the added token "<\n>" and another token have the ID 257
-/added_tokens/0/content | "" | an added token is empty
+/model/vocab/aa | 3 | two tokens have the same ID, 3
+/model/vocab/aa | 65536 | the token "aa" has the ID 65536, but IDs of a vocabulary of this size must be less than 65536
+/model/vocab/aa | 4294967295 | the token "aa" has the ID 4294967295, but IDs of a vocabulary of this size must be less than 65536
+/model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>" needs the token "aa<|endoftext|>", which isn't in the vocabulary
+/model/merges | ["a  b"] | the merge "a  b" must consist of two tokens that are separated by one space
+/added_tokens/0/content | "<\n>" | the added token "<\n>" has the ID 257, which belongs to another token
+/added_tokens/0/content | "" | an added token is empty, but it must contain at least one character
 /post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor adds the ID 9999 to each text, but no token has this ID
 "####;
 
@@ -117,9 +117,12 @@ fn other_kinds_are_refused_by_name() {
     let of_kind = |kind: &str| format!("{OTHER}{kind}{READ}");
     check_table(KINDS, of_kind);
     for (file, kind) in [
-        ("tokenizer.model", "SentencePiece"),
-        ("vocab.txt", "WordPiece"),
-        ("meta.pkl", "nanoGPT's vocabulary as a pickle"),
+        ("tokenizer.model", "it is a SentencePiece tokenizer"),
+        ("vocab.txt", "it is a WordPiece tokenizer"),
+        (
+            "meta.pkl",
+            "it is nanoGPT's vocabulary, stored as a Python pickle",
+        ),
     ] {
         let expected = format!("{file}: {}", of_kind(kind));
         assert_eq!(refusal(&[(file, "")]), expected);
@@ -128,11 +131,11 @@ fn other_kinds_are_refused_by_name() {
     for (config, kind) in [
         (
             r#"{"tokenizer_class": "Llama\u001bTokenizer"}"#,
-            r#"tokenizer_class "Llama\u{1b}Tokenizer""#,
+            r#"its tokenizer_class is "Llama\u{1b}Tokenizer""#,
         ),
         (
             r#"{"split_special_tokens": true}"#,
-            "a tokenizer with split_special_tokens",
+            "split_special_tokens is set",
         ),
     ] {
         let error = refusal(&[
@@ -164,7 +167,8 @@ fn damaged_vocabularies_are_refused_with_the_token() {
     // library, such a merge causes a write past the end of a buffer.
     check_table(DAMAGE, str::to_owned);
     let long = with("/added_tokens/0/content", json!("x".repeat(1 << 20)));
-    assert_eq!(long, "the added tokens have 1048576 bytes or more in total");
+    let limit = "bytes in total, but they must have fewer than 1048576";
+    assert!(long.ends_with(limit), "{long}");
     assert!(with("/added_tokens/0/id", json!(-1)).starts_with("invalid value: integer `-1`"));
     assert!(with("/model/vocab", json!(["\u{1b}"])).starts_with("invalid type: sequence"));
 }
@@ -177,11 +181,11 @@ fn damaged_files_are_refused_with_their_name() {
     assert!(read(&[("config.json", "{}")]).unwrap().is_none());
     assert_eq!(
         refusal(&[("vocab.json", "{}")]),
-        "vocab.json: merges.txt is missing in the same folder"
+        "vocab.json: this file needs a merges.txt in the same folder, but there is none"
     );
     assert_eq!(
         refusal(&[("merges.txt", "")]),
-        "merges.txt: vocab.json is missing in the same folder"
+        "merges.txt: this file needs a vocab.json in the same folder, but there is none"
     );
     assert_eq!(
         refusal(&[("vocab.json", "{}"), ("merges.txt", "")]),
@@ -207,7 +211,7 @@ fn damaged_files_are_refused_with_their_name() {
     fs::write(&name, b"{\"a\": \xff}").unwrap();
     let message = refusal_of(folder.path());
     assert!(
-        message.ends_with("the file isn't valid UTF-8 from byte 6 on"),
+        message.ends_with("the file must be UTF-8, but the byte at position 6 is invalid"),
         "{message}"
     );
 }
@@ -342,7 +346,7 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
         .to_string();
     assert_eq!(
         too_small,
-        "a vocabulary of 256 tokens is too small; the 256 bytes and the special tokens need at least 257"
+        "a vocabulary of 256 tokens is too small, because the 256 bytes and the special tokens alone need 257 tokens"
     );
     let too_short = ModelTokenizer::train_bpe("aa aa", 300).unwrap_err();
     // The pair "aa" occurs twice, but " aa" occurs only once.

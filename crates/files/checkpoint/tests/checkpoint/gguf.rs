@@ -245,11 +245,11 @@ fn texts_that_llama_cpp_doesnt_read_are_refused() {
     let breaks: [(Break, &str); 5] = [
         (
             |all| all.tokens[5].text = "<6>".to_owned(),
-            "the token \"<6>\" is there twice",
+            "the token \"<6>\" occurs twice",
         ),
         (
             |all| all.tokens[5].text = "<|a\0b|>".to_owned(),
-            "a NUL, where llama.cpp cuts it: \"<|a\\0b|>\"",
+            "a NUL character, at which llama.cpp would cut it off: \"<|a\\0b|>\"",
         ),
         (
             |all| all.chat_templates[0].1 = "a\0{{ messages }}".to_owned(),
@@ -258,7 +258,7 @@ fn texts_that_llama_cpp_doesnt_read_are_refused() {
         (|all| all.chat_templates[0].0 = "\0".to_owned(), "a NUL"),
         (
             |all| all.chat_templates.push(all.chat_templates[0].clone()),
-            "the chat template \"default\" is there twice",
+            "the chat template \"default\" occurs twice",
         ),
     ];
     let model = small_model(SMALL);

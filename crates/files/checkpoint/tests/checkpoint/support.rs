@@ -154,7 +154,7 @@ impl Broken {
     /// of `parts`.
     pub(crate) fn is_refused(&self, file: &str, parts: &[&str]) -> CheckpointError {
         let error = match load_model(self.path()) {
-            Ok(_) => panic!("loaded, but should have been refused with {parts:?}"),
+            Ok(_) => panic!("the model was loaded, but a message with {parts:?} was expected"),
             Err(error) => error,
         };
         let cause = std::error::Error::source(&error).map_or(String::new(), ToString::to_string);
