@@ -26,7 +26,7 @@ pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<InputChan
     for one in set {
         let (name, value) = one
             .split_once('=')
-            .with_context(|| format!("`{one}` doesn't have the form NAME=VALUE"))?;
+            .with_context(|| format!("an input must be set with NAME=VALUE, got `{one}`"))?;
         let (mut found, mut names) = (false, Vec::new());
         for selection in selections {
             let parts = run_small(selection, vec![]);
@@ -95,7 +95,7 @@ mod tests {
             "{error}"
         );
         for (set, error) in [
-            ("seed", "`seed` doesn't have the form NAME=VALUE"),
+            ("seed", "an input must be set with NAME=VALUE, got `seed`"),
             (
                 "seed=abc",
                 "the input seed: `abc` is not a whole number from -9223372036854775808 to 18446744073709551615",

@@ -138,7 +138,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     }
     if let Some(row) = of_item.first().or(rows.first()) {
         bail!(
-            "no cell computes {}: {}; see docs/book-map.md",
+            "no cell computes \"{}\", but docs/book-map.md lists what belongs to it: {}",
             row.section,
             row.rust
         );
@@ -151,7 +151,7 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     let likeness = |name: &str| strsim::jaro_winkler(&plain(name), &plain(&words));
     names.sort_by(|one, other| likeness(other).total_cmp(&likeness(one)));
     bail!(
-        "nothing is called `{words}`; similar names are {}. Use the name of a notebook ({}), a section (3.6), a cell (\"In [36]\"), an exercise (ex3.2), a listing (\"Listing 3.5\"), a figure (\"Figure 3.18\"), an item (MultiHeadAttention) or an erratum that a cell demonstrates (B3)",
+        "no notebook, section or cell has the name `{words}`; similar names are {}. Use the name of a notebook ({}), a section (3.6), a cell (\"In [36]\"), an exercise (ex3.2), a listing (\"Listing 3.5\"), a figure (\"Figure 3.18\"), an item (MultiHeadAttention) or an erratum that a cell demonstrates (B3)",
         names[..3].join(", "),
         programs.collect::<Vec<_>>().join(", ")
     )
@@ -237,7 +237,7 @@ mod tests {
         }
         assert!(chosen("SelfAttention_v1").contains("ch03 3.4.2"));
         for (words, answer) in [
-            ("load_weights_into_gpt", "no cell computes 5.5"),
+            ("load_weights_into_gpt", "no cell computes \"5.5"),
             ("MultiHedAttention", "MultiHeadAttention"),
         ] {
             assert!(rejection(words).contains(answer), "{words}");
@@ -262,21 +262,29 @@ mod tests {
 
     #[test]
     fn a_name_without_a_cell_is_rejected_in_one_line() {
-        for (words, answer) in [
-            ("5.4", "5.4 saving and loading: `checkpoint::save_book`"),
-            ("3.7", "3.1, 3.2, 3.7 why attention, and the summary: prose"),
+        for (words, section, items) in [
+            ("5.4", "5.4 saving and loading", "`checkpoint::save_book`"),
+            (
+                "3.7",
+                "3.1, 3.2, 3.7 why attention, and the summary",
+                "prose",
+            ),
             (
                 "Listing 5.5",
-                "5.5 OpenAI's weights: `checkpoint::load_model`",
+                "5.5 OpenAI's weights",
+                "`checkpoint::load_model`",
             ),
         ] {
             let message = rejection(words);
-            let start = format!("no cell computes {answer}");
+            let start = format!(
+                "no cell computes \"{section}\", but docs/book-map.md lists what belongs to it: {items}"
+            );
             assert!(message.starts_with(&start), "{message}");
         }
         for words in ["6.1", "D.2", "ch07", "appendix D", "E", "9.9.9", "B2", ""] {
             let message = rejection(words);
-            let start = format!("nothing is called `{words}`; similar names are ");
+            let start =
+                format!("no notebook, section or cell has the name `{words}`; similar names are ");
             assert!(message.starts_with(&start), "{message}");
         }
     }

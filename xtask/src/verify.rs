@@ -188,13 +188,13 @@ impl Report {
         let (figures, shown, left_out) = (self.figures, self.shown, self.left_out);
         let printed = figures + shown + left_out;
         let mut lines = format!(
-            "\n{} cells passed, {failed} failed, {skipped} skipped in {seconds:.1} s\n\
-             {figures} of {printed} printed numbers compared, {shown} more computed by ndarray \
-             alone, {left_out} not compared\n",
+            "\n{} cells passed, {failed} failed and {skipped} were skipped in {seconds:.1} s\n\
+             {figures} of {printed} printed numbers were compared, {shown} more were computed by \
+             ndarray alone, and {left_out} weren't compared\n",
             self.passed
         );
         if skipped > 0 {
-            lines += "the numbers of skipped cells are not counted\n";
+            lines += "the numbers of skipped cells aren't counted\n";
         }
         lines += &self.reasons;
         if let Some(how) = self.how_to_give_text {

@@ -107,7 +107,8 @@ pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
 /// Returns an error if the file can't be read or has no such item.
 pub(crate) fn listing(path: &str, start: &str) -> Result<(usize, String)> {
     let source = std::fs::read_to_string(root().join(path)).with_context(|| path.to_owned())?;
-    item(&source, start).with_context(|| format!("{path}: no item begins with `{start}`"))
+    item(&source, start)
+        .with_context(|| format!("{path}: the file has no item that begins with `{start}`"))
 }
 
 /// Writes text to standard output.

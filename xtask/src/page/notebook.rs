@@ -145,7 +145,9 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
             Part::LeftOut(LeftOut {
                 cell, figures, why, ..
             }) => {
-                let why = escape(&format!("{cell}: {figures} numbers aren't compared: {why}"));
+                let why = escape(&format!(
+                    "{figures} numbers of {cell} aren't compared with the document: {why}"
+                ));
                 step.begin(&mut body, &format!("<p class=\"dim\">{why}</p>\n"));
             }
         }

@@ -32,7 +32,7 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
         for cycle in cycles(&uses(&folder, &files)?) {
             let names: Vec<String> = cycle.iter().map(|module| module.join("::")).collect();
             violations.push(format!(
-                "{}: the modules {} depend on each other",
+                "{}: the modules {} depend on each other in a cycle",
                 folder.display(),
                 names.join(", ")
             ));

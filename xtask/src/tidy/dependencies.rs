@@ -69,7 +69,7 @@ fn differences(users: &Users, rows: &[Vec<String>]) -> Vec<String> {
         let stated: BTreeSet<&str> = stated.split(", ").collect();
         if actual != stated {
             violations.push(format!(
-                "{crates:?}: the users are {actual:?}, but the row lists {stated:?}"
+                "the crates {crates:?} are used by {actual:?}, but their row in docs/ARCHITECTURE.md lists {stated:?}"
             ));
         }
         documented.extend(crates);
@@ -77,7 +77,7 @@ fn differences(users: &Users, rows: &[Vec<String>]) -> Vec<String> {
     let missing = users.keys().filter(|name| !documented.contains(*name));
     violations.extend(
         missing.map(|name| {
-            format!("`{name}` has no row; add one with the reason for this dependency")
+            format!("the dependency `{name}` has no row in docs/ARCHITECTURE.md; add one with the reason for it")
         }),
     );
     violations

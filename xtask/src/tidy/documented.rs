@@ -37,10 +37,14 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
                 let word = Regex::new(&format!(r"\b{name}\b"))?;
                 let mut notebooks = named.iter().map(|(program, _)| program.source);
                 if !named.is_empty() && !notebooks.any(|source| word.is_match(source)) {
-                    violation(format!("`{item}` isn't used by the notebooks in this row"));
+                    violation(format!(
+                        "the item `{item}` isn't used by the notebooks in this row of the table"
+                    ));
                 }
                 if named.is_empty() && !word.is_match(&sources) {
-                    violation(format!("`{item}` doesn't exist in the crates"));
+                    violation(format!(
+                        "the document contains `{item}`, but no crate has an item with this name"
+                    ));
                 }
             }
         }

@@ -69,11 +69,9 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     for package in packages {
         table.remove(&package.name);
     }
-    violations.extend(
-        table
-            .keys()
-            .map(|name| format!("`{name}` has a row, but there is no such package")),
-    );
+    violations.extend(table.keys().map(|name| {
+        format!("docs/ARCHITECTURE.md has a row for the package `{name}`, which doesn't exist")
+    }));
     Ok(violations
         .into_iter()
         .map(|violation| format!("docs/ARCHITECTURE.md: {violation}"))
@@ -101,7 +99,9 @@ fn table(rows: Vec<Vec<String>>) -> Table {
 /// `used`, doesn't match the table. Returns `None` if it does.
 fn package_violation(name: &str, mut used: BTreeSet<String>, table: &Table) -> Option<String> {
     let Some((layer, row)) = table.get(name) else {
-        return Some(format!("`{name}` has no row in the table of layers"));
+        return Some(format!(
+            "the package `{name}` has no row in the table of layers in docs/ARCHITECTURE.md"
+        ));
     };
     used.retain(|other| table.contains_key(other));
     if row.contains("anything") {
@@ -110,10 +110,11 @@ fn package_violation(name: &str, mut used: BTreeSet<String>, table: &Table) -> O
     let mut upper = used.iter().filter(|other| table[*other].0 >= *layer);
     if let Some(upper) = upper.next() {
         return Some(format!(
-            "`{name}` depends on `{upper}`, which isn't in a lower layer"
+            "the package `{name}` depends on `{upper}`, which isn't in a lower layer"
         ));
     }
-    (used != *row).then(|| format!("`{name}` depends on {used:?}, but its row lists {row:?}"))
+    (used != *row)
+        .then(|| format!("the package `{name}` depends on {used:?}, but its row lists {row:?}"))
 }
 
 #[cfg(test)]

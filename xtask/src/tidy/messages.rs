@@ -102,7 +102,7 @@ fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
         if is_long && !windows.any(|window| sources.contains(&window.join(" "))) {
             let path = path.display();
             violations.push(format!(
-                "{path}: no source contains the message {message:?}"
+                "{path}: the message {message:?} is quoted, but no source contains it"
             ));
         }
     }

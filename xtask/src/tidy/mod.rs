@@ -76,7 +76,7 @@ fn oldest_rust(root: &Path) -> Result<Vec<String>> {
     Ok(match readme.contains(&stated) {
         true => Vec::new(),
         false => vec![format!(
-            "README.md: it must contain {stated}, which is the rust-version in Cargo.toml"
+            "README.md: the file must contain {stated}, the rust-version in Cargo.toml"
         )],
     })
 }
@@ -126,7 +126,7 @@ fn files(root: &Path) -> Result<Vec<String>> {
         if let Some(line) = text.lines().position(is_wide) {
             let line = line + 1;
             violations.push(format!(
-                "{path}:{line}: the comment is wider than {MAX_COLUMNS} characters"
+                "{path}:{line}: the comment ends after column {MAX_COLUMNS}; split the line"
             ));
         }
     }

@@ -31,7 +31,7 @@ fn violations_of(program: &Program, parts: &[Part]) -> Vec<String> {
     }) {
         Some(intro) if is_text(&intro.goal) && intro.minutes.parse::<u32>().is_ok() => {}
         _ => violations.push(format!(
-            "{}: the notebook has no goal or no reading time (book.opens)",
+            "{}: the call of book.opens must contain a goal and a reading time",
             program.path
         )),
     }
@@ -47,7 +47,7 @@ fn violations_of(program: &Program, parts: &[Part]) -> Vec<String> {
             violations.push(format!("{}: the section begins without text", name(cell)));
         } else if cell.name == cell.cell && !cell.is_introduced {
             violations.push(format!(
-                "{}: the cell has no text and isn't marked as a continuation with `// ...`",
+                "{}: the cell must have a text, or begin with `// ...` to continue the previous cell",
                 name(cell)
             ));
         }

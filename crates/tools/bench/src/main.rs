@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<()> {
         .num_threads(options.threads.unwrap_or(0)) // 0 lets rayon choose the number of threads
         .use_current_thread() // as in the program `gpt`
         .build_global()
-        .context("could not start the threads to compute with")?;
+        .context("can't start the threads for the computations")?;
     let threads = rayon::current_num_threads();
     let python = (options.python.clone())
         .or_else(|| std::env::var_os("BENCH_PYTHON").map(PathBuf::from))
@@ -110,7 +110,10 @@ fn main() -> anyhow::Result<()> {
     }
     if options.check {
         let missed = check(&report.rows);
-        ensure!(missed == 0, "{missed} of the targets are missed");
+        ensure!(
+            missed == 0,
+            "{missed} workloads are slower than their targets"
+        );
     }
     Ok(())
 }

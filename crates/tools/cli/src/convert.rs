@@ -69,11 +69,11 @@ impl ConvertArgs {
         match (self.layout, is_gguf) {
             (Some(Layout::Gguf), _) | (None, true) => Ok(Layout::Gguf),
             (Some(_), true) => misused(format!(
-                "{to}: a name that ends in .gguf is for a GGUF file, but --layout asks for a folder; use another name, or leave out --layout"
+                "{to}: the name ends in .gguf, but --layout asks for a folder; use another name, or leave out --layout"
             )),
             (layout, false) if ["safetensors", "bin", "pt", "pth"].contains(&extension.as_str()) => {
                 misused(format!(
-                    "{to}: can't write a single .{extension} file; use the name of a folder, or one that ends in .gguf"
+                    "{to}: gpt can't write a single .{extension} file; give the name of a folder or of a .gguf file"
                 ))
                 .map(|()| layout.unwrap_or(Layout::HuggingFace))
             }
@@ -165,13 +165,13 @@ fn to_gguf(args: &ConvertArgs, found: &FoundModel, dtype: Dtype) -> Result<()> {
 fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: bool) -> Result<()> {
     let parameters = count(model.num_parameters() as f64);
     let with = if has_tokenizer {
-        "with its tokenizer"
+        "with the tokenizer"
     } else {
         "without a tokenizer"
     };
     let to = args.to.display();
     Ok(print(format!(
-        "wrote {parameters} parameters to {to}: {layout}, {with}\n"
+        "wrote {parameters} parameters to {to} in {layout}, {with}\n"
     ))?)
 }
 
@@ -203,7 +203,7 @@ fn gguf_tokens(
         .collect();
     if !context_tokens.is_empty() {
         note(&format!(
-            "llama.cpp ignores lstrip, rstrip and single_word, so its token IDs differ where the tokens {} are next to whitespace or words",
+            "llama.cpp ignores the settings lstrip, rstrip and single_word of the tokens {}, so its token IDs differ where these tokens are next to whitespace or words",
             context_tokens.join(" ")
         ));
     }

@@ -31,14 +31,14 @@ use crate::terminal::threads::ThreadArgs;
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// A file with a text (UTF-8) or with token IDs (.npy, or .bin as written by nanoGPT or llm.c);
-    /// - reads standard input
+    /// A file with text (UTF-8) or with token IDs (.npy, or .bin as written by nanoGPT or llm.c);
+    /// use - to read standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["file", "tokens"], conflicts_with_all = ["file", "tokens"])]
     text: Option<PathBuf>,
-    /// The same as the argument FILE
+    /// The file to evaluate; this option means the same as the argument FILE
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "tokens")]
     file: Option<PathBuf>,
-    /// Token IDs to use instead of a file
+    /// Token IDs to evaluate instead of a file
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
     /// The number of tokens from the start of one window to the start of the next; with a smaller
@@ -53,7 +53,8 @@ pub(crate) struct EvalArgs {
         default_value_t
     )]
     dtype: Dtype,
-    /// Print one JSON object with loss, perplexity, tokens and, for a text, bits_per_byte
+    /// Print a JSON object with the keys loss, perplexity, tokens and, if the input is text,
+    /// bits_per_byte
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -88,7 +89,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let ids = found.vocabulary.corpus(&input)?;
     if ids.len() < 2 {
         bail!(
-            "at least 2 tokens are needed, one to predict from and one to predict, but the input has only {}",
+            "the input must have at least 2 tokens, one to predict from and one to predict, got {}",
             ids.len()
         );
     }

@@ -22,10 +22,11 @@ pub(crate) struct InfoArgs {
     /// newest run in runs/]
     #[arg(value_name = "MODEL")]
     model: Option<PathBuf>,
-    /// Show a preset instead of a model folder
+    /// Show the model of a preset instead of the model in a folder
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true, conflicts_with = "model")]
     preset: Option<Preset>,
-    /// The number of texts that are generated at the same time
+    /// The number of texts that are generated at the same time, which determines the memory for
+    /// generating
     #[arg(long, value_name = "N", default_value_t = AtLeast1(1))]
     num_samples: AtLeast1,
 }
@@ -61,7 +62,7 @@ fn show(name: &str, config: &GptConfig, AtLeast1(texts): AtLeast1) -> Result<()>
     Ok(print(format!(
         "model           {name}\n\
          {config}\n\
-         memory          {weights} for the weights in float32, {int8} in int8\n\
+         memory          {weights} for the weights in float32, or {int8} in int8\n\
          generating      {decoding} in addition to the weights, for {contexts}\n\
          training        {training} for a batch of one window\n"
     ))?)

@@ -35,7 +35,7 @@ pub(crate) struct TokenizeArgs {
     /// Print only the number of tokens
     #[arg(long, conflicts_with = "json")]
     count: bool,
-    /// Print one JSON object with tokens, pieces and text
+    /// Print a JSON object with the keys tokens, pieces and text
     #[arg(long)]
     json: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         note(&format!("wrote {} tokens to {}", ids.len(), path.display()));
         if let Some(model) = &args.model {
             note(&format!(
-                "to train on them: {} train --data {} --tokenizer {}",
+                "to train a model on these token IDs, use: {} train --data {} --tokenizer {}",
                 program(),
                 shell_quoted(path),
                 shell_quoted(model)

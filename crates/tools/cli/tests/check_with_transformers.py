@@ -271,12 +271,12 @@ FORMS = {
     "letters of bytes": ({"added": ["\u0111em", "\u00e9t\u00e9"]}, None, None),
     "vocab and merges": ({}, without_tokenizer_json, None),
     "class in config.json": ({}, class_in_config, None),
-    "WordPiece's class": ({}, tokenizer_config_of(tokenizer_class="BertTokenizer"), "tokenizer_class \"BertTokenizer\""),
+    "WordPiece's class": ({}, tokenizer_config_of(tokenizer_class="BertTokenizer"), "tokenizer_class is \"BertTokenizer\""),
     "NFC": ({}, lambda folder: edit_tokenizer(folder, lambda json: json.update(normalizer={"type": "NFC"})),
-            "the normalizer NFC"),
+            "its normalizer is NFC"),
     "digits alone": ({}, lambda folder: edit_tokenizer(folder, lambda json: json.update(pre_tokenizer={
         "type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, json["pre_tokenizer"]],
-    })), "the pre-tokenizer Sequence"),
+    })), "its pre-tokenizer is Sequence"),
 }
 
 

@@ -47,7 +47,7 @@ pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     for (name, value) in values {
         let parts = rest.split_once(&format!("{{{name}}}"));
         let (before, after) = parts.unwrap_or_else(|| {
-            panic!("the text has no placeholder {{{name}}}, or not in this order")
+            panic!("the template doesn't contain the placeholder {{{name}}} after the previous one")
         });
         filled += before;
         filled += value;

@@ -117,7 +117,7 @@ pub fn ask(page: &Path, script: &str) -> Option<String> {
             Ok((connection, _)) => break connection,
             Err(_) if begun.elapsed() > Duration::from_secs(600) => {
                 let _ = browser.kill();
-                panic!("the page reported nothing within ten minutes");
+                panic!("the page in the browser didn't report a result within ten minutes");
             }
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }

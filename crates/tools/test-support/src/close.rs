@@ -115,7 +115,8 @@ pub fn assert_close_named<A, B, D1, D2>(
     if let Some((position, got, want, _)) = worst {
         panic!(
             "{name}: {outside} of {} numbers differ too much from the expected numbers\n  \
-             worst at index {:?}: expected {want}, got {got}, difference {:e}, allowed {:e}",
+             the worst is at index {:?}: expected {want}, got {got}; the difference is {:e}, but \
+             at most {:e} is allowed",
             actual.len(),
             index_at(actual, position),
             (got - want).abs(),
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     #[should_panic(
         expected = "logits: 2 of 4 numbers differ too much from the expected numbers\n  \
-        worst at index [1, 0]: expected 3, got 3.5, difference 5e-1, allowed 1e-1"
+        the worst is at index [1, 0]: expected 3, got 3.5; the difference is 5e-1, but at most 1e-1 is allowed"
     )]
     fn the_message_names_the_worst_element() {
         let got = array![[1.0, 2.25], [3.5, 4.0]];

@@ -71,14 +71,14 @@ pub(crate) struct LengthArgs {
     /// model's setting]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
-    /// Don't stop at end-of-text tokens
+    /// Continue a text after an end-of-text token instead of stopping there
     #[arg(long)]
     pub(crate) ignore_eos: bool,
     /// The maximum number of tokens that the model sees [default: its context length]
     #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
     context_size: Option<AtLeast1>,
-    /// What to do when the context is full [default: crop, but prompts that are too long are
-    /// rejected]
+    /// What to do when a text becomes longer than the context [default: crop, but a prompt that is
+    /// too long is rejected]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) past_context: Option<WhenFull>,
 }
@@ -116,7 +116,7 @@ pub(crate) struct SamplingArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct OutputArgs {
-    /// Print one JSON object for each text, with tokens, text, finish and seed
+    /// Print each text as a JSON object with the keys tokens, text, finish and seed
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the new text, without the prompt
@@ -194,9 +194,11 @@ impl Settings {
         }
         let first = self.seed;
         note(&match args.length.num_samples.0 {
-            1 => format!("seed {first}; --seed {first} generates the same text again"),
+            1 => format!(
+                "the random seed is {first}; to generate the same text again, use --seed {first}"
+            ),
             samples => format!(
-                "seeds {first} to {}; --seed {first} generates the same texts again",
+                "the random seeds are {first} to {}; to generate the same texts again, use --seed {first}",
                 first.wrapping_add(samples as u64 - 1)
             ),
         });
@@ -236,7 +238,7 @@ impl GenerateArgs {
         };
         if !stops.is_empty() {
             let tokenizer = vocabulary.tokenizer();
-            tokenizer.context("--stop and stop_strings need a tokenizer")?;
+            tokenizer.context("stop strings (--stop and stop_strings) need a tokenizer")?;
         }
         vocabulary.settings.note_unsupported(&folder.unsupported);
         Ok(Settings {
@@ -329,7 +331,7 @@ impl GenerateArgs {
             (_, Some(AtLeast1(tokens))) => tokens,
             (_, None) => found.config().context_length,
         };
-        let help = "; with --past-context crop, the model sees only the last tokens";
+        let help = "use --past-context crop to keep only the last tokens of the prompt";
         found.prompt(input, room, help)
     }
 
@@ -356,7 +358,7 @@ impl SamplingArgs {
     pub(crate) fn checked(&self, folder: &SamplingDefaults, vocab_size: usize) -> Result<Sampling> {
         let sampling = self.of(folder, vocab_size);
         let checked = sampling.check();
-        checked.context("invalid value in the model's generation_config.json")?;
+        checked.context("a setting in the model's generation_config.json is invalid")?;
         Ok(sampling)
     }
 

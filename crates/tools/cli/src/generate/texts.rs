@@ -146,7 +146,7 @@ impl<'m> Texts<'m> {
     fn beginning(&mut self, ids: &[u32], samples: usize) -> Result<DecoderState> {
         let state = DecoderState::new(self.args.decoder());
         let [before @ .., _] = ids else {
-            bail!("the prompt is empty; give at least one token");
+            bail!("the prompt is empty, but it must contain at least one token");
         };
         if samples == 1 || before.is_empty() {
             // If the prompt has only one sample, no other sample could reuse this state. The prompt

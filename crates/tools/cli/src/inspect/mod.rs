@@ -33,7 +33,7 @@ pub(crate) struct InspectArgs {
     /// all heads, and the prediction after each layer
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Print one JSON object with the loss and the candidates of each token
+    /// Print a JSON object that contains the loss and the candidates of each token
     #[arg(long, conflicts_with = "html")]
     json: bool,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     args.html.as_deref().map_or(Ok(()), check_new)?;
     let input = args.text.required_prompt()?;
     let found = args.model.find()?;
-    let ids = found.prompt(input, found.config().context_length, "; use a shorter text")?;
+    let ids = found.prompt(input, found.config().context_length, "use a shorter text")?;
     if ids.is_empty() {
         return misused("the text is empty; give a text with at least one token");
     }
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     // The message is printed to standard error, because the page may have been written to
     // `/dev/stdout`.
     note(&format!(
-        "wrote a page about {} tokens, {} layers and {} heads per layer to {}",
+        "wrote a page that shows {} tokens, {} layers and {} heads per layer to {}",
         ids.len(),
         config.n_layers,
         config.n_heads,

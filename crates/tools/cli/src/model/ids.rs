@@ -87,7 +87,7 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     let path = shown(path);
     let check = |bytes: u64| match bytes > limit {
         true => bail!(
-            "{}: the text is longer than the limit of {limit} bytes",
+            "{}: the text has more than {limit} bytes, which is the limit; use a shorter text",
             path.display()
         ),
         // A token takes about four bytes of text on average, and its ID takes four bytes, too.
@@ -116,7 +116,7 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
             false => "tr -d '\\r' removes the CR characters",
         };
         note(&format!(
-            "{name}: the lines end with CR LF, so the CR characters become tokens, too; {fix}"
+            "{name}: the lines end with CR LF, so the CR characters become part of the text's tokens; {fix}"
         ));
     }
     Ok(text)
@@ -157,7 +157,7 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
         found => found.with_context(|| name.to_string())?,
     };
     if found.is_dir() {
-        bail!("{name}: expected a file, but this is a folder");
+        bail!("{name}: this is a folder, but a file is needed; give the path of a file");
     }
     if found.is_file() {
         let (file, bytes) = open_file(path)?;
@@ -185,15 +185,15 @@ pub(crate) fn shown(path: &Path) -> &Path {
 // This struct has no doc comment, because clap would use it as the help text of the subcommand.
 #[derive(Args, Debug)]
 pub(crate) struct TextArgs {
-    /// The text; if it is - or omitted, standard input is read
+    /// The input text; if it is - or omitted, the text is read from standard input
     text: Option<String>,
-    /// The same as the argument TEXT
+    /// The input text; this option means the same as the argument TEXT
     #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
     prompt: Option<String>,
     /// Read the text from a file, or token IDs from a .bin or .npy file
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with_all = ["text", "tokens"])]
     file: Option<PathBuf>,
-    /// Token IDs to use instead of a text
+    /// Token IDs to use instead of an input text
     #[arg(long, value_name = "1,2,3", conflicts_with = "text")]
     tokens: Option<TokenList>,
 }

@@ -84,7 +84,9 @@ impl FoundModel {
         let ids = self.vocabulary.corpus(&input)?;
         if ids.len() > room {
             let tokens = ids.len();
-            bail!("the prompt has {tokens} tokens, but the context holds only {room}{help}");
+            bail!(
+                "the prompt has {tokens} tokens, but the context has room for only {room}; {help}"
+            );
         }
         self.vocabulary.check_ids(&ids, self.config().vocab_size)?;
         Ok(ids.read(..)?.into_owned())

@@ -171,7 +171,7 @@ impl SidecarFiles {
             let path = self.folder.join(GENERATION_CONFIG);
             let names = names.join(", ");
             note(&format!(
-                "{}: these settings aren't supported and are ignored: {names}",
+                "{}: the following settings are ignored, because they aren't supported: {names}",
                 path.display()
             ));
         }
@@ -216,7 +216,7 @@ fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
             for name in found?.into_iter().filter(|name| !is_system_file(name)) {
                 let name = name.into_string().map_err(|name| {
                     anyhow!(
-                        "{}: the name of a chat template must be UTF-8",
+                        "{}: the file name of this chat template isn't valid UTF-8; rename the file",
                         more.join(name).display()
                     )
                 })?;
@@ -243,11 +243,13 @@ fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
 fn check_limits(folder: &Path, count: usize, bytes: u64) -> Result<()> {
     let folder = folder.display();
     if count > MAX_TEMPLATES {
-        bail!("{folder}: more than {MAX_TEMPLATES} chat templates, which is the limit");
+        bail!(
+            "{folder}: the folder contains more than {MAX_TEMPLATES} chat templates, which is the maximum"
+        );
     }
     if bytes > MAX_BYTES {
         bail!(
-            "{folder}: the chat templates have more than {MAX_BYTES} bytes in total, which is the limit"
+            "{folder}: the chat templates have more than {MAX_BYTES} bytes in total, which is the maximum"
         );
     }
     Ok(())

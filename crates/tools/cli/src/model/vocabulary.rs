@@ -62,7 +62,7 @@ impl Vocabulary {
         if is_assumed {
             let name = folder.display();
             note(&format!(
-                "{name}: there is no tokenizer in this folder; GPT-2's is used, because the model's vocabulary has {vocab_size} tokens"
+                "{name}: there is no tokenizer in this folder; GPT-2's tokenizer is used, because the model's vocabulary has {vocab_size} tokens"
             ));
         }
         let tokenizer = vocabulary.tokenizer.as_ref().ok();
@@ -99,7 +99,7 @@ impl Vocabulary {
                 return Ok((Self::new(ModelTokenizer::gpt2()), true));
             }
             Ok(None) => format!(
-                "{}: there is no tokenizer in this folder, and GPT-2's doesn't fit a vocabulary of {vocab_size} tokens",
+                "{}: there is no tokenizer in this folder, and GPT-2's tokenizer doesn't fit the model's vocabulary of {vocab_size} tokens",
                 folder.display()
             ),
             Err(error @ ModelTokenizerError::OtherKind { .. }) => error.to_string(),
@@ -120,7 +120,7 @@ impl Vocabulary {
     /// using token IDs instead.
     pub(crate) fn tokenizer(&self) -> Result<&ModelTokenizer> {
         let without =
-            |reason| anyhow!("{reason}; use token IDs (--tokens, or a .bin file) instead of texts");
+            |reason| anyhow!("{reason}; use token IDs (--tokens, or a .bin file) instead of text");
         self.tokenizer.as_ref().map_err(without)
     }
 
@@ -211,7 +211,7 @@ impl Vocabulary {
             false => String::new(),
         };
         note(&format!(
-            "the vocabulary lacks {}{more}, so the model sees its token for unknown text instead",
+            "the vocabulary doesn't contain {}{more}, so the model reads its token for unknown text instead",
             shown.collect::<Vec<_>>().join(" ")
         ));
     }

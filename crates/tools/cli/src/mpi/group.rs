@@ -157,7 +157,7 @@ impl ProcessGroup {
         if self.ranks.is_some() && self.is_first() {
             let (sent, waited) = crate::mpi::mpi_group::traffic();
             let _ = print(format!(
-                "mpi     {} sent by rank 0; MPI took {waited:.1} s of {seconds:.1} s, including waiting\n",
+                "mpi     rank 0 sent {}; its MPI calls took {waited:.1} s of {seconds:.1} s, including waiting times\n",
                 bytes(sent as f64)
             ));
         }
@@ -217,7 +217,8 @@ fn instruction_sets() -> String {
 /// Returns the SHA-256 hash of this program's executable file. The version number isn't sufficient,
 /// because two builds of the same version may round differently.
 fn program_hash() -> Result<String> {
-    let path = std::env::current_exe().context("can't find the file of this program")?;
+    let path =
+        std::env::current_exe().context("can't determine the path of this program's file")?;
     let program = fs::read(&path).with_context(|| path.display().to_string())?;
     Ok(sha256(program))
 }

@@ -41,11 +41,11 @@ pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
     // needed because one of rayon's threads may panic and end all ranks while the main thread
     // waits.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
-        bail!("MPI is already initialized, and it can't be initialized twice");
+        bail!("MPI was already initialized in this process, and it can be initialized only once");
     };
     if threading < Threading::Serialized {
         bail!(
-            "this MPI library supports only the thread level {threading:?}, but {:?} is needed",
+            "this MPI library supports only the thread level {threading:?}, but gpt needs {:?}",
             Threading::Serialized
         );
     }

@@ -46,7 +46,7 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     }
     if let Some(free) = available().filter(|&free| needed > free as f64) {
         let (needed, free) = (bytes(needed), bytes(free as f64));
-        bail!("about {needed} of memory is needed ({what}), but only {free} is free");
+        bail!("about {needed} of memory is needed ({what}), but only {free} of memory is free");
     }
     Ok(())
 }

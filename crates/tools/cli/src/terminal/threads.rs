@@ -40,7 +40,7 @@ pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<
             Ok(Threads(threads)) => threads,
             Err(expected) => {
                 return misused(format!(
-                    "the environment variable RAYON_NUM_THREADS: {expected}, got {threads}"
+                    "the environment variable RAYON_NUM_THREADS is invalid: {expected}, got {threads}"
                 ));
             }
         },
@@ -51,6 +51,6 @@ pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<
         .use_current_thread()
         .build_global()
         .map_err(|error| {
-            anyhow!("can't start {threads} threads (use --threads with a smaller number): {error}")
+            anyhow!("can't start {threads} threads; use a smaller number with --threads: {error}")
         })
 }

@@ -79,7 +79,7 @@ pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
         .any(|word| word.to_string_lossy().starts_with("--keep="));
     if !is_whole {
         bail!(
-            "{}: the option keep is missing, so the end of the file seems to be lost; restore the file, or start a new run",
+            "{}: the last option, keep, is missing, so the file seems to be cut off; restore the file, or start a new run",
             path.display()
         );
     }
@@ -146,7 +146,9 @@ fn of_table(table: &Table) -> Result<Vec<OsString>> {
         let value = match value {
             Value::String(text) => text.clone(),
             Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => value.to_string(),
-            _ => bail!("key {key:?}: expected a string, a number, true or false, got {value}"),
+            _ => {
+                bail!("the value of {key:?} must be a string, a number, true or false, got {value}")
+            }
         };
         Ok(OsString::from(format!("{}={value}", flag(key))))
     };

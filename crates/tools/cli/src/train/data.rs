@@ -315,7 +315,7 @@ impl DataFolder {
             && is_ids(validation) != has_ids
         {
             bail!(
-                "{name}: {} and {} must both be texts or both be token IDs; to convert a text to token IDs, use {} tokenize -f TEXT -o IDS.bin",
+                "{name}: {} and {} must both contain text or both contain token IDs; to convert a text to token IDs, use {} tokenize -f TEXT -o IDS.bin",
                 training[0].display(),
                 validation.display(),
                 program()

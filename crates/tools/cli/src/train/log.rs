@@ -154,7 +154,7 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     match read_small_file(&path, MAX_BYTES) {
         Err(error) if error.source.kind() == ErrorKind::FileTooLarge => {
             note(&format!(
-                "{error}; new lines are added, but the old ones are no longer read"
+                "{error}; gpt adds new lines to this log, but no longer reads its old lines"
             ));
             Ok(None)
         }

@@ -39,7 +39,7 @@ Ctrl-C finishes the current step, saves the run, and prints the command that
 resumes it. nanoGPT's option names work, too: --max-iters, --lr, --n-layer,
 --n-head, --n-embd, --block-size and --dropout.";
 
-/// An example that only a build with MPI shows.
+/// An example that the help shows only in a build with MPI.
 #[cfg(feature = "mpi")]
 const MPI_EXAMPLES: &str = "
 
@@ -55,13 +55,15 @@ const MPI_EXAMPLES: &str = "";
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) options: TrainOptions,
-    /// A file with options, whose keys are the names of the flags; flags take precedence
+    /// A TOML file with options, whose keys are the names of the flags; flags on the command line
+    /// take precedence
     #[arg(long, value_name = "FILE.toml")]
     pub(crate) config: Option<PathBuf>,
     /// Resume a training run [default: the newest run]
     #[arg(long, value_name = "DIR", num_args = 0..=1)]
     pub(crate) resume: Option<Option<PathBuf>>,
-    /// List the MPI processes at the start, and the number of bytes sent at the end
+    /// Print a list of the MPI processes at the start, and the number of bytes that they sent at
+    /// the end
     #[cfg(feature = "mpi")]
     #[arg(short, long, help_heading = "Run")]
     pub(crate) verbose: bool,
@@ -79,17 +81,18 @@ pub(crate) struct TrainOptions {
     #[arg(long, value_name = "gpt2|chars|bpe:N|DIR")]
     #[serde(serialize_with = "by_name")]
     pub(crate) tokenizer: Option<TokenizerChoice>,
-    /// Sizes and training settings that replace the defaults below [default: story]
+    /// A named set of model sizes and training settings, which replaces the default values of the
+    /// options [default: story]
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true)]
     #[serde(serialize_with = "by_name")]
     pub(crate) preset: Option<Preset>,
-    /// The folder of a model to fine-tune
+    /// The folder of a model whose weights the run starts with (fine-tuning)
     #[arg(long, value_name = "DIR")]
     pub(crate) init_from: Option<PathBuf>,
     /// The number of training steps [default: the preset's]
     #[arg(long, value_name = "N", aliases = ["max-iters", "steps"])]
     pub(crate) max_steps: Option<AtLeast1>,
-    /// The number of passes over the training data, instead of a number of steps
+    /// The number of passes over the training data, as an alternative to the number of steps
     #[arg(
         long,
         value_name = "N",
@@ -138,33 +141,33 @@ pub(crate) struct TrainOptions {
     /// The number of tokens in the vocabulary [default: the tokenizer's]
     #[arg(long, value_name = "N", help_heading = "Model")]
     pub(crate) vocab_size: Option<Count>,
-    /// The dropout rate [default: the preset's]
+    /// The probability with which dropout sets a value to 0 [default: the preset's]
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
     // This option is `None` if the base model has several different dropout rates.
     drop_rate: Option<Below1>,
-    /// Add a bias to queries, keys and values
+    /// Add biases to the layers that compute queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]
     qkv_bias: bool,
-    /// Use the token embedding as the output layer, too (weight tying)
+    /// Use the weights of the token embedding also in the output layer (weight tying)
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, aliases = ["tie-weights", "weight-tying"], help_heading = "Model", default_value_t = false)]
     tied: bool,
 
     /// The number of batches whose gradients are added up in a step
     #[arg(long, value_name = "N", help_heading = "Training", default_value_t = AtLeast1(1))]
     pub(crate) gradient_accumulation_steps: AtLeast1,
-    /// The number of steps during which the learning rate rises
+    /// The number of steps at the start during which the learning rate rises to its maximum
     #[arg(long, value_name = "N", alias = "warmup-iters", help_heading = "Training", default_value_t = Count(TRAINING.warmup_steps))]
     pub(crate) warmup_steps: Count,
-    /// The learning rate at the end [default: a tenth of the maximum]
+    /// The learning rate at the end of the training [default: a tenth of the maximum]
     #[arg(long, value_name = "X", help_heading = "Training")]
     pub(crate) min_lr: Option<NotNegative>,
     /// The weight decay of AdamW
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = NotNegative(0.1))]
     pub(crate) weight_decay: NotNegative,
-    /// The first beta of AdamW
+    /// AdamW's beta1, the decay rate of the average gradient
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = Below1(0.9))]
     pub(crate) beta1: Below1,
-    /// The second beta of AdamW
+    /// AdamW's beta2, the decay rate of the average squared gradient
     #[arg(long, value_name = "X", help_heading = "Training", default_value_t = Below1(0.999))]
     pub(crate) beta2: Below1,
     /// The maximum norm of the gradient; larger gradients are scaled down, and 0 means no limit
@@ -192,10 +195,12 @@ pub(crate) struct TrainOptions {
     /// The number of steps between evaluations
     #[arg(long, value_name = "N", alias = "eval-freq", help_heading = "Evaluation", default_value_t = AtLeast1(TRAINING.eval_interval))]
     pub(crate) eval_interval: AtLeast1,
-    /// The number of training batches and of validation batches in an evaluation
+    /// The number of training batches and of validation batches whose losses are averaged in an
+    /// evaluation
     #[arg(long, value_name = "N", alias = "eval-iter", help_heading = "Evaluation", default_value_t = AtLeast1(TRAINING.eval_iters))]
     pub(crate) eval_iters: AtLeast1,
-    /// The text that samples begin with [default: the beginning of the data]
+    /// The prompt of the samples that are generated during training [default: the beginning of the
+    /// data]
     #[arg(
         short = 'p',
         long,
@@ -204,11 +209,11 @@ pub(crate) struct TrainOptions {
         help_heading = "Evaluation"
     )]
     pub(crate) prompt: Option<String>,
-    /// The number of steps between samples; 0 means only a sample at the end [default: twice the
-    /// evaluation interval]
+    /// The number of steps between samples; 0 means that a sample is generated only at the end
+    /// [default: twice the evaluation interval]
     #[arg(long, value_name = "N", help_heading = "Evaluation")]
     pub(crate) sample_interval: Option<Count>,
-    /// The number of tokens in a sample; 0 means no samples
+    /// The number of new tokens in a sample; 0 means that no samples are generated
     #[arg(long, value_name = "N", help_heading = "Evaluation", default_value_t = Count(40))]
     pub(crate) sample_tokens: Count,
 
@@ -261,7 +266,7 @@ impl TrainOptions {
         for (name, asked) in asked.iter().filter(|_| is_fixed) {
             if &own[name] != asked {
                 bail!(
-                    "{} {asked}: the base model has {}, and its weights don't fit another value; leave this option out",
+                    "{} {asked}: the base model has {}, and its weights don't fit any other value; leave this option out",
                     flag(name),
                     own[name]
                 );

@@ -57,7 +57,7 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
         let name = path.display();
         match runs::newest(path) {
             Ok(run) => bail!(
-                "{name}: this folder contains runs, but isn't one itself; to resume the newest: {} train --resume {}",
+                "{name}: this folder contains runs, but it isn't a run itself; to resume the newest run, use: {} train --resume {}",
                 program(),
                 shell_quoted(&run)
             ),
@@ -79,7 +79,7 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     match options.data.as_deref() {
         Some(data) if is_stdin(data) => require_input(run)?,
         Some(data) if !data.exists() => bail!(
-            "{}: the run's training data was not found here; if it has moved, use --data PATH",
+            "{}: the run's training data doesn't exist at this path; if it has moved, give its new path with --data",
             data.display()
         ),
         _ => {}
@@ -111,7 +111,7 @@ fn require_input(run: &Path) -> Result<()> {
     let mut input = stdin().lock();
     if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {
         bail!(
-            "{}: the run's data came from standard input; pipe the same data in again, or use --data FILE",
+            "{}: the run read its data from standard input; pipe the same data in again, or use --data FILE",
             run.display()
         );
     }

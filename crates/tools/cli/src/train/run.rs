@@ -112,7 +112,7 @@ pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
     if outcome == Outcome::Stopped {
         let (done, gpt, run) = (steps.end, program(), shell_quoted(path));
         listener.progress.line(&format!(
-            "\nstopped after step {done} and saved; to resume: {gpt} train --resume {run}"
+            "\nstopped after step {done} and saved a checkpoint; to resume the run, use: {gpt} train --resume {run}"
         ));
         return Err(Stopped(listener.interrupt.exit_code()).into());
     }
@@ -150,7 +150,7 @@ fn refuse_full(folder: &Path) -> Result<()> {
         return Ok(());
     };
     bail!(
-        "{}: a new run needs an empty folder, but this one contains {}; to resume a run in it: {} train --resume {}",
+        "{}: a new run needs an empty folder, but this one contains {}; to resume the run in it, use: {} train --resume {}",
         folder.display(),
         found.display(),
         program(),

@@ -68,13 +68,15 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     let name = run.display();
     Ok(match never_saved(run)? {
         true => anyhow!(
-            "{name}: this run ended before its first save; to start it again: {} train --config {} --out-dir {}",
+            "{name}: this run ended before it saved a checkpoint; to start it again, use: {} train --config {} --out-dir {}",
             program(),
             shell_quoted(&run.join(OPTIONS)),
             shell_quoted(run)
         ),
         false => {
-            anyhow!("{name}: there is no checkpoint of this run; start a new run in another folder")
+            anyhow!(
+                "{name}: this run has no checkpoint to resume from; start a new run in another folder"
+            )
         }
     })
 }
@@ -87,7 +89,7 @@ const MAX_DIGITS: usize = 9;
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
-            "{}: expected a folder for runs, but this is a file",
+            "{}: new runs are saved in a folder with this name, but this is a file",
             runs.display()
         );
     }
@@ -138,7 +140,9 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
             Err(TrainError::NoCheckpoint { .. }) => {}
             Err(error) => {
                 return Err(error).with_context(|| {
-                    format!("can't use the newest run, {path} (to use another run, give its path)")
+                    format!(
+                        "the newest run, {path}, can't be used (to use another run, give its path)"
+                    )
                 });
             }
         }
@@ -224,7 +228,7 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
         }
         Err(TrainError::NoCheckpoint { .. }) => match newest(path) {
             Ok(run) => bail!(
-                "{name}: this folder contains runs; choose one, such as the newest, {}",
+                "{name}: this folder contains runs, but one run is needed; give the path of a run, such as the newest, {}",
                 run.display()
             ),
             // The user gets an error with the name of the missing file when the model is loaded.
@@ -240,11 +244,12 @@ pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => bail!("{name}: expected the folder of {what}, but this is a file"),
+        Ok(_) => bail!(
+            "{name}: this is a file, but the folder of {what} is needed; give the path of a folder"
+        ),
         Err(error) if error.kind() == NotFound => {
             let reason = missing_reason(path);
-            let missing =
-                "no such folder; models aren't downloaded, so give the path of a local folder";
+            let missing = "this folder doesn't exist; models aren't downloaded, so give the path of a local folder";
             bail!("{name}: {}", reason.as_deref().unwrap_or(missing))
         }
         Err(error) => Err(error).with_context(|| name.to_string()),

@@ -42,7 +42,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
     };
     let mut lines = vec![
         format!(
-            "model     {} layers, {} heads, {} features, context {}, vocabulary {}: {} parameters",
+            "model     {} layers, {} heads, {} features, a context of {} tokens and a vocabulary of {} tokens: {} parameters",
             model.n_layers,
             model.n_heads,
             model.emb_dim,
@@ -51,13 +51,13 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
             count(trainer.model().num_parameters() as f64)
         ),
         format!(
-            "data      {}: {} tokens to train on, {} to validate",
+            "data      {}: {} tokens for training and {} for validation",
             setup.data,
             tokens(train),
             setup.validation.as_ref().map_or(0, tokens)
         ),
         format!(
-            "steps     {steps} of {} tokens each ({accumulation} x {} windows of {window} tokens), {epochs:.1} epochs",
+            "steps     {steps} steps of {} tokens each ({accumulation} x {} windows of {window} tokens), {epochs:.1} epochs",
             setup.tokens_per_step(),
             train.batch_size()
         ),
@@ -85,7 +85,7 @@ pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String 
     }
     if window < model.context_length {
         lines.push(format!(
-            "note      the windows have {window} tokens, so later positions in the context of {} tokens aren't trained",
+            "note      the windows have {window} tokens, so the later positions in the context of {} tokens aren't trained",
             model.context_length
         ));
     }
@@ -153,11 +153,11 @@ pub(crate) fn sum_up(
     let (before, steps) = (steps.start, steps.end);
     let done = match before < steps {
         true => format!(
-            "trained from step {before} to {steps} in {:.0} s",
+            "trained from step {before} to step {steps} in {:.0} s",
             began.elapsed().as_secs_f64()
         ),
         false => format!(
-            "this run is finished ({steps} steps); to train it to step N: {gpt} train --resume {run} --max-steps N"
+            "this run is finished after {steps} steps; to continue it up to step N, use: {gpt} train --resume {run} --max-steps N"
         ),
     };
     let best = match (folder.best()?, last.and_then(|last| last.val_loss)) {
@@ -198,9 +198,9 @@ mod tests {
 
     #[test]
     fn lines_are_broken_between_words() {
-        let line = "model     2 layers, 4 heads, 192 features, context 64";
+        let line = "model     2 layers, 4 heads, 192 features, 64 tokens";
         let expected = "model     2 layers,\n          4 heads,\n          192\n          \
-            features,\n          context 64";
+            features,\n          64 tokens";
         assert_eq!(wrapped(line, Some(20)), expected);
         assert_eq!(wrapped(line, None), line);
     }

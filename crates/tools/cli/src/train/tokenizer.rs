@@ -35,7 +35,7 @@ pub(crate) fn vocabulary<'t>(
     }
     let text = || {
         text().context(
-            "--tokenizer chars and bpe:N need a text as data, but the data consists of token IDs",
+            "the tokenizers chars and bpe:N are made from text, but the data consists of token IDs",
         )
     };
     let choice = match &options.tokenizer {
@@ -57,7 +57,7 @@ pub(crate) fn vocabulary<'t>(
     let least = tokenizer.vocab_size();
     if let Some(size) = size.filter(|&size| size < least) {
         bail!(
-            "--vocab-size {size}: the tokenizer has {least} tokens, so the vocabulary must have at least {least}"
+            "--vocab-size must be at least {least}, the number of tokens of the tokenizer, got {size}"
         );
     }
     Ok(Vocabulary::new(tokenizer))
@@ -69,7 +69,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
     let name = path.display();
     if !path.exists() {
         bail!(
-            "--tokenizer {name}: no such folder; expected gpt2, chars, bpe:N, or a folder with a tokenizer"
+            "--tokenizer {name}: this folder doesn't exist; use gpt2, chars, bpe:N, or a folder with a tokenizer"
         );
     }
     // The tokenizer of a run is in the newest checkpoint.

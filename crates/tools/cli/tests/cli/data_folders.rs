@@ -69,7 +69,9 @@ fn a_folder_has_the_parts_that_datasets_finds_in_it_and_the_rest_is_listed() {
         };
         holds(
             &ran.stdout,
-            &[&format!("{train} tokens to train on, {rest} to validate")],
+            &[&format!(
+                "{train} tokens for training and {rest} for validation"
+            )],
         );
         holds(
             &ran.stderr,
@@ -109,7 +111,7 @@ fn parts_may_differ_in_format_but_not_in_kind() {
     assert_eq!(ran.code, Some(1));
     holds(
         &ran.stderr,
-        &["train.bin and dev.txt must both be texts or both be token IDs"],
+        &["train.bin and dev.txt must both contain text or both contain token IDs"],
     );
 }
 
@@ -146,7 +148,7 @@ fn names_that_are_not_utf8_are_used_and_what_cant_be_read_is_an_error() {
     fs::write(latin1, "abcd".repeat(10)).unwrap();
     let args = format!("train --data docs --tokenizer chars --train-ratio 1 {SMALL}");
     let ran = folder.ok(&format!("{args} -o run"));
-    holds(&ran.stdout, &["81 tokens to train on"]);
+    holds(&ran.stdout, &["81 tokens for training"]);
     holds(&ran.stderr, &["training on B\u{fffd}cher.txt, a.txt"]);
     symlink("nowhere/b.txt", folder.join("docs/b.txt")).unwrap();
     let message = "docs/b.txt: can't read: a link to nowhere/b.txt, which doesn't exist";

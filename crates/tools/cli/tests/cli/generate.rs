@@ -65,7 +65,7 @@ fn the_seed_is_told_before_the_text_begins() {
     screen.rewind().unwrap();
     screen.read_to_string(&mut shown).unwrap();
     let (seed, text) = shown.split_once('\n').unwrap();
-    let is_first = seed.starts_with("seed ") && text.starts_with("Once");
+    let is_first = seed.starts_with("the random seed is ") && text.starts_with("Once");
     assert!(is_first, "{shown}");
 }
 
@@ -157,7 +157,7 @@ fn samples_are_separated_and_the_first_is_the_only_one_of_its_seed() {
     assert!(all && texts[0] != texts[1], "{texts:?}");
     assert_eq!(texts[0], trained().ok(args).stdout);
     let seeds = trained().ok("generate Once -n 1 --num-samples 3").stderr;
-    holds(&seeds, &["seeds ", " to "]);
+    holds(&seeds, &["the random seeds are ", " to "]);
 }
 
 /// Runs `gpt generate` with `--json` and returns the lines that it prints.

@@ -63,7 +63,7 @@ fn a_run_that_another_process_resumes_ends_before_its_next_line() {
     let last = steps(&folder, "run").last().copied().unwrap_or(0) + 50;
     folder.ok(&format!("train --resume run --max-steps {last}"));
     let each_once: Vec<u64> = (0..last).collect();
-    assert!(steps(&folder, "run") == each_once, "a step is there twice");
+    assert!(steps(&folder, "run") == each_once, "a step occurs twice");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_run_that_was_killed_in_its_first_save_can_begin_again() {
         if is_resumable {
             folder.refused(
                 "train --resume run",
-                &["before its first save", "--out-dir run"],
+                &["before it saved a checkpoint", "--out-dir run"],
             );
         }
         folder.ok(&format!("train {TINY} --max-steps 2 -o run"));

@@ -92,7 +92,7 @@ fn each_printed_command_works_as_printed() {
     // `--max-steps`.
     folder.ok("train --resume run --epochs 1");
     let done = folder.ok("train --resume run");
-    let mut words = printed(&done.stdout, "to train it to step N: ");
+    let mut words = printed(&done.stdout, "to continue it up to step N, use: ");
     let steps = words
         .iter_mut()
         .find(|word| *word == "N")
@@ -103,7 +103,7 @@ fn each_printed_command_works_as_printed() {
         "{flags} --epochs 1 --gradient-accumulation-steps 3 -o epochs"
     ));
     let done = folder.ok("train --resume epochs");
-    let words = printed(&done.stdout, "to train it to step N: ");
+    let words = printed(&done.stdout, "to continue it up to step N, use: ");
     run_printed(&folder, &words[..words.len() - 1], &["500"]);
     // The written token IDs can be used as training data.
     let ran = folder.ok("tokenize -m run -f names.txt -o ids.npy");
@@ -122,7 +122,11 @@ fn each_printed_command_works_as_printed() {
         &["--max-steps", "1", "--batch-size", "2", "-o", "ids"],
     ]
     .concat();
-    run_printed(&folder, &printed(&ran.stderr, "to train on them: "), &small);
+    run_printed(
+        &folder,
+        &printed(&ran.stderr, "to train a model on these token IDs, use: "),
+        &small,
+    );
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn a_checkpoint_with_a_users_file_stays_and_is_named() {
     folder.ok("generate -m run --tokens 1 -n 1");
     folder.write(&at(4, "chat_template.jinja"), "{{ messages }}");
     let told = resume(8).stderr;
-    holds(&told, &["generation_config.json: the manifest declares"]);
+    holds(&told, &["generation_config.json: the file has"]);
     assert_eq!(told.matches("can't delete").count(), 1, "{told}");
     for (file, text) in [
         ("run/README.md".to_owned(), "a good run"),

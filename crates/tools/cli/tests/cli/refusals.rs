@@ -17,7 +17,7 @@ fn all_refused(folder: &Folder, table: &str) {
         match command.split_once(' ') {
             Some(("1", command)) => folder.refused(command, &parts),
             Some(("2", command)) => folder.misused(command, &parts),
-            _ => panic!("{line}: an exit code is missing"),
+            _ => panic!("the line must begin with an exit code, 1 or 2, got {line}"),
         }
     }
 }
@@ -41,7 +41,7 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 1 train --n-layers 0 -> --n-layers; 0
 1 train --emb-dim 10 --n-heads 3 -> --emb-dim; --n-heads; 10; 3
 1 train --n-layers 1000000000000 -> parameters
-1 train --init-from nowhere -> nowhere; no such folder
+1 train --init-from nowhere -> nowhere; folder doesn't exist
 1 train --emb-dim 4000000000 --n-heads 1 -> parameters
 1 train --data missing.txt -> missing.txt; no such file
 1 train --data empty.txt -> empty.txt; empty
@@ -50,12 +50,12 @@ fn what_train_cannot_do_is_refused_before_anything_is_written() {
 1 train --data nothing -> nothing; train.bin
 1 train TINY --tokenizer chars -> chars; token IDs
 1 train TINY --data text.txt --tokenizer word -> word; bpe:N
-1 train TINY --data text.txt --tokenizer bpe:270 -> --vocab-size 61; 270
+1 train TINY --data text.txt --tokenizer bpe:270 -> --vocab-size; 270; 61
 1 train --resume -> runs/; gpt train
-1 train --resume nowhere -> nowhere; no such folder
+1 train --resume nowhere -> nowhere; folder doesn't exist
 1 train --resume nothing -> nothing; no run to resume
 1 train --resume data.bin -> data.bin; file
-1 train TINY --vocab-size 20 -> data.bin; id ; 20
+1 train TINY --vocab-size 20 -> data.bin; token ID; 20
 1 train TINY --out-dir data.bin -> data.bin; file
 1 train --config deep.toml -> deep.toml
 1 train --config missing.toml -> missing.toml; no such file
@@ -90,7 +90,7 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 1 generate -f long.bin -> 1500000000; 16; --past-context crop
 1 inspect -f long.bin -> 1500000000; 16
 1 inspect --tokens LONG -> 17; 16
-1 eval --tokens 1 -> 2 tokens
+1 eval --tokens 1 -> at least 2 tokens
 1 eval -f missing.txt -> missing.txt
 2 eval -> FILE
 ";
@@ -109,7 +109,7 @@ fn models_that_are_none_are_refused() {
     folder.ok("convert runs/0001 model");
     folder.write("model/model.safetensors", [1, 2, 3]);
     let table = "
-1 generate Once -m nowhere -> nowhere; no such folder
+1 generate Once -m nowhere -> nowhere; folder doesn't exist
 1 generate Once -m empty -> empty; config.json
 1 generate Once -m runs -> runs; contains runs; runs/0001
 1 generate Once -m data.bin -> data.bin; folder; file

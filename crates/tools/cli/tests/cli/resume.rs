@@ -23,7 +23,7 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     folder.ok(&format!("{flags} --max-steps 12 --keep 3 --out-dir run"));
     let whole = (folder.tensors("run"), folder.logged_losses("run"));
     let ran = folder.ok("train --resume run/checkpoints/step-00000005");
-    let trained = "trained from step 5 to 12 in";
+    let trained = "trained from step 5 to step 12 in";
     holds(&ran.stdout, &["run, resumed after step 5", trained]);
     let newest = folder.checkpoint("run");
     assert!(newest.to_string_lossy().contains("step-00000012."));
@@ -156,7 +156,7 @@ fn data_that_moved_is_named_and_other_data_is_refused_with_both() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 2 --out-dir run"));
     fs::rename(folder.join("data.bin"), folder.join("moved.bin")).unwrap();
-    folder.refused("train --resume run", &["data.bin", "--data PATH"]);
+    folder.refused("train --resume run", &["data.bin", "new path with --data"]);
     folder.ok("train --resume run --data moved.bin --max-steps 3");
     folder.ok("train --resume run --max-steps 4");
     folder.write("other.bin", [7, 0].repeat(400));
@@ -175,7 +175,7 @@ fn data_of_standard_input_is_piped_in_again_and_compared() {
     folder.refused(
         resume,
         &[
-            "run: the run's data came from standard input",
+            "run: the run read its data from standard input",
             "--data FILE",
         ],
     );

@@ -226,7 +226,7 @@ impl Ran {
         assert_eq!(self.code, Some(code), "gpt {args}\n{stdout}{stderr}");
         let lines: Vec<&str> = stderr.lines().filter(|line| !line.is_empty()).collect();
         let [line] = lines[..] else {
-            panic!("gpt {args}: one line expected: {stderr}");
+            panic!("gpt {args} must print one line to standard error, got {stderr}");
         };
         assert!(line.starts_with("error: "), "gpt {args}: {line}");
         holds(line, parts);

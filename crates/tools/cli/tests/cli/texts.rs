@@ -26,7 +26,7 @@ fn one_end_stands_between_two_texts_whichever_of_them_has_it() {
         folder.write(&format!("{case}/b.txt"), second);
         let flags = format!("--data {case} --tokenizer chars --train-ratio 1 --max-length 2");
         let ran = folder.ok(&format!("train {flags} {SMALL} -o {case}-run"));
-        holds(&ran.stdout, &[&format!("{tokens} tokens to train on")]);
+        holds(&ran.stdout, &[&format!("{tokens} tokens for training")]);
     }
 }
 

@@ -69,7 +69,7 @@ fn folders_of_tokens_and_of_texts_are_data() {
     folder.write("texts/b.txt", "The next day it was back. ".repeat(20));
     let flags = TINY.replace("data.bin", "tokens");
     let tokens = folder.ok(&format!("train {flags} --max-steps 1"));
-    let parts = "400 tokens to train on, 400 to validate";
+    let parts = "400 tokens for training and 400 for validation";
     holds(&tokens.stdout, &[parts]);
     let flags = TINY
         .replace("data.bin", "texts")
@@ -85,7 +85,7 @@ fn a_run_can_start_from_another_models_weights() {
     folder.ok(&format!("train {TINY} --max-steps 3 --out-dir first"));
     let ran = folder
         .ok("train --init-from first --data data.bin --max-steps 1 --batch-size 4 --dropout 0");
-    let same = "1 layers, 2 heads, 8 features, context 8, vocabulary 61";
+    let same = "1 layers, 2 heads, 8 features, a context of 8 tokens and a vocabulary of 61 tokens";
     holds(&ran.stdout, &[same]);
     folder.refused(
         "train --init-from first --data data.bin --max-steps 1 --n-heads 4",

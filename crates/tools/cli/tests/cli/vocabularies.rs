@@ -204,5 +204,8 @@ fn tokens_that_llama_cpp_finds_elsewhere_are_named() {
     assert_ne!(text, stripping);
     fs::write(path, stripping).unwrap();
     let told = folder.ok("convert model stripping.gguf").stderr;
-    holds(&told, &["llama.cpp ignores lstrip", "\"<|endoftext|>\""]);
+    holds(
+        &told,
+        &["llama.cpp ignores the settings lstrip", "\"<|endoftext|>\""],
+    );
 }

@@ -186,10 +186,10 @@ fn copies_of_a_run_that_trains_are_resumed() {
         } else {
             let after = contents(path);
             if before.keys().any(|name| !after.contains_key(name)) {
-                faults.push(format!("{case}: something was deleted"));
+                faults.push(format!("{case}: the command deleted a file or folder"));
             }
         }
     }
-    println!("{resumed} of {cases} copies have a whole checkpoint");
+    println!("{resumed} of {cases} copies of the running run contain a complete checkpoint");
     report("copies of a run that trains", cases, &faults);
 }

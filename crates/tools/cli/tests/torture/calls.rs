@@ -48,7 +48,7 @@ pub(crate) fn has_strace() -> bool {
         .status();
     let works = tried.is_ok_and(|status| status.success());
     if !works {
-        println!("skipped: no strace, or it may not trace");
+        println!("skipped: strace isn't installed, or it isn't allowed to trace processes");
     }
     works
 }

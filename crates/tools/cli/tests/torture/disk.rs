@@ -349,7 +349,9 @@ fn cuts(job: &Job) -> (usize, Vec<String>) {
             if let Some(fault) = (job.fault)(on_disk.path(), is_done, "") {
                 let line: String = call.line.chars().take(20).collect();
                 let last = call.texts.last().map_or("", String::as_str);
-                faults.push(format!("{how:?} left after {line}… {last}: {fault}"));
+                faults.push(format!(
+                    "after a power failure ({how:?}) at {line}… {last}: {fault}"
+                ));
             }
         }
     }

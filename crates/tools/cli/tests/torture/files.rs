@@ -89,7 +89,7 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
             let contents = |root: &Path| fs::read(root.join("run").join(other)).ok();
             let is_kept = other.starts_with("checkpoints/");
             if is_kept && contents(folder.path()) != contents(good.path()) {
-                faults.push(format!("{case}: {other} is no longer what it was"));
+                faults.push(format!("{case}: the failed command changed {other}"));
             }
         }
     }

@@ -113,6 +113,6 @@ fn in_little_writable_memory_what_does_not_fit_is_refused() {
         }
         let _ = fs::remove_dir_all(folder.path().join("run2"));
     }
-    println!("writable memory: {refused} of {cases} refused");
+    println!("{refused} of {cases} commands failed because their writable memory was limited");
     report("writable memory", cases, &faults);
 }

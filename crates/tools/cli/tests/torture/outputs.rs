@@ -79,7 +79,9 @@ fn what_is_there_where_a_command_writes_stays_what_it_is() {
                 faults.push(format!("{case}: it is now {:?}", kind(&out)));
             }
             if mine(folder.path()) != before {
-                faults.push(format!("{case}: somebody else's files are gone"));
+                faults.push(format!(
+                    "{case}: the command changed or deleted files that it hadn't created"
+                ));
             }
         }
     }
