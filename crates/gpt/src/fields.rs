@@ -124,7 +124,7 @@ impl GptModel {
             check_same(op, &self.named_parameters(), &grads.named_parameters());
         }
         if let Err(error) = grads.check() {
-            panic!("{op}: the gradients don't have the structure of a model: {error}");
+            panic!("{op}: the gradients are invalid, because {error}");
         }
     }
 }
