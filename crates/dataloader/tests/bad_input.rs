@@ -404,7 +404,7 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
         change(&fs::File::options().write(true).open(&path).unwrap()).unwrap();
         let error = epoch.try_next().unwrap_err().to_string();
         assert!(
-            error.starts_with(&path.display().to_string()) && error.contains("written to"),
+            error.starts_with(&path.display().to_string()) && error.contains("was changed"),
             "{error}"
         );
         assert_eq!(epoch.position(), 1);

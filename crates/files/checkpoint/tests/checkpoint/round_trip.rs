@@ -135,7 +135,7 @@ fn names_that_a_file_cant_have_are_not_written_and_all_others_come_back() {
             &["a", "__metadata__"],
             "\"__metadata__\": this name is reserved",
         ),
-        (&[&long], "the names and shapes take"),
+        (&[&long], "the names and shapes of the tensors, has"),
     ] {
         let error = save(names).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");

@@ -145,11 +145,11 @@ fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
     for command in ["train --resume run", "generate -m run --tokens 1"] {
         let error = folder.gpt(command);
         assert_eq!(error.code, Some(1));
-        let words = printed(&error.stderr, "to start it again: ");
+        let words = printed(&error.stderr, "to start it again, use: ");
         assert_eq!(words[..2], ["train", "--config"]);
     }
     let error = folder.gpt("train --resume run").stderr;
-    run_printed(&folder, &printed(&error, "to start it again: "), &[]);
+    run_printed(&folder, &printed(&error, "to start it again, use: "), &[]);
     assert_eq!(folder.logged_losses("run").len(), 1);
 }
 
