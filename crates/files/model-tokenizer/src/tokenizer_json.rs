@@ -215,10 +215,8 @@ fn from_json(
             ));
         }
         Some(kind) => {
-            return Err({
-                let kind = kind.escape_debug();
-                other_kind(path, format!("its model is {kind}"))
-            });
+            let kind = kind.escape_debug();
+            return Err(other_kind(path, format!("its model is {kind}")));
         }
     }
     let json: Json = parse(path, text)?;
