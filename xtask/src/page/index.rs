@@ -5,7 +5,7 @@ use notebooks::{Part, Program, Tier, cells};
 use pictures::html;
 use pictures::html::escape;
 
-use super::notebook::has_cells;
+use super::notebook::{has_cells, heading};
 use super::{Book, MODEL_PAGE, TRAINING_PAGE, anchor, file_name, glossary, overview, style};
 use crate::documents::NamedCell;
 
@@ -27,7 +27,7 @@ pub(super) fn page(book: &Book) -> String {
         for part in parts {
             let (kind, place, name) = match part {
                 Part::Section { number, title } if has_cells(parts, number) => {
-                    ('s', number, format!("{number} {title}"))
+                    ('s', number, heading(number, title))
                 }
                 Part::Figure { name, line, .. } => {
                     let number = book.figure(program, *line);

@@ -59,7 +59,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
                     body += &(std::mem::take(&mut end) + &end_of_section(&before, &links));
                 }
                 previous = "";
-                let heading = escape(&format!("{number} {title}"));
+                let heading = escape(&heading(number, title));
                 writeln!(
                     body,
                     "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{heading}</h2>"
@@ -300,7 +300,7 @@ fn sections(program: &Program, book: &Book) -> Vec<Link> {
     let mut sections = Vec::new();
     for (other, parts) in &book.unrun {
         for (number, title) in headings(parts) {
-            let (numbers, name) = (numbers_of(number), format!("{number} {title}"));
+            let (numbers, name) = (numbers_of(number), heading(number, title));
             let place = format!("#{}", anchor('s', &[number]));
             if is_here(other) {
                 sections.push((numbers, (place, name)));
@@ -319,6 +319,16 @@ fn sections(program: &Program, book: &Book) -> Vec<Link> {
 fn numbers_of(section: &str) -> Vec<u32> {
     let numbers: Result<_, _> = section.split('.').map(str::parse).collect();
     numbers.unwrap_or_default()
+}
+
+/// Returns the heading of a section. The number is left out if it is only a name, such as
+/// `attention`, which the title makes clear.
+pub(super) fn heading(number: &str, title: &str) -> String {
+    let digits = number.trim_start_matches("ex").trim_start_matches('B');
+    match digits.starts_with(|c: char| c.is_ascii_digit()) {
+        true => format!("{number} {title}"),
+        false => title.to_owned(),
+    }
 }
 
 /// Returns true if a section contains cells.

@@ -30,7 +30,8 @@ pub(crate) fn scene(bars: &Bars) -> Scene {
         .with_title(bars.title)
         .with_x_label(bars.x)
         .with_y_label(bars.y)
-        .with_legend_position(LegendPosition::OutsideRightTop);
+        .with_legend_position(LegendPosition::OutsideRightTop)
+        .with_legend_box(false);
     render_multiple(plots, layout)
 }
 

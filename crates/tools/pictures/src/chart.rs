@@ -40,7 +40,8 @@ pub(crate) fn scene(
         .with_title(chart.title)
         .with_x_label(chart.x)
         .with_y_label(chart.y)
-        .with_legend_position(LegendPosition::OutsideRightTop);
+        .with_legend_position(LegendPosition::OutsideRightTop)
+        .with_legend_box(false);
     if let Some(x_tick) = x_tick {
         layout = layout.with_x_tick_format(TickFormat::Custom(Arc::new(x_tick)));
     }
