@@ -2,11 +2,13 @@
 //! contains the functions that print to standard output.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use atomic_file::{append, create_folder};
 use notebooks::item;
 use serde::de::DeserializeOwned;
 use walkdir::{DirEntry, WalkDir};
@@ -81,6 +83,20 @@ pub(crate) fn run(command: &mut Command) -> Result<Vec<u8>> {
     let output = started.wait_with_output()?;
     ensure!(output.status.success(), "{command:?}: {}", output.status);
     Ok(output.stdout)
+}
+
+/// Creates the folder if it doesn't exist, and waits until no other process has locked it. The lock
+/// ends when the returned file is closed, or when this process ends. On file systems that don't
+/// support locks, the function doesn't wait.
+///
+/// # Errors
+///
+/// Returns an error if the folder or its file `.lock` can't be created.
+pub(crate) fn lock_folder(folder: &Path) -> Result<File> {
+    create_folder(folder)?;
+    let lock = append(folder.join(".lock"))?;
+    let _ = lock.lock();
+    Ok(lock)
 }
 
 /// Returns the paths of all files below `folder` that have the given extension, in sorted order.

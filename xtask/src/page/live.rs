@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::save;
-use crate::workspace::{cargo, print, root, run, target};
+use crate::workspace::{cargo, lock_folder, print, root, run, target};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
@@ -59,7 +59,11 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
     let model = match model {
         Some(model) => model.to_owned(),
         None => {
-            let story = target()?.join("live/the-answering-bell");
+            let trained = target()?.join("live");
+            // Another process may be writing live pages at the same time. It then trains the model
+            // for both.
+            let _lock = lock_folder(&trained)?;
+            let story = trained.join("the-answering-bell");
             // Resuming a finished run does nothing, and resuming an interrupted run continues it.
             let how = match story.join("options.toml").exists() {
                 true => "--resume",

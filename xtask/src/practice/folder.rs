@@ -8,11 +8,11 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use atomic_file::{append, create_folder, write_atomically, write_output};
+use atomic_file::{create_folder, write_atomically, write_output};
 use practice::{EXERCISES, Exercise, files_of_gpt};
 use serde::{Deserialize, Serialize};
 
-use crate::workspace::root;
+use crate::workspace::{lock_folder, root};
 
 /// Name of the program that combines the reader's functions into a GPT.
 pub(super) const GPT: &str = "gpt";
@@ -198,8 +198,7 @@ impl Folder {
         exercise: &Exercise,
         change: impl FnOnce(&mut Progress) -> R,
     ) -> Result<R> {
-        let lock = append(self.path.join(".lock"))?;
-        let _ = lock.lock(); // On file systems without locks, the file is changed without a lock.
+        let _lock = lock_folder(&self.path)?;
         let State(mut state) = self.state()?;
         let result = change(state.entry(exercise.name.to_owned()).or_default());
         let text = serde_json::to_string_pretty(&state)?;
