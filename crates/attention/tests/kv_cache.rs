@@ -95,8 +95,8 @@ fn whole(qkv: &[Array2<f32>; 3], num_heads: usize) -> Array2<f32> {
     attend(&q, &k, &v, num_heads).remove_axis(Axis(0))
 }
 
-/// Passes the queries, keys and values of the next `new` tokens to the cache, and writes their
-/// context vectors to the same rows of `got`.
+/// Passes the queries, keys and values of the next `new` tokens to the cache, and writes the
+/// resulting context vectors to the rows of `got` for these tokens.
 fn step(cache: &mut KvCache, qkv: &[Array2<f32>; 3], new: usize, got: &mut Array2<f32>) {
     let rows = s![cache.len()..cache.len() + new, ..];
     let [q, k, v] = qkv.each_ref().map(|x| x.slice(rows));

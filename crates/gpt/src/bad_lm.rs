@@ -52,7 +52,8 @@ pub struct BadLm {
 }
 
 impl BadLm {
-    /// Creates a model with random weights, which are drawn in the same order as in the worksheet.
+    /// Creates a model with random weights. They are drawn in the same order as in the book's
+    /// worksheet, so the same seed results in the same weights.
     ///
     /// # Errors
     ///

@@ -111,8 +111,8 @@ proptest! {
         prop_assert_eq!(refused, text.contains("<|endoftext|>"));
     }
 
-    /// The IDs below 256 stand for single bytes. Lists of IDs from 90 to 255 produce all kinds of
-    /// invalid UTF-8.
+    /// Tests random token IDs, and random IDs from 90 to 255. IDs below 256 represent single bytes,
+    /// so sequences of such IDs mix ASCII characters with all kinds of invalid UTF-8.
     #[test]
     fn decoding_id_by_id_is_decoding_at_once(ids in prop_oneof![
         proptest::collection::vec(0u32..50_257, 0..50),

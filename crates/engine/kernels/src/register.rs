@@ -60,7 +60,8 @@ pub(crate) trait Register: Copy {
     }
 }
 
-/// A vector register that can load a square block of `LANES` x `LANES` values and transpose it.
+/// A vector register type that can load a block of `LANES` x `LANES` values into `LANES` registers
+/// and transpose it.
 pub(crate) trait Square: Register {
     type Columns: AsRef<[Self]>;
 

@@ -35,8 +35,9 @@ pub(crate) const MAX_POINTER_BYTES: u64 = 1024;
 /// users.
 type Magic = (&'static [u8], &'static str, &'static str);
 
-/// Formats other than those of pointer files. A text practically never starts with one of these
-/// magic numbers, and a file of random token IDs does so in fewer than one in ten million cases.
+/// Binary formats that can be recognized by their magic numbers. Text files practically never start
+/// with one of these magic numbers, and the probability that a file of random token IDs starts with
+/// one is less than one in ten million.
 const FORMATS: [Magic; 18] = [
     (b"%PDF-", "a PDF document", "pdftotext extracts its text"),
     (

@@ -90,7 +90,7 @@ pub fn one_line(problem: impl Display) -> String {
         .replace(char::is_control, " ")
 }
 
-/// Returns a text in quotes, with special characters escaped, as a single line.
+/// Returns `text` as a quoted string on a single line, in which special characters are escaped.
 pub(crate) fn quoted(text: &str) -> String {
     one_line(format!("{text:?}"))
 }

@@ -84,9 +84,9 @@ pub enum GgufTokenKind {
 
 /// Writes a model as a GGUF file that llama.cpp can run.
 ///
-/// If `tokens` is `None`, the file contains no tokenizer, so llama.cpp accepts only token IDs. The
-/// file also contains the beginning token, the first end token and the padding token of `special`.
-/// If `tokens` specifies a beginning token, this token takes precedence over that of `special`.
+/// If `tokens` is `None`, the file contains no tokenizer, so llama.cpp accepts only token IDs. In
+/// both cases, the file contains the BOS token, the first EOS token and the padding token of
+/// `special`, except that a BOS token specified by `tokens` takes precedence.
 ///
 /// The file is written by [`create_output`], which never overwrites an existing file.
 ///

@@ -10,7 +10,7 @@ use crate::error::CheckpointError;
 
 /// File name of a model's configuration.
 pub const CONFIG: &str = "config.json";
-/// File name of the settings for generating text, in Hugging Face's layout.
+/// Name of the file that contains a model's default generation settings in the Hugging Face layout.
 pub const GENERATION_CONFIG: &str = "generation_config.json";
 /// File name of a model's weights if they are in one file.
 pub const WEIGHTS: &str = "model.safetensors";

@@ -269,8 +269,8 @@ pub(crate) fn not_finite(index: usize, value: f32) -> String {
     format!("element {index} is {value}, but weights must be finite")
 }
 
-/// Parses and checks a header. `data` is the number of bytes after it. The entries are sorted by
-/// name.
+/// Parses and checks the header of a safetensors file that has `data` bytes after the header.
+/// Returns the entries of all tensors, sorted by name, and the metadata.
 fn entries(
     file: &Path,
     header: &[u8],

@@ -96,7 +96,8 @@ impl Weights {
     /// is also its output layer. This is the case if both tensors contain the same numbers, or if
     /// one of them is missing. Afterwards, the shared tensor has the name of the embedding.
     ///
-    /// If the configuration says that the model isn't tied, the tensors aren't compared.
+    /// If the configuration says that the model isn't tied, the embedding isn't compared with the
+    /// output layer.
     pub(crate) fn settle_tied(
         &mut self,
         layout: Layout,

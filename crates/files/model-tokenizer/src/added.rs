@@ -135,9 +135,9 @@ impl AddedTokens {
         segments
     }
 
-    /// Finds the tokens of one pass in `text` and calls `each` for all parts of the text in order:
-    /// with the ID and the range of each token, and with `None` and the range of the text between
-    /// tokens.
+    /// Finds the added tokens that `finder` looks for and calls `each` for all parts of `text` in
+    /// order. For a token, the arguments are its ID and its range of bytes. For the text between
+    /// two tokens, they are `None` and the range.
     ///
     /// Two tokens can claim the same white space if the first one has `rstrip` and the second one
     /// has `lstrip` or consists of white space itself. In this case, the first token gets the white

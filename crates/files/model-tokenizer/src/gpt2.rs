@@ -61,7 +61,8 @@ pub(crate) fn is_gpt2(spec: &TokenizerSpec) -> bool {
         && spec.merges == merges()
 }
 
-/// Returns GPT-2's tokens, written in letters, with their IDs.
+/// Returns GPT-2's tokens and their IDs. Each byte of a token is represented by a printable
+/// character (see [`letters_of`]).
 fn vocabulary() -> HashMap<String, u32> {
     let gpt2 = Gpt2Tokenizer::new();
     let written = |id| Some((letters_of(gpt2.piece(id)?), id));
@@ -70,7 +71,8 @@ fn vocabulary() -> HashMap<String, u32> {
     tokens
 }
 
-/// Returns the two tokens of each of GPT-2's merges, written in letters.
+/// Returns the two tokens that each of GPT-2's BPE merges combines. Each byte of a token is
+/// represented by a printable character (see [`letters_of`]).
 fn merges() -> Vec<(String, String)> {
     let bpe = Bpe::gpt2();
     let token = |id: u32| letters_of(&bpe.tokens()[id as usize]);

@@ -1,9 +1,9 @@
 //! Measures the highest speeds at which the machine can multiply matrices and read memory.
 //!
-//! The *floor* of a workload is the shortest time in which the machine could execute it. It is the
-//! time that the matrix products or the memory reads of the workload would take at the highest
-//! speed. This speed is measured in each turn, because clock frequencies and the available memory
-//! bandwidth change from minute to minute.
+//! The *floor* of a workload is the shortest time in which the machine could execute it: the time
+//! that its matrix products or its memory reads would take at peak speed. The peak speed is
+//! measured before and after each round of the benchmark, because clock frequencies and the
+//! available memory bandwidth change from minute to minute.
 
 use std::hint::black_box;
 

@@ -31,8 +31,9 @@ pub extern "C" fn push(byte: u32) {
     lock(&REQUEST).push(byte as u8);
 }
 
-/// Answers the request, clears it, and returns the number of bytes of the answer. If the request
-/// fails, the answer is an object with a `fault`.
+/// Processes the request that the page sent by calling [`push`], clears it, and returns the length
+/// of the answer in bytes. If the request fails, the answer is a JSON object whose field `fault`
+/// contains the error message.
 ///
 /// A panic in WebAssembly ends the instance, so this function doesn't return. The message of the
 /// panic is then the answer, whose length [`length`] returns.

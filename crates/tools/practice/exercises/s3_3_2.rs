@@ -17,7 +17,7 @@
 use practice::given::softmax_rows;
 use practice::ndarray::Array2;
 
-/// Returns the context vectors of n words. Both arrays have the shape (n, d).
+/// Returns the context vectors of n words. The inputs and the result both have the shape (n, d).
 pub fn context_vectors(inputs: &Array2<f32>) -> Array2<f32> {
     // SOLUTION
     let scores = inputs.dot(&inputs.t());

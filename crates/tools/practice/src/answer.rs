@@ -1,4 +1,5 @@
-//! Results of a reader's functions, in a form that can be compared and printed.
+//! Values that the functions in a reader's solution return, in a form that can be compared and
+//! printed.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ const TOLERANCE: f64 = 1e-4;
 /// Maximum number of values that are printed for a result.
 const SHOWN: usize = 12;
 
-/// A result of a reader's function, or an expected result.
+/// A value that a function in a reader's solution returned, or the expected value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     /// Shape of an array, and its numbers in row-major order.

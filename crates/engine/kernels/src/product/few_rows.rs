@@ -251,7 +251,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 for at in (0..whole).step_by(V::LANES) {
                     let from = from.add(at * N * size_of::<W>());
                     for l in 0..V::LANES as isize {
-                        // Prefetches the same columns of the rows of weights for the next outputs.
+                        // Prefetches the weights that the next block of outputs needs from these
+                        // columns.
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
                     }

@@ -49,10 +49,11 @@ pub(crate) struct RowPanel {
 /// The order in which the values of a row panel are stored. Distances are in lanes of 32 bits.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
-    /// The values of each row are contiguous, and the field is the distance between rows. Among the
-    /// wide kernels ([`Kernel::WIDE`]), only AMX supports this layout.
+    /// The values of each row are contiguous. The contained number is the distance between rows.
+    /// Among the wide kernels ([`Kernel::WIDE`]), only AMX supports this layout.
     Rows(usize),
-    /// The values of each column are contiguous, and the field is the distance between columns.
+    /// The values of each column are contiguous. The contained number is the distance between
+    /// columns.
     Columns(usize),
     /// The values of each column are contiguous, and the distance between columns is
     /// [`Kernel::ROWS`]. Because the compiler knows this distance, the kernel needs fewer

@@ -55,8 +55,9 @@ thread_local! {
 /// Calls `f` with a slice of at least `n` values from the thread-local buffer `key`. Initially, the
 /// values are unspecified.
 ///
-/// The buffer is taken out of `key` during the call, because a thread that waits for others in `f`
-/// may compute another product in the meantime. That product then allocates its own buffer.
+/// During the call, `key` holds an empty buffer. If `f` waits for other threads, this thread may
+/// compute another matrix product in the meantime, and this product then allocates a buffer of its
+/// own.
 pub(crate) fn with_panels<R>(
     key: &'static LocalKey<Cell<Vec<Line>>>,
     n: usize,

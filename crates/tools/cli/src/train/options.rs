@@ -148,7 +148,7 @@ pub(crate) struct TrainOptions {
     /// Add biases to the layers that compute queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]
     qkv_bias: bool,
-    /// Use the weights of the token embedding also in the output layer (weight tying)
+    /// Reuse the weights of the token embedding in the output layer (weight tying)
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, aliases = ["tie-weights", "weight-tying"], help_heading = "Model", default_value_t = false)]
     tied: bool,
 

@@ -85,7 +85,7 @@ impl Progress {
     }
 
     /// Restarts the clock after work other than training, such as an evaluation, so that the time
-    /// for this work doesn't reduce the speed that is shown.
+    /// spent on this work doesn't lower the reported speed.
     pub(crate) fn pause_over(&mut self) {
         self.last = Instant::now();
     }

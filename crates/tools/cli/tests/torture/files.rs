@@ -116,9 +116,10 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
     let cases = commands
         .iter()
         .flat_map(|(file, command)| REPLACEMENTS.map(|replacement| (*file, command, replacement)));
-    // Two replacements are left out because they are valid but take too long. A command that reads
-    // a text from a pipe waits until another process writes to the pipe. A `data.bin` of 5 GB is a
-    // corpus of 2.5 billion tokens with ID 0.
+    // Two replacements are skipped because the command accepts them as valid input but takes too
+    // long: a pipe instead of a text file, which makes the command wait until another process
+    // writes to the pipe, and a `data.bin` of 5 GB, which is a corpus of 2.5 billion tokens with ID
+    // 0.
     let cases = cases.filter(|(file, _, (name, _))| match *file {
         "data.bin" => !name.starts_with("5 GB"),
         _ => *name != "a pipe",
