@@ -10,7 +10,7 @@
 //! 64 values in an array of shape `(64, head_dim)`.
 //!
 //! If a cache is cloned, the clone shares all pages with the original. When one of them has to
-//! write to a shared page, it copies this page first. Therefore, several texts with the same
+//! write to a shared page, it copies this page first. Therefore, several sequences with the same
 //! beginning can be generated without computing or storing the beginning more than once.
 //!
 //! # Reproducibility
@@ -33,9 +33,9 @@ use crate::head::Head;
 /// Smallest amount of work for which the heads are distributed among threads. With less work, a
 /// single thread is faster.
 ///
-/// The work for a text is the product of three numbers: the number of its new tokens, the number of
-/// all its tokens including the new ones, and the number of features of all heads together. The
-/// work of a call is the sum over all texts.
+/// The work for a sequence is the product of three numbers: the number of its new tokens, the
+/// number of all its tokens including the new ones, and the number of features of all heads
+/// together. The work of a call is the sum over all sequences.
 const PARALLEL_FROM: usize = 8 * 1024;
 
 /// Smallest number of new tokens for which attention is computed with matrix products. For fewer
@@ -54,7 +54,8 @@ pub struct KvCacheSize {
     pub capacity: usize,
 }
 
-/// The keys and values of one attention layer for one text, with space for up to `capacity` tokens.
+/// The keys and values of one attention layer for one sequence, with space for up to `capacity`
+/// tokens.
 ///
 /// ```
 /// use attention::{KvCache, KvCacheSize};
@@ -150,18 +151,19 @@ impl KvCache {
         Self::attend_each([(self, rows)], [queries, keys, values], context);
     }
 
-    /// Does the same as [`attend`](Self::attend) for several texts at once. The heads of all texts
-    /// are distributed among threads together, which is faster than one call per text.
+    /// Does the same as [`attend`](Self::attend) for several sequences at once. The heads of all
+    /// sequences are distributed among threads together, which is faster than one call per
+    /// sequence.
     ///
-    /// `caches` contains the cache of each text and the number of its new tokens. The first rows of
-    /// the queries, keys, values and `context` belong to the new tokens of the first text, the
-    /// following rows to the new tokens of the second text, and so on.
+    /// `caches` contains the cache of each sequence and the number of its new tokens. The first
+    /// rows of the queries, keys, values and `context` belong to the new tokens of the first
+    /// sequence, the following rows to the new tokens of the second sequence, and so on.
     ///
     /// # Panics
     ///
-    /// Panics if an array doesn't have one row for each new token of all texts, or if its number of
-    /// columns isn't `num_heads * head_dim`. Also panics if the number of tokens in a cache would
-    /// exceed its capacity. No cache is changed in these cases.
+    /// Panics if an array doesn't have one row for each new token of all sequences, or if its
+    /// number of columns isn't `num_heads * head_dim`. Also panics if the number of tokens in a
+    /// cache would exceed its capacity. No cache is changed in these cases.
     pub fn attend_each<'c>(
         caches: impl IntoIterator<Item = (&'c mut Self, usize)>,
         [queries, keys, values]: [&ArrayRef2<f32>; 3],
@@ -216,8 +218,8 @@ impl KvCache {
 
     /// Checks that the queries, keys, values and context vectors, whose shapes are given in
     /// `found`, have `rows` rows and `num_heads * head_dim` columns. Also checks that the cache has
-    /// space for `new` more tokens. `rows` is the number of new tokens of all texts, and `new` is
-    /// the number of new tokens of this text.
+    /// space for `new` more tokens. `rows` is the number of new tokens of all sequences, and `new`
+    /// is the number of new tokens of this sequence.
     fn check(&self, new: usize, rows: usize, found: [(usize, usize); 4]) {
         let KvCacheSize {
             num_heads,
@@ -242,7 +244,7 @@ impl KvCache {
     }
 }
 
-/// Queries, keys and values of the new tokens of one text for one head, each with the shape
+/// Queries, keys and values of the new tokens of one sequence for one head, each with the shape
 /// `(new, head_dim)`.
 struct NewTokens<'a> {
     /// Number of tokens that were in the cache before the new ones.

@@ -41,7 +41,7 @@ proptest! {
         }
         prop_assert_eq!(&got, &expected);
         prop_assert!(fork.is_empty());
-        // A clone of the cache that continues with another text must not change the original.
+        // A clone of the cache that continues with other tokens must not change the original.
         let keep = keep.index(shape.0 + 1);
         let mut fork = cache.clone();
         let noise = Array2::from_elem((70, shape.1), f32::NAN);

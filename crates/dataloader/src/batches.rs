@@ -13,8 +13,8 @@ use crate::error::DataLoaderError;
 use crate::loader::DataLoader;
 
 /// An endless stream of batches whose position can be saved. [`Batches`] and [`Mix`] implement this
-/// trait. You can also implement it for your own stream, such as one that pads each text to the
-/// length of the longest one.
+/// trait. You can also implement it for your own stream, such as one that pads the sequences of a
+/// batch to the same length.
 pub trait BatchSource {
     /// Position in the stream. It contains everything that another stream over the same data needs
     /// to continue with the same batches.

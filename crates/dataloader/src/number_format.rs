@@ -30,7 +30,7 @@ pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Returns true if at least 99 % of the bytes are printable characters or white space, and if there
+/// Returns true if at least 99% of the bytes are printable characters or white space, and if there
 /// are enough distinct 16-bit numbers for this not to be a coincidence.
 ///
 /// About one in four random token IDs of GPT-2 contains a byte that is neither printable nor white
@@ -114,7 +114,7 @@ fn is_bytes(different: &HashSet<u64>) -> bool {
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }
 
-/// Returns true if `holds` returns true for at least 99 % of the items.
+/// Returns true if `holds` returns true for at least 99% of the items.
 fn nearly_all<T>(items: impl IntoIterator<Item = T>, holds: impl Fn(&T) -> bool) -> bool {
     let (mut all, mut held) = (0, 0);
     for item in items {

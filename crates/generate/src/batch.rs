@@ -1,13 +1,13 @@
-//! Batched decoding: one model continues several independent texts ("continuous batching").
+//! Batched decoding: one model continues several independent sequences ("continuous batching").
 //!
-//! Each step processes the next tokens of all texts together and reads the model's weights only
-//! once, which is much faster than a separate step for each text. Texts can join and leave the
-//! batch between any two steps. Each text has its own length, context size and KV cache, so no
-//! padding is needed.
+//! Each step processes the next tokens of all sequences together and reads the model's weights only
+//! once, which is much faster than a separate step for each sequence. Sequences can join and leave
+//! the batch between any two steps. Each sequence has its own length, context size and KV cache, so
+//! no padding is needed.
 //!
-//! The logits of a text are bit for bit the same as if the text were decoded alone, regardless of
-//! which other texts are in the batch. The reason is that the kernels compute each row of a matrix
-//! product in the same way for any number of rows.
+//! The logits of a sequence are bit for bit the same as if the sequence were decoded alone,
+//! regardless of which other sequences are in the batch. The reason is that the kernels compute
+//! each row of a matrix product in the same way for any number of rows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::forward::{Hook, take_in};
 use crate::slot::Slot;
 use crate::{AsWeights, DecoderState, DecoderWeights, GenerateError};
 
-/// A batch of independent texts that one model continues together.
+/// A batch of independent sequences that one model continues together.
 ///
 /// The type parameter `W` determines how the batch stores the model: by reference, by value or in
 /// an [`Arc`](std::sync::Arc). [`Decoder`](crate::Decoder) has the same type parameter.
@@ -53,20 +53,21 @@ use crate::{AsWeights, DecoderState, DecoderWeights, GenerateError};
 pub struct Batch<W = DecoderWeights> {
     weights: W,
     states: BTreeMap<Slot, DecoderState>,
-    /// Number of texts that have been added so far. The next text gets this number as its slot.
+    /// Number of sequences that have been added so far. The next sequence gets this number as its
+    /// slot.
     joined: u64,
 }
 
 impl<W: AsWeights> Batch<W> {
-    /// Maximum number of tokens that a step processes in addition to one token of each text.
+    /// Maximum number of tokens that a step processes in addition to one token of each sequence.
     ///
-    /// A step processes at least one pending token of each text. Texts with more pending tokens,
-    /// such as a new prompt, share this number of additional tokens. A longer prompt is therefore
-    /// spread over several steps, so that the other texts don't have to wait until the whole prompt
-    /// has been processed.
+    /// A step processes at least one pending token of each sequence. Sequences with more pending
+    /// tokens, such as a new prompt, share this number of additional tokens. A longer prompt is
+    /// therefore spread over several steps, so that the other sequences don't have to wait until
+    /// the whole prompt has been processed.
     pub const PROMPT_ROWS: usize = 256;
 
-    /// Creates a batch without texts.
+    /// Creates a batch without sequences.
     pub fn new(weights: W) -> Self {
         Self {
             weights,
@@ -75,11 +76,11 @@ impl<W: AsWeights> Batch<W> {
         }
     }
 
-    /// Adds a text and returns the slot that identifies the text in this batch.
+    /// Adds a sequence and returns the slot that identifies the sequence in this batch.
     ///
-    /// For a new text, pass [`DecoderState::new`]. To continue a text of a decoder or of another
-    /// batch that uses the same model, pass the state of that text. To fork a text, pass a clone of
-    /// its state.
+    /// For a new sequence, pass [`DecoderState::new`]. To continue a sequence of a decoder or of
+    /// another batch that uses the same model, pass the state of that sequence. To continue a
+    /// sequence in several ways, pass a clone of its state for each of them.
     ///
     /// # Errors
     ///
@@ -95,74 +96,75 @@ impl<W: AsWeights> Batch<W> {
         Ok(slot)
     }
 
-    /// Removes a text from the batch and returns its state. Returns `None` if the text isn't in the
-    /// batch.
+    /// Removes a sequence from the batch and returns its state. Returns `None` if the sequence
+    /// isn't in the batch.
     pub fn remove(&mut self, slot: Slot) -> Option<DecoderState> {
         self.states.remove(&slot)
     }
 
-    /// Returns the state of a text, which contains its tokens and its logits. Returns `None` if the
-    /// text isn't in the batch.
+    /// Returns the state of a sequence, which contains its tokens and its logits. Returns `None` if
+    /// the sequence isn't in the batch.
     pub fn get(&self, slot: Slot) -> Option<&DecoderState> {
         self.states.get(&slot)
     }
 
-    /// Returns the number of texts in the batch.
+    /// Returns the number of sequences in the batch.
     pub fn len(&self) -> usize {
         self.states.len()
     }
 
-    /// Returns true if the batch contains no texts.
+    /// Returns true if the batch contains no sequences.
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
     }
 
-    /// Replaces a text with a new prompt. The prompt is processed by the next calls of
+    /// Replaces a sequence with a new prompt. The prompt is processed by the next calls of
     /// [`advance`](Self::advance).
     ///
     /// # Errors
     ///
-    /// Returns an error if the text isn't in the batch, or in any of the cases that
+    /// Returns an error if the sequence isn't in the batch, or in any of the cases that
     /// [`Decoder::start`](crate::Decoder::start) lists.
     pub fn start(&mut self, slot: Slot, prompt: &[u32]) -> Result<(), GenerateError> {
         self.state(slot)?.start(prompt)
     }
 
-    /// Appends tokens to a text. The tokens are processed by the next calls of
+    /// Appends tokens to a sequence. The tokens are processed by the next calls of
     /// [`advance`](Self::advance).
     ///
     /// # Errors
     ///
-    /// Returns an error if the text isn't in the batch, or in any of the cases that
+    /// Returns an error if the sequence isn't in the batch, or in any of the cases that
     /// [`Decoder::push`](crate::Decoder::push) lists.
     pub fn push(&mut self, slot: Slot, tokens: &[u32]) -> Result<(), GenerateError> {
         self.state(slot)?.push(tokens)
     }
 
-    /// Shortens a text to its first `len` tokens, in the same way as
+    /// Shortens a sequence to its first `len` tokens, in the same way as
     /// [`Decoder::truncate`](crate::Decoder::truncate).
     ///
     /// # Errors
     ///
-    /// Returns an error if the text isn't in the batch.
+    /// Returns an error if the sequence isn't in the batch.
     pub fn truncate(&mut self, slot: Slot, len: usize) -> Result<(), GenerateError> {
         self.state(slot)?.truncate(len);
         Ok(())
     }
 
-    /// Performs one step, which processes pending tokens of all texts. Returns the slots of the
-    /// texts for which the step has computed new logits, in the order in which the texts were
-    /// added.
+    /// Performs one step, which processes pending tokens of all sequences. Returns the slots of the
+    /// sequences for which the step has computed new logits, in the order in which the sequences
+    /// were added.
     ///
-    /// A text with a single pending token always gets new logits. Texts with more pending tokens
-    /// share [`PROMPT_ROWS`](Self::PROMPT_ROWS) additional tokens per step, and texts that were
-    /// added earlier have priority. Such a text gets new logits in the step that processes the last
-    /// of its pending tokens. Until then, the returned list doesn't contain its slot.
+    /// A sequence with a single pending token always gets new logits. Sequences with more pending
+    /// tokens share [`PROMPT_ROWS`](Self::PROMPT_ROWS) additional tokens per step, and sequences
+    /// that were added earlier have priority. Such a sequence gets new logits in the step that
+    /// processes the last of its pending tokens. Until then, the returned list doesn't contain its
+    /// slot.
     ///
     /// # Panics
     ///
     /// Panics if [`AsWeights::as_weights`] returns a model whose shapes differ from those of the
-    /// model for which the texts were added.
+    /// model for which the sequences were added.
     pub fn advance(&mut self) -> Vec<Slot> {
         self.step(None)
     }
@@ -170,9 +172,9 @@ impl<W: AsWeights> Batch<W> {
     /// Performs one step like [`advance`](Self::advance), but calls `hook` before the first block
     /// and after each block. The hook can read and change the residual stream.
     ///
-    /// The hook is called separately for each text. Its arguments are the slot of the text, the
-    /// number of blocks that the text's tokens have passed so far, and the residual stream of these
-    /// tokens, of shape (tokens, emb_dim). See
+    /// The hook is called separately for each sequence. Its arguments are the slot of the sequence,
+    /// the number of blocks that the sequence's tokens have passed so far, and the residual stream
+    /// of these tokens, of shape (tokens, emb_dim). See
     /// [`Decoder::advance_with`](crate::Decoder::advance_with) for an example.
     ///
     /// # Panics
@@ -216,7 +218,7 @@ impl<W: AsWeights> Batch<W> {
     }
 }
 
-/// The debug output contains the states of the texts, but not the weights.
+/// The debug output contains the states of the sequences, but not the weights.
 impl<W> fmt::Debug for Batch<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")

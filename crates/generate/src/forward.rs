@@ -1,9 +1,9 @@
-//! The forward pass over the new tokens of several texts, each with its own KV cache.
+//! The forward pass over the new tokens of several sequences, each with its own KV cache.
 //!
-//! The operations and their order are the same as in `GptModel::forward`. The rows of all texts are
-//! stacked in a single matrix, so that each matrix product reads the weights only once. For
-//! example, a text with three new tokens and a text with one new token form a matrix with four
-//! rows. Attention is the only operation that treats each text separately.
+//! The operations and their order are the same as in `GptModel::forward`. The rows of all sequences
+//! are stacked in a single matrix, so that each matrix product reads the weights only once. For
+//! example, a sequence with three new tokens and a sequence with one new token form a matrix with
+//! four rows. Attention is the only operation that treats each sequence separately.
 
 use attention::KvCache;
 use ndarray::{Array1, ArrayViewMut2, Axis, Ix2, s};
@@ -12,7 +12,8 @@ use tensor_ops::engine::{Pooled, awake, empty, for_each};
 use crate::layers::BlockRef;
 use crate::weights::WeightsRef;
 
-/// The new tokens of a text, together with the caches and the logits that the forward pass updates.
+/// The new tokens of a sequence, together with the caches and the logits that the forward pass
+/// updates.
 ///
 /// The tokens must be in the model's vocabulary and fit in the context. The forward pass doesn't
 /// check these conditions.
@@ -28,7 +29,7 @@ pub(crate) struct Sequence<'s> {
     pub(crate) logits: Option<&'s mut Array1<f32>>,
 }
 
-/// A matrix of shape (rows, features) that contains one row for each new token of each text.
+/// A matrix of shape (rows, features) that contains one row for each new token of each sequence.
 type Rows = Pooled<Ix2>;
 
 /// A function that can read and change the residual stream before the first block and after each

@@ -47,9 +47,9 @@ pub struct Sampling {
     /// requires a value above 0. For greedy decoding, that library has the option `do_sample=False`
     /// instead.
     pub temperature: f32,
-    /// Number of tokens with the largest logits that are kept. Other tokens whose logits equal the
-    /// smallest of these logits are kept as well. If the value is `None`, 0 or larger than the
-    /// vocabulary, all tokens are kept.
+    /// Number of tokens that are kept, which are those with the largest logits. Other tokens whose
+    /// logits equal the smallest of these logits are kept as well. If the value is `None`, 0 or
+    /// larger than the vocabulary, all tokens are kept.
     ///
     /// The transformers library implements this filter as `TopKLogitsWarper`. The book uses it in
     /// section 5.3.2.

@@ -1,8 +1,9 @@
-//! The identifier of a text in a batch.
+//! The identifier of a sequence in a batch.
 
-/// The identifier of a text in a [`Batch`](crate::Batch) or in
+/// The identifier of a sequence in a [`Batch`](crate::Batch) or in
 /// [`TokenStreams`](crate::TokenStreams).
 ///
-/// A batch never assigns the same slot to two texts, even if the first text has been removed.
+/// A batch never assigns the same slot to two sequences, even if the first sequence has been
+/// removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub(crate) u64);

@@ -1,5 +1,5 @@
-//! Token generation for several texts that share a model, where each text has its own sampler and
-//! its own stop conditions.
+//! Token generation for several sequences that share a model, where each sequence has its own
+//! sampler and its own stop conditions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,12 +16,12 @@ use crate::{
     RandomSampler, Sampler, Timings,
 };
 
-/// A group of texts for which one model generates tokens together.
+/// A group of sequences for which one model generates tokens together.
 ///
-/// Each text behaves like a [`TokenStream`](crate::TokenStream): it has its own sampler, seed and
-/// stop conditions, and gets exactly the tokens that it would get alone. Texts can be added and
-/// removed between two steps. All texts share the steps of a [`Batch`], so the weights are read
-/// only once per step.
+/// Each sequence behaves like a [`TokenStream`](crate::TokenStream): it has its own sampler, seed
+/// and stop conditions, and gets exactly the tokens that it would get alone. Sequences can be added
+/// and removed between two steps. All sequences share the steps of a [`Batch`], so the weights are
+/// read only once per step.
 ///
 /// ```
 /// use generate::{DecoderState, GenerateOptions, StreamEvent, TokenStreams};
@@ -58,39 +58,40 @@ pub struct TokenStreams<'s, W = DecoderWeights, E = GenerateError> {
 
 type BoxedSampler<'s, E> = Box<dyn FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E> + Send + 's>;
 
-/// An event that a [step](TokenStreams::step) reports for a text.
+/// An event that a [step](TokenStreams::step) reports for a sequence.
 #[derive(Debug)]
 pub enum StreamEvent<E = GenerateError> {
     /// The model has generated this token.
     Token(u32),
-    /// The text has ended and has been removed from the [`TokenStreams`].
+    /// The sequence has ended and has been removed from the [`TokenStreams`].
     Ended(Box<EndedStream<E>>),
 }
 
-/// A text that has ended, together with the reason for its end.
+/// A sequence that has ended, together with the reason for its end.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedStream<E = GenerateError> {
-    /// Reason why the text has ended, or the error that its sampler returned.
+    /// Reason why the sequence has ended, or the error that its sampler returned.
     pub reason: Result<FinishReason, E>,
-    /// Token counts and durations for the text. All texts of a step are processed together, so the
-    /// durations include the computation for the other texts.
+    /// Token counts and durations for the sequence. All sequences of a step are processed together,
+    /// so the durations include the computation for the other sequences.
     pub timings: Timings,
-    /// State of the text, which contains its tokens and its KV cache. The text can be continued
-    /// from this state later.
+    /// State of the sequence, which contains its tokens and its KV cache. The sequence can be
+    /// continued from this state later.
     pub state: DecoderState,
 }
 
 impl<W: AsWeights> TokenStreams<'_, W> {
-    /// Creates a [`TokenStreams`] without texts, whose samplers return a [`GenerateError`] if they
-    /// fail.
+    /// Creates a [`TokenStreams`] without sequences, whose samplers return a [`GenerateError`] if
+    /// they fail.
     pub fn new(weights: W) -> Self {
         Self::with_error_type(weights)
     }
 }
 
 impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
-    /// Creates a [`TokenStreams`] without texts, whose samplers can return errors of any type `E`.
+    /// Creates a [`TokenStreams`] without sequences, whose samplers can return errors of any type
+    /// `E`.
     pub fn with_error_type(weights: W) -> Self {
         Self {
             batch: Batch::new(weights),
@@ -98,16 +99,16 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         }
     }
 
-    /// Adds a text that consists of the tokens in `state`, if any, followed by `tokens`. The new
-    /// tokens are chosen with the sampling settings of `options` and the random numbers of `rng`,
-    /// as in [`TokenStream::new`](crate::TokenStream::new).
+    /// Adds a sequence that consists of the tokens in `state`, if any, followed by `tokens`. The
+    /// new tokens are chosen with the sampling settings of `options` and the random numbers of
+    /// `rng`, as in [`TokenStream::new`](crate::TokenStream::new).
     ///
     /// # Errors
     ///
     /// Returns an error and adds nothing in each of these cases:
     /// - A sampling setting is out of range.
-    /// - The text is empty, or it contains a token that isn't in the model's vocabulary.
-    /// - The text is longer than the context, and the state's configuration is
+    /// - The sequence is empty, or it contains a token that isn't in the model's vocabulary.
+    /// - The sequence is longer than the context, and the state's configuration is
     ///   [`PastContext::Stop`](crate::PastContext::Stop).
     /// - The context size of the state is 0 or larger than the model's context length.
     /// - The state belongs to a model with a different configuration.
@@ -128,9 +129,9 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         })
     }
 
-    /// Adds a text as [`add`](Self::add) does, but lets `sampler` choose the tokens. The arguments
-    /// of `sampler` are all tokens of the text and the logits of the next token, of shape
-    /// (vocab_size). The sampling settings of `options` are ignored.
+    /// Adds a sequence as [`add`](Self::add) does, but lets `sampler` choose the tokens. The
+    /// arguments of `sampler` are all tokens of the sequence and the logits of the next token, of
+    /// shape (vocab_size). The sampling settings of `options` are ignored.
     ///
     /// # Errors
     ///
@@ -158,37 +159,38 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         Ok(slot)
     }
 
-    /// Removes a text before its end and returns its state. Returns `None` if the text has already
-    /// ended or has been removed.
+    /// Removes a sequence before its end and returns its state. Returns `None` if the sequence has
+    /// already ended or has been removed.
     pub fn remove(&mut self, slot: Slot) -> Option<DecoderState> {
         self.continuations.remove(&slot);
         self.batch.remove(slot)
     }
 
-    /// Returns the state of a text. Its logits, of shape (vocab_size), are those from which the
-    /// last token was chosen. Returns `None` if the text has already ended or has been removed.
+    /// Returns the state of a sequence. Its logits, of shape (vocab_size), are those from which the
+    /// last token was chosen. Returns `None` if the sequence has already ended or has been removed.
     pub fn get(&self, slot: Slot) -> Option<&DecoderState> {
         self.batch.get(slot)
     }
 
-    /// Returns the number of texts that haven't ended or been removed.
+    /// Returns the number of sequences that haven't ended or been removed.
     pub fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// Returns true if all texts have ended or been removed.
+    /// Returns true if all sequences have ended or been removed.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// Performs one step, which generates at most one token for each text, and returns the events
-    /// of the step. A text that gets its last token reports two events, first
+    /// Performs one step, which generates at most one token for each sequence, and returns the
+    /// events of the step. A sequence that gets its last token reports two events, first
     /// [`StreamEvent::Token`] and then [`StreamEvent::Ended`].
     ///
-    /// A text that is already complete when it is added, for example because `max_new_tokens` is 0,
-    /// ends without a token. The events of such texts come first. The events of the other texts are
-    /// in the order in which the texts were added. A text with a long prompt needs several steps
-    /// until its first token (see [`Batch::advance`]) and reports no events until then.
+    /// A sequence that is already complete when it is added, for example because `max_new_tokens`
+    /// is 0, ends without a token. The events of such sequences come first. The events of the other
+    /// sequences are in the order in which the sequences were added. A sequence with a long prompt
+    /// needs several steps until its first token (see [`Batch::advance`]) and reports no events
+    /// until then.
     pub fn step(&mut self) -> Vec<(Slot, StreamEvent<E>)> {
         let over = self.continuations.iter_mut();
         let over = over.filter_map(|(&slot, of)| Some((slot, of.over()?)));
@@ -213,8 +215,8 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         events
     }
 
-    /// Performs one step of the batch and chooses a token for each text that has new logits. The
-    /// result contains `None` instead of a token if the chosen token ends the text.
+    /// Performs one step of the batch and chooses a token for each sequence that has new logits.
+    /// The result contains `None` instead of a token if the chosen token ends the sequence.
     fn choose(&mut self) -> Vec<(Slot, Result<Option<u32>, E>)> {
         let pending: Vec<_> = self
             .batch
@@ -247,7 +249,7 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         tokens.collect()
     }
 
-    /// Removes a text and returns the event that reports its end.
+    /// Removes a sequence and returns the event that reports its end.
     fn end(&mut self, slot: Slot, reason: Result<FinishReason, E>) -> StreamEvent<E> {
         let continuation = self.continuations.remove(&slot);
         StreamEvent::Ended(Box::new(EndedStream {

@@ -1,4 +1,4 @@
-//! The "bad minimal language model" of the book's worksheet. It consists of embeddings, one
+//! The "bad minimal language model" of the course worksheet. It consists of embeddings, one
 //! self-attention module without a causal mask, and a prediction layer.
 //!
 //! This model is bad on purpose: without a causal mask, each token can attend to the tokens after
@@ -30,7 +30,8 @@ pub struct BadLmConfig {
     pub att_dim: usize,
 }
 
-/// The worksheet's `BadLM`.
+/// A minimal language model without a causal mask, which corresponds to the class `BadLM` of the
+/// course worksheet.
 ///
 /// ```
 /// use gpt::{BadLm, BadLmConfig, torch_rng::TorchRng};
@@ -52,7 +53,7 @@ pub struct BadLm {
 }
 
 impl BadLm {
-    /// Creates a model with random weights. They are drawn in the same order as in the book's
+    /// Creates a model with random weights. They are drawn in the same order as in the course
     /// worksheet, so the same seed results in the same weights.
     ///
     /// # Errors

@@ -49,8 +49,8 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     x.mapv(|x| 0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()))
 }
 
-/// The book's `FeedForward` (listing 4.4). A value of this type can also store the gradients of a
-/// network.
+/// The feed-forward network of a transformer block. It corresponds to the class `FeedForward` of
+/// the book (listing 4.4). The gradients of its weights are stored in another value of this type.
 ///
 /// The layers' parameters have the names `layers.0` and `layers.2`, because the book uses an
 /// `nn.Sequential` whose element 1 is GELU.
@@ -107,8 +107,9 @@ impl FeedForward {
     }
 }
 
-/// The book's `TransformerBlock` (listing 4.6). A value of this type can also store the gradients
-/// of a block.
+/// A transformer block, which consists of multi-head attention and a feed-forward network. It
+/// corresponds to the class `TransformerBlock` of the book (listing 4.6). The gradients of its
+/// weights are stored in another value of this type.
 ///
 /// ```
 /// use gpt::{GptConfig, TransformerBlock, torch_rng::TorchRng};
@@ -191,8 +192,8 @@ impl TransformerBlock {
     }
 }
 
-/// The book's `GPTModel` (listing 4.7). A value of this type can also store the gradients of a
-/// model or the moments of an optimizer.
+/// A GPT model. It corresponds to the class `GPTModel` of the book (listing 4.7). The gradients of
+/// its weights and the moments of an optimizer are stored in other values of this type.
 ///
 /// ```
 /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};

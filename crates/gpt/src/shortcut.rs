@@ -7,8 +7,9 @@ use torch_rng::TorchRng;
 
 use crate::GptError;
 
-/// The book's `ExampleDeepNeuralNetwork`, which consists of linear layers, each of which is
-/// followed by GELU. A value of this type can also store the gradients of a network.
+/// A deep network of linear layers, each of which is followed by GELU. It corresponds to the class
+/// `ExampleDeepNeuralNetwork` of the book (listing 4.5). The gradients of its weights are stored in
+/// another value of this type.
 ///
 /// ```
 /// use gpt::{ExampleDeepNeuralNetwork, torch_rng::TorchRng};

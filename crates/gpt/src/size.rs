@@ -220,7 +220,7 @@ impl GptConfig {
     }
 
     /// Calculates the memory that [`GptModel::trace`](crate::GptModel::trace), which computes one
-    /// block after the other, takes for a text of `tokens` tokens, in addition to the weights.
+    /// block after the other, takes for a sequence of `tokens` tokens, in addition to the weights.
     ///
     /// The memory includes the attention weights of one block together with their raw, masked and
     /// scaled scores and the causal mask, `rows` rows of logits, and `top` candidates for the next

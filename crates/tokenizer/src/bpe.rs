@@ -163,7 +163,7 @@ impl Bpe {
             && let Some(pair) = most_frequent(&words, config)
         {
             let bytes = [&*bpe.tokens[pair.0 as usize], &bpe.tokens[pair.1 as usize]].concat();
-            // A token that two different pairs spell has only one ID.
+            // If different pairs have the same concatenation, they share one token.
             let known = bpe.tokens.iter().position(|token| *token == bytes);
             let id = known.unwrap_or(bpe.tokens.len()) as u32;
             if known.is_none() {
@@ -273,7 +273,7 @@ impl Bpe {
             && count >= config.least_count
         {
             let bytes = [&*bpe.tokens[pair.0 as usize], &bpe.tokens[pair.1 as usize]].concat();
-            // A token that two different pairs spell has only one ID.
+            // If different pairs have the same concatenation, they share one token.
             let id = *ids.entry(bytes.clone()).or_insert(bpe.tokens.len() as u32);
             if id as usize == bpe.tokens.len() {
                 bpe.tokens.push(bytes);

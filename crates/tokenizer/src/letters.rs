@@ -53,7 +53,8 @@ pub fn letter_of(byte: u8) -> char {
     LETTERS[usize::from(byte)]
 }
 
-/// Returns the letters of several bytes, as vocabulary files write them.
+/// Returns the string that represents `bytes` in a vocabulary file. It contains one letter for each
+/// byte.
 ///
 /// ```
 /// assert_eq!(tokenizer::bpe::letters_of(" é".as_bytes()), "ĠÃ©");

@@ -221,8 +221,9 @@ impl PairCounts {
         new.dedup();
         for pair in new {
             if let Entry::Occupied(mut entry) = self.pairs.entry(pair) {
-                // If the token is spelled by two different pairs, this pair may already have been
-                // counted. Its new positions must then be sorted in among the old ones.
+                // If different pairs have the same concatenation, they share one token, so this
+                // pair may already have been counted. Its new positions must then be sorted in
+                // among the old ones.
                 let occurrences = entry.get_mut();
                 occurrences.positions.sort_unstable();
                 occurrences.stale = 0;

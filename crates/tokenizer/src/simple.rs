@@ -21,10 +21,10 @@ use crate::tokenizer::Tokenizer;
 use crate::vocabulary::{UNK, Vocabulary};
 use crate::whitespace::python_strip;
 
-/// Characters before which version 1 doesn't put a space.
+/// Characters before which [`SimpleTokenizerV1`] doesn't put a space when it decodes IDs.
 const JOINED_V1: &str = ",.?!\"()'";
 
-/// Characters before which version 2 doesn't put a space.
+/// Characters before which [`SimpleTokenizerV2`] doesn't put a space when it decodes IDs.
 const JOINED_V2: &str = ",.:;?!\"()'";
 
 /// The book's first tokenizer, which can encode only the words in its vocabulary.
@@ -209,8 +209,8 @@ fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     placed.filter(|(_, piece)| !python_strip(piece).is_empty())
 }
 
-/// Combines each ID of a text with the range of bytes of its word in the text. White space doesn't
-/// belong to any word.
+/// Returns each token ID of `text` with the range of bytes of the corresponding word. White space
+/// doesn't belong to any word.
 fn with_offsets(text: &str, ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
     let words = words_with_positions(text).map(|(at, word)| at..at + word.len());
     ids.into_iter().zip(words).collect()

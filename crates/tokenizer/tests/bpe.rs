@@ -33,8 +33,8 @@ proptest! {
     }
 
     /// The text consists of only a few letters, so it contains many equally frequent pairs,
-    /// overlapping pairs such as those in "aaa", and tokens that are spelled by two different
-    /// pairs.
+    /// overlapping pairs such as those in "aaa", and tokens that are the concatenation of two
+    /// different pairs.
     #[test]
     fn the_fast_form_is_the_plain_one(
         text in "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|<\\|endoftext\\|>){0,20}",

@@ -37,7 +37,7 @@ pub(crate) const STATE: &str = "state.json";
 pub(crate) const FILES: [&str; 4] = [CONFIG, WEIGHTS, OPTIMIZER, STATE];
 
 /// Returns true if users may edit this file in a checkpoint. Such a file contains a chat template
-/// or settings for generating text, but no part of the model.
+/// or generation settings, but no part of the model.
 pub(crate) fn is_editable(file: &str) -> bool {
     file == GENERATION_CONFIG || file == "chat_template.json" || file.ends_with(".jinja")
 }

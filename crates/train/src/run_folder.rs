@@ -99,9 +99,8 @@ impl RunFolder {
         Self { files, ..self }
     }
 
-    /// Writes the IDs of the tokens that begin, end and pad texts to the configuration of every
-    /// checkpoint that is saved from now on. Programs that load a checkpoint need these IDs to
-    /// generate text.
+    /// Writes the IDs of the BOS, EOS and padding tokens to the configuration of every checkpoint
+    /// that is saved from now on. Programs that load a checkpoint need these IDs to generate text.
     #[must_use]
     pub fn with_special_tokens(self, tokens: SpecialTokens) -> Self {
         Self { tokens, ..self }

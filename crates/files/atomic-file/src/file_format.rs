@@ -107,7 +107,8 @@ const FORMATS: [Magic; 18] = [
     ),
 ];
 
-/// Formats of pointer files. Hawser is the former name of Git LFS.
+/// Formats of pointer files, which stand in for large files in a repository. Files that contain
+/// "hawser" come from Git LFS, whose former name was Hawser.
 const POINTERS: [Magic; 5] = [
     GIT_LFS,
     (

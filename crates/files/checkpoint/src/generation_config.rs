@@ -1,5 +1,5 @@
-//! Reads generation_config.json, which contains the settings that a model's author recommends for
-//! generating text.
+//! Reads generation_config.json, which contains the generation settings that a model's author
+//! recommends.
 //!
 //! The settings have the same meaning as in transformers. If a setting would change the generated
 //! text in transformers but isn't supported by this crate, its name is returned in
@@ -33,7 +33,7 @@ pub struct GenerationSettings {
     pub max_new_tokens: Option<usize>,
     /// Maximum total number of tokens in the prompt and the generated text.
     pub max_length: Option<usize>,
-    /// Strings that end the generation of text when they are generated.
+    /// Stop strings. As soon as one of them occurs in the generated text, the generation ends.
     pub stop_strings: Vec<String>,
     /// Names of the settings in the file that would change the generated text in transformers but
     /// aren't supported by this crate.
@@ -69,8 +69,8 @@ impl SamplingDefaults {
     }
 }
 
-/// Settings that change the generated text in transformers 5. A setting has no effect if it is
-/// null, false or empty, or if it is 0 and not a token ID.
+/// Names of settings that change the generated text in transformers 5 but aren't supported by this
+/// crate. A setting has no effect if it is null, false or empty, or if it is 0 and not a token ID.
 const UNSUPPORTED: [&str; 21] = [
     "bad_words_ids",
     "begin_suppress_tokens",
@@ -95,8 +95,8 @@ const UNSUPPORTED: [&str; 21] = [
     "watermarking_config",
 ];
 
-/// Settings that change the generated text in transformers 5. A setting has no effect if it is
-/// null, false or 1.
+/// Names of settings that change the generated text in transformers 5 but aren't supported by this
+/// crate. A setting has no effect if it is null, false or 1.
 const UNSUPPORTED_UNLESS_1: [&str; 6] = [
     "encoder_repetition_penalty",
     "guidance_scale",

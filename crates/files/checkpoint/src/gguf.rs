@@ -39,17 +39,17 @@ const BLOCK: usize = 32;
 /// float32 because llama.cpp requires it.
 pub const GGUF_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::Int8];
 
-/// A byte-level tokenizer in the form that llama.cpp reads, and the settings that llama.cpp uses
-/// for generating text.
+/// A byte-level tokenizer in the form that llama.cpp reads, together with its chat templates and
+/// the default sampling settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GgufTokens {
     /// Tokens in the order of their IDs.
     pub tokens: Vec<GgufToken>,
-    /// Merges in the order in which they are applied. The two parts of a merge are separated by a
-    /// space.
+    /// BPE merges in the order in which they are applied. The two tokens of a merge are separated
+    /// by a space.
     pub merges: Vec<String>,
-    /// ID of the token that llama.cpp inserts at the beginning of each text. If this is `None`,
-    /// llama.cpp doesn't insert a token.
+    /// ID of the BOS token, which llama.cpp inserts at the beginning of each prompt. If this is
+    /// `None`, llama.cpp doesn't insert a token.
     pub begin: Option<u32>,
     /// Chat templates. Each one is a pair of its name and its text. llama.cpp uses the template
     /// named `default`.
@@ -74,7 +74,7 @@ pub struct GgufToken {
 pub enum GgufTokenKind {
     /// An ordinary token of the vocabulary.
     Normal = 1,
-    /// A token with a special meaning, such as the end of a text.
+    /// A special token, such as the EOS token.
     Special = 3,
     /// A token that was added to the vocabulary and that has no special meaning.
     Added = 4,
@@ -100,7 +100,7 @@ pub enum GgufTokenKind {
 /// - llama.cpp would compute different results, because the activation isn't GPT-2's `gelu_new`.
 /// - The number of tokens in the tokenizer differs from the size of the model's vocabulary.
 /// - llama.cpp couldn't read the tokenizer, because two tokens are equal, two chat templates have
-///   the same name, or a text contains a NUL character.
+///   the same name, or a string contains a NUL character.
 /// - A file already exists at `path`, or the file can't be written.
 pub fn save_gguf(
     model: &GptModel,
@@ -205,10 +205,11 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
     }
 }
 
-/// Checks that llama.cpp can read the texts of a tokenizer without changing them.
+/// Checks that llama.cpp can read the strings of a tokenizer (tokens, merges and chat templates)
+/// without changing them.
 ///
-/// llama.cpp truncates a text at a NUL character, rejects a file in which a key occurs twice (two
-/// chat templates with the same name), and aborts if two tokens have the same text.
+/// llama.cpp truncates a string at a NUL character, rejects a file in which a key occurs twice (two
+/// chat templates with the same name), and aborts if two tokens consist of the same string.
 fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
     let texts = tokens.tokens.iter().map(|token| &token.text);
     let (names, templates): (Vec<&String>, Vec<&String>) = tokens

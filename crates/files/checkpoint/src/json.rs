@@ -11,7 +11,7 @@ use crate::error::{CheckpointError, invalid};
 /// Maximum size of a config.json in bytes. A typical config.json has about a thousand bytes.
 const MAX_CONFIG_BYTES: u64 = 256 * 1024;
 
-/// Returns the content of a JSON file with the given value.
+/// Returns `json` as indented text that ends with a line feed, which can be written to a file.
 pub(crate) fn text(json: &Value) -> String {
     format!("{json:#}\n")
 }
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Converts the content of a JSON file to text.
+/// Returns the content of a JSON file as a string.
 pub(crate) fn text_of<'t>(path: &Path, contents: &'t [u8]) -> Result<&'t str, CheckpointError> {
     let text = std::str::from_utf8(contents);
     let text =

@@ -66,7 +66,7 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 /// Saves a model as config.json, generation_config.json and model.safetensors, which
 /// `GPT2LMHeadModel.from_pretrained` in transformers can load.
 ///
-/// `tokens` contains the IDs of the tokens that begin, end and pad texts. For GPT-2, use
+/// `tokens` contains the IDs of the BOS, EOS and padding tokens. For GPT-2, use
 /// `SpecialTokens::between(50256)`.
 ///
 /// Each weight is rounded to the nearest number in the format `dtype`. With float32, loading the

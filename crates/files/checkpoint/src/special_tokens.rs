@@ -1,5 +1,5 @@
-//! The special tokens of a model, which mark the beginning and the end of a text or are used for
-//! padding. A model folder contains their IDs.
+//! The special tokens of a model, which mark the beginning (BOS) and the end (EOS) of a text or are
+//! used for padding. A model folder contains their IDs.
 //!
 //! This crate doesn't read vocabularies. If a folder doesn't contain the ID of a special token,
 //! this crate therefore calls a function that returns the ID from the caller's tokenizer.
@@ -14,8 +14,8 @@ use crate::error::CheckpointError;
 use crate::json::{self, Fields};
 use crate::model_files::{CONFIG, GENERATION_CONFIG};
 
-/// The IDs of the tokens that mark the beginning and the end of a text, and of the token used for
-/// padding.
+/// The IDs of a model's BOS token, which marks the beginning of a text, of its EOS tokens, which
+/// mark the end, and of its padding token.
 ///
 /// ```
 /// use checkpoint::SpecialTokens;
@@ -32,12 +32,12 @@ use crate::model_files::{CONFIG, GENERATION_CONFIG};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpecialTokens {
-    /// ID of the token at the beginning of a text. An empty prompt is replaced by this token.
+    /// ID of the BOS token. An empty prompt is replaced by this token.
     pub bos: Option<u32>,
-    /// IDs of the tokens that end a text. If there are none, a generated text ends only when it
-    /// reaches its maximum length.
+    /// IDs of the EOS tokens, which end a text. If there are none, a generated text ends only when
+    /// it reaches its maximum length.
     pub eos: Vec<u32>,
-    /// ID of the token with which the shorter texts in a batch are padded.
+    /// ID of the padding token, with which the shorter sequences in a batch are padded.
     pub pad: Option<u32>,
 }
 
@@ -58,9 +58,8 @@ impl SpecialTokens {
     /// called with `bos_token`, `eos_token` or `pad_token` and returns its ID.
     ///
     /// The value `null` or a negative number means that there is no such token. As in transformers,
-    /// if generation_config.json exists but contains no end token, there is none. If neither the
-    /// files nor the tokenizer specify a beginning token, the first end token is used as the
-    /// beginning token.
+    /// if generation_config.json exists but contains no EOS token, there is none. If neither the
+    /// files nor the tokenizer specify a BOS token, the first EOS token is used instead.
     ///
     /// # Errors
     ///

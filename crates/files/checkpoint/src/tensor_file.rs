@@ -33,10 +33,10 @@ pub(crate) const MAX_HEADER_BYTES: u64 = 2 << 20;
 pub(crate) const METADATA: &str = "__metadata__";
 
 thread_local! {
-    /// Buffer for the numbers that a thread reads at once. Each thread keeps its buffer because
-    /// allocating a new one for every read would be slower.
+    /// Buffer for the numbers that a thread reads at once. Each thread keeps its own buffer,
+    /// because allocating a new one for every read would be slower.
     static NUMBERS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    /// Buffer for the bytes of these numbers in the file.
+    /// Buffer for the bytes that a thread reads from the file before it converts them to numbers.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct TensorFile {
     file: File,
     /// Tensors of the file, sorted by name.
     pub(crate) entries: Vec<Entry>,
-    /// Metadata of the file: strings by their keys.
+    /// Metadata of the file, which consists of pairs of strings.
     pub(crate) metadata: BTreeMap<String, String>,
     /// Offset of the first tensor in the file, in bytes.
     data_begin: u64,
@@ -221,8 +221,8 @@ fn first_error(
     all.into_iter().collect()
 }
 
-/// First bytes of other kinds of files, and the names of these kinds for error messages. A file is
-/// compared with them only if it doesn't begin with a valid header length.
+/// Magic numbers of other file formats, and the names of these formats for error messages. A file
+/// is compared with them only if it doesn't begin with a valid header length.
 const FOREIGN: [(&[u8], &str); 3] = [
     (b"GGUF", "a GGUF file (llama.cpp)"),
     (b"\x80", "a Python pickle, written by an old torch.save"),

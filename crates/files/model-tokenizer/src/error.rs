@@ -28,7 +28,7 @@ pub enum ModelTokenizerError {
     Invalid {
         /// The damaged file.
         file: PathBuf,
-        /// What is wrong, with the token or number.
+        /// Description of the problem, including the token or number that causes it.
         problem: String,
     },
     /// A vocabulary can't be trained on the given text with the given settings.

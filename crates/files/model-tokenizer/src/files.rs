@@ -88,7 +88,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
     Ok(Some(text))
 }
 
-/// Parses the JSON of a file.
+/// Parses the content of a JSON file.
 pub(crate) fn parse<T: DeserializeOwned>(
     path: &Path,
     text: &str,

@@ -11,7 +11,7 @@ use crate::files::VOCABULARY;
 use crate::normalization::Normalization;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 
-/// Returns the parts of GPT-2's tokenizer.
+/// Returns the definition of GPT-2's tokenizer.
 pub(crate) fn spec() -> TokenizerSpec {
     TokenizerSpec {
         file: VOCABULARY.into(),

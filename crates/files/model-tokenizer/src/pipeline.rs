@@ -36,8 +36,8 @@ const MAX_SHOWN: usize = 40;
 pub(crate) struct Pipeline {
     pub(crate) added: AddedTokens,
     model: Model,
-    /// Bytes of the tokens that `model` doesn't store: added tokens, tokens that aren't written in
-    /// letters, and all tokens of a vocabulary of characters.
+    /// Bytes of the tokens that `model` doesn't store: added tokens, vocabulary entries with
+    /// characters that don't represent a byte, and all tokens of a vocabulary of characters.
     texts: HashMap<u32, Box<[u8]>>,
     pub(crate) vocab_size: usize,
 }
@@ -158,8 +158,8 @@ impl Pipeline {
                 })
             }
         };
-        // Added tokens are looked up in the text itself, so their contents aren't written in
-        // letters.
+        // Added tokens are looked up in the text itself. Unlike those of other tokens, the
+        // characters of an added token therefore represent themselves and not bytes.
         let contents = added.iter();
         texts.extend(contents.map(|(&id, token)| (id, token.content.as_bytes().into())));
         let added = AddedTokens::new(added, spec.normalization).map_err(|error| {

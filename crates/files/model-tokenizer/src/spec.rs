@@ -1,4 +1,4 @@
-//! The parts of a tokenizer that are read from its files, checks that these parts fit together, and
+//! The definition of a tokenizer as it is read from files, checks that its parts fit together, and
 //! the files that are written for a trained tokenizer.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,8 +28,8 @@ const MAX_ADDED_BYTES: usize = 1 << 20;
 /// The way in which text is divided before it is encoded.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    /// Text is encoded as bytes. The files write these bytes in
-    /// [letters](tokenizer::bpe::letters_of).
+    /// Text is encoded as bytes. In the files, each byte is represented by a printable character,
+    /// its [letter](tokenizer::bpe::letters_of).
     ByteLevel {
         /// Patterns that divide the text before the other settings take effect.
         splits: Vec<Split>,
@@ -52,10 +52,10 @@ pub(crate) type Named<T> = [Option<T>; 3];
 /// The IDs that a tokenizer puts before each text, and the IDs that it puts after each text.
 pub(crate) type Affixes = [Vec<u32>; 2];
 
-/// The parts of which a tokenizer consists.
+/// The definition of a tokenizer: its vocabulary, merges, added tokens and settings.
 #[derive(Debug)]
 pub(crate) struct TokenizerSpec {
-    /// File that is named in error messages.
+    /// Path of the file that defines the tokenizer, for use in error messages.
     pub(crate) file: PathBuf,
     pub(crate) vocabulary: HashMap<String, u32>,
     pub(crate) merges: Vec<(String, String)>, // in the order in which they were learned
@@ -78,7 +78,7 @@ pub(crate) struct TokenizerSpec {
 }
 
 impl Form {
-    /// The way in which GPT-2 divides text.
+    /// The settings of GPT-2's tokenizer, which divides text only by its own pattern.
     pub(crate) const GPT2: Self = Self::ByteLevel {
         splits: Vec::new(),
         add_prefix_space: false,

@@ -137,8 +137,7 @@ pub(crate) fn is_in(files: &Files) -> bool {
     files.contains_key(TOKENIZER) || files.contains_key(VOCABULARY)
 }
 
-/// Returns the parts of the tokenizer that the files define, or `None` if they contain no
-/// vocabulary.
+/// Returns the definition of the tokenizer in the files, or `None` if they contain no vocabulary.
 pub(crate) fn read(
     folder: &Path,
     files: &Files,
@@ -165,8 +164,8 @@ pub(crate) fn read(
     }
 }
 
-/// Returns the parts of a tokenizer that consists of vocab.json and merges.txt. Such a tokenizer is
-/// loaded like GPT-2's.
+/// Returns the definition of a tokenizer that consists of vocab.json and merges.txt. Such a
+/// tokenizer is loaded like GPT-2's.
 fn from_config(
     folder: &Path,
     vocabulary: HashMap<String, u32>,

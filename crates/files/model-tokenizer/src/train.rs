@@ -28,7 +28,7 @@ impl ModelTokenizer {
     /// in the text itself aren't counted.
     ///
     /// # Errors
-    /// No text causes an error.
+    /// Never returns an error.
     pub fn train_chars(text: &str) -> Result<Self, ModelTokenizerError> {
         let characters: BTreeSet<char> = text.split(ENDOFTEXT).flat_map(str::chars).collect();
         let mut tokens: Vec<String> = characters.into_iter().map(String::from).collect();
@@ -86,8 +86,8 @@ impl ModelTokenizer {
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::Training`] if `vocab_size` is less than 256 plus the number
-    /// of special tokens, if the texts have 2 GiB or more in total, or if a special token is empty
-    /// or equal to another token.
+    /// of special tokens, if the strings have 2 GiB or more in total, or if a special token is
+    /// empty or equal to another token.
     pub fn train_bpe_on(
         texts: &[&str],
         special: &[&str],

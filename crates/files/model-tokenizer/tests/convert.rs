@@ -31,7 +31,8 @@ fn reloaded(tokenizer: &ModelTokenizer) -> ModelTokenizer {
     ModelTokenizer::from_folder(folder.path()).unwrap().unwrap()
 }
 
-/// Returns the merges that the `tokenizers` library learns, written in letters.
+/// Returns the merges that the `tokenizers` library learns, in which each byte is represented by a
+/// printable character.
 fn merges_of_library(text: &str, vocab_size: usize) -> Vec<(String, String)> {
     let alphabet = gpt2_bytes().map(|byte| letters_of(&[byte]));
     let mut trainer = BpeTrainer::builder()

@@ -61,8 +61,9 @@ fn with(pointer: &str, value: Value) -> String {
 const OTHER: &str = "this tokenizer isn't supported, because ";
 const READ: &str = "; only byte-level BPE and character tokenizers are supported";
 
-/// A table of changes to the small tokenizer.json. Each line contains the path of a value, its new
-/// value, and the unsupported kind that the resulting error names.
+/// Test cases for tokenizers that aren't supported. Each line describes a change to the small
+/// tokenizer.json: the path of a value in the JSON, its new value, and the reason that the
+/// resulting error gives.
 const KINDS: &str = r####"
 /model | {"type": "Unigram", "vocab": [["a", -1.0]]} | it is a Unigram (SentencePiece) tokenizer
 /model | {"type": "WordPiece", "vocab": {"a": 0}} | its model is WordPiece
@@ -86,8 +87,8 @@ const KINDS: &str = r####"
 /post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | its post-processor is Sequence
 "####;
 
-/// A table of changes to the small tokenizer.json. Each line contains the path of a value, its new
-/// value, and the resulting error.
+/// Test cases for damaged files. Each line describes a change to the small tokenizer.json: the path
+/// of a value in the JSON, its new value, and the resulting error.
 const DAMAGE: &str = r####"
 /model/vocab | {} | the vocabulary is empty
 /model/vocab/aa | 3 | two tokens have the same ID, 3
@@ -358,8 +359,8 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// If a random value is put anywhere into the file, the file is either accepted or rejected
-    /// with an error.
+    /// Replaces any value in the file with a random one. The file must then either be accepted or
+    /// be rejected with an error.
     #[test]
     fn a_changed_file_never_panics(
         name in "(added_tokens|normalizer|pre_tokenizer|post_processor|decoder|model|vocab|merges|type|[a-z_]{1,12})",

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The results of transformers for all texts.
+/// The results of transformers for all strings that the tests encode.
 #[derive(Deserialize)]
 struct Expected {
     length: usize,

@@ -1,5 +1,5 @@
-//! Tests that the results for a text in a batch are bit for bit the same as if the text were
-//! decoded alone.
+//! Tests that the results for a sequence in a batch are bit for bit the same as if the sequence
+//! were decoded alone.
 
 use crate::common::{models, scripted, take_in};
 use generate::{
@@ -13,16 +13,17 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use torch_rng::TorchRng;
 
-/// A random text that is added to [`TokenStreams`] and may be removed before it ends.
+/// A random sequence that is added to [`TokenStreams`] and may be removed before it ends.
 #[derive(Clone, Debug)]
 struct Visit {
-    /// Number of steps between the addition of the previous text and the addition of this text.
+    /// Number of steps between the addition of the previous sequence and the addition of this
+    /// sequence.
     wait: usize,
     prompt: Vec<u32>,
     config: DecoderConfig,
     options: GenerateOptions,
     seed: u64,
-    /// Number of tokens after which the text is removed.
+    /// Number of tokens after which the sequence is removed.
     leaves_after: usize,
 }
 
@@ -67,7 +68,7 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
 }
 
 impl Visit {
-    /// Adapts this text to a model by limiting the token IDs to the model's vocabulary and the
+    /// Adapts this sequence to a model by limiting the token IDs to the model's vocabulary and the
     /// lengths to the model's context.
     fn to(mut self, model: &gpt::GptConfig) -> Self {
         let (vocab_size, context) = (model.vocab_size as u32, model.context_length);
@@ -85,8 +86,8 @@ impl Visit {
     }
 }
 
-/// The generated tokens of a text, the reason why the text has ended (`None` if it was removed
-/// before its end), and its last logits.
+/// The generated tokens of a sequence, the reason why the sequence has ended (`None` if it was
+/// removed before its end), and its last logits.
 type Outcome = (Vec<u32>, Option<FinishReason>, Array1<f32>);
 
 fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
@@ -96,7 +97,7 @@ fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
     let mut stream = TokenStream::new(&mut decoder, visit.options.clone(), &mut rng).unwrap();
     let most = visit.leaves_after;
     let tokens: Vec<u32> = stream.by_ref().take(most).map(Result::unwrap).collect();
-    // The text has ended if it got fewer tokens than `leaves_after`, or as many as its options
+    // The sequence has ended if it got fewer tokens than `leaves_after`, or as many as its options
     // allow. The stream may report the reason only after it has been asked for one more token.
     let over = tokens.len() < most || tokens.len() == visit.options.max_new_tokens;
     let reason = match stream.finish_reason() {
@@ -183,8 +184,8 @@ proptest! {
                 parts.push(part).unwrap();
                 parts.advance().unwrap();
                 rest = others;
-                // Append the same tokens to the text and to a fork of it, which must lead to the
-                // same logits. Then remove the tokens from the text again.
+                // Append the same tokens to the sequence and to a fork of it, which must lead to
+                // the same logits. Then remove the tokens from the sequence again.
                 let (len, tried) = (parts.tokens().len(), vec![0; cut]);
                 let mut fork = parts.clone();
                 for decoder in [&mut parts, &mut fork] {

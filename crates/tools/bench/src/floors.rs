@@ -2,8 +2,9 @@
 //!
 //! The *floor* of a workload is the shortest time in which the machine could execute it: the time
 //! that its matrix products or its memory reads would take at peak speed. The peak speed is
-//! measured before and after each round of the benchmark, because clock frequencies and the
-//! available memory bandwidth change from minute to minute.
+//! measured before and after each turn (one execution by this project and by each program that it
+//! is compared with), because clock frequencies and the available memory bandwidth change from
+//! minute to minute.
 
 use std::hint::black_box;
 
@@ -44,8 +45,8 @@ impl Floor {
     }
 }
 
-/// Selects the method that is the fastest on average over all turns, and returns the speed that it
-/// measured in each turn.
+/// Selects the measuring method that reaches the highest mean speed over all turns, and returns the
+/// speed that it measured in each turn.
 ///
 /// `turns` contains the speeds of all methods before and after each turn. The speed of a turn is
 /// the mean of these two measurements.

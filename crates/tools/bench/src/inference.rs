@@ -25,11 +25,10 @@ const PASSES: [(&str, usize, usize); 3] = [
     ("prefill 1x1024", 1024, 1),
 ];
 
-/// Number of tokens in the prompt, and number of tokens that are generated after it, in the
-/// workloads that decode.
+/// Number of prompt tokens and number of generated tokens in the decoding workloads.
 const DECODED: (usize, usize) = (16, 128);
 
-/// Numbers of texts that are decoded together.
+/// Numbers of sequences that are decoded together, each of which is a separate workload.
 const TEXTS: [usize; 5] = [2, 4, 8, 16, 64];
 
 /// A variant of GPT-2 124M: its name, its configuration, and the peers that implement it. The name
@@ -37,7 +36,7 @@ const TEXTS: [usize; 5] = [2, 4, 8, 16, 64];
 /// otherwise.
 type Head = (&'static str, GptConfig, &'static [Kind]);
 
-/// The two variants of the model.
+/// The two variants of GPT-2 124M that are measured.
 pub(crate) const HEADS: [Head; 2] = [
     ("untied", GptConfig::GPT2_124M, UNTIED),
     (
@@ -141,9 +140,9 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Returns the workloads that decode text with a variant of the model. Each consists of the number
-/// of texts that are decoded together, the name of its rows, and the command for the peers. Only
-/// the tied variant decodes several texts together.
+/// Returns the decoding workloads for a variant of the model. Each consists of the number of
+/// sequences that are decoded together, the name of its rows, and the command for the peers. Only
+/// the tied variant decodes several sequences together.
 fn decoded_texts((head, config, _): Head) -> impl Iterator<Item = (usize, String, String)> {
     let command = format!("decode {}+{}", DECODED.0, DECODED.1);
     let one = (1, format!("{command}, {head}"), command.clone());
@@ -155,9 +154,9 @@ fn decoded_texts((head, config, _): Head) -> impl Iterator<Item = (usize, String
     std::iter::once(one).chain(several)
 }
 
-/// Measures how fast the model generates tokens, for one text and for several texts that are
-/// decoded together. Adds one row per number format, with the number of tokens per second over all
-/// texts.
+/// Measures how fast the model generates tokens, for one sequence and for several sequences that
+/// are decoded together. Adds one row per number format, with the number of tokens per second over
+/// all sequences.
 fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
     let rows = decoded_texts(of).filter(|(_, work, _)| bench.wants(work));
     let rows: Vec<_> = rows.collect();
@@ -175,8 +174,8 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()>
         let ours = formats.iter().map(|(dtype, weights)| Ours {
             work: work.clone(),
             precision: dtype.short_name(),
-            // Each step of the decoder reads every weight once, however many texts there are. The
-            // first step also processes all tokens of the prompts.
+            // Each step of the decoder reads every weight once, regardless of the number of
+            // sequences. The first step also processes all tokens of the prompts.
             floor: Some(Floor::Reading(
                 (step_bytes(*dtype, &config) * new_tokens) as f64,
             )),
@@ -201,7 +200,7 @@ fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
 }
 
 /// Continues each prompt with the most probable tokens, in the same way as `gpt generate`. The
-/// prompts have the shape (texts, tokens).
+/// prompts have the shape (sequences, tokens).
 fn decode(weights: impl AsWeights, prompts: &Array2<u32>, max_new_tokens: usize) {
     let mut streams = TokenStreams::new(weights);
     for prompt in prompts.rows() {

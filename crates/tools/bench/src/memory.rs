@@ -17,7 +17,7 @@ const WORKS: [(&str, &str); 3] = [
     ("forward 1x1024", "f32"),
     ("decode 16+128", "int8"),
 ];
-/// Number of turns before the peak memory is read.
+/// Number of times that a process executes a workload before its peak memory is read.
 const TURNS: usize = 3;
 
 /// Measures the peak memory and adds its rows to the table.

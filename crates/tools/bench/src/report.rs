@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// The results of a run.
+/// The results of a run of the benchmark.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,

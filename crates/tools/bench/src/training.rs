@@ -32,8 +32,8 @@ const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
 ];
 const CPU: [usize; 5] = [65, 64, 128, 4, 4];
 
-/// Smallest number of floating-point operations in a turn of a small model. Such a turn takes
-/// nearly a second.
+/// Smallest number of floating-point operations for which a small model is trained in each turn.
+/// This takes nearly a second.
 const TURN_OPERATIONS: f64 = 1.6e11;
 
 /// Measures the speed of training and adds its rows to the table.

@@ -185,7 +185,7 @@ fn first_bytes(piece: &[u8], text: &str) -> usize {
     }
 }
 
-/// The sums of a text's token losses, in nats. The first token has no loss, because nothing
+/// Sums of the losses of a text's tokens, in nats. The first token has no loss, because nothing
 /// precedes it.
 #[derive(Default)]
 struct Losses {

@@ -4,7 +4,7 @@
 //! A packed model consists of three parts:
 //! - The length of the header in bytes, as a little-endian `u32`.
 //! - The header, which is JSON. It contains the model's name, its configuration, the tokens and
-//!   merges of its tokenizer, and the IDs that begin and end a text.
+//!   merges of its tokenizer, and the IDs of its BOS and EOS tokens.
 //! - The parameters in the order of `named_parameters`. Vectors are stored as little-endian `f32`.
 //!   Matrices are quantized row by row. Each row consists of its scale, which is a little-endian
 //!   `f32`, and of one byte per weight, which is an integer from -127 to 127. A weight is the
@@ -21,7 +21,8 @@ use torch_rng::TorchRng;
 
 use crate::tokenizer::PageTokenizer;
 
-/// Number of next tokens that an answer contains for each position after each block.
+/// Number of candidates for the next token that an answer contains for each position, according to
+/// each block.
 const PREDICTIONS: usize = 3;
 /// Largest number of tokens that a reader can request in one continuation.
 const MAX_NEW_TOKENS: u64 = 500;
@@ -121,12 +122,12 @@ impl PageModel {
     /// - `{"next"}` adds a token to the continuation. The answer contains the new text, its
     ///   number of tokens, and whether the continuation is finished.
     ///
-    /// An empty text stands for the token that begins a text.
+    /// An empty text is replaced by the BOS token.
     ///
     /// # Errors
-    /// Returns an error if the text is empty and the model has no token that begins a text, if
-    /// there is no block of this number, if a setting of the continuation is missing or out of
-    /// range, or if no continuation has been started.
+    /// Returns an error if the text is empty and the model has no BOS token, if there is no block
+    /// of this number, if a setting of the continuation is missing or out of range, or if no
+    /// continuation has been started.
     pub fn answer(&mut self, request: &Value) -> Result<Value> {
         if request["next"].is_boolean() {
             return self.write_next();
@@ -236,11 +237,11 @@ pub(crate) fn short(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }
 
-/// Temperatures that the view of a model offers.
+/// Temperatures that readers can choose when a page shows how a model processes a text.
 const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
 
-/// The log-sum-exp of a model's logits, for each token of a text and each temperature that the view
-/// offers. The view needs these numbers to convert logits to probabilities.
+/// The log-sum-exp of a model's logits, for each token of a text and each temperature that readers
+/// can choose on the page. The page needs these numbers to convert logits to probabilities.
 #[derive(Clone, Debug, Default)]
 pub struct LogSumExps {
     /// Logarithms of the sums of exp(logit / temperature) over the vocabulary. The outer vector
@@ -266,9 +267,9 @@ pub(crate) fn log_sum_exp(logits: &ArrayRef1<f32>, temperature: f32) -> f32 {
     most / temperature + exponentials.sum::<f32>().ln()
 }
 
-/// Returns the tokens of a text as JSON for the view of a model. Each token has its text, its ID,
-/// its loss in nats (`null` for the first token), the most likely next tokens with their logits,
-/// and the logarithms in `scales`, which must have been computed from the same text.
+/// Returns the tokens of a text as JSON for a page. Each token has its text, its ID, its loss in
+/// nats (`null` for the first token), the most likely next tokens with their logits, and the
+/// logarithms in `scales`, which must have been computed from the same text.
 pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &LogSumExps) -> Value {
     let of_next = |next: &Candidate| json!([next.text, short(next.logit)]);
     let of_token = |(token, scales): (&generate::Token, &Vec<f32>)| {
@@ -288,8 +289,8 @@ pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &LogSumExps
 }
 
 /// Returns the attention weights of each head of a block, and the predictions at this block, as
-/// JSON for the view of a model. The weights of a head are the lower triangle of its matrix, row by
-/// row and including the diagonal, as little-endian `u16` in units of 1/10,000, encoded in Base64.
+/// JSON for a page. The weights of a head are the lower triangle of its matrix, row by row and
+/// including the diagonal, as little-endian `u16` in units of 1/10,000, encoded in Base64.
 pub fn block(block: &BlockView) -> Value {
     let heads: Vec<String> = block
         .attention

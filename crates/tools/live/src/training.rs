@@ -24,13 +24,13 @@ const TRAIN_RATIO: f64 = 0.9;
 const MAX_STEPS: u64 = 200;
 const MAX_NEW_TOKENS: u64 = 200;
 const SAMPLE_TEMPERATURE: f32 = 0.5;
-/// Number of most likely next tokens that the parts of a step contain for each position.
+/// Number of most likely next tokens that the report on a training step contains for each position.
 const CANDIDATES: usize = 5;
 /// Norm to which gradients are clipped. This is the default of `gpt train`.
 const MAX_GRAD_NORM: f64 = 1.0;
 
-/// Texts that the page shows first: the prompt of the sample, a line of the training data, and a
-/// line of the validation data.
+/// Strings that the page's text fields initially contain: the prompt of the sample, a line of the
+/// training data, and a line of the validation data.
 const PROMPT: &str = "The bell ";
 const LINE: &str = "The river at Low Ferry was wide";
 const HELD_OUT: &str = "Then he bent down over the page";
@@ -117,7 +117,8 @@ const SETTINGS: [Setting; 6] = [
     },
 ];
 
-/// Returns the presets and settings that a page offers, and the texts that it shows first.
+/// Returns the presets and settings that readers can choose on the training page, and the initial
+/// contents of its text fields.
 pub(crate) fn presets() -> Value {
     let presets = PRESETS.map(|preset| {
         let values = SETTINGS.iter().map(|setting| {
@@ -135,11 +136,11 @@ pub(crate) fn presets() -> Value {
     })
 }
 
-/// Returns the preset with the reader's values, which are stored by the names of the options. A
-/// setting that isn't in `values` keeps the preset's value.
+/// Returns the preset, changed according to `values`, which maps the names of options to the
+/// numbers that the reader entered. A setting that isn't in `values` keeps the preset's value.
 ///
 /// # Errors
-/// If values are invalid, returns a message for each of them, by the names of the options.
+/// If some values are invalid, returns a map from the names of their options to error messages.
 fn changed(mut preset: Preset, values: &Value) -> Result<Preset, Map<String, Value>> {
     let mut faults = Map::new();
     for setting in &SETTINGS {
@@ -177,12 +178,13 @@ pub(crate) struct PageTraining {
 }
 
 impl PageTraining {
-    /// Prepares a run with the preset of this name and the reader's values, which are stored by the
-    /// names of the options.
+    /// Prepares a run with the preset of this name. `values` maps the names of options to the
+    /// numbers that the reader entered.
     ///
     /// # Errors
-    /// If the preset is unknown, returns an answer with a `fault`. If values are invalid, returns
-    /// an answer with `faults`, which contains a message for each of them.
+    /// If the preset is unknown, returns an answer with the error message in its field `fault`. If
+    /// some values are invalid, returns an answer whose field `faults` contains an error message
+    /// for each of them.
     pub(crate) fn new(preset: &str, values: &Value) -> Result<Self, Value> {
         let fault = |error: String| json!({ "fault": error });
         let known = PRESETS.into_iter().find(|known| known.name() == preset);
@@ -252,8 +254,9 @@ impl PageTraining {
     }
 
     /// Answers a request:
-    /// - `{"steps": 10}` trains.
-    /// - `{"parts": true}` trains one step and also returns its parts.
+    /// - `{"steps": 10}` trains ten steps.
+    /// - `{"parts": true}` trains one step and also returns what the step computed (see
+    ///   [`train_in_parts`](Self::train_in_parts)).
     /// - `{"view": {"prompt", "tokens", "lines", "layer", "head", "snapshot"}}` returns a sample,
     ///   the loss of each token in the lines, and a head's attention weights for the first line. If
     ///   `snapshot` is an index, they are computed by this snapshot of the model, and otherwise by

@@ -54,11 +54,12 @@ pub extern "C" fn run() -> u32 {
     length()
 }
 
-/// Answers a request. Its fields determine which part of the package answers it:
-/// - `presets`, `lesson`, `steps`, `parts` or `view`: training, see [`PageTraining`].
-/// - `model`: stores a packed model, which is encoded in Base64.
-/// - `text` or `next`: the stored model, see [`PageModel::answer`].
-/// - All other requests: the notebooks, see [`notebook`].
+/// Answers a request. The fields of the request determine its purpose:
+/// - `presets`, `lesson`, `steps`, `parts` or `view`: a request about training (see
+///   [`PageTraining`]).
+/// - `model`: a packed model in Base64, which is stored for later requests.
+/// - `text` or `next`: a request about the stored model (see [`PageModel::answer`]).
+/// - Anything else: a request about a notebook (see [`notebook`]).
 fn answer(request: &Value) -> Result<Value> {
     if request["presets"].is_boolean() {
         return Ok(training::presets());
@@ -91,7 +92,7 @@ fn answer(request: &Value) -> Result<Value> {
     }
 }
 
-/// Returns the number of bytes of the answer.
+/// Returns the length of the answer in bytes.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn length() -> u32 {

@@ -16,7 +16,7 @@
 
 use practice::ndarray::Array1;
 
-/// Returns the weights for n scores. Both arrays have the shape (n).
+/// Returns the weights for n scores. The scores and the weights both have the shape (n).
 pub fn softmax(scores: &Array1<f32>) -> Array1<f32> {
     // SOLUTION
     let largest = scores.fold(f32::NEG_INFINITY, |most, &x| most.max(x));

@@ -17,8 +17,8 @@
 use practice::given::softmax_rows;
 use practice::ndarray::Array2;
 
-/// Returns the attention weights of n words, which are 0 for later words. Both arrays have the
-/// shape (n, n).
+/// Returns the attention weights of n words, which are 0 for later words. The scores and the
+/// weights both have the shape (n, n).
 pub fn causal_weights(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
     // SOLUTION
     let mut masked = scores / (d_k as f32).sqrt();

@@ -21,7 +21,8 @@
 
 use practice::ndarray::Array1;
 
-/// Returns the probability of each token. Both arrays have the shape (vocabulary).
+/// Returns the probability of each token. The logits and the probabilities both have the shape
+/// (vocabulary).
 pub fn with_temperature(logits: &Array1<f32>, temperature: f32) -> Array1<f32> {
     // SOLUTION
     let scaled = logits / temperature;
@@ -31,8 +32,8 @@ pub fn with_temperature(logits: &Array1<f32>, temperature: f32) -> Array1<f32> {
     // END
 }
 
-/// Returns the k largest logits, and minus infinity in place of the others. Both arrays have the
-/// shape (vocabulary).
+/// Returns the k largest logits, and minus infinity in place of the others. The input and the
+/// result both have the shape (vocabulary).
 pub fn top_k(logits: &Array1<f32>, k: usize) -> Array1<f32> {
     // SOLUTION
     let mut sorted = logits.to_vec();

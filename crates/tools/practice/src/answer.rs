@@ -182,8 +182,8 @@ fn rounded(x: f64, decimals: usize) -> String {
     rounded.to_string()
 }
 
-/// Returns a text such as `1, but it should be 2`. The numbers have as many decimals as it takes to
-/// tell them apart.
+/// Returns a string such as `1, but it should be 2`. The numbers have as many decimals as it takes
+/// to tell them apart.
 fn compared(x: f64, y: f64) -> String {
     let texts = |decimals| (rounded(x, decimals), rounded(y, decimals));
     let differ = |(x, y): &(String, String)| x != y;
@@ -199,8 +199,8 @@ pub(crate) fn wrong_count(count: usize, expected: usize, item: &str, shown: &str
     format!("your code returned {count} {item}{plural}{shown}; {expected} {are} expected")
 }
 
-/// Returns the subject of a message about a number in an array. This is a text such as `the number
-/// at [1, 2]`, or `the result` if the array has only one number.
+/// Returns the subject of a message about a number in an array. This is a string such as `the
+/// number at [1, 2]`, or `the result` if the array has only one number.
 fn subject_of(mut index: usize, shape: &[usize]) -> String {
     if shape.iter().product::<usize>() < 2 {
         return "the result".to_owned();

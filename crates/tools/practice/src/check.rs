@@ -21,8 +21,8 @@ use crate::answer::{Answer, ToAnswer, usual, wrong_count};
 /// writes. If the variable isn't set, the report is printed on standard output.
 pub const REPORT_FILE: &str = "PRACTICE_REPORT_FILE";
 
-/// Text for a function that still consists of `todo!()`. It is also the whole report if no function
-/// has been written.
+/// Result that the report shows for a function that still consists of `todo!()`. It is also the
+/// whole report if no function has been written.
 const NOT_WRITTEN: &str = "not written yet";
 
 /// Column in which the results begin, unless a label is longer.
@@ -105,9 +105,9 @@ pub(crate) type Mistake<F> = (&'static str, F);
 
 /// The result of a row.
 enum Verdict {
-    /// The result is correct. The text is printed in front of "ok".
+    /// The reader's result is correct. The report shows this string, followed by "ok".
     Passed(String),
-    /// The result is wrong. The text describes the problem.
+    /// The reader's result is wrong. The string describes the problem.
     Failed(String),
     NotWritten,
 }
@@ -206,9 +206,9 @@ impl<F: Copy> Check<F> {
         });
     }
 
-    /// Adds a row. `judge` receives the result of `run` and returns a text to be printed in front
-    /// of "ok" if the result is correct. Otherwise, it returns an error that describes the
-    /// difference.
+    /// Adds a row. `judge` receives the result of `run`. If the result is correct, `judge` returns
+    /// a string that the report shows before "ok". Otherwise, it returns an error that describes
+    /// the difference.
     fn row<T: ToAnswer>(
         &mut self,
         label: &str,

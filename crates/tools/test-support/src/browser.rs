@@ -27,7 +27,7 @@ pub struct Opened {
 ///
 /// # Panics
 ///
-/// Under the same conditions as [`open`].
+/// Panics under the same conditions as [`open`].
 pub fn open_narrow(page: &Path) -> Option<Opened> {
     let source = std::fs::read_to_string(page).expect("the page exists");
     let source = source.replace('&', "&amp;").replace('"', "&quot;");

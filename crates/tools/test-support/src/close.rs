@@ -74,7 +74,7 @@ pub fn assert_close<A, B, D1, D2>(
 ///
 /// # Panics
 ///
-/// Under the same conditions as [`assert_close`].
+/// Panics under the same conditions as [`assert_close`].
 #[track_caller]
 pub fn assert_close_named<A, B, D1, D2>(
     name: &str,

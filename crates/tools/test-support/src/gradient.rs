@@ -223,7 +223,7 @@ impl GradientCheck {
 ///
 /// # Panics
 ///
-/// Under the same conditions as [`GradientCheck::check`].
+/// Panics under the same conditions as [`GradientCheck::check`].
 #[track_caller]
 pub fn check_gradient<D: Dimension>(
     name: &str,

@@ -49,8 +49,10 @@ const QUADS: usize = GROUP / 8;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block {
-    /// Nibbles of the weights, in groups of 32 columns. Each byte holds two weights of a row. The
-    /// low nibbles contain the first 16 columns of a group, and the high nibbles contain the other
+    /// Nibbles of the weights, in groups of 32 columns. Each byte holds two weights of a row: one
+    /// of the first 16 columns of the group in its low nibble, and one of the last 16 columns in
+    /// its high nibble. As in a block of int8 weights, four bytes of row 0 are followed by four
+    /// bytes of row 1, and so on.
     /// 16. As in a block of int8 weights, four bytes of row 0 are followed by four bytes of row 1,
     /// and so on.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],

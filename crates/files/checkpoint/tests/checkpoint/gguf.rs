@@ -223,10 +223,11 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
     }
 }
 
-/// Checks that a tokenizer is rejected if llama.cpp can't read its texts. xllamacpp 2026.10.11549
-/// (llama.cpp) aborts if two tokens are equal (`GGML_ASSERT(id_to_token.size() ==
-/// token_to_id.size())`). It truncates the token `<|a\0b|>` to `<|a` and the template `a\0{{
-/// messages }}` to `a`. `gguf_init_from_file` rejects a file in which a key occurs twice.
+/// Checks that a tokenizer is rejected if llama.cpp can't read its tokens or its chat templates.
+/// xllamacpp 2026.10.11549 (llama.cpp) aborts if two tokens are equal
+/// (`GGML_ASSERT(id_to_token.size() == token_to_id.size())`). It truncates the token `<|a\0b|>` to
+/// `<|a` and the template `a\0{{ messages }}` to `a`. `gguf_init_from_file` rejects a file in which
+/// a key occurs twice.
 #[test]
 fn texts_that_llama_cpp_doesnt_read_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -78,7 +78,7 @@ fn a_name_that_is_there_twice() {
         |header| header.replacen("transformer.h.1.ln_1.bias", "transformer.h.0.ln_1.bias", 1),
         &["offset", "transformer.h."],
     );
-    // With the prefix `transformer.` and without it, the name stands for the same tensor.
+    // A name with the prefix `transformer.` and the same name without it refer to the same tensor.
     header_refused(
         |header| header.replacen("transformer.h.1.ln_1.bias", "h.0.ln_1.bias", 1),
         &["h.0.ln_1.bias", "the file contains this tensor twice"],

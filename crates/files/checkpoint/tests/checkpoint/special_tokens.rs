@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::support::{SMALL, small_model};
 
-/// IDs of the beginning token, of the end tokens, and of the padding token.
+/// IDs of the BOS token, of the EOS tokens, and of the padding token.
 type Ids = (Option<u32>, Vec<u32>, Option<u32>);
 
-/// Returns the special tokens of a folder with the given files. The tokenizer has the beginning
-/// token 31 and the end token 32.
+/// Returns the special tokens of a folder with the given files. The tokenizer has the BOS token 31
+/// and the EOS token 32.
 fn read(generation: Option<&str>, config: Option<&str>) -> Result<Ids, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, json) in [
@@ -56,9 +56,9 @@ fn each_is_what_the_first_file_says_that_says_something() {
             "{none}"
         );
     }
-    // If generation_config.json exists, transformers doesn't read the end token from config.json.
+    // If generation_config.json exists, transformers doesn't read the EOS token from config.json.
     assert_eq!(read(Some("{}"), Some(all)), Ok((Some(5), vec![], Some(9))));
-    // If no beginning token is specified, texts begin with the end token.
+    // If no BOS token is specified, the EOS token is also used as the BOS token.
     let ends = SpecialTokens::of_folder(".", |name| (name == "eos_token").then_some(7));
     assert_eq!(ends.unwrap(), SpecialTokens::between(7));
     let tokens = SpecialTokens::between(7);

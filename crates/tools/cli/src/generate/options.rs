@@ -136,8 +136,8 @@ const TEMPERATURE: f32 = 0.8;
 const TOP_K: usize = 40;
 const MAX_NEW_TOKENS: usize = 100;
 
-/// Maximum number of texts that are generated at the same time. Generating more texts at once would
-/// need more memory, but would hardly be faster.
+/// Maximum number of samples that are generated at the same time. Generating more samples at once
+/// would need more memory, but would hardly be faster.
 pub(crate) const MAX_PARALLEL_TEXTS: usize = 64;
 
 fn new_seed() -> u64 {
@@ -145,8 +145,8 @@ fn new_seed() -> u64 {
     now.map_or(0, |now| now.subsec_nanos().into())
 }
 
-/// The settings with which text is generated. A command-line option takes precedence over a setting
-/// in the model's folder, which takes precedence over a default of this program.
+/// The generation settings of a command. A command-line option takes precedence over a setting in
+/// the model's folder, which takes precedence over a default of this program.
 pub(crate) struct Settings {
     pub(crate) sampling: Sampling,
     pub(crate) length: MaxTokens,
@@ -223,8 +223,8 @@ pub(crate) enum WhenFull {
 }
 
 impl GenerateArgs {
-    /// Returns the settings for generating text with a model. Prints a note if the model's folder
-    /// contains settings that this program doesn't support.
+    /// Returns the generation settings for a model. Prints a note if the model's folder contains
+    /// settings that this program doesn't support.
     ///
     /// # Errors
     /// Returns an error if a setting in the model's folder is invalid and isn't overridden by an

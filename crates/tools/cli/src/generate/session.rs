@@ -12,7 +12,8 @@ use super::pieces::Pieces;
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::interrupt::Interrupt;
 
-/// The text of a session, and the decoder that continues it.
+/// An interactive session: the text to which the user and the model add, and the decoder that
+/// continues it.
 pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
     settings: &'m Settings,
@@ -20,7 +21,7 @@ pub(crate) struct Session<'m> {
     decoder: Decoder<&'m DecoderWeights>,
     /// Random number generator, which all turns share.
     rng: TorchRng,
-    /// Ctrl-C, which ends an answer.
+    /// Handler of Ctrl-C, which ends an answer that is being generated.
     interrupt: &'m Interrupt,
 }
 

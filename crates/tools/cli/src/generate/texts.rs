@@ -1,11 +1,11 @@
 //! Generates the samples for one or more prompts, many of them at the same time.
 //!
-//! Each step computes the next token of all texts. A step reads the weights only once, so it takes
-//! hardly longer than a step for a single text. Each text depends only on its prompt and its seed,
-//! and not on the texts that are generated at the same time.
+//! Each step computes the next token of all samples. A step reads the weights only once, so it
+//! takes hardly longer than a step for a single sample. Each sample depends only on its prompt and
+//! its seed, and not on the samples that are generated at the same time.
 //!
-//! The texts are printed in order. The first text that hasn't ended is printed while it is being
-//! generated. The texts after it are held back until it has ended.
+//! The samples are printed in order. The first sample that hasn't ended is printed while it is
+//! being generated. The samples after it are held back until it has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -23,10 +23,10 @@ use super::{note_speed, shown};
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::output::{print, print_json, print_text};
 
-/// Line between two texts, as in nanoGPT.
+/// Line between two samples, as in nanoGPT.
 const SEPARATOR: &str = "---------------\n";
 
-/// All texts of a command.
+/// All samples of a command.
 pub(crate) struct Texts<'m> {
     args: &'m GenerateArgs,
     settings: &'m Settings,
@@ -39,14 +39,14 @@ pub(crate) struct Texts<'m> {
     /// State of the decoder after it has processed the current prompt, except for the prompt's last
     /// token. Each sample of the prompt begins with a copy of this state.
     begun: DecoderState,
-    /// Texts that have been started but not completely printed, in order.
+    /// Samples that have been started but not completely printed, in order.
     texts: VecDeque<Text<'m>>,
-    /// Number of texts that have been completely printed.
+    /// Number of samples that have been completely printed.
     printed: usize,
     timings: Timings,
 }
 
-/// A text that is being generated or is waiting to be printed.
+/// A sample that is being generated or is waiting to be printed.
 struct Text<'m> {
     prompt: &'m [u32],
     seed: u64,
@@ -55,7 +55,7 @@ struct Text<'m> {
     /// Number of bytes of the generated text that have been printed, or `None` if the prompt hasn't
     /// been printed yet.
     shown: Option<usize>,
-    /// Reason why the text has ended, or `None` if it hasn't.
+    /// Reason why the sample has ended, or `None` if it hasn't.
     finish: Option<&'static str>,
 }
 
@@ -89,7 +89,7 @@ impl<'m> Texts<'m> {
         }
     }
 
-    /// Generates and prints all texts.
+    /// Generates and prints all samples.
     ///
     /// # Errors
     /// Returns an error if the model's output is NaN or infinite, or if the program can't write to
@@ -111,7 +111,7 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Starts to generate the text with this index.
+    /// Starts to generate the sample with this index.
     fn join(&mut self, index: usize) -> Result<()> {
         let samples = self.args.length.num_samples.0;
         let (of, sample) = (index / samples, index % samples);
@@ -161,7 +161,7 @@ impl<'m> Texts<'m> {
         Ok(decoder.into_state())
     }
 
-    /// Computes the next token of each text.
+    /// Computes the next token of each sample.
     fn step(&mut self) -> Result<()> {
         let decodes = self
             .texts
@@ -171,7 +171,7 @@ impl<'m> Texts<'m> {
         let events = self.streams.step();
         self.count(decodes, began.elapsed());
         for (slot, event) in events {
-            // A text that a stop string has just ended no longer has a slot, so its other events
+            // A sample that a stop string has just ended no longer has a slot, so its other events
             // are ignored.
             let Some(&index) = self.slots.get(&slot) else {
                 continue;
@@ -204,8 +204,8 @@ impl<'m> Texts<'m> {
         }
     }
 
-    /// Prints all texts that have ended, in order, up to the first text that hasn't ended. Unless
-    /// the output is JSON, also prints the part of this text that is already known.
+    /// Prints all samples that have ended, in order, up to the first sample that hasn't ended.
+    /// Unless the output is JSON, also prints the part of this sample that is already known.
     fn show(&mut self) -> Result<()> {
         let output = &self.args.output;
         while let Some(text) = self.texts.front_mut() {

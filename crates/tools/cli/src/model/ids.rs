@@ -19,13 +19,13 @@ use crate::terminal::failure::misused;
 use crate::terminal::memory::check_free;
 use crate::terminal::output::note;
 
-/// Path that means standard input.
+/// Path that stands for standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// Maximum length of a prompt in bytes.
 const MAX_PROMPT: u64 = 64 << 20;
 
-/// A list of token IDs, as `--tokens` takes it.
+/// A list of token IDs in the form that `--tokens` accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenList(pub(crate) Vec<u32>);
 

@@ -28,8 +28,7 @@ const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 pub(crate) struct Vocabulary {
     /// Tokenizer, or the reason why the model has none.
     tokenizer: Result<ModelTokenizer, String>,
-    /// IDs of the tokens that mark the beginning of a text, mark its end, or fill it up to a
-    /// certain length.
+    /// IDs of the BOS, EOS and padding tokens.
     pub(crate) special: SpecialTokens,
     /// Generation settings and chat templates.
     pub(crate) settings: SidecarFiles,
@@ -141,10 +140,10 @@ impl Vocabulary {
         Ok(self.tokenizer()?.encode_part(text)?)
     }
 
-    /// Returns the prompt or, if it is empty, the beginning-of-text token.
+    /// Returns the prompt or, if it is empty, the BOS token.
     ///
     /// # Errors
-    /// Returns an error if the prompt is empty and the model has no such token.
+    /// Returns an error if the prompt is empty and the model has no BOS token.
     pub(crate) fn begin<'t>(&'t self, prompt: &'t [u32]) -> Result<&'t [u32]> {
         match (prompt, self.special.bos.as_slice()) {
             ([], []) => bail!(

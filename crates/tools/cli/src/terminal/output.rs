@@ -138,7 +138,7 @@ pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
     escape(line, |c| is_control(c) || is_invisible(c))
 }
 
-/// Escapes the characters in a text that could manipulate the terminal, except for the characters
+/// Escapes the characters in a string that could manipulate the terminal, except for the characters
 /// in `keeps`.
 fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
     escape(text, |c| is_control(c) && !keeps.contains(&c))

@@ -36,7 +36,7 @@ const SHELLS: Shells = if cfg!(windows) {
     Shells::Posix
 };
 
-/// Quotes a text as a single argument of a command. Returns `None` if the text can't be quoted.
+/// Quotes a string as a single argument of a command. Returns `None` if the string can't be quoted.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     quoted_for(SHELLS, text)
 }
@@ -65,8 +65,8 @@ fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     }
 }
 
-/// Quotes a path as a single argument of a command. If the path can't be quoted, returns a text in
-/// parentheses that says so.
+/// Quotes a path as a single argument of a command. If the path can't be quoted, returns a string
+/// in parentheses that says so.
 pub(crate) fn shell_quoted(path: &Path) -> String {
     path_for(SHELLS, path)
 }

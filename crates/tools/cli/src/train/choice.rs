@@ -49,7 +49,7 @@ impl FromStr for TokenizerChoice {
     }
 }
 
-/// Formats a choice as `--tokenizer` takes it.
+/// Formats a choice in the form that `--tokenizer` accepts.
 impl fmt::Display for TokenizerChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

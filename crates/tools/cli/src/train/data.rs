@@ -106,8 +106,8 @@ impl Content {
         }
     }
 
-    /// Joins all texts into one, with `<|endoftext|>` between them. Returns `None` if the data
-    /// consists of token IDs.
+    /// Joins all texts into one string, with `<|endoftext|>` between them. Returns `None` if the
+    /// data consists of token IDs.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         let Self::Texts(texts) = self else {
             return None;

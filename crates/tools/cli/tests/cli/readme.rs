@@ -4,7 +4,7 @@ use crate::support::{Ran, folder};
 
 const README: &str = include_str!("../../README.md");
 
-/// Returns true if the text `printed` is the same as `shown`, in which `...` stands for any text.
+/// Returns true if `printed` is equal to `shown`, in which `...` stands for any text.
 fn matches(shown: &str, printed: &str) -> bool {
     let mut rest = printed;
     for (i, part) in shown.split("...").enumerate() {

@@ -82,7 +82,7 @@ impl Folder {
         self.command(args).output().expect("gpt runs").into()
     }
 
-    /// Runs `gpt` with a text on standard input.
+    /// Runs `gpt` with `input` as its standard input.
     pub(crate) fn gpt_reading(&self, args: &str, input: &str) -> Ran {
         let mut child = self
             .command(args)
@@ -189,7 +189,7 @@ impl Folder {
     }
 }
 
-/// Asserts that a text contains all `parts`.
+/// Asserts that a string contains all `parts`.
 #[track_caller]
 pub(crate) fn holds(text: &str, parts: &[&str]) {
     for part in parts {

@@ -18,7 +18,7 @@ use crate::calls::has_strace;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, contents, copy_of, every, gpt_under, report};
 
-/// What a power failure leaves behind of data that hasn't been synced.
+/// The state of unsynced data after a power failure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
     Nothing,

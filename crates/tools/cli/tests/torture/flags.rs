@@ -1,5 +1,5 @@
 //! Tries extreme values for each flag that the help lists: numbers at the limits of their types,
-//! and texts and paths that contain invalid UTF-8 or terminal control characters.
+//! and strings and paths that contain invalid UTF-8 or terminal control characters.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
