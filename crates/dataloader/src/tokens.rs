@@ -50,7 +50,7 @@ enum Source {
     Several(Arc<Several>),
 }
 
-/// Several sources, one after the other.
+/// Several sources of token IDs, one after the other.
 #[derive(Debug)]
 struct Several {
     parts: Vec<Tokens>,

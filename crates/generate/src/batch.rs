@@ -1,4 +1,5 @@
-//! Batched decoding: one model continues several independent sequences ("continuous batching").
+//! Batched decoding ("continuous batching"), in which one model continues several independent
+//! sequences at the same time.
 //!
 //! Each step processes the next tokens of all sequences together and reads the model's weights only
 //! once, which is much faster than a separate step for each sequence. Sequences can join and leave

@@ -85,7 +85,8 @@ impl<W: AsWeights> Decoder<W> {
         self.state
     }
 
-    /// Returns the text and its KV cache. To fork the text, clone the returned state.
+    /// Returns the text and its KV cache. To continue the text in several ways, clone the returned
+    /// state.
     pub fn state(&self) -> &DecoderState {
         &self.state
     }

@@ -46,8 +46,8 @@ pub enum GenerateError {
         "this batch has no text with the slot {0:?}, because the text was removed or the slot belongs to another batch"
     )]
     UnknownSlot(Slot),
-    /// A deserialized decoder state is damaged, because its text, its cache and the configuration
-    /// of its model don't match each other.
+    /// A deserialized decoder state is damaged: its text, its cache and the configuration of its
+    /// model don't match each other.
     #[error("this decoder state is damaged, because its cache doesn't match its text or its model")]
     DamagedState,
     /// A stop string is empty. Because every text contains the empty string, such a stop string

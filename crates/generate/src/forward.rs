@@ -73,7 +73,7 @@ pub(crate) fn take_in(
     });
 }
 
-/// If there is a hook, calls it once for each sequence with the rows of this sequence.
+/// Calls `hook`, if there is one, once for each sequence with the rows of this sequence.
 fn show(hook: &mut Option<&mut Hook<'_>>, blocks: usize, sequences: &[Sequence<'_>], x: &mut Rows) {
     let Some(hook) = hook else { return };
     let mut rest = x.view_mut();

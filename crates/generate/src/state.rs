@@ -16,8 +16,9 @@ use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 /// [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) then continues the text from its state
 /// without processing any token again.
 ///
-/// To fork a text, clone its state. The clones share the memory of the cached tokens, so a common
-/// beginning of several texts, such as a system prompt, has to be processed and stored only once.
+/// To continue a text in several ways, clone its state. The clones share the memory of the cached
+/// tokens, so a common beginning of several texts, such as a system prompt, has to be processed and
+/// stored only once.
 ///
 /// ```
 /// use generate::{Decoder, DecoderState, DecoderWeights, GenerateError};

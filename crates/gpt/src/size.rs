@@ -70,7 +70,8 @@ impl ModelSize {
     }
 }
 
-/// Amounts of memory in bytes that are needed at the same time, each with the name of its purpose.
+/// An estimate of the memory that a computation needs. It consists of parts, each of which has a
+/// name and a number of bytes.
 ///
 /// ```
 /// use gpt::{GptConfig, Memory};

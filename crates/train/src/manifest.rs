@@ -29,8 +29,9 @@ const MAX_BYTES: u64 = 16 << 20;
 /// reaches this limit is damaged. Because of the limit, both numbers can always be incremented.
 const MAX_SAVES: u64 = 1 << 53;
 
-/// Names of the files that a checkpoint has in addition to those of a model folder.
+/// Name of the file that contains the optimizer's moments in a checkpoint.
 pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
+/// Name of the file that contains all other values of the training state in a checkpoint.
 pub(crate) const STATE: &str = "state.json";
 
 /// Files that every checkpoint has, in addition to its manifest.
@@ -68,7 +69,7 @@ struct FileEntry {
     sha256: String,
 }
 
-/// The field that the manifests of all versions have in common.
+/// The version number in a manifest, which has the same place in all versions of the format.
 #[derive(Deserialize)]
 struct AnyVersion {
     version: u32,

@@ -16,7 +16,7 @@ pub struct Preset {
     pub model: GptConfig,
     /// Tokenizer of a new model.
     pub tokenizer: PresetTokenizer,
-    /// Settings for training.
+    /// Training settings.
     pub training: PresetTraining,
 }
 

@@ -115,8 +115,8 @@ pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), Train
         .collect();
     let own = serde_json::to_string(&own).expect("texts are valid JSON");
     let all = gather_texts(ranks, &own).into_iter();
-    // If a rank runs another version of this program, its fields may have another form. Its list is
-    // then empty here, so an error is returned.
+    // If a rank runs another version of this program, its fields may have a format that can't be
+    // parsed. The rank's list is then empty here, so an error is returned.
     let all = all.map(|fields| serde_json::from_str(&fields).unwrap_or_default());
     let all: Vec<Vec<(String, String)>> = all.collect();
     for (rank, fields) in all.iter().enumerate() {

@@ -15,10 +15,11 @@ use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 use crate::normalization::Normalization;
 use crate::split::Split;
 
-/// Limits for the IDs of a vocabulary. Each ID must be less than `MIN_ID_LIMIT` or less than
-/// `MAX_IDS_PER_TOKEN` times the number of tokens. These limits prevent a small file from causing
-/// the allocation of a large table.
+/// Smallest exclusive upper limit for the IDs of a vocabulary. The limit is this number or
+/// [`MAX_IDS_PER_TOKEN`] times the number of tokens, whichever is greater. It prevents a small file
+/// from causing the allocation of a large table.
 const MIN_ID_LIMIT: usize = 1 << 16;
+/// Factor in the limit for IDs that [`MIN_ID_LIMIT`] describes.
 const MAX_IDS_PER_TOKEN: usize = 16;
 
 /// Limit for the total size of the added tokens in bytes, which must be less than this. The

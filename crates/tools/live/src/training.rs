@@ -29,10 +29,11 @@ const CANDIDATES: usize = 5;
 /// Norm to which gradients are clipped. This is the default of `gpt train`.
 const MAX_GRAD_NORM: f64 = 1.0;
 
-/// Strings that the page's text fields initially contain: the prompt of the sample, a line of the
-/// training data, and a line of the validation data.
+/// Initial content of the page's field for the prompt of the sample.
 const PROMPT: &str = "The bell ";
+/// Initial content of the page's field for a line of the training data.
 const LINE: &str = "The river at Low Ferry was wide";
+/// Initial content of the page's field for a line of the validation data.
 const HELD_OUT: &str = "Then he bent down over the page";
 
 /// Presets that a page offers. The command `gpt train --preset NAME` trains the same model.
@@ -313,10 +314,10 @@ impl PageTraining {
         }))
     }
 
-    /// Trains one step and returns the answer of [`train`](Self::train) together with the parts of
-    /// the step: the texts of the batch, the predictions for its first window, the loss of the
-    /// batch before and after the step, and for each layer the norms of its weights, of their
-    /// gradient and of their change.
+    /// Trains one step and returns the answer of [`train`](Self::train) together with what the step
+    /// has computed: the text of each window in the batch, the predictions for the first window,
+    /// the loss of the batch before and after the step, and for each layer the norms of its
+    /// weights, of their gradient and of their change.
     fn train_in_parts(&mut self) -> Result<Value> {
         let before = self.trainer.model().clone();
         let (batch, rng) = self.trainer.next_step()?;

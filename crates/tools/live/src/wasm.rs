@@ -40,7 +40,8 @@ pub extern "C" fn push(byte: u32) {
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn run() -> u32 {
-    // Outside WebAssembly, notebooks catch panics, and this hook would replace the usual one.
+    // The hook is set only in WebAssembly. Outside WebAssembly, it would replace the usual hook,
+    // although notebooks catch panics there.
     #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| {
         let fault = json!({ "fault": panic.to_string() });

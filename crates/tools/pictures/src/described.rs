@@ -5,8 +5,8 @@ use ndarray::ArrayRef2;
 
 use crate::Picture;
 
-/// Colors of lines and bars, in the order in which they are used. Color-blind readers can tell them
-/// apart, too.
+/// Colors of lines and bars, in the order in which they are used. Color-blind readers can also tell
+/// them apart.
 pub(crate) const COLORS: [&str; 5] = ["#2563a8", "#d1571b", "#3a8f5c", "#8c5aa8", "#7a7a7a"];
 
 /// Creates a picture from a title and the scene that the given module draws. If the feature `draw`

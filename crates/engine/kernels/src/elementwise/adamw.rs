@@ -22,12 +22,14 @@ use crate::threads::for_each;
 /// gradients and moments take 256 KiB. [`sums_of_squares`] returns one sum per block.
 pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 
-/// Magnitudes below which gradients (2^-56), first moments (2^-96) and second moments (2^-120) are
-/// replaced with 0. Such small numbers don't change any weight, because `eps` is much larger. If
-/// they weren't replaced, the moments of weights without a gradient would decay to denormal
-/// numbers, which make arithmetic much slower on many CPUs.
+/// Magnitude (2^-56) below which a gradient is replaced with 0. Together with the limits for the
+/// moments, this prevents the moments of weights without a gradient from decaying to denormal
+/// numbers, which make arithmetic much slower on many CPUs. Numbers below these limits don't change
+/// any weight, because `eps` is much larger.
 const MIN_GRADIENT: f32 = 1.387_778_8e-17;
+/// Magnitude (2^-96) below which a first moment is replaced with 0.
 const MIN_MOMENT1: f32 = 1.262_177_4e-29;
+/// Magnitude (2^-120) below which a second moment is replaced with 0.
 const MIN_MOMENT2: f32 = 7.523_164e-37;
 
 /// The coefficients of an AdamW step, which are the same for all weights. They are stored as `f32`,

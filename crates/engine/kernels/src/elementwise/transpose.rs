@@ -115,7 +115,7 @@ impl Square {
         self.from.wrapping_offset(r as isize * self.stride)
     }
 
-    /// Returns the address of the row of the transpose that contains column `c` of the block.
+    /// Returns the address at which column `c` of the block is stored as a row of the transpose.
     fn column(&self, c: usize) -> *mut f32 {
         self.to.wrapping_offset(c as isize * self.stride_of_to)
     }

@@ -404,7 +404,8 @@ mod tests {
                 let products = [1, 2].map(|threads| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
                     pool.expect("a pool").install(|| {
-                        // This product leaves NaN in the memory of the panels.
+                        // This product leaves NaN in the memory of the panels, which the next
+                        // product reuses.
                         product(&spoiled, &spoiled.t(), &[0.0; 40]);
                         product(&a, &b, &row)
                     })

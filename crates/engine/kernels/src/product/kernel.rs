@@ -168,10 +168,11 @@ pub(crate) trait Kernel {
     unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>);
 }
 
-/// Values of the const parameter `WAY`, which selects the [`Layout`] for which a kernel is
-/// compiled.
+/// Value of the const parameter `WAY` for kernels that are compiled for [`Layout::Rows`].
 const ROWS: u8 = 0;
+/// Value of the const parameter `WAY` for kernels that are compiled for [`Layout::Columns`].
 const COLUMNS: u8 = 1;
+/// Value of the const parameter `WAY` for kernels that are compiled for [`Layout::Packed`].
 const PACKED: u8 = 2;
 
 /// Number of rows in the tile of the AVX-512 kernels. The sums of 14 rows and two registers of

@@ -20,14 +20,14 @@ use serde_json::Value;
 
 use crate::terminal::output::note;
 
-/// Names of the two files that can contain the default chat template, either as plain text or in
-/// JSON.
+/// Name of the file that can contain the default chat template as plain text.
 const TEMPLATE: &str = "chat_template.jinja";
+/// Name of the file that can contain the default chat template in JSON.
 const TEMPLATE_JSON: &str = "chat_template.json";
 
-/// Name of the folder that contains additional chat templates, and the extension of the files in
-/// it.
+/// Name of the folder that contains additional chat templates.
 const MORE_TEMPLATES: &str = "additional_chat_templates";
+/// Extension of the files in [`MORE_TEMPLATES`].
 const JINJA: &str = ".jinja";
 
 /// Maximum length in bytes of `generation_config.json`, and of all chat templates together.

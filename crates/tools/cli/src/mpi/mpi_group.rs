@@ -16,9 +16,9 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 use train::Ranks;
 
-/// Number of bytes that this rank has sent, and the time in nanoseconds that it has spent on
-/// sending, receiving and waiting.
+/// Number of bytes that this rank has sent.
 static BYTES_SENT: AtomicU64 = AtomicU64::new(0);
+/// Time in nanoseconds that this rank has spent on sending, receiving and waiting.
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
 /// The group of all processes in `MPI_COMM_WORLD`. MPI is finalized when this value is dropped.

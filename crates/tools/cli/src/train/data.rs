@@ -243,8 +243,9 @@ const TRAINING: [&str; 2] = ["train", "training"];
 /// Names, without extension, of the file that contains the validation part.
 const VALIDATION: [&str; 4] = ["validation", "valid", "val", "dev"];
 
-/// Extensions of files with token IDs, and of files with text.
+/// Extensions of files with token IDs.
 const IDS: [&str; 2] = ["bin", "npy"];
+/// Extensions of files with text.
 const TEXTS: [&str; 1] = ["txt"];
 
 /// The files of a data folder, divided by their purpose.

@@ -8,7 +8,8 @@ use train::TrainError;
 use super::options::TrainOptions;
 use crate::terminal::command::flag;
 
-/// Settings whose command-line options have different names.
+/// Names of settings, each with the name of the corresponding command-line option. All other
+/// options have the same names as their settings.
 const OPTIONS: [(&str, &str); 8] = [
     ("accumulation", "gradient_accumulation_steps"),
     ("lr", "learning_rate"),

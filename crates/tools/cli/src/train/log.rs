@@ -259,7 +259,8 @@ mod tests {
         assert_eq!(read(folder.path()).unwrap(), None);
     }
 
-    /// JSON has no numbers for NaN and infinities.
+    /// A log must stay readable even if losses are NaN or infinite, although JSON can't represent
+    /// such numbers.
     #[test]
     fn losses_that_are_no_numbers_are_lines_too() {
         let folder = tempfile::tempdir().unwrap();

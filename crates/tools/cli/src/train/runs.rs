@@ -27,8 +27,9 @@ pub(crate) use crate::train::log::LOG;
 /// Name of the folder with all runs, in the current folder.
 pub(crate) const RUNS: &str = "runs";
 
-/// Names of the files in a run's folder that contain its options and its loss curve.
+/// Name of the file in a run's folder that contains the options of the run.
 pub(crate) const OPTIONS: &str = "options.toml";
+/// Name of the file in a run's folder that contains the loss curve.
 pub(crate) const SVG: &str = "loss.svg";
 
 /// Maximum length in bytes of a file that contains options.

@@ -23,8 +23,8 @@ fn train(folder: &Folder, case: &str, names: &[&str]) -> Ran {
     ))
 }
 
-/// Names of the files in a folder, followed by the files that version 5.2.0 of Hugging Face's
-/// `datasets` library uses for training and for validation
+/// Test cases. Each consists of the names of the files in a folder, and the files among them that
+/// version 5.2.0 of Hugging Face's `datasets` library uses for training and for validation
 /// (`DataFilesDict.from_patterns(get_data_patterns(folder))`). The library silently ignores all
 /// other files.
 const DATASETS: [(&[&str], &[&str], Option<&str>); 7] = [
@@ -185,8 +185,8 @@ fn markup_is_noted_whether_the_name_or_the_text_shows_it() {
     }
 }
 
-/// First bytes of a file, and the description of the file's format that the error message must
-/// contain.
+/// Test cases. Each consists of the first bytes of a file and the description of the file's format
+/// that the error message must contain.
 const FORMATS: [(&[u8], &str); 6] = [
     (b"%PDF-1.4\n1 0 obj", "a PDF document; pdftotext"),
     (b"%PDF-1.7\n%\xb5\xb5\xb5\xb5", "a PDF document; pdftotext"),

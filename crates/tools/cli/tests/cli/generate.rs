@@ -302,10 +302,10 @@ fn a_folder_s_generation_settings_are_the_defaults() {
     }
 }
 
-/// Contents of `generation_config.json`, and whether version 5.24.0 of transformers uses greedy
-/// decoding with them (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). All of
-/// them contain `do_sample`. Without this setting, transformers uses greedy decoding but this
-/// program doesn't.
+/// Test cases. Each consists of the content of `generation_config.json`, and whether version 5.24.0
+/// of transformers uses greedy decoding with it
+/// (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). All contents include
+/// `do_sample`. Without this setting, transformers uses greedy decoding but this program doesn't.
 const MODES: [(&str, bool); 6] = [
     (
         r#"{"do_sample": false, "temperature": 0.6, "top_p": 0.9}"#,
@@ -318,10 +318,10 @@ const MODES: [(&str, bool); 6] = [
     (r#"{"do_sample": true, "top_k": 50}"#, false),
 ];
 
-/// Contents of `generation_config.json`, and the number of tokens that version 5.24.0 of
-/// transformers generates after a prompt of three tokens, or `None` if it rejects the prompt. The
-/// numbers come from `_prepare_generated_length` and `_validate_generated_length` in
-/// `generation/utils.py`.
+/// Test cases. Each consists of the content of `generation_config.json`, and the number of tokens
+/// that version 5.24.0 of transformers generates after a prompt of three tokens, or `None` if it
+/// rejects the prompt. The numbers come from `_prepare_generated_length` and
+/// `_validate_generated_length` in `generation/utils.py`.
 const LENGTHS: [(&str, Option<usize>); 4] = [
     (r#"{"max_new_tokens": 7}"#, Some(7)),
     (r#"{"max_length": 10}"#, Some(7)),

@@ -17,10 +17,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Time between two checks of whether a process has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Limits on the CPU time of a process in seconds, for the long and the short form of the tests.
-/// The limit for the short form is higher, because this form also runs on slow machines. It detects
-/// only processes that never end.
+/// Limit on the CPU time of a process in seconds, for the long form of the tests.
 pub(crate) const CPU_SECONDS: u32 = 5;
+/// Limit on the CPU time of a process in seconds, for the short form of the tests. It is higher
+/// than the limit for the long form because the short form also runs on slow machines, so it
+/// detects only processes that never end.
 const CPU_SECONDS_SHORT_FORM: u32 = 20 * CPU_SECONDS;
 
 /// Number of the signal that ends a process when it reaches the limit on CPU time.
