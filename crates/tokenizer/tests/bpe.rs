@@ -68,7 +68,7 @@ proptest! {
     }
 }
 
-/// In a release build, encoding each text and training on it takes well under a second. An
+/// In a release build, encoding each string and training on it takes well under a second. An
 /// algorithm that takes quadratic time would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {

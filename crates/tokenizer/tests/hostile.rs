@@ -10,8 +10,8 @@ use tokenizer::{
 
 const MILLION: usize = 1_000_000;
 
-/// Encoding each text takes well under a second. An algorithm that takes quadratic time would take
-/// hours.
+/// Encoding each string takes well under a second. An algorithm that takes quadratic time would
+/// take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_in_linear_time() {
     let tokenizer = Gpt2Tokenizer::new();
@@ -34,7 +34,8 @@ fn a_run_of_any_character_is_encoded_in_linear_time() {
     }
 }
 
-/// The runs of white space are short enough for tiktoken-rs to encode them, too.
+/// Compares the IDs with those of tiktoken-rs. The runs of white space are so short that
+/// tiktoken-rs can encode them, too.
 #[test]
 fn long_white_space_has_the_ids_that_tiktoken_gives_it() {
     let tokenizer = Gpt2Tokenizer::new();

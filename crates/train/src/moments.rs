@@ -12,8 +12,9 @@ use crate::{AdamW, Ranks};
 /// Returns the moments of all ranks as tensors that can be written to a file.
 ///
 /// The moments of a weight are gathered from the other ranks only when they are written to the
-/// file. They therefore never take more memory than the largest weight. All ranks must take part in
-/// this.
+/// file. They therefore never take more memory than the largest weight. While one rank writes the
+/// file, all others must pass
+/// their tensors to [`exchange_moments`].
 pub(crate) fn moments<'a>(
     ranks: &'a dyn Ranks,
     model: &impl Parameters,

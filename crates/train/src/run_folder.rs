@@ -460,7 +460,8 @@ mod tests {
         check_tokenizer(&first).expect("as it was saved");
         let second = save(&folder, 2, 1);
         assert!(!first.exists());
-        // If a tokenizer file in a checkpoint is changed, the check must fail.
+        // If a file of the tokenizer in a checkpoint is changed, `check_tokenizer` must return an
+        // error.
         for name in ["tokenizer.json", "templates/tool.json"] {
             fs::write(second.join(name), "[]").expect("a file");
             let error = check_tokenizer(&second).expect_err("changed");

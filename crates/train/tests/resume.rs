@@ -22,7 +22,7 @@ use train::{Dtype, Event, Outcome, RunFolder, TrainConfig, TrainError};
 #[test]
 fn a_run_may_stop_after_any_step_and_be_made_longer() {
     stops_and_is_made_longer(config);
-    // The same must be true if matrix products are computed in bf16.
+    // A resumed run must also have the same bits if matrix products are computed in bf16.
     stops_and_is_made_longer(|max_steps| TrainConfig {
         dtype: Dtype::BFloat16,
         ..config(max_steps)

@@ -90,7 +90,8 @@ impl StagedFolder {
         sync_folder(&self.path)?;
         let failed = FileError::at(&self.target, "create");
         require_new_or_empty(&self.target)?;
-        // A rename replaces a folder only if it is empty, so its system files are moved first.
+        // A rename can replace only an empty folder, so the system files in the target are moved to
+        // the new folder first.
         let renamed = move_system_files(&self.target, &self.path).and_then(|()| {
             if cfg!(windows) {
                 // On Windows, a rename doesn't replace an empty folder, so the empty target is
@@ -122,7 +123,8 @@ fn move_system_files(from: &Path, to: &Path) -> Result<(), FileError> {
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        // After a successful `create`, this path no longer exists, so the error is ignored.
+        // After a successful `create`, the temporary folder no longer exists, so the error of this
+        // call is ignored.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -227,7 +227,7 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         let write = |out: &mut BufWriter<File>| {
             out.write_all(b"second")?;
-            // This call stands for another process that writes the same file at the same time.
+            // Simulates another process that writes the same file at the same time.
             write_atomically(&path, |out| out.write_all(b"first")).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"first");
             Ok(())

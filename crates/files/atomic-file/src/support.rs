@@ -43,7 +43,8 @@ pub fn missing_support(path: impl AsRef<Path>) -> Result<Option<String>, FileErr
     let is_durable = sync_to_disk(folder).is_ok();
     drop(file);
     for left in [&other, &probe] {
-        // Unless the hard link was created, only one of these files exists, so errors are ignored.
+        // The two paths lead to separate files only if the hard link was created. Otherwise, one of
+        // them doesn't exist, so errors are ignored.
         let _ = fs::remove_file(left);
     }
     let missing = [

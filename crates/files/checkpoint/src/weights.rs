@@ -164,9 +164,10 @@ impl Weights {
 
     /// Determines whether the query, key and value layers have biases.
     ///
-    /// In Hugging Face's layout, files usually contain these biases even if the model doesn't have
-    /// them. If the configuration says that the model has none, this function reads the biases. If
-    /// all of their numbers are zero, the model has no biases. Otherwise, it has them.
+    /// In Hugging Face's layout, files usually contain the biases of query, key and value even if
+    /// the model doesn't have them. If the configuration says that the model has none, this
+    /// function reads the biases. If all of their numbers are zero, the model has no biases.
+    /// Otherwise, it has them.
     pub(crate) fn settle_qkv_bias(
         &self,
         layout: Layout,

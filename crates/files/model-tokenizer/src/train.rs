@@ -213,10 +213,10 @@ impl ModelTokenizer {
 /// Returns [`ModelTokenizerError::Conversion`] if the files of a model can't represent the
 /// encoding:
 ///
-/// - It doesn't divide text by GPT-2's pattern. This is checked with a sample text.
-/// - Its [rules](Bpe::rules) differ from GPT-2's.
+/// - The encoding doesn't divide text by GPT-2's pattern, which is checked with a sample text.
+/// - The [rules](Bpe::rules) of the encoding differ from GPT-2's.
 /// - A token is empty, or two tokens consist of the same bytes.
-/// - The token of a merge isn't the concatenation of the two tokens that it replaces.
+/// - The result of a merge isn't the concatenation of the two tokens that the merge combines.
 impl TryFrom<&Bpe> for ModelTokenizer {
     type Error = ModelTokenizerError;
 

@@ -221,8 +221,9 @@ fn damaged_files_are_refused_with_their_name() {
 fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     let mut json = small();
     let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
-    // The letter ð stands for the byte 0xf0, with which the UTF-8 encoding of an emoji begins. The
-    // other byte also occurs in the special token.
+    // Removes the tokens of two bytes from the vocabulary. In tokenizer.json, `ð` represents the
+    // byte 0xf0, with which the UTF-8 encoding of an emoji begins. The byte `|` also occurs in the
+    // special token.
     for token in ["ð", "|"] {
         let id = vocabulary.remove(token).unwrap();
         vocabulary.insert(format!("instead of {token}"), id);

@@ -97,7 +97,8 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
     };
     let operations = operations(&*model, (1, num_tokens), positions);
     // Each number format needs its own call of `turns`, because all variants that one call measures
-    // must have the same kind of floor.
+    // must be limited by the same resource, either arithmetic in a certain format or reading
+    // memory.
     for (dtype, floor) in [
         (Dtype::BFloat16, Floor::Bf16Products(operations)),
         (Dtype::Float32, Floor::Products(operations)),

@@ -572,8 +572,8 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_step_are_those_of_this_step() {
-        // With dropout, the loss in the parts equals the loss of the step only if both are computed
-        // with the same dropout masks.
+        // With dropout, the loss in the answer's field `parts` equals the loss of the step only if
+        // both are computed with the same dropout masks.
         let values = json!({ "drop-rate": 0.2, "emb-dim": 32, "batch-size": 32 });
         let mut lesson = begin("characters", &values);
         // An epoch has 92 batches, so these are steps 1 and 2 of the first epoch and of the second

@@ -40,8 +40,8 @@ pub extern "C" fn push(byte: u32) {
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn run() -> u32 {
-    // The hook is set only in WebAssembly. Outside WebAssembly, it would replace the usual hook,
-    // although notebooks catch panics there.
+    // The hook is set only in WebAssembly. Outside WebAssembly, it isn't needed because notebooks
+    // catch panics, and it would replace the usual hook.
     #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| {
         let fault = json!({ "fault": panic.to_string() });

@@ -1,6 +1,7 @@
 //! A small model and data for the tests. Training takes only milliseconds, but uses every feature
 //! that draws random numbers.
-// Each test binary uses only some of the functions. A test may panic if its preparation fails.
+// These lints are turned off because each test binary uses only some of the functions, and because
+// a test may panic if its preparation fails.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::ops::ControlFlow;

@@ -53,8 +53,6 @@ pub struct Block {
     /// of the first 16 columns of the group in its low nibble, and one of the last 16 columns in
     /// its high nibble. As in a block of int8 weights, four bytes of row 0 are followed by four
     /// bytes of row 1, and so on.
-    /// 16. As in a block of int8 weights, four bytes of row 0 are followed by four bytes of row 1,
-    /// and so on.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
     /// Scales of the weights. There is one scale for each row and each group of 32 columns.
     scales: [[f16; ROWS]; BLOCK / GROUP],

@@ -164,9 +164,9 @@ unsafe fn run_tasks<K: Kernel, A: Weight>(
 /// Returns the number of tasks into which the rows of `C` are divided, and the number of tasks into
 /// which its columns are divided, for `panels` row panels, `n` columns and `many` threads.
 ///
-/// The numbers are chosen so that all threads get about the same amount of work. The columns are
-/// divided no more than necessary, because each additional task along the columns packs the same
-/// rows of `A` again.
+/// The numbers of tasks are chosen so that all threads get about the same amount of work. The
+/// columns are divided no more than necessary, because each additional task along the columns packs
+/// the same rows of `A` again.
 fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     let down = panels.div_ceil(ROWS / K::ROWS);
     if many == 1 || down >= ENOUGH_TASKS * many {

@@ -24,7 +24,8 @@ pub(crate) struct Progress {
     step_lines: bool,
     max_steps: u64,
     tokens_per_step: u64,
-    /// Time when the last training step or later work, such as an evaluation, ended.
+    /// Time at which the last training step ended or, if other work such as an evaluation followed
+    /// it, the time at which this work ended.
     last: Instant,
 }
 

@@ -161,9 +161,10 @@ struct SavedRun {
     /// Time of the run's last save.
     time: SystemTime,
     id: Option<String>,
-    /// Whether the folder still has the name that it had when the run was last opened. The next
-    /// field tells whether this name is a number. Both help to tell a run from its copies.
+    /// Whether the folder still has the name that it had when the run was last opened. This helps
+    /// to tell a run from its copies.
     has_its_name: bool,
+    /// Whether the name of the folder is a number. This also helps to tell a run from its copies.
     is_numbered: bool,
 }
 
@@ -232,7 +233,8 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
                 "{name}: this folder contains runs, but one run is needed; give the path of a run, such as the newest, {}",
                 run.display()
             ),
-            // The user gets an error with the name of the missing file when the model is loaded.
+            // If the folder isn't a model folder, either, the user gets an error with the name of
+            // the missing file when the model is loaded.
             Err(_) => Ok(path.to_owned()),
         },
         Err(error) => Err(error.into()),

@@ -229,7 +229,7 @@ fn prompt(
         let mut ids = beginning(data, None)?;
         ids.truncate(most);
         let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-        // The list is quoted, because PowerShell would split it at the commas.
+        // The list of token IDs is quoted, because PowerShell would split it at the commas.
         let ids_of_prompt = quoted(&words.join(","));
         return Ok((ids, ids_of_prompt.map(|ids| format!("--tokens {ids}"))));
     };

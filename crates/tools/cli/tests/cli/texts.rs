@@ -144,8 +144,8 @@ fn templates_and_generation_settings_go_wherever_the_model_goes() {
         "{{ messages }}",
         "general.sampling.temp",
         "general.sampling.top_k",
-        // The tokenizer determines this token, because `generation_config.json` doesn't specify an
-        // end-of-text token.
+        // The tokenizer determines the end-of-text token, because `generation_config.json` doesn't
+        // specify one.
         "tokenizer.ggml.eos_token_id",
     ] {
         assert!(has(key), "{key}");
