@@ -13,8 +13,8 @@ proptest! {
     #[test]
     fn attention_by_blocks_equals_the_listing(
         batch in 1usize..3,
-        // Number of tokens in a sequence, which is shorter than a block of 64 queries, or about as
-        // long as one or two blocks.
+        // Numbers of tokens per sequence that are smaller than a block of 64 queries, or close to
+        // the size of one or two blocks.
         num_tokens in prop_oneof![1usize..20, 60usize..70, 125usize..135],
         (d_in, head_dim, num_heads) in (1usize..7, 1usize..9, 1usize..4),
         dropout in prop_oneof![Just(0.0), 0.05..0.9],

@@ -42,7 +42,7 @@ const LLM_C_HEADER: u64 = 1024;
 const NUMPY: &[u8] = b"\x93NUMPY";
 
 impl Format {
-    /// Recognizes the format of a file of `bytes` bytes.
+    /// Recognizes the format of the file at `path`, whose length is `bytes` bytes.
     ///
     /// # Errors
     ///

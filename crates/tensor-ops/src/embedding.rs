@@ -24,8 +24,8 @@ impl Embedding {
         table
     }
 
-    /// Creates a table of zeros. Such a table is used to accumulate gradients, or to load weights
-    /// into it.
+    /// Creates a table of zeros. Use it to accumulate gradients, or as a destination for weights
+    /// from a file.
     pub fn zeros(num_embeddings: usize, embedding_dim: usize) -> Self {
         Self {
             weight: zero_weights((num_embeddings, embedding_dim)),

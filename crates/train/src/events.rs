@@ -26,8 +26,8 @@ pub enum Event<'a> {
     Step(&'a StepReport),
     /// The losses were evaluated.
     Evaluation(&'a Evaluation),
-    /// It is time for a sample of text, which the closure can generate with the model. The run
-    /// continues when the closure returns.
+    /// A sample of text is due. The closure can generate it with the model, and the run continues
+    /// when the closure returns.
     SampleDue {
         /// Number of optimizer steps so far.
         steps_done: u64,

@@ -32,14 +32,15 @@ pub const RUN_FILE: &str = "run.json";
 /// Maximum size of [`LOCK`] and of [`RUN_FILE`] in bytes. A larger file is rejected.
 const MAX_BYTES: u64 = 1 << 12;
 
-/// The contents of [`LOCK`]. If a user copies the files `RUN/*` of another run into the folder,
-/// [`RUN_FILE`] is replaced, but [`LOCK`] isn't, because its name starts with a dot.
+/// The contents of the file [`LOCK`] in the folder of a run. If a user copies the files `RUN/*` of
+/// another run into the folder, [`RUN_FILE`] is replaced, but [`LOCK`] isn't, because its name
+/// starts with a dot.
 #[derive(Serialize, Deserialize)]
 struct LockFile {
     run: String,
 }
 
-/// The contents of [`RUN_FILE`].
+/// The contents of the file [`RUN_FILE`] in the folder of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunFile {

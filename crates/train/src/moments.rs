@@ -13,8 +13,7 @@ use crate::{AdamW, Ranks};
 ///
 /// The moments of a weight are gathered from the other ranks only when they are written to the
 /// file. They therefore never take more memory than the largest weight. While one rank writes the
-/// file, all others must pass
-/// their tensors to [`exchange_moments`].
+/// file, all others must pass their tensors to [`exchange_moments`].
 pub(crate) fn moments<'a>(
     ranks: &'a dyn Ranks,
     model: &impl Parameters,

@@ -146,8 +146,9 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
     assert!(*trainer.rng() == rng);
 }
 
-/// In the validation loss of a run, a smaller last batch has a weight in proportion to its tokens.
-/// In the loss that the book's function computes, it has the weight of a whole batch.
+/// The validation loss of a run is the mean over tokens, so a smaller last batch counts less than
+/// the others. The book's function computes the mean over batches, so the last batch counts as much
+/// as the others.
 #[test]
 fn the_validation_loss_of_a_run_is_the_mean_over_tokens() {
     let corpus = Corpus::from_ids((0..31u32).map(|i| i * i % 13).collect::<Vec<_>>());

@@ -93,8 +93,9 @@ impl Weights {
     }
 
     /// Determines from the tensors whether the model is tied, which means that the token embedding
-    /// is also its output layer. This is the case if both tensors contain the same numbers, or if
-    /// one of them is missing. Afterwards, the shared tensor has the name of the embedding.
+    /// is also its output layer. This is the case if the tensors of the embedding and of the output
+    /// layer contain the same numbers, or if one of them is missing. Afterwards, the shared tensor
+    /// has the name of the embedding.
     ///
     /// If the configuration says that the model isn't tied, the embedding isn't compared with the
     /// output layer.

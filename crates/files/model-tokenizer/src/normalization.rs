@@ -36,8 +36,8 @@ impl Normalization {
         is_applied == IsNormalized::Yes
     }
 
-    /// Returns the origin of each byte of the normalized text, which is a range of bytes in the
-    /// original text.
+    /// Returns, for each byte of the normalized text, the range of bytes in the original text from
+    /// which it comes.
     ///
     /// Characters that are normalized together, such as a letter and its accents, share one range.
     /// The range of a byte that normalization doesn't change contains only this byte.

@@ -1,5 +1,5 @@
-//! Tests of the book's functions with several rows, with texts that are longer than the context,
-//! and with a token that ends the text.
+//! Tests of the book's functions with several rows, with sequences that are longer than the
+//! context, and with a token that ends the text.
 
 use crate::common::scripted;
 use generate::{BookSampling, generate, generate_text_simple};

@@ -171,7 +171,7 @@ fn changed(mut preset: Preset, values: &Value) -> Result<Preset, Map<String, Val
 /// A training run that a page controls.
 pub(crate) struct PageTraining {
     words: PageTokenizer,
-    /// Characters that occur in the story, in its training or validation part.
+    /// Characters that occur in the training part or the validation part of the story.
     known: BTreeSet<char>,
     trainer: Trainer,
     /// Copies of the model after 0, 1, 2, 4, 8, ... steps, with the number of steps.

@@ -298,7 +298,7 @@ fn nearest(w: f32, inverse: f32) -> f32 {
     (both + ROUND) - ROUND
 }
 
-/// Returns the number at which the integer sums of group `g` start. It cancels the contribution of
+/// Returns the initial value of the integer sums of group `g`, which cancels the contribution of
 /// the weights' offset to these sums.
 fn start(x: &ActivationBlock, g: usize) -> i32 {
     -i32::from(OFFSET) * x.sums[g]

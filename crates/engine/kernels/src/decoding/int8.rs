@@ -166,8 +166,8 @@ impl WeightBlock for Block {
     }
 }
 
-/// Returns the number at which the integer sums of a block start. It cancels the contribution of
-/// the weights' offset to these sums.
+/// Returns the initial value of the integer sums of a block, which cancels the contribution of the
+/// weights' offset to these sums.
 fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }

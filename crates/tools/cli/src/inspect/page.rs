@@ -49,7 +49,7 @@ pub(super) fn write(
 }
 
 /// Returns a `<script>` element that contains `data` as JSON. The character `<` is escaped, because
-/// a text such as `</script>` would end the element. No other character needs to be escaped.
+/// a string such as `</script>` would end the element. No other character needs to be escaped.
 fn script(kind: &str, data: &Value) -> String {
     let data = data.to_string().replace('<', "\\u003c");
     format!("<script type=\"application/json\" class=\"{kind}\">{data}</script>")

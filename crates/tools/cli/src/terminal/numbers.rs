@@ -75,8 +75,8 @@ pub(crate) fn sampling(
     set: fn(&mut Sampling, f32),
 ) -> impl Fn(&str) -> Result<f32, String> + Clone {
     move |text| {
-        // NaN is outside the range of each setting, so text that isn't a number is rejected with
-        // the same message as a number that is out of range.
+        // Text that isn't a number becomes NaN, which is outside the range of each setting. It is
+        // therefore rejected with the same message as a number that is out of range.
         let number = text.parse().unwrap_or(f32::NAN);
         let mut sampling = Sampling::GREEDY;
         set(&mut sampling, number);

@@ -90,8 +90,8 @@ impl Folder {
             .spawn()
             .expect("gpt runs");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // Errors are ignored, because if the process ends before it has read the whole text, its
-        // own error message is more informative.
+        // Errors of this write are ignored, because if the process ends before it has read
+        // everything, its own error message is more informative.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("gpt ends").into()
