@@ -1,5 +1,10 @@
-//! Runs a notebook and records the result of each of its `book.…(…)` calls, together with the line
-//! number of the call in the notebook's source code.
+//! Provides the type [`Notebook`]. A notebook calls the methods of this type to show values and to
+//! compare them with the output of the original document. The terms "document", "cell" and "part"
+//! are explained in the documentation of the crate.
+//!
+//! The functions of a notebook are run by [`Notebook::part`]: if one of them fails, the notebook
+//! continues after it. In this module, the *current function* is the function that was passed to
+//! the innermost running call of this method.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -21,34 +26,36 @@ use crate::{NEEDS_TEXT, NOT_IN_A_PAGE, Settings, TAKES_MINUTES, TrainingRun};
 
 /// State of a running notebook, which is the Rust translation of a document such as ch03.ipynb. The
 /// notebook's code calls the methods of this type to show and compare values. The result of each
-/// call is stored under the line number of the call, so that [`crate::Program::run`] can later
-/// combine the results with the source code.
+/// call is stored under the line number of the call in the notebook's source file, so that
+/// [`crate::Program::run`] can later combine the results with the source code.
 #[derive(Default)]
 pub struct Notebook {
     settings: Settings,
     pub(crate) records: HashMap<u32, Record>,
-    /// HTML of each picture, by the line number of the call that draws it.
+    /// HTML of each picture. The key is the line number of the call that draws the picture.
     pub(crate) figures: HashMap<u32, String>,
     pub(crate) inputs: HashMap<u32, InputValue>,
-    /// Named values that the prose refers to.
+    /// Computed values that are inserted into the prose in place of `{name}`.
     pub(crate) values: Values,
-    /// Statements in the prose that turned out to be false in this run, by the line number of the
-    /// call that checks them.
+    /// Statements in the prose that turned out to be false in this run. The key is the line number
+    /// of the [`Notebook::holds`] call that checks the statement.
     pub(crate) untrue: HashMap<u32, String>,
-    /// Code that the reader sees in place of a call, by the line number of the call. Only calls
-    /// whose code depends on the run are included, such as calls that read an input.
+    /// Code that readers see in place of a call. The key is the line number of the call. The map
+    /// contains only calls whose replacement depends on the run, such as a call that reads an input
+    /// and is replaced with the input's value.
     pub(crate) code: HashMap<u32, String>,
-    /// For each part of the notebook that ended early, the line number of its last call and the
-    /// outcome of the cells that it didn't reach.
+    /// Functions of the notebook that ended early. Each entry consists of the line number of the
+    /// last call that the function made, and the outcome of the cells that the function didn't
+    /// reach.
     pub(crate) ended: Vec<(u32, Outcome)>,
-    /// Line number of the most recent call.
+    /// Line number of the most recent call of a method of this type.
     at: u32,
-    /// Whether an input or setting differs from that of the original document. If so, the cells
-    /// that follow aren't compared with the document's output.
+    /// Whether an input or setting differs from its value in the original document. If so, the
+    /// cells that are computed from now on aren't compared with the document's output.
     changed: bool,
-    /// Whether the current part of the notebook uses a text other than the book's.
+    /// Whether the current function computes its cells from a text other than the book's.
     on_other_text: bool,
-    /// Whether a small model replaces the original document's model.
+    /// Whether the notebook uses a small model instead of the original document's model.
     on_small_model: bool,
 }
 
@@ -76,15 +83,16 @@ pub enum Kind {
     Own,
 }
 
-/// What happened to a cell in a run.
+/// Outcome of a cell in a run of the notebook.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The cell was computed.
     Ran(Record),
-    /// The cell wasn't computed, for the given reason. This doesn't count as a failure.
+    /// The cell was skipped on purpose, for example because it needs minutes of training. The
+    /// string contains the reason. A skipped cell doesn't count as a failure.
     Skipped(String),
-    /// The cell wasn't reached because of an earlier failure, or one of its inputs has an invalid
-    /// value. The string contains the reason.
+    /// The notebook failed before it reached the cell, or a reader entered an invalid value for one
+    /// of the cell's inputs. The string contains the reason.
     Lost(String),
 }
 
@@ -139,24 +147,25 @@ impl Record {
     }
 }
 
-/// An input, which is a value in a notebook that readers can change.
+/// An input of a notebook: a value in the code, such as a seed, that readers can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputValue {
     /// Name of the input, which is unique within its cell.
     pub name: String,
     /// Value of the input in the original document, as a reader would type it.
     pub default: String,
-    /// Range of the allowed values or sizes in Rust's syntax, such as `1..=64`.
+    /// Range of the allowed values in Rust's syntax, such as `1..=64`. For a text or matrix, it is
+    /// the range of the allowed sizes.
     pub bounds: String,
-    /// Range of the allowed values or sizes in words, such as `1 to 64` or `at most 1000
-    /// characters`.
+    /// The same range in words, such as `1 to 64` or `at most 1000 characters`.
     pub range: String,
     /// Value that the reader typed, if it differs from the default.
     pub value: Option<String>,
-    /// Reason why the reader's value is invalid, if it is. The notebook then used the default
-    /// value.
+    /// Reason why the value that the reader typed is invalid. In this case, the notebook was run
+    /// with the default value. If the typed value is valid, or if the reader hasn't typed a value,
+    /// this is `None`.
     pub fault: Option<String>,
-    /// Line number of the call that reads the input.
+    /// Line number of the call that reads the input, in the notebook's source file.
     pub line: u32,
 }
 
@@ -165,14 +174,15 @@ pub struct InputValue {
 pub struct LeftOut {
     /// Name of the document's cell that prints the values.
     pub cell: String,
-    /// Number of values.
+    /// Number of values that are left out.
     pub figures: usize,
-    /// Reason why the values aren't compared.
+    /// Reason why the notebook doesn't compute or compare the values.
     pub why: String,
 }
 
-/// Error that ends a part of a notebook early because its remaining cells can't or shouldn't run
-/// with the current settings. It contains the reason and doesn't count as a failure.
+/// Error that a function of a notebook returns if its remaining cells can't or shouldn't be
+/// computed with the current settings. The error contains the reason, and the remaining cells are
+/// marked as skipped, which doesn't count as a failure.
 #[derive(Debug, Error)]
 #[error("{0}")]
 struct NotRun(&'static str);
@@ -185,9 +195,9 @@ impl Notebook {
         }
     }
 
-    /// Runs a part of the notebook and returns its result. Returns `None` if the part returns an
-    /// error or panics. The remaining cells of the part are then marked as lost or skipped, and the
-    /// notebook continues after the part.
+    /// Runs `run`, a function of the notebook, and returns its result. If the function returns an
+    /// error or panics, returns `None`, so that the notebook can continue after this function. The
+    /// cells that the function didn't reach are then marked as lost or skipped.
     pub fn part<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         let on_other_text = self.on_other_text;
         let ended = catch_unwind(AssertUnwindSafe(|| run(self)));
@@ -209,13 +219,14 @@ impl Notebook {
         None
     }
 
-    /// Returns the book's text, which is a short story. If it isn't available, returns the
-    /// substitute text from the settings instead, and the remaining cells of the current part
-    /// aren't compared with the document's output.
+    /// Returns the book's text, which is a short story. If the settings don't contain it, returns
+    /// the substitute text from the settings instead. In this case, the remaining cells of the
+    /// current function aren't compared with the document's output.
     ///
     /// # Errors
     ///
-    /// Returns an error, which ends the current part of the notebook, if neither text is available.
+    /// Returns an error if the settings contain neither the book's text nor a substitute. The error
+    /// ends the current function, and its remaining cells are skipped.
     #[track_caller]
     pub fn the_verdict(&mut self) -> Result<&'static str> {
         let line = self.go_to_caller();
@@ -233,36 +244,39 @@ impl Notebook {
         Ok(other)
     }
 
-    /// Ends the current part of the notebook if the notebook runs in a web page, where the cells
-    /// that follow can't be computed. They need a large model, sizes that don't fit in 32 bits, or
-    /// a panic that is caught.
+    /// Returns an error if the notebook runs in a web page. Notebooks call this method before cells
+    /// that can't be computed in a web page because they need a large model, sizes that don't fit
+    /// in 32 bits, or a panic that is caught.
     ///
     /// # Errors
     ///
-    /// Returns an error, which ends the current part, if the notebook runs in a web page.
+    /// Returns an error if the notebook runs in a web page. The error ends the current function,
+    /// and its remaining cells are skipped.
     #[track_caller]
     pub fn not_in_a_page(&mut self) -> Result<()> {
         self.goes_on(!self.settings.small, NOT_IN_A_PAGE)
     }
 
-    /// Ends the current part of the notebook if training wasn't requested, because computing the
-    /// cells that follow takes minutes.
+    /// Returns an error if the user hasn't requested the training run. Notebooks call this method
+    /// before cells whose computation takes minutes.
     ///
     /// # Errors
     ///
-    /// Returns an error, which ends the current part, if training wasn't requested.
+    /// Returns an error if the user hasn't requested the training run. The error ends the current
+    /// function, and its remaining cells are skipped.
     #[track_caller]
     pub fn takes_minutes(&mut self) -> Result<()> {
         self.goes_on(self.settings.training.is_some(), TAKES_MINUTES)
     }
 
-    /// Returns true if a small model should replace the document's model, whose training takes
-    /// minutes. This is the case if training wasn't requested and the notebook either runs in a web
-    /// page or may use a substitute text. The cells that follow then aren't compared with the
-    /// document's output.
+    /// Returns true if the notebook should train a small model instead of the document's model,
+    /// whose training takes minutes. This is the case if the user hasn't requested the training
+    /// run, and the notebook either runs in a web page or may use a substitute text. The results of
+    /// the small model aren't compared with the document's output.
     ///
-    /// Notebooks must pass `false` as `default`. Until the notebook has run, readers see this
-    /// argument in place of the call. Afterwards, they see the value that the call returned.
+    /// Notebooks must pass `false` as `default`. In the code of a notebook that hasn't run yet,
+    /// readers see this argument in place of the call. After the run, they see the value that the
+    /// call returned.
     #[track_caller]
     pub fn takes_small_model(&mut self, default: bool) -> bool {
         let line = self.go_to_caller();
@@ -272,12 +286,13 @@ impl Notebook {
         self.on_small_model || default
     }
 
-    /// Ends the current part of the notebook if the training stops before the last epoch of the
-    /// book's training run, because the cells that follow need the fully trained model.
+    /// Returns an error if the user has requested fewer epochs than the book's training run has.
+    /// Notebooks call this method before cells that need the fully trained model.
     ///
     /// # Errors
     ///
-    /// Returns an error, which ends the current part, if fewer epochs were requested.
+    /// Returns an error if the user has requested fewer than [`TrainingRun::EPOCHS`] epochs. The
+    /// error ends the current function, and its remaining cells are skipped.
     #[track_caller]
     pub fn takes_all_epochs(&mut self) -> Result<()> {
         let all = TrainingRun::EPOCHS;
@@ -301,9 +316,10 @@ impl Notebook {
         training.and_then(|run| run.epochs).unwrap_or(default)
     }
 
-    /// Returns the PyTorch build whose dropout masks the user requested, or `default` if the user
-    /// didn't request a build. If the build differs from `default`, the cells that follow aren't
-    /// compared, because the document's output was computed with `default`.
+    /// Returns the PyTorch build whose dropout masks the training run should reproduce. This is the
+    /// build that the user requested, or `default` if the user didn't request a build. If the build
+    /// differs from `default`, the cells that are computed from now on aren't compared, because the
+    /// document's output was computed with `default`.
     pub fn dropout_build(&mut self, default: torch_rng::Build) -> torch_rng::Build {
         let training = self.settings.training.as_ref();
         let build = training.and_then(|run| run.build).unwrap_or(default);
@@ -326,9 +342,10 @@ impl Notebook {
         compute(self);
     }
 
-    /// Checks a statement in the prose that doesn't come from a named value. If `is_true` is false,
-    /// the nearest cell that was computed fails. After a reader has changed an input, and on a
-    /// reader's own text, the result of the check is ignored, because the statement may not apply.
+    /// Checks that a statement in the prose is true. `statement` describes the statement for the
+    /// error message. If `is_true` is false, the computed cell that is nearest to this call in the
+    /// source code fails. After a reader has changed an input, or if the notebook uses a reader's
+    /// own text, the result of the check is ignored, because the statement may not apply.
     #[track_caller]
     pub fn holds(&mut self, statement: &str, is_true: bool) {
         let line = self.go_to_caller();
@@ -339,8 +356,8 @@ impl Notebook {
         }
     }
 
-    /// Begins a section, which contains the cells that follow, with its number and title in the
-    /// document.
+    /// Begins a section with the number and the title that it has in the document. The section
+    /// contains all cells up to the next call of this method.
     #[track_caller]
     pub fn section(&mut self, _number: &str, _title: &str) {
         self.go_to_caller();
@@ -353,7 +370,8 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// Asks a question about the current section. The answer is hidden until the reader opens it.
+    /// Asks the reader a question about the current section. The page hides the answer until the
+    /// reader opens it.
     #[track_caller]
     pub fn asks(&mut self, _question: &str, _answer: &str) {
         self.go_to_caller();
@@ -365,15 +383,15 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// Shows the source code of an item, such as a function. This is the first item in the file
-    /// `_path` whose first line begins with `_start`.
+    /// Shows the source code of a Rust item, such as a function. The item is the first one in the
+    /// file `_path` whose first line begins with `_start`.
     #[track_caller]
     pub fn listing(&mut self, _path: &str, _start: &str) {
         self.go_to_caller();
     }
 
-    /// Records that a cell of the document prints `_figures` values that the notebook doesn't
-    /// compare, and why.
+    /// Records that the document's cell `_cell` prints `_figures` values that the notebook doesn't
+    /// compute or compare. `_why` gives the reason.
     #[track_caller]
     pub fn leaves_out(&mut self, _cell: &str, _figures: usize, _why: &str) {
         self.go_to_caller();
@@ -482,9 +500,10 @@ impl Notebook {
         self.compare(Kind::Printed, value, printed, None, None);
     }
 
-    /// Compares a value with the first `lines` lines of the document's output. This is necessary if
-    /// the training run may be shorter than that of the document. `within` can contain a tolerance
-    /// that replaces the one that follows from the printed digits, and the reason for it.
+    /// Compares a value that our crates compute with the first `lines` lines of the document's
+    /// output. This is necessary if the training run may be shorter than that of the document.
+    /// `within` can contain a tolerance, which replaces the tolerance that follows from the printed
+    /// digits, and the reason for this tolerance.
     #[track_caller]
     pub fn prints_first(
         &mut self,
@@ -498,16 +517,17 @@ impl Notebook {
         self.compare(Kind::Printed, value, &first.join("\n"), within, None);
     }
 
-    /// Compares a value that the notebook computes without our crates with the output that the
-    /// document prints. Reports don't count it among the numbers that our crates compute.
+    /// Compares a value that the notebook computes without our crates, for example with ndarray
+    /// alone, with the output that the document prints. Reports don't count this value among the
+    /// values that our crates compute.
     #[track_caller]
     pub fn shows(&mut self, _cell: &str, value: impl Shown, printed: &str) {
         self.compare(Kind::Shown, value, printed, None, None);
     }
 
     /// Compares a value with the expected values in `figures`, which the document doesn't print.
-    /// `source` says where the expected values come from. Reports don't count them among the
-    /// numbers that the document prints.
+    /// `source` says where the expected values come from. Reports don't count the expected values
+    /// among the values that the document prints.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
@@ -555,9 +575,9 @@ impl Notebook {
         self.own(fault, error);
     }
 
-    /// Shows a bug in the document by showing the result of the faulty code, `wrong`, and the
-    /// result of the corrected code, `right`. The check fails if both results are equal. `bug` and
-    /// `remedy` are the titles of the two results.
+    /// Demonstrates a bug in the document. Shows `wrong`, the result of the document's faulty code,
+    /// under the title `bug`, and `right`, the result of the corrected code, under the title
+    /// `remedy`. The cell fails if the two results are equal.
     #[track_caller]
     pub fn erratum(
         &mut self,
@@ -620,7 +640,7 @@ impl Notebook {
         assert!(before.is_none(), "the call of line {line} ran twice");
     }
 
-    /// Stores the line number of the notebook's call as the current line and returns it.
+    /// Stores and returns the line number at which the notebook calls a method of this type.
     #[track_caller]
     fn go_to_caller(&mut self) -> u32 {
         self.at = Location::caller().line();

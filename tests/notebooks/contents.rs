@@ -1,5 +1,8 @@
-//! Splits the source code of a notebook into the parts that a reader sees, such as prose, cells and
-//! pictures, and combines the cells with their results from a run of the notebook.
+//! Splits the source code of a notebook into the parts that readers see, such as prose, cells and
+//! pictures, and combines them with the results from a run of the notebook. The parts are marked by
+//! statements such as `book.prints(…)`, which call a method of [`Notebook`]. In this module, a
+//! *call* is such a statement or a call that reads an input, and its line number is that of the
+//! notebook's source file.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -9,9 +12,9 @@ use regex::Regex;
 use crate::book::{InputValue, LeftOut, Notebook, Outcome};
 use crate::source::{Call, calls, undented, without_lints};
 
-/// A part of a notebook, as a reader sees it.
+/// A part of a notebook as readers see it, such as a heading, a paragraph of prose, or a cell.
 pub enum Part {
-    /// A heading, which begins a section.
+    /// The heading that begins a section.
     Section {
         /// Number of the section in the book, such as `3.6.2`.
         number: String,
@@ -22,12 +25,12 @@ pub enum Part {
     Intro(Intro),
     /// Prose between the cells that doesn't explain the code of a particular cell.
     Prose {
-        /// Line number of the call that follows the text.
+        /// Line number of the first call after the prose.
         line: u32,
-        /// The text, in which empty lines separate the paragraphs.
+        /// Text of the prose, in which empty lines separate the paragraphs.
         text: String,
     },
-    /// A question about a section, with its answer.
+    /// A question for the reader about a section, together with its answer.
     Question {
         /// Line number of the call that asks the question.
         line: u32,
@@ -49,7 +52,8 @@ pub enum Part {
     Listing {
         /// Path to the source file, relative to the root of the repository.
         path: String,
-        /// Beginning of the item's first line. It identifies the item in the source file.
+        /// Beginning of the item's first line, such as `pub fn generate(`, by which the item is
+        /// found in the source file.
         start: String,
     },
     /// A picture of computed values.
@@ -59,12 +63,14 @@ pub enum Part {
         /// Line number of the call that draws the picture.
         line: u32,
         /// HTML of the picture. It is `None` if pictures weren't requested, or if the run ended
-        /// before the call.
+        /// before the notebook drew the picture.
         html: Option<String>,
     },
-    /// A value that the notebook compares or shows, with the code that computes it.
+    /// A cell: a value that the notebook compares or shows, together with the code that computes
+    /// the value.
     Cell(Box<Cell>),
-    /// Values that the original document prints but that the notebook doesn't compare.
+    /// A note that the original document prints values which the notebook doesn't compute or
+    /// doesn't compare.
     LeftOut(LeftOut),
 }
 
@@ -74,7 +80,8 @@ pub enum Part {
 pub struct Intro {
     /// Goal of the notebook.
     pub goal: String,
-    /// Knowledge that the notebook requires, such as earlier chapters.
+    /// What readers should know before they read the notebook, such as the contents of earlier
+    /// chapters.
     pub prerequisites: String,
     /// Time in minutes that reading the notebook takes.
     pub minutes: String,
@@ -84,8 +91,9 @@ pub struct Intro {
 /// need an explanation.
 const CONTINUES: &str = "...";
 
-/// A value that a notebook compares or shows, with its code, its explanation and its result. If a
-/// cell of the original document shows several values, there is a separate `Cell` for each of them.
+/// A value that a notebook compares or shows, together with an explanation, the code that computes
+/// the value, and the outcome of the comparison. If a cell of the original document shows several
+/// values, there is a separate `Cell` for each of them.
 pub struct Cell {
     /// Number of the section that contains the cell.
     pub section: String,
@@ -97,24 +105,24 @@ pub struct Cell {
     /// values, the first of them has the name of that cell, such as `In [36]`, the second is called
     /// `In [36] (2)`, and so on.
     pub name: String,
-    /// Line number of the call that compares or shows the value.
+    /// Line number of the call that compares or shows the value, such as `book.prints(…)`.
     pub line: u32,
     /// Explanation of what the cell computes and why, taken from the comment before the cell's
     /// code. It is empty if there is no comment, or if the comment only marks the cell as a
     /// continuation of the previous cell.
     pub about: String,
-    /// Whether a comment or the text before the cell explains the cell, or a comment marks it as a
+    /// Whether the cell is explained by a comment or by the prose before it, or is marked as a
     /// continuation of the previous cell.
     pub is_introduced: bool,
-    /// Code between the previous cell and this one, followed by the expression whose value the cell
+    /// Code since the end of the previous cell, followed by the expression whose value the cell
     /// shows.
     pub code: String,
-    /// Inputs in the cell's code, whose values readers can change.
+    /// Inputs that the cell's code reads. Readers can change their values.
     pub inputs: Vec<InputValue>,
     /// Output that the original document prints for the cell, if any. It comes from the source
     /// code, so it is present even if the cell hasn't run.
     pub printed: Option<String>,
-    /// Result of the cell, or the reason why it has none.
+    /// Result of computing the cell, or the reason why the cell wasn't computed.
     pub outcome: Outcome,
 }
 
@@ -131,15 +139,17 @@ impl Cell {
     }
 }
 
-/// Returns the parts of a notebook by combining its source code with the results of a run in
-/// `book`. The outcome of a cell without a result is the reason why the run didn't reach the cell.
+/// Splits the source code of a notebook into parts and combines the parts with the results of a
+/// run, which `book` contains. The outcome of a cell without a result is the reason why the run
+/// didn't reach the cell.
 ///
-/// The code of a cell consists of all lines of its function since the previous cell, except for the
+/// The code of a cell begins after the previous cell of the same function. It doesn't contain the
 /// calls that show other parts of the notebook.
 ///
 /// # Panics
 ///
-/// Panics if a result belongs to a line that contains no call.
+/// Panics if `book` contains a result for a line number at which the source code doesn't call a
+/// method of `book`.
 pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     let changed = std::mem::take(&mut book.code);
     let mut parts = Vec::new();
@@ -261,8 +271,9 @@ pub(crate) fn contents(source: &str, mut book: Notebook) -> Vec<Part> {
     parts
 }
 
-/// Names of the methods that show a part without code. A comment before a call of such a method
-/// becomes separate prose instead of the explanation of a cell.
+/// Names of the `book` methods that show a part that isn't a cell, such as a heading or a picture.
+/// A comment before a call of such a method is shown as separate prose, not as the explanation of
+/// the next cell.
 const IS_PART: [&str; 7] = [
     "section",
     "asks",
@@ -273,8 +284,8 @@ const IS_PART: [&str; 7] = [
     "leaves_out",
 ];
 
-/// Returns the code after its last line that isn't indented. Because such a line begins or ends a
-/// function, the result contains only code from inside one function.
+/// Returns everything after the last unindented line of `code`. Because functions begin and end
+/// with an unindented line, the result comes from inside a single function.
 fn inside(code: &str) -> &str {
     static OUTSIDE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)\A.*\n\S[^\n]*\n").expect("a regular expression"));
@@ -283,8 +294,8 @@ fn inside(code: &str) -> &str {
         .map_or(code, |outside| &code[outside.end()..])
 }
 
-/// Removes the comment lines at the end of the code and returns their text. Empty comment lines
-/// separate its paragraphs.
+/// Removes the comment lines at the end of `code` and returns their text. Wherever the comment has
+/// an empty line, a new paragraph begins.
 fn take_prose(code: &mut String) -> String {
     let lines: Vec<&str> = inside(code).split_inclusive('\n').collect();
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
@@ -297,14 +308,16 @@ fn take_prose(code: &mut String) -> String {
     prose
 }
 
-/// Returns the text of comment lines. Empty comment lines separate its paragraphs.
+/// Returns the text of comment lines without the slashes. An empty comment line becomes an empty
+/// line, which separates two paragraphs.
 fn paragraphs<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let texts = lines.map(|line| line.trim_start().trim_start_matches("//").trim());
     undented(&texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// Removes the result that was recorded for the call at `line` and returns it. If there is none,
-/// returns the reason why the last part that stopped before this line ended early.
+/// Removes the result that was recorded for the call at the source line `line` and returns it. If
+/// no result was recorded, finds the last function of the notebook that ended early before this
+/// line, and returns the reason why it ended.
 fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     if let Some(record) = book.records.remove(&line) {
         return Outcome::Ran(record);
@@ -315,9 +328,9 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
     why.unwrap_or(Outcome::Lost("not reached".to_owned()))
 }
 
-/// Splits the code of a cell into the comments at its beginning and the actual code. Returns one
-/// string for each block of comments, of which the last is the explanation of the cell, and the
-/// actual code, followed by the expression whose value the cell shows.
+/// Splits the code of a cell into the comments at its beginning and the actual code. Returns the
+/// text of each block of comments, of which the last explains the cell, and the actual code, to
+/// which the expression is appended whose value the cell shows.
 fn about(call: &Call, code: &str) -> (Vec<String>, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {

@@ -1,5 +1,6 @@
-//! Runs the faulty code of each bug in the documents next to the corrected code. docs/errata.md
-//! lists all bugs of the documents, including those that don't affect a computation.
+//! Demonstrates the bugs that we found in the documents about the book. For each bug that affects a
+//! computation, this notebook runs both the faulty code and the corrected code and shows both
+//! results. docs/errata.md lists all bugs, including those that don't affect a computation.
 
 use anyhow::{Context, Result};
 use attention::{
@@ -322,8 +323,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the largest absolute difference between `one` and `other` in the logits of the first
-/// token of the first text.
+/// Compares the logits that `one` and `other` contain for the first token of the first text, and
+/// returns their largest absolute difference.
 fn first_moves(one: &Array3<f32>, other: &Array3<f32>) -> f32 {
     let moved = (one - other).slice_move(s![0, 0, ..]);
     moved.iter().fold(0.0, |most, value| most.max(value.abs()))

@@ -1,6 +1,6 @@
-//! The formulas of chapters 3 to 5 as short functions, which the notebooks show as listings. Unlike
-//! the functions in our crates, these functions don't check their arguments. The tests in this file
-//! check that both give the same results.
+//! Short functions for the formulas of chapters 3 to 5, which the notebooks show as listings.
+//! Unlike the corresponding functions in our crates, they don't check their arguments. The tests in
+//! this file check that they give the same results as the functions in our crates.
 
 use attention::{AttentionError, CausalAttention};
 use ndarray::{Array1, Array2, Array3, ArrayRef1, ArrayRef2, ArrayRef3, Axis, concatenate};
@@ -26,8 +26,8 @@ pub(crate) fn scaled_softmax(scores: &ArrayRef2<f32>, d_k: usize) -> Array2<f32>
     weights
 }
 
-/// Replaces the score of each key that comes after the query in the text with minus infinity. The
-/// scores have a row for each query and a column for each key.
+/// Sets a score to minus infinity if its key comes after its query in the text. The scores have a
+/// row for each query and a column for each key.
 pub(crate) fn mask_future(mut scores: Array2<f32>) -> Array2<f32> {
     for ((query, key), score) in scores.indexed_iter_mut() {
         if key > query {
@@ -80,7 +80,7 @@ impl SelfAttentionV1 {
     }
 }
 
-/// Computes the `forward` method of listing 3.3, `CausalAttention`, for a single text of shape
+/// Returns the result of `CausalAttention.forward` (listing 3.3) for a single text `x` of shape
 /// (num_tokens, d_in).
 pub(crate) fn causal_attention(
     x: &ArrayRef2<f32>,
@@ -95,8 +95,8 @@ pub(crate) fn causal_attention(
     attn_weights.dot(&values) // (num_tokens, d_out)
 }
 
-/// Computes the `forward` method of listing 3.4, `MultiHeadAttentionWrapper`. Each head computes
-/// its own context vectors, which are then concatenated along the feature axis.
+/// Returns the result of `MultiHeadAttentionWrapper.forward` (listing 3.4). Each head computes its
+/// own context vectors, which are then concatenated along the feature axis.
 pub(crate) fn side_by_side(
     heads: &[CausalAttention],
     x: &ArrayRef3<f32>, // (batch, num_tokens, d_in)
@@ -108,7 +108,7 @@ pub(crate) fn side_by_side(
     Ok(context_vecs) // (batch, num_tokens, heads x d_out)
 }
 
-/// Computes the `forward` method of listing 4.5, `ExampleDeepNeuralNetwork`.
+/// Returns the result of `ExampleDeepNeuralNetwork.forward` (listing 4.5).
 pub(crate) fn deep_network(
     layers: &[Linear],
     use_shortcut: bool,
@@ -131,8 +131,8 @@ pub(crate) fn cross_entropy(logits: &ArrayRef1<f32>, target: usize) -> f32 {
     -softmax(logits)[target].ln()
 }
 
-/// Returns the gradient of the cross-entropy loss with respect to the logits. It is the probability
-/// of each token, minus 1 for the target token.
+/// Returns the gradient of the cross-entropy loss with respect to the logits. For each token, the
+/// gradient is the token's probability, minus 1 if the token is the target.
 pub(crate) fn cross_entropy_backward(logits: &ArrayRef1<f32>, target: usize) -> Array1<f32> {
     let mut d_logits = softmax(logits);
     d_logits[target] -= 1.0;

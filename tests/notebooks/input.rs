@@ -7,9 +7,9 @@ use std::fmt::Display;
 use anyhow::{Result, anyhow, ensure};
 use ndarray::Array2;
 
-/// A type whose values can be inputs of a notebook, which readers can change.
+/// A type of inputs, which are values in a notebook that readers can change.
 pub trait Input: Sized {
-    /// Type of the bounds that limit the allowed values.
+    /// Type of the lower and upper bounds of the allowed values or sizes.
     type Size: PartialOrd + Display;
 
     /// Unit of the number that [`Input::size`] returns, such as ` characters`. It is empty if this
@@ -19,9 +19,9 @@ pub trait Input: Sized {
     /// Description of the allowed values of an input without bounds.
     const ANY: &str = "any value";
 
-    /// Returns what must lie within the bounds. For a number or a Boolean value, this is the value
-    /// itself. For a text, it is the number of characters, and for a matrix, it is the number of
-    /// elements.
+    /// Returns the quantity that the bounds of an input limit. For a number or a Boolean value,
+    /// this is the value itself. For a text, it is the number of characters, and for a matrix, it
+    /// is the number of elements.
     fn size(&self) -> Self::Size;
 
     /// Parses the text that a reader typed.

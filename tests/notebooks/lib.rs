@@ -7,6 +7,20 @@
 //! `cargo xtask notebook` shows the cells with their output, like Jupyter. Each expected output is
 //! written only once, next to the code that computes it, with the digits that the document prints.
 //! No expected output was copied from the output of our own code.
+//!
+//! The documentation of this crate uses the following terms:
+//!
+//! - A *document* is an original text about the book, such as the Jupyter notebook ch03.ipynb.
+//! - A *notebook* is the Rust translation of a document. Its function `run` receives a variable
+//!   `book` of type [`Notebook`] and calls its methods. For example, the method
+//!   [`Notebook::prints`] compares a computed value with the output of the document.
+//! - A *cell* of a document consists of code and its output, and has a name such as `In [36]`. In
+//!   the translation, a [`Cell`] is a value that the notebook shows or compares, together with the
+//!   code that computes the value.
+//! - *Prose* is the text that explains the cells. It consists of the `//` comments between the
+//!   statements of a notebook.
+//! - The [`Part`]s of a notebook are what *readers* of the notebook see: headings, prose, cells,
+//!   pictures, and so on.
 
 #![cfg_attr(
     test,
@@ -54,7 +68,7 @@ pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
 pub use value::{Element, Lines, Shown, Value};
 
-/// A notebook: a document about the book, translated to Rust.
+/// A notebook, which is the Rust translation of a document about the book.
 pub struct Program {
     /// Name of the notebook on the command line, such as `ch03`.
     pub name: &'static str,
@@ -78,7 +92,7 @@ pub enum Tier {
     /// requests the notebook by its name.
     Long,
     /// The notebook shows bugs of the original documents next to the corrected code. It runs only
-    /// if the user requests it.
+    /// if the user requests it by its name.
     Errata,
 }
 
@@ -166,16 +180,17 @@ pub struct Settings {
 }
 
 impl Program {
-    /// Returns the parts of the notebook without running it. All cells are marked as skipped.
+    /// Returns the parts of the notebook, such as its prose and its cells, without running it. The
+    /// outcome of all cells is [`Outcome::Skipped`].
     pub fn unrun(&self) -> Vec<Part> {
         let mut book = Notebook::default();
         book.ended.push((0, Outcome::Skipped("not run".to_owned())));
         contents::contents(self.source, book)
     }
 
-    /// Runs the notebook from top to bottom and returns its parts, where each cell has its outcome.
-    /// If a function that is run by [`Notebook::part`] fails, the outcome of its remaining cells is
-    /// [`Outcome::Lost`], and the notebook continues after this function.
+    /// Runs the notebook from top to bottom and returns its parts, including the outcome of each
+    /// cell. If a function that is run by [`Notebook::part`] fails, the outcome of its remaining
+    /// cells is [`Outcome::Lost`], and the notebook continues after this function.
     pub fn run(&self, settings: &Settings) -> Vec<Part> {
         let mut book = Notebook::new(settings.clone());
         book.part(self.run);
@@ -188,7 +203,8 @@ impl Program {
     }
 }
 
-/// Returns all cells among the parts of a notebook.
+/// Returns the cells that are contained in `parts`, the parts of a notebook, in their original
+/// order.
 pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     parts.iter().filter_map(|part| match part {
         Part::Cell(cell) => Some(cell.as_ref()),
@@ -196,9 +212,8 @@ pub fn cells(parts: &[Part]) -> impl Iterator<Item = &Cell> {
     })
 }
 
-/// Returns advice about how to provide the book's text if at least one of the cells needs it, which
-/// means that the cell was skipped or was computed from a substitute text. Returns `None`
-/// otherwise.
+/// Returns advice about how to provide the book's text if at least one of the cells was skipped for
+/// lack of this text or was computed from a substitute. Returns `None` otherwise.
 pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option<&'static str> {
     let needs = |cell: &Cell| match &cell.outcome {
         Outcome::Skipped(why) => why == NEEDS_TEXT,
@@ -208,7 +223,8 @@ pub fn how_to_give_text<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Option
     cells.any(needs).then_some(HOW_TO_GIVE_TEXT)
 }
 
-/// Returns all inputs among the parts of a notebook, each with the cell that contains it.
+/// Returns the inputs that are contained in `parts`, the parts of a notebook. Each input is
+/// returned with the cell that reads it.
 pub fn inputs(parts: &[Part]) -> impl Iterator<Item = (&Cell, &InputValue)> {
     cells(parts).flat_map(|cell| cell.inputs.iter().map(move |input| (cell, input)))
 }

@@ -1,5 +1,5 @@
-//! Represents a number in a printed output, with the tolerance for comparing it with a computed
-//! value.
+//! Parses the numbers in the output that a document prints, and determines the tolerance with which
+//! each of them is compared with a computed value.
 //!
 //! The tolerance depends only on the digits that the document prints, not on the cell that prints
 //! them:
@@ -10,8 +10,8 @@
 //! - For a number in scientific notation, this rule applies to the mantissa.
 //! - A number that is printed with all digits of its floating-point value has a relative tolerance
 //!   of 1e-5.
-//! - A nonzero number whose absolute value is below 1e-6 is taken to be the rounding error of a
-//!   zero, and has the tolerance 1e-6.
+//! - A nonzero number whose absolute value is below 1e-6 is treated as a zero with a rounding
+//!   error, so its tolerance is 1e-6.
 //! - An infinity has no tolerance.
 //!
 //! The computed value isn't rounded to the printed digits before the comparison. Otherwise, a tiny
@@ -21,10 +21,12 @@
 /// Tolerance, relative to `max(1, |printed|)`, for rounding errors that depend on the order of
 /// summation and on the vector instructions that were used.
 const SLACK: f64 = 1e-5;
-/// Number of significant digits that indicates full precision. A number with decimals and at least
-/// this many significant digits is taken to be printed with all digits of its floating-point value.
+/// Minimum number of significant digits of a number that is printed in full precision. If a number
+/// has decimals and at least this many significant digits, we assume that it was printed with all
+/// digits of its floating-point value.
 const FULL_PRECISION: usize = 10;
-/// Absolute value below which a printed number is taken to be the rounding error of a zero.
+/// Upper limit for rounding errors. A printed number whose absolute value is smaller is treated as
+/// a zero with a rounding error.
 const NOISE: f64 = 1e-6;
 
 /// A number in a printed output.
@@ -41,7 +43,7 @@ pub(crate) struct Literal {
 
 impl Literal {
     /// Parses a number as Python or PyTorch prints it, such as `0.2996`, `2.`, `-1.2e-03`, `-inf`
-    /// or `163,009,536`. Returns `None` if the text is a label.
+    /// or `163,009,536`. Returns `None` if the text isn't a number.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim_end_matches([',', ';']).replace(',', "");
         let value: f64 = text.parse().ok().filter(|value: &f64| !value.is_nan())?;
@@ -59,8 +61,8 @@ impl Literal {
         })
     }
 
-    /// Returns the tolerance, which is the largest absolute difference between the printed value
-    /// and a computed value that the printed digits allow.
+    /// Returns the tolerance of the printed number. A computed value matches the printed number if
+    /// they differ by no more than this.
     pub(crate) fn allowed(&self) -> f64 {
         let size = self.value.abs();
         let digits = self.text.chars().filter(char::is_ascii_digit);

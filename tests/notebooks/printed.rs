@@ -1,7 +1,7 @@
 //! Compares a computed value with the output that a document prints. The output can contain numbers
 //! or strings, labels, brackets, and an ellipsis in place of numbers that PyTorch doesn't print.
 //!
-//! The tolerance for each number follows from its printed digits, as described in
+//! The tolerance for a floating-point number follows from its printed digits, as described in
 //! [`crate::literal`]. Whole numbers and strings must be equal to the printed ones.
 
 use std::ops::Range;
@@ -19,13 +19,13 @@ use crate::value::{Kind, Value};
 pub struct Verdict {
     /// Count of the numbers and strings that were compared.
     pub figures: usize,
-    /// Difference between a computed and a printed number that is the largest in relation to its
-    /// tolerance.
+    /// Difference between a computed and a printed number. Of all numbers that were compared, this
+    /// is the pair whose difference is largest in relation to the tolerance.
     pub difference: f64,
-    /// Tolerance to which `difference` belongs.
+    /// Tolerance for the pair of numbers from which `difference` was computed.
     pub allowed: f64,
-    /// Descriptions of the values that differ from the output by more than their tolerance. Empty
-    /// if the comparison succeeded.
+    /// Descriptions of the computed values that differ from the printed ones by more than the
+    /// tolerance. The list is empty if the comparison succeeded.
     pub faults: Vec<String>,
 }
 
@@ -54,8 +54,8 @@ impl Verdict {
 /// Compares a computed value with the output that the document prints. If `within` is given, it
 /// replaces the tolerance that follows from the printed digits.
 ///
-/// The output can show an array with brackets and with an ellipsis where PyTorch omits numbers. It
-/// can also show the same numbers without brackets.
+/// The output can show an array in brackets, with an ellipsis where PyTorch omits numbers, or as a
+/// sequence of numbers without brackets.
 ///
 /// # Errors
 ///
@@ -126,8 +126,9 @@ static TEXT: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?s)'(\\.|[^'\\])*'|"(\\.|[^"\\])*""#).expect("a regular expression")
 });
 
-/// Returns the layout of a printed array in the notation of [`torch_form::shown`], and the numbers
-/// in it, each with its byte range in `text`. Words that aren't numbers are labels and are ignored.
+/// Parses a printed array. Returns its layout in the notation of [`torch_form::shown`], such as
+/// `[[xx][xx]]`, and its numbers, each with its byte range in `text`. Words that aren't numbers are
+/// ignored, because they are labels.
 fn read(text: &str) -> (String, Vec<(Literal, Range<usize>)>) {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"[\[\]]|[^\s\[\]()'"]+"#).expect("a regular expression"));

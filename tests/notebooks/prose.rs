@@ -1,6 +1,6 @@
-//! Inserts computed values into the prose of a notebook. The prose contains the placeholder
-//! `{name}` where the value with this name should appear, so the prose can't contradict the
-//! computed output.
+//! Inserts computed values into the prose of a notebook, so that the prose can't contradict the
+//! computed output. Wherever a value should appear, the prose contains its name in braces, such as
+//! `{seed}`.
 //!
 //! The prose can use the values of the notebook's inputs and the values that the notebook passes to
 //! [`crate::Notebook::value`]. A placeholder can specify a format:
@@ -18,8 +18,9 @@ use regex::{Captures, Regex};
 /// Text that appears in place of a value that wasn't computed.
 pub(crate) const MISSING: &str = "…";
 
-/// Named values of a notebook's run. The line number of the call that named a value is stored with
-/// the value, because a name can get a new value later in the notebook.
+/// Values that a run of a notebook has recorded under a name, so that the prose can refer to them.
+/// Because a notebook can record several values under the same name, each value is stored with the
+/// number of the source line that recorded it.
 #[derive(Default)]
 pub(crate) struct Values(HashMap<String, Vec<(u32, String)>>);
 
@@ -29,18 +30,19 @@ impl Values {
         values.push((line, value));
     }
 
-    /// Returns the value that the name has at `line`, which is the last value that it got at or
-    /// before this line. If there is none, returns the first value that it gets later, because a
-    /// question can come before the cell that computes the answer. Returns `None` if the name never
-    /// gets a value.
+    /// Returns the latest value that was recorded under `name` at or before the source line `line`.
+    /// If no value was recorded up to this line, returns the first value that was recorded later,
+    /// because the prose before a cell can mention the value that the cell computes. Returns `None`
+    /// if no value was recorded under this name.
     fn at(&self, name: &str, line: u32) -> Option<&str> {
         let values = self.0.get(name)?;
         let before = values.iter().rev().find(|(at, _)| *at <= line);
         before.or(values.first()).map(|(_, value)| value.as_str())
     }
 
-    /// Replaces each placeholder in `text` with the value that the placeholder's name has at
-    /// `line`. If the value is empty, the space before the placeholder is removed as well.
+    /// Replaces each placeholder in `text` with the value that [`Values::at`] returns for its name
+    /// and the source line `line`, or with [`MISSING`] if there is no such value. If the value is
+    /// an empty string, the space before the placeholder is removed as well.
     pub(crate) fn fill(&self, text: &str, line: u32) -> String {
         static NAME: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"(\s?)\{([a-z_][a-z0-9_]*)(?::([^{}]*))?\}").expect("a regular expression")
@@ -56,8 +58,8 @@ impl Values {
     }
 }
 
-/// Returns a value in the format `form`, which is the part of a placeholder after the colon. A
-/// value that isn't a number is returned unchanged.
+/// Formats a value as specified by `form`, which is the text after the colon of a placeholder, such
+/// as `.2` in `{share:.2}`. A value that isn't a number is returned unchanged.
 fn formatted(value: &str, form: &str) -> String {
     const WORDS: [&str; 13] = [
         "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",

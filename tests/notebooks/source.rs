@@ -1,6 +1,7 @@
-//! Parses the Rust source code of a notebook, so that parts of it can be shown to readers.
-//! [`calls`] finds the calls `book.…(…)` and the code between them, and [`item`] finds the
-//! functions and types that the notebook shows as listings.
+//! Parses the Rust source code of a notebook, so that pieces of it can be shown to readers. In a
+//! notebook, `book` is the variable of type [`crate::Notebook`] whose methods show and compare
+//! values. [`calls`] finds the calls of these methods, such as `book.prints(…)`, and the code
+//! between them, and [`item`] finds the functions and types that the notebook shows as listings.
 //!
 //! [`tokens`] splits Rust code into tokens. This module uses them to find the end of a call's
 //! arguments, and the HTML pages use them for syntax highlighting.
@@ -13,7 +14,7 @@ use regex::{Captures, Regex};
 
 use crate::book::read_file;
 
-/// A call `book.…(…)` in the source code of a notebook.
+/// A call of a `book` method, such as `book.prints(…)`, in the source code of a notebook.
 pub(crate) struct Call<'a> {
     /// Line number of the call in the source code, starting from 1.
     pub(crate) line: u32,
@@ -22,15 +23,15 @@ pub(crate) struct Call<'a> {
     /// Source code of each argument, without a leading `&`. If the argument is the name of a string
     /// constant, this is the string literal instead.
     pub(crate) arguments: Vec<&'a str>,
-    /// If the call is a statement, the code between the previous `book` statement and this one. If
-    /// the call reads an input, this is empty.
+    /// Code between the previous statement that calls a `book` method and this call. It is empty if
+    /// this call reads an input, because the call is then only a part of a statement.
     pub(crate) code: String,
 }
 
 impl Call<'_> {
-    /// Returns the argument with the index `place` as text. If the argument is a string literal,
-    /// returns the value of the string. Otherwise, returns the source code of the expression.
-    /// Returns `None` if there is no argument with this index.
+    /// Returns the text of the argument with the index `place`. If the argument is a string
+    /// literal, its text is the value of the string. Otherwise, its text is the source code of the
+    /// expression. Returns `None` if the call has no argument with this index.
     pub(crate) fn text(&self, place: usize) -> Option<String> {
         static ESCAPE: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"(?s)\\(\n\s*|x20|.)").expect("a regular expression"));
@@ -52,13 +53,15 @@ impl Call<'_> {
     }
 }
 
-/// Returns all calls of `book` methods that are statements or read an input, in the order of the
-/// source code.
+/// Returns the calls of `book` methods in `source`, in the order in which they occur. A call is
+/// included if it is a statement by itself, such as `book.prints(…);`, or if it reads an input, as
+/// in `let seed = book.input(…);`.
 ///
-/// Readers don't see calls that are part of an expression, such as `book.input(…)`. In the code
-/// that they see, such a call is replaced with the code that `changed` contains for its line. If
-/// there is none, a call that reads an input is replaced with the input's default. A call without
-/// arguments returns the book's text, so it is replaced with code that reads the-verdict.txt.
+/// If a call is part of a larger statement, readers see other code in its place. This is the code
+/// that `changed` contains for the line of the call. If `changed` contains no code for this line,
+/// the call is replaced with the argument that gives its default value. For example,
+/// `book.input("seed", 123, ..)` is replaced with `123`. A call without arguments returns the
+/// book's text, so it is replaced with code that reads the-verdict.txt.
 pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<Call<'a>> {
     static CALL: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\bbook\.([a-z_]+)\(").expect("a regular expression"));
@@ -96,17 +99,19 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
     calls
 }
 
-/// Names of the methods that only provide values for the prose or check it. Unlike other `book`
-/// statements, calls of these methods leave no blank line in the code that readers see.
+/// Names of the `book` methods whose only purpose is to compute values for the prose or to check
+/// the prose. Like all statements that call a `book` method, calls of these methods are removed
+/// from the code that readers see. Unlike the other statements, they don't leave a blank line.
 const HIDDEN: [&str; 3] = ["value", "holds", "aside"];
 
-/// Returns true if the `book` method with this name reads an input that readers can change.
+/// Returns true if `method` is the name of a `book` method that reads an input, which is a value
+/// that readers can change.
 fn is_input(method: &str) -> bool {
     ["input", "input_of_text"].contains(&method)
 }
 
-/// Returns the source code of the arguments of a call, and the byte offset after the call's closing
-/// parenthesis. The arguments begin at the byte offset `open`, directly after the opening
+/// Returns the source code of each argument of a call, and the byte offset after the call's closing
+/// parenthesis. `open` is the byte offset of the first argument, directly after the call's opening
 /// parenthesis.
 fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     let mut arguments = Vec::new();
@@ -131,8 +136,8 @@ fn arguments(source: &str, open: usize) -> (Vec<&str>, usize) {
     (arguments, source.len())
 }
 
-/// Returns the string literal, with its quotes, that defines the constant `name`. Returns `None` if
-/// the source code doesn't define a string constant with this name.
+/// Returns the value of the string constant `name` as a literal with quotes. Returns `None` if the
+/// source code doesn't define a string constant with this name.
 fn constant<'a>(source: &'a str, name: &str) -> Option<&'a str> {
     let is_constant = name.bytes().all(|c| c == b'_' || c.is_ascii_uppercase());
     let definition = is_constant.then(|| format!("const {name}: &str = "))?;

@@ -6,13 +6,13 @@ use ndarray::{ArrayD, Dimension};
 
 use crate::value::{Kind, Value};
 
-/// Largest number of elements of a tensor that is printed in full. For a larger tensor, PyTorch
-/// prints only the first and last [`EDGE`] items of each axis.
+/// Maximum number of elements of a tensor that PyTorch prints in full. If a tensor is larger,
+/// PyTorch prints only the first and last [`EDGE`] items along each axis.
 const THRESHOLD: usize = 1000;
 const EDGE: usize = 3;
 const LINE_WIDTH: usize = 80;
 
-/// Returns the value as the original document would print it.
+/// Formats a value as the original document, which is a Python notebook, would print it.
 pub(crate) fn print(value: &Value) -> String {
     let list = |items: Vec<String>| format!("[{}]", items.join(", "));
     match value {
@@ -103,7 +103,8 @@ fn tensor(array: &ArrayD<f64>, kind: &Kind) -> String {
     text + ")"
 }
 
-/// The number format that PyTorch chooses for all numbers of a tensor.
+/// Format of the numbers in a tensor. PyTorch prints all numbers of a tensor with the same notation
+/// and pads them to the same width.
 struct Format {
     write: fn(f64) -> String,
     width: usize,

@@ -5,21 +5,21 @@ use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 /// A computed value that can be printed and compared with the output of the original document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An array of numbers, converted to `f64`, and the kind that determines how they are printed
-    /// and compared. The conversion of an `f32`, or of a whole number below 2^53, to `f64` is
-    /// lossless.
+    /// An array of numbers, which have been converted to `f64`, and the [`Kind`] that determines
+    /// how they are printed and compared. The conversion is lossless for `f32` numbers and for
+    /// whole numbers below 2^53.
     Numbers(ArrayD<f64>, Kind),
     /// A string.
     Text(String),
     /// A list of strings.
     Texts(Vec<String>),
-    /// Numbers, their kind, and a text that contains them, such as `582 x forward`. The numbers are
-    /// compared with the document's output, and the text is shown.
+    /// Numbers, their [`Kind`], and a text that contains the numbers, such as `582 x forward`. The
+    /// numbers are compared with the document's output, and readers see the text.
     Lines(ArrayD<f64>, Kind, String),
 }
 
-/// Specifies how numbers are printed and compared. It depends on their type before the conversion
-/// to `f64`.
+/// Specifies how the numbers in a [`Value`] are printed and compared. The kind follows from the
+/// type that the numbers had before they were converted to `f64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Numbers that are printed as a PyTorch tensor.
@@ -39,8 +39,10 @@ pub trait Shown {
 
 /// A type of numbers in the arrays and lists that a cell can show.
 pub trait Element: Copy {
-    /// Two kinds: the first applies to single numbers and arrays of this type, and the second to
-    /// lists.
+    /// Kinds that determine how numbers of this type are printed and compared. `KINDS[0]` applies
+    /// to single numbers and arrays, and `KINDS[1]` applies to lists. For example, an array of
+    /// `f32` numbers is printed as a PyTorch tensor, and a list of `f32` numbers as a list of
+    /// Python floats.
     const KINDS: [Kind; 2];
     /// Converts the number to `f64`. This is lossless for all numbers that cells show.
     fn to_f64(self) -> f64;
@@ -128,7 +130,7 @@ impl<T: Shown + ?Sized> Shown for &T {
     }
 }
 
-/// Numbers, with a text that shows each of them in its own line.
+/// A list of numbers, together with a text that has one line for each number.
 #[derive(Clone, Debug)]
 pub struct Lines<T> {
     numbers: Vec<T>,
@@ -136,8 +138,8 @@ pub struct Lines<T> {
 }
 
 impl<T: Element> Lines<T> {
-    /// Creates a value from these numbers. The function `line` receives the index and the value of
-    /// a number and returns the line of text that shows it.
+    /// Creates a value that shows each of the `numbers` in a separate line of text. The function
+    /// `line` receives the index and the value of a number and returns its line of text.
     pub fn new(numbers: Vec<T>, line: impl Fn(usize, T) -> String) -> Self {
         let lines = numbers
             .iter()
