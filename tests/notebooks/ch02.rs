@@ -471,9 +471,10 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
 fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.section("2.6", "Data sampling with a sliding window");
     // A model learns by predicting the next token of a text. Nobody has to write down the right
-    // answers, because the text contains them: each token except the first is the answer to an
-    // exercise. The goal of this section is to cut a text into inputs and targets, which are the
-    // right answers, and to group them into batches, which the model processes together.
+    // answers, because the text contains them: the right answer at each position is the token that
+    // comes next. The goal of this section is to cut a text into *inputs*, from which the model
+    // makes its predictions, and *targets*, which are the right answers, and to group both into
+    // *batches*, each of which the model processes at once.
 
     // First, we encode the whole text with GPT-2's tokenizer, which splits it into {total_tokens:,}
     // tokens.
@@ -591,9 +592,10 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     );
 
     // The *stride*, which is {stride} in this example, is the number of tokens from the start of
-    // one window to the start of the next. Compare the second batch with the first: if the stride
-    // is smaller than max_length, the windows overlap. (The code contains `??` because there are
-    // two possible errors: there may be no second batch, and reading it may fail.)
+    // one window to the start of the next. If the stride is smaller than max_length, the windows
+    // overlap. Compare the second batch with the first. (The code contains two question marks
+    // because two errors are possible: there may be no second batch, or reading the batch may
+    // fail.)
     let second_batch = data_iter.next().context(
         "the text is long enough for only one batch; use a smaller batch_size or stride",
     )??;

@@ -1,4 +1,5 @@
-//! The bonus notebooks of chapter 2, and the bonus notebook of chapter 3 that begins with a text.
+//! Translations of the bonus notebooks that accompany chapter 2, and of multihead-attention.ipynb,
+//! a bonus notebook of chapter 3 that applies attention to batches of a text as in chapter 2.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -100,7 +101,8 @@ fn embedding_against_matmul(book: &mut Notebook) -> Result<()> {
        grad_fn=<EmbeddingBackward0>)",
     );
 
-    // Looking up three ids gives three rows of the weights, in the order of the ids.
+    // Looking up three ids gives three rows of the embedding layer's weights. The rows are in the
+    // same order as the ids.
     let rows = embedding.forward(&idx);
     book.prints(
         "In [7]",
@@ -252,8 +254,9 @@ fn dataloader_intuition(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Translates multihead-attention.ipynb. The original notebook reads a text that chapter 2 doesn't
-/// use, but this makes no difference, because the notebook prints only shapes.
+/// Translates multihead-attention.ipynb. The original notebook reads a different text than chapter
+/// 2. This translation uses the text of chapter 2, which makes no difference, because the notebook
+/// prints only the shapes of arrays.
 fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     book.section(
         "multihead-attention",
@@ -291,8 +294,9 @@ fn multi_head_attention_on_text(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Translates bpe-from-scratch.ipynb. This notebook's training counts pairs in the whole text, even
-/// across word boundaries, and uses token 256 for a space.
+/// Translates bpe-from-scratch.ipynb. In contrast to GPT-2's tokenizer, the tokenizer in this
+/// notebook counts pairs in the whole training text, even across word boundaries, and uses the
+/// token 256 for a space.
 fn bpe_from_scratch(book: &mut Notebook) -> Result<()> {
     book.section(
         "bpe-from-scratch",

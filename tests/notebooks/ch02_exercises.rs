@@ -25,9 +25,9 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
     // Task: encode the made-up words "Akwirw ier" with GPT-2's tokenizer, print the text of each
     // id, and decode the list of ids.
 
-    // Solution: GPT-2's vocabulary contains neither "Akwirw" nor " ier" with a space before it, so
-    // the tokenizer splits these words into smaller pieces. It encodes the text in this cell as
-    // {count:w} ids.
+    // Solution: GPT-2's vocabulary contains neither "Akwirw" nor " ier" (with a space at the
+    // beginning), so the tokenizer splits these words into smaller pieces. The text in this cell is
+    // encoded as {count:w} ids.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text)?;

@@ -248,8 +248,8 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
         "tensor([1.0000, 1.0000, 1.0000, 1.0000, 1.0000, 1.0000])",
     );
 
-    // A second matrix product, of the attention weights and `inputs`, mixes the words' vectors. Row
-    // i of the result is the context vector of word i.
+    // The second matrix product multiplies the attention weights by `inputs`, which mixes the
+    // words' vectors. Row i of the result is the context vector of word i.
     let all_context_vecs = context_vectors(&attn_weights, &inputs); // attn_weights @ inputs
     book.prints(
         "In [13]",
@@ -265,8 +265,8 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Context vectors: weights @ inputs", &attn_weights, &inputs);
 
-    // The second row of this matrix equals the context vector that section 3.3.1 computed for the
-    // second word alone:
+    // The second row of this matrix equals the context vector of the second word, which section
+    // 3.3.1 computed on its own:
     book.prints(
         "In [14]",
         &context_vec_2,
@@ -306,7 +306,7 @@ tensor([[0.4421, 0.5931, 0.5790],
     book.prints("In [17]", &query_2.row(0), "tensor([0.4306, 1.4551])");
 
     // The second word compares its query with the keys of all words and then mixes the values of
-    // all words, so we need all {words:w} keys and all {words:w} values.
+    // all words, so we compute the keys and the values of all {words:w} words.
     let keys = matmul(&inputs, &w_key); // (num_tokens, d_out)
     let values = matmul(&inputs, &w_value);
     book.shape("In [18]", &keys, &[6, 2]);
@@ -476,8 +476,8 @@ tensor([[-0.0739,  0.0713],
     // A GPT learns to predict the next word at every position of a text. The context vector of a
     // position must therefore not contain any information from later words, because the next word
     // is the answer. The goal of this section is to build *causal attention*, in which a word takes
-    // nothing from later words because their weights are 0. The rule that hides later words is
-    // called a *causal mask*.
+    // no information from later words because their weights are 0. The rule that hides later words
+    // is called a *causal mask*.
     //
     // The mask also makes training efficient. Because no position sees the words that follow it,
     // the model can predict the next word at all {words:w} positions of a text of {words:w} words
@@ -497,7 +497,7 @@ scores ({words}, {words})            masked                     weights: rows su
 context vectors = weights ({words}, {words}) @ values ({words}, {d_out}) = ({words}, {d_out})
 ",
     );
-    // The cell prints the attention weights without a mask. Every word takes something from all
+    // The cell prints the attention weights without a mask. Every word takes information from all
     // {words:w} words.
     let queries = sa_v2.w_query.forward(&inputs);
     let keys = sa_v2.w_key.forward(&inputs);
@@ -559,7 +559,7 @@ tensor([[0.1921, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     );
 
     // To make the weights in each row sum to 1 again, we divide each row by its sum. The first word
-    // can take only from itself, so it gets a weight of 1 in the first row.
+    // can take information only from itself, so its weight in the first row becomes 1.
     let masked_simple_norm = normalize_rows(&masked_simple);
     book.prints(
         "In [28]",
@@ -736,13 +736,13 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     // texts at once more efficiently than one after another, and because the mean of several texts'
     // gradients is less random than one text's gradient.
 
-    // The batch in this cell contains the same text of {words:w} words twice, so its shape is (2
-    // texts, {words} words, {d_in} features).
+    // The batch in this cell consists of two copies of a text. Each copy has {words:w} words with
+    // {d_in} features each, so the batch has the shape (2, {words}, {d_in}).
     let batch = stack![Axis(0), inputs, inputs];
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
-    // For a single text, causal attention is computed in the same way as in sections 3.5.1 and
-    // 3.5.2:
+    // For a single text, the following function computes causal attention in the same way as
+    // sections 3.5.1 and 3.5.2:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn causal_attention(",
@@ -883,7 +883,8 @@ weights @ V             (b, heads, tokens, head_dim)
 out_proj                (b, tokens, d_out)
 ",
     );
-    // The code of listing 3.5 follows the sketch above line by line:
+    // The class `MultiHeadAttention` of listing 3.5 performs the steps of the sketch above in the
+    // same order:
     book.listing(
         "crates/attention/src/plain.rs",
         "pub struct MultiHeadAttention",
@@ -985,8 +986,8 @@ tensor([[[[1.3208, 1.1631, 1.2879],
           [0.5903, 1.0620, 0.9912]]]])",
     );
 
-    // Two ordinary matrix products, one for each head, give the same results. This cell computes
-    // the product for the first head:
+    // We can check this result by computing a separate matrix product for each head. This cell
+    // computes the product for the first head:
     let first_head = a.slice(s![0, 0, .., ..]);
     let first_res = matmul(&first_head, &first_head.t());
     book.prints(
@@ -1054,8 +1055,9 @@ fn sum_of(one: ArrayView1<f32>, other: ArrayView1<f32>) -> String {
     format!("{sum}{more} = {:.4}", one.dot(&other))
 }
 
-/// Returns attention scores of random vectors, with shape (1000, 10). Each row contains the dot
-/// products of a random query and ten random keys, all with `d_k` features.
+/// Returns the attention scores of random queries and keys, whose vectors have `d_k` features. The
+/// result has the shape (1000, 10). Each row contains the dot products of a query with ten keys,
+/// which are different for each query.
 fn random_scores(d_k: usize) -> Array2<f32> {
     let mut rng = TorchRng::manual_seed(123);
     let mut scores = Array2::zeros((1000, 10));
@@ -1068,12 +1070,13 @@ fn random_scores(d_k: usize) -> Array2<f32> {
     scores
 }
 
-/// Returns the root mean square of the scores.
+/// Returns the root mean square of the scores, as a measure of their size.
 fn typical_size(scores: &Array2<f32>) -> f32 {
     scores.pow2().mean().unwrap_or(0.0).sqrt()
 }
 
-/// Returns the mean, over all queries, of a query's largest attention weight.
+/// Applies softmax to each row of the scores, which belongs to a query, and returns the mean of the
+/// rows' largest attention weights.
 fn largest_weight(scores: &Array2<f32>) -> f32 {
     let weights = softmax(scores, Axis(1));
     let largest = weights.map_axis(Axis(1), |weights| weights.fold(0.0, |a: f32, &b| a.max(b)));
@@ -1082,7 +1085,8 @@ fn largest_weight(scores: &Array2<f32>) -> f32 {
 
 const SIX_WORDS: [&str; 6] = ["Your", "journey", "starts", "with", "one", "step"];
 
-/// Returns the name of a word in the example. Words after the first six are numbered.
+/// Returns the word with the index `word` in the example text. If the index is larger than that of
+/// the last word in [`SIX_WORDS`], returns a numbered name, such as `word 7`.
 fn name_of(word: usize) -> String {
     let numbered = || format!("word {}", word + 1);
     SIX_WORDS

@@ -51,7 +51,8 @@ tensor([[-0.5337, -0.1051],
         [-0.5311, -0.1066],
         [-0.5299, -0.1081]])",
     );
-    // The `SelfAttentionV2` from which the weights were copied gives the same context vectors.
+    // The original `SelfAttentionV2`, from which the weights were copied, gives the same context
+    // vectors.
     let of_v2 = sa_v2.forward(&inputs)?;
     book.prints(
         "In [15]",

@@ -521,8 +521,9 @@ fn transformer_block(book: &mut Notebook) -> Result<()> {
         "In the feed-forward network, only the second token's output changes, because the network processes each token separately. In the block, the outputs of all later tokens change as well, because attention lets them see the second token. The first token's output stays the same, because the causal mask hides later tokens from it.",
     );
     // This experiment replaces the second token's vector with the vector of a different token. In
-    // the output, the first row shows how much each token's result changes in the feed-forward
-    // network, and the second row shows how much it changes in the whole block.
+    // the output, each column belongs to a token. The first row shows how much the feed-forward
+    // network's result for the token changes, and the second row shows how much the whole block's
+    // result changes.
     let mut changed_x = x.clone();
     let of_other_text = x.slice(s![1, 1, ..]);
     changed_x.slice_mut(s![0, 1, ..]).assign(&of_other_text);
@@ -800,8 +801,8 @@ fn on_windows_and_linux(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the median of the first layer's mean absolute gradient over 500 networks with different
-/// seeds.
+/// Creates 500 networks with different seeds, computes the mean absolute gradient of each network's
+/// first layer, and returns the median of the 500 results.
 fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
     let layer_sizes = [vec![3; n_layers], vec![1]].concat();
     let mut gradients = Vec::new();
@@ -822,7 +823,7 @@ fn by_layer(gradients: &[f32]) -> Lines<f32> {
     })
 }
 
-/// Returns the pairs of an x and a y coordinate that define a line in a chart.
+/// Returns the points (x, y) of a line in a chart.
 fn points(x: &Array1<f32>, y: &Array1<f32>) -> Vec<(f64, f64)> {
     let pairs = x.iter().zip(y);
     pairs.map(|(&x, &y)| (f64::from(x), f64::from(y))).collect()

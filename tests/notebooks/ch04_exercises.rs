@@ -53,10 +53,10 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     });
     book.agrees("In [3]", &size.feed_forward, &total_params);
 
-    // If a token's vector has d features, the feed-forward network has two matrices of d x 4d
-    // numbers, and the attention module has four matrices of d x d numbers. Not counting the
-    // biases, the feed-forward network therefore has twice as many parameters as the attention
-    // module.
+    // If a token's vector has d features, the feed-forward network has two matrices with d x 4d
+    // numbers each, and the attention module has four matrices with d x d numbers each. Not
+    // counting the biases, the feed-forward network therefore has twice as many parameters as the
+    // attention module.
     let total_params = block.att.num_parameters();
     book.prints(
         "In [4]",
@@ -66,8 +66,9 @@ fn parameters(book: &mut Notebook) -> Result<()> {
     book.agrees("In [4]", &size.attention, &total_params);
 
     book.section("ex4.2", "Initialize larger GPT models");
-    // Task: create the models GPT-2 medium, large and XL without changing the code of `GptModel`.
-    // How many parameters does each model have, and how much memory do its parameters take?
+    // Task: create the models GPT-2 medium, GPT-2 large and GPT-2 XL without changing the code of
+    // `GptModel`. How many parameters does each model have, and how much memory do these parameters
+    // need?
 
     // Solution: only the configuration changes. The cells compute the number of parameters from the
     // configuration instead of creating the models, because the largest model would take about 6

@@ -2,8 +2,8 @@
 //! generates text with several decoding methods. This file trains a small model. The book's
 //! training run is in ch05_training.rs.
 //!
-//! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
-//! come from a CPU.
+//! Cells are numbered as in revision 27d52d6 of the book's repository, which is the last revision
+//! whose outputs were computed on a CPU.
 
 use anyhow::{Context, Result};
 use dataloader::{
@@ -213,9 +213,10 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         "tests/notebooks/formulas.rs",
         "pub(crate) fn cross_entropy(",
     );
-    // The function `cross_entropy` of the crate `tensor_ops` computes the mean loss over a list of
-    // positions. We therefore merge the axes for texts and positions into one, so that the logits
-    // of the 2 x 3 positions become six rows.
+    // The function `cross_entropy` of the crate `tensor_ops` computes the mean loss of several
+    // positions. It expects a matrix of logits with one row for each position, but our logits have
+    // one axis for the texts and another for the positions. We therefore merge these two axes into
+    // one, so that the logits of the 2 x 3 positions become six rows.
     let logits_flat = logits.into_shape_with_order((6, 50257))?;
     book.shape("In [13]", &logits_flat, &[6, 50257]);
 
@@ -224,8 +225,9 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
     let targets_flat: Vec<u32> = targets.iter().copied().collect();
     let loss = cross_entropy(&logits_flat, &targets_flat);
     book.prints("In [14]", &loss, "tensor(10.7940)");
-    // The function `calc_loss_batch`, which computes the loss of a batch of windows, also returns
-    // the same loss.
+    // The function `calc_loss_batch` takes a batch of windows, computes the model's logits for
+    // them, and returns the loss. For the batch of this section, it returns the same loss as
+    // `cross_entropy`.
     let batch = Batch {
         input_ids: inputs,
         target_ids: targets,
@@ -527,10 +529,10 @@ fn p_bell(w: f32) -> f32 {
 }
 
 fn small_training(book: &mut Notebook) -> Result<Trained> {
-    // A GPT learns in the same way as the model with a single weight, but it has many weights. So
-    // that training takes only about a second, we train a small GPT. It reads only the first 5,000
-    // characters of the story, and its tokens are words (section 2.3), because it would need too
-    // many weights for GPT-2's vocabulary of 50,257 tokens.
+    // A GPT learns in the same way as the model with a single weight, but it has many weights. We
+    // train a small GPT, so that the training takes only about a second. This GPT reads only the
+    // first 5,000 characters of the story. Its tokens are words (section 2.3), because GPT-2's
+    // vocabulary of 50,257 tokens would require too many weights.
     book.listing(
         "tests/notebooks/small_model.rs",
         "pub(crate) fn small_loaders(",
@@ -879,8 +881,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     let next_token_id = greedy_id(&probas)?;
     book.prints("In [30]", vocab[next_token_id as usize], "forward");
 
-    // A random draw chooses each word with its probability. With this seed, the drawn word is
-    // "{drawn}".
+    // Now the next word is drawn at random, according to the probabilities that softmax computes
+    // from the logits. With the seed in this cell, the drawn word is "{drawn}".
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let next_token_id = rng.multinomial(&probas.to_vec());
     book.value("drawn", vocab[next_token_id]);
@@ -1009,8 +1011,8 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
     // words: only the k most probable tokens can be drawn. The goal of this section is to combine
     // top-k sampling with the temperature.
 
-    // With k = {top_k}, top-k sampling keeps the following logits. Their positions in the list of
-    // logits are the ids of the words.
+    // With k = {top_k}, top-k sampling keeps the logits that this cell prints first. After them,
+    // the cell prints their positions in the list of logits, which are the ids of the words.
     let top_k = book.input("top_k", 3, 1..=100);
     let new_logits = top_k_filter(&next_token_logits, top_k);
     let mut top_pos: Vec<usize> = (0..vocab.len())
@@ -1170,8 +1172,8 @@ pub(crate) fn with_words(counts: Vec<u64>) -> Lines<u64> {
     Lines::new(counts, |id, count| format!("{count} x {}", VOCAB[id]))
 }
 
-/// Returns how often each ID is drawn in 1,000 draws with these probabilities, like the book's
-/// `print_sampled_tokens`. The draws always start from seed 123.
+/// Draws an ID 1,000 times with the probabilities `probas` and returns how often each ID was drawn,
+/// like the book's `print_sampled_tokens`. The random numbers always start from seed 123.
 pub(crate) fn sampled_tokens(probas: &Array1<f32>) -> Vec<u64> {
     let mut rng = TorchRng::manual_seed(123);
     let mut sampled_ids = vec![0; probas.len()];

@@ -1,5 +1,5 @@
 //! Translation of chapter 5's exercise-solutions.ipynb. Exercises 5.3 and 5.4 need the trained
-//! model, so they are in ch05_training.rs.
+//! model, so their solutions are in ch05_training.rs.
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
@@ -27,8 +27,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     // Solution: at temperature 1, the word "pizza" is drawn {pizza} times in a thousand draws.
     #[expect(clippy::approx_constant, reason = "6.28 is a logit")]
     let next_token_logits = array![4.51, 0.89, -1.90, 6.75, 1.63, -1.62, -1.89, 6.28, 1.79];
-    // As with PyTorch's `bincount`, the printed list of counts ends at the last word that was
-    // drawn.
+    // The list of counts has a line for each word up to the one with the largest id that was drawn.
+    // Words with larger ids are left out, as in the result of PyTorch's `bincount`.
     let drawn = |probas| {
         let mut sampled_ids = sampled_tokens(probas);
         while sampled_ids.last() == Some(&0) {

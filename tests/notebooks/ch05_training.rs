@@ -1,9 +1,12 @@
 //! Translation of ch05.ipynb, section 5.2: ten epochs of training with seed 123, and the text that
 //! the trained model generates.
 //!
-//! Cells are numbered as in revision 27d52d6 of the book's repository, the last one whose outputs
-//! come from a CPU. The ids that the generated text is compared with come from a run of the same
-//! loop in PyTorch 2.4 with portable dropout. Decoded, they give the text that the book prints.
+//! Cells are numbered as in revision 27d52d6 of the book's repository, which is the last revision
+//! whose outputs were computed on a CPU.
+//!
+//! The token ids that the model generates are compared with ids from PyTorch: we ran the same
+//! training loop in PyTorch 2.4, with the dropout masks of [`Build::Portable`]. Decoded, these ids
+//! give the text that the book prints.
 
 use anyhow::Result;
 use dataloader::DataLoader;
@@ -46,7 +49,8 @@ struct Run {
     start_context: String,
 }
 
-/// Returns the settings of the book's training run, for a model with this configuration.
+/// Returns the settings of the book's training run. `config` is the configuration of the model that
+/// is trained.
 fn run_of_book(text: &str, config: GptConfig) -> Result<Run> {
     let tokenizer = Gpt2Tokenizer::new();
     Ok(Run {
@@ -59,8 +63,7 @@ fn run_of_book(text: &str, config: GptConfig) -> Result<Run> {
     })
 }
 
-/// Returns the settings for training the small model, which is trained on the beginning of the
-/// text.
+/// Returns the settings for training the small model on the beginning of `text`.
 fn small_run(text: &str) -> Result<Run> {
     let text = beginning(text);
     let (tokenizer, loaders) = small_loaders(text)?;
@@ -77,7 +80,7 @@ fn small_run(text: &str) -> Result<Run> {
     })
 }
 
-/// A trained model, with everything that is needed to generate text with it and to continue its
+/// A trained model, together with everything that is needed to generate text or to continue the
 /// training.
 struct Trained {
     model: GptModel,
@@ -166,7 +169,8 @@ fn training(book: &mut Notebook) -> Result<Trained> {
         Some((5e-3, ROUNDING_GROWS)),
     );
     // The function `train_model_simple` also returns a list of the training losses and a list of
-    // the validation losses. These lists contain the losses of In [27].
+    // the validation losses. This cell checks that the two lists contain the same losses as the
+    // output of In [27] above.
     let [train_losses, val_losses] = [history.train_losses, history.val_losses].map(Array1::from);
     let lists = stack![Axis(1), train_losses, val_losses];
     book.agrees("the lists", &printout.losses().slice(s![.., 2..]), &lists);
@@ -181,7 +185,7 @@ fn training(book: &mut Notebook) -> Result<Trained> {
     // sample repeats commas, and the last samples contain whole sentences of the story.
     let texts = printout.texts()?;
     book.prints_first("In [27]", &texts.join("\n"), SAMPLES, texts.len(), None);
-    // The cell prints the ids of the samples next to the ids that PyTorch generates:
+    // The cell prints the token ids of the samples next to the ids that PyTorch generates:
     let ids = printout.ids()?;
     book.reference(
         "In [27] in PyTorch",
@@ -219,7 +223,7 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     let context_size = model.config().context_length;
     let token_ids = generate_text_simple(&model, idx.clone(), 25, context_size)?;
     book.prints("In [29]", &token_ids_to_text(&token_ids, tokenizer)?, "Every effort moves you know,\" was one of the axioms he laid down across the Sevres and silver of an exquisitely appointed lun");
-    // The cell prints the ids of this text next to the ids that PyTorch generates:
+    // The cell prints the token ids of this text next to the ids that PyTorch generates:
     book.reference("In [29] in PyTorch", &token_ids, "6109 3626 6100 345 760 553 373 530 286 262 7877 72 3150 339 8104 866 1973 262 37918 411 290 8465 286 281 33954 271 3973 9899 14678", PYTORCH);
 
     book.section("5.3.3", "Modifying the text generation function");
@@ -240,7 +244,7 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
         &token_ids_to_text(&drawn_ids, tokenizer)?,
         "Every effort moves you stand to work on surprise, a one of us had gone with random-",
     );
-    // The cell prints the ids of this text next to the ids that PyTorch generates:
+    // The cell prints the token ids of this text next to the ids that PyTorch generates:
     book.reference(
         "In [41] in PyTorch",
         &drawn_ids,
@@ -251,25 +255,26 @@ fn trained_model(book: &mut Notebook, trained: Trained) -> Result<()> {
     book.section("ex5.3", "Deterministic behavior in the decoding functions");
     // Task: find settings with which `generate` returns the same text in every run.
 
-    // Solution: at temperature 0, the function chooses the token with the largest logit and draws
-    // nothing at random. It therefore returns the text of In [29] with every seed. Top-k sampling
-    // with k = 1 has the same effect.
+    // Solution: at temperature 0, `generate` always chooses the token with the largest logit and
+    // doesn't draw random numbers. With every seed, it therefore returns the same text, which is
+    // the text that In [29] printed. Top-k sampling with k = 1 has the same effect.
     let sampling = BookSampling {
         max_new_tokens: 25,
         top_k: None,
         temperature: 0.0,
         ..sampling
     };
-    // In [9] repeats In [8], and both cells print the text of In [29].
+    // In the book's solution, the cell In [9] repeats the cell In [8]. Both of them print the same
+    // text as In [29] above.
     let without_chance = generate(&model, idx, sampling, &mut rng)?;
     book.agrees("In [8]", &without_chance, &token_ids);
 
     book.section("ex5.4", "Continued pretraining");
     // Task: continue the training for one more epoch.
 
-    // Solution: the training loop runs again with the same model and the same optimizer. The
-    // optimizer must be kept, because its two running means for each weight are a part of the
-    // training's state.
+    // Solution: the training loop runs again with the same model and the same optimizer. A new
+    // optimizer wouldn't do, because the optimizer stores two running means for each weight, which
+    // the training needs to continue.
     let mut rng = TorchRng::manual_seed(123);
     let mut printout = Printout::new(&start_context, tokenizer);
     printout.is_quiet = model.config().n_layers == 1; // the small model has a single block
@@ -299,8 +304,8 @@ Ep 1 (Step 000005): Train loss 0.244, Val loss 6.614",
     Ok(())
 }
 
-/// Output that the book's `train_model_simple` prints: both losses at each evaluation, and a sample
-/// of generated text after each epoch.
+/// Collects what the book's `train_model_simple` prints: the training loss and the validation loss
+/// at each evaluation, and a sample of generated text after each epoch.
 struct Printout<'a> {
     start_context: &'a str,
     tokenizer: &'a dyn Tokenizer,
@@ -325,8 +330,8 @@ impl<'a> Printout<'a> {
         }
     }
 
-    /// Records an event of the training. Prints losses to standard error immediately, unless
-    /// `is_quiet` is true.
+    /// Records an event of the training run. If the event contains the losses of an evaluation, and
+    /// `is_quiet` is false, also prints them to standard error.
     fn add(&mut self, event: Event<'_>) {
         match event {
             Event::Batch { loss } => self.batch_losses.push(loss),
@@ -357,7 +362,8 @@ impl<'a> Printout<'a> {
         Array2::from(self.losses.clone())
     }
 
-    /// Returns the text of each sample, with spaces in place of line breaks.
+    /// Returns the text of each sample. Line breaks are replaced with spaces, as in the book's
+    /// output.
     fn texts(&self) -> Result<Vec<String>> {
         let text =
             |ids: &Array2<u32>| Ok(token_ids_to_text(ids, self.tokenizer)?.replace('\n', " "));
@@ -410,7 +416,7 @@ fn losses(
     chart(&losses, Some(tokens_seen))
 }
 
-/// Returns the first lines of a text.
+/// Returns the first `lines` lines of `text`.
 fn first(text: &str, lines: usize) -> String {
     text.lines().take(lines).collect::<Vec<_>>().join("\n")
 }

@@ -92,7 +92,7 @@ pub enum Tier {
     /// requests the notebook by its name.
     Long,
     /// The notebook shows bugs of the original documents next to the corrected code. It runs only
-    /// if the user requests it by its name.
+    /// if the user requests it.
     Errata,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.shows("In [1]", &x_2.row(0), "tensor([0.5500, 0.8700, 0.6600])");
 
     // The weights of three matrices of the same shape are drawn at random, and training would
-    // change them. The cell prints the first matrix, which gives the queries.
+    // change them. The cell prints the first matrix, which turns the words' vectors into queries.
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
     let w_query = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
     let w_key = Array2::from_shape_vec((d_in, d_out), rng.rand(d_in * d_out))?;
@@ -151,9 +151,9 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.7700, 0.2500, 0.1000],
         [0.0500, 0.8000, 0.5500]])",
     );
-    // The results of `SelfAttention_v2` differ from those of `SelfAttention_v1` only because it
-    // starts with different random weights: the seed is different, and linear layers draw their
-    // weights from a different range.
+    // The results of `SelfAttention_v2` differ from those of `SelfAttention_v1` only because the
+    // two objects have different weights. `SelfAttention_v2` uses a different seed, and its linear
+    // layers draw their weights from a different range.
     let seed = book.input("seed", 789, ..);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(

@@ -17,8 +17,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         6,
     );
     book.section("tokenizing", "2.2 Tokenizing text");
-    // Section 2.2 of the book begins with the simplest way to split a text: the text is split at
-    // white space, and the white space is kept as separate pieces.
+    // Section 2.2 of the book begins with the simplest way to split a text. The first version
+    // splits the text at white space and keeps the white space as separate pieces.
     let text = book.input("text", "Hello, world. This, is a test.".to_owned(), ..=1000);
     let result = split_keeping(&text, Separators::Whitespace);
     book.prints(

@@ -82,8 +82,8 @@ fn attention(book: &mut Notebook) -> Result<()> {
     book.shape("In [8]", &m3, &[35, 35]);
 
     // In the worksheet, this cell doesn't set a seed, so its results depend on the random numbers
-    // that other cells have drawn before. The worksheet's output results from running In [29] first
-    // and then this cell twice.
+    // that were drawn by other cells. The worksheet's output is the result of running the cell In
+    // [29] first and then this cell twice.
     let mut rng = TorchRng::manual_seed(123);
     for size in [6, 6, 6, 20] {
         rng.randn(size);
@@ -199,12 +199,12 @@ tensor([[0.1687, 0.1576, 0.1615, 0.1467, 0.2490, 0.1165],
     );
 
     book.section("ex1", "Exercise 1: an attention module");
-    // Task: write an attention module that performs the steps of In [29] and returns the context
-    // vectors.
+    // Task: write an attention module that performs the steps of the cell In [29] and returns the
+    // context vectors.
 
-    // Solution: the attention module draws its weight matrices in the same order as In [29]. With
-    // the same seed, it therefore has the same weights and gives the same context vectors, bit for
-    // bit.
+    // Solution: the attention module draws its weight matrices in the same order as the cell In
+    // [29]. With the same seed, the module therefore has the same weights as that cell and gives
+    // the same context vectors, bit for bit.
     let context_vector = matmul(&a, &v);
     let seed = book.input("seed", 123, ..);
     let self_attention =
