@@ -59,8 +59,8 @@ pub struct Notebook {
     on_small_model: bool,
 }
 
-/// Origin of the values that a cell shows. It determines whether they are compared with the output
-/// of the original document.
+/// Origin of the values that a cell shows, which determines whether these values are compared with
+/// the output of the original document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// The original document prints these values, and our crates compute them.
@@ -113,10 +113,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns a summary of the comparison. It says how many values were compared, with what they
-    /// were compared, and which difference is the largest in relation to its tolerance, or why the
-    /// values weren't compared. Returns an empty string if there was nothing to compare number by
-    /// number, for example because the cell shows the shape of an array.
+    /// Returns a summary of the comparison: how many values were compared, with what they were
+    /// compared, and which difference is the largest in relation to its tolerance. If an input, the
+    /// text or the model was replaced, the summary says instead why the values weren't compared.
+    /// Returns an empty string if the cell has no values that are compared one by one, for example
+    /// because it shows the shape of an array.
     pub fn about(&self) -> String {
         let verdict = &self.verdict;
         let what = match self.kind {
@@ -157,7 +158,8 @@ pub struct InputValue {
     /// Range of the allowed values in Rust's syntax, such as `1..=64`. For a text or matrix, it is
     /// the range of the allowed sizes.
     pub bounds: String,
-    /// The same range in words, such as `1 to 64` or `at most 1000 characters`.
+    /// Range of the allowed values or sizes in words, such as `1 to 64` or `at most 1000
+    /// characters`.
     pub range: String,
     /// Value that the reader typed, if it differs from the default.
     pub value: Option<String>,
@@ -327,15 +329,16 @@ impl Notebook {
         build
     }
 
-    /// Gives a computed value a name, so that the prose can insert the value by writing `{name}`.
+    /// Records a computed value under the name `name`. In the prose, this value replaces the name
+    /// in braces, such as `{words}`.
     #[track_caller]
     pub fn value(&mut self, name: &str, value: impl Display) {
         let line = self.go_to_caller();
         self.values.add(name, line, value.to_string());
     }
 
-    /// Runs code that readers don't see. Notebooks use it to compute values for the prose and to
-    /// check statements in the prose.
+    /// Runs code that readers don't see. Notebooks call this method to compute values for the prose
+    /// and to check statements in the prose.
     #[track_caller]
     pub fn aside(&mut self, compute: impl FnOnce(&mut Self)) {
         self.go_to_caller();
@@ -363,8 +366,8 @@ impl Notebook {
         self.go_to_caller();
     }
 
-    /// Introduces the notebook with its goal, its prerequisites, and the time in minutes that it
-    /// takes to read.
+    /// Shows the introduction of the notebook, which consists of the notebook's goal, its
+    /// prerequisites, and the time in minutes that readers need for it.
     #[track_caller]
     pub fn opens(&mut self, _goal: &str, _prerequisites: &str, _minutes: u32) {
         self.go_to_caller();
@@ -477,8 +480,8 @@ impl Notebook {
         value
     }
 
-    /// Returns the value of a text input whose default depends on the notebook's text. The default
-    /// is `of_book` if the notebook uses the book's text, and `of_other` otherwise.
+    /// Returns the value of an input that is a string. The default is `of_book` if the notebook
+    /// uses the book's text, and `of_other` if it uses a substitute.
     #[track_caller]
     pub fn input_of_text(
         &mut self,

@@ -246,9 +246,9 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns an example that the tokenizer can encode because all of its words occur in `raw_text`.
-/// This is a quotation if `raw_text` is [`STORY`]. Otherwise, it consists of the first 18 words of
-/// `raw_text`.
+/// Returns an example text that consists of words from `raw_text`, so that a tokenizer whose
+/// vocabulary was built from `raw_text` can encode it. If `raw_text` is [`STORY`], the example is a
+/// quotation from this story. Otherwise, it consists of the first 18 words of `raw_text`.
 fn known(raw_text: &str) -> String {
     let of_story = "\"He was under the bell.\n           He's gone now.\"";
     if raw_text == STORY {

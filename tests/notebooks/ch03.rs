@@ -122,7 +122,8 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.yours("Large scores", &stack![Axis(0), plain, safe]);
 
     // The function `softmax`, which we use from now on, subtracts the largest score first, so large
-    // scores don't cause an overflow. It gives the same weights as In [6].
+    // scores don't cause an overflow. In this example, it gives the same weights as the formula in
+    // In [6].
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn softmax(");
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(

@@ -816,7 +816,8 @@ fn median_gradient(n_layers: usize, use_shortcut: bool) -> Result<f32> {
     Ok(gradients[gradients.len() / 2])
 }
 
-/// Returns one line of text for each layer's mean absolute gradient, as the book prints it.
+/// Returns the mean absolute gradients of all layers, with one line of text for each layer, as the
+/// book prints them.
 fn by_layer(gradients: &[f32]) -> Lines<f32> {
     Lines::new(gradients.to_vec(), |layer, gradient| {
         format!("layers.{layer}.0.weight has gradient mean of {gradient:?}")

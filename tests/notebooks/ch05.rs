@@ -91,8 +91,8 @@ fn untrained_model(book: &mut Notebook) -> Result<()> {
         );
     });
     // How can we measure how well a model predicts a text? The goal of this section is to compute a
-    // single number for this, the *loss*. The better the model predicts the text, the smaller the
-    // loss. Training will make it smaller.
+    // single number that measures this, the *loss*. The better the model predicts the text, the
+    // smaller the loss. Training will make the loss smaller.
     //
     // This cell contains two short texts as inputs, together with their targets. The target at each
     // position is the id of the token that comes next in the text. At each of the 2 x 3 positions,
@@ -735,7 +735,8 @@ fn small_training(book: &mut Notebook) -> Result<Trained> {
     book.aside(|book| {
         let bound = 1.0 / 768f64.sqrt();
         book.value("bound", bound);
-        // The root mean square of numbers that are spread evenly between -bound and bound.
+        // If numbers are spread evenly between -bound and bound, their root mean square is bound /
+        // √3.
         book.value("share", 0.0004 / (bound / 3f64.sqrt()));
     });
     let mut clipped = gradients.clone();
@@ -1072,7 +1073,7 @@ fn decoding_strategies(book: &mut Notebook) -> Result<()> {
 struct Trained {
     model: GptModel,
     tokenizer: SimpleTokenizerV1,
-    /// First words of the model's training text, from which it generates text.
+    /// First words of the training text. They are the prompt with which the model generates text.
     prompt: String,
 }
 

@@ -69,8 +69,8 @@ pub enum Part {
     /// A cell: a value that the notebook compares or shows, together with the code that computes
     /// the value.
     Cell(Box<Cell>),
-    /// A note that the original document prints values which the notebook doesn't compute or
-    /// doesn't compare.
+    /// Values that the original document prints but that the notebook doesn't compute, or doesn't
+    /// compare with its own results.
     LeftOut(LeftOut),
 }
 
@@ -119,8 +119,8 @@ pub struct Cell {
     pub code: String,
     /// Inputs that the cell's code reads. Readers can change their values.
     pub inputs: Vec<InputValue>,
-    /// Output that the original document prints for the cell, if any. It comes from the source
-    /// code, so it is present even if the cell hasn't run.
+    /// Output that the original document prints for the cell, if any. This output is taken from the
+    /// notebook's source code, so it is present even if the cell hasn't run.
     pub printed: Option<String>,
     /// Result of computing the cell, or the reason why the cell wasn't computed.
     pub outcome: Outcome,
@@ -329,8 +329,9 @@ fn outcome(book: &mut Notebook, line: u32) -> Outcome {
 }
 
 /// Splits the code of a cell into the comments at its beginning and the actual code. Returns the
-/// text of each block of comments, of which the last explains the cell, and the actual code, to
-/// which the expression is appended whose value the cell shows.
+/// text of each block of comments, and the actual code. The last block of comments is the
+/// explanation of the cell. The code ends with the expression whose value the cell shows, which is
+/// taken from the arguments of `call`.
 fn about(call: &Call, code: &str) -> (Vec<String>, String) {
     let argument = |place: usize| call.arguments.get(place).copied().unwrap_or_default();
     let value = match call.method {

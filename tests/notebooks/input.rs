@@ -7,7 +7,7 @@ use std::fmt::Display;
 use anyhow::{Result, anyhow, ensure};
 use ndarray::Array2;
 
-/// A type of inputs, which are values in a notebook that readers can change.
+/// A type that an input can have. An input is a value in a notebook that readers can change.
 pub trait Input: Sized {
     /// Type of the lower and upper bounds of the allowed values or sizes.
     type Size: PartialOrd + Display;

@@ -12,7 +12,7 @@
 //!   of 1e-5.
 //! - A nonzero number whose absolute value is below 1e-6 is treated as a zero with a rounding
 //!   error, so its tolerance is 1e-6.
-//! - An infinity has no tolerance.
+//! - An infinity has the tolerance 0, so the computed value must be the same infinity.
 //!
 //! The computed value isn't rounded to the printed digits before the comparison. Otherwise, a tiny
 //! error could change the last digit of a value that lies halfway between two numbers with this
@@ -61,8 +61,8 @@ impl Literal {
         })
     }
 
-    /// Returns the tolerance of the printed number. A computed value matches the printed number if
-    /// they differ by no more than this.
+    /// Returns the tolerance of the printed number, which is the largest absolute difference that a
+    /// computed value may have from it.
     pub(crate) fn allowed(&self) -> f64 {
         let size = self.value.abs();
         let digits = self.text.chars().filter(char::is_ascii_digit);

@@ -73,8 +73,8 @@ tensor([[0.2309, 1.0966],
     book.shape("In [4]", &keys, &[6, 2]);
 
     // How well does a word's key match the query? The dot product of the key and the query measures
-    // this. First, we compute it for the second word's query and its own key, and then for the same
-    // query and all keys.
+    // this. First, we compute this dot product for the second word's query and the second word's
+    // own key, and then for the same query and all keys.
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [5]", &attn_score_22[[0, 0]], "tensor(1.8524)");

@@ -1,5 +1,5 @@
-//! Compares a computed value with the output that a document prints. The output can contain numbers
-//! or strings, labels, brackets, and an ellipsis in place of numbers that PyTorch doesn't print.
+//! Compares a computed value with the output that a document prints. Apart from numbers or strings,
+//! the output can contain labels, brackets, and an ellipsis in place of numbers that PyTorch omits.
 //!
 //! The tolerance for a floating-point number follows from its printed digits, as described in
 //! [`crate::literal`]. Whole numbers and strings must be equal to the printed ones.
@@ -17,12 +17,13 @@ use crate::value::{Kind, Value};
 /// Result of comparing a computed value with the output that a document prints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Count of the numbers and strings that were compared.
+    /// Number of values that were compared. Each number of an array and each string of a list
+    /// counts as one value.
     pub figures: usize,
-    /// Difference between a computed and a printed number. Of all numbers that were compared, this
-    /// is the pair whose difference is largest in relation to the tolerance.
+    /// Most significant difference between a computed and a printed number, which is the one that
+    /// is largest in relation to its tolerance.
     pub difference: f64,
-    /// Tolerance for the pair of numbers from which `difference` was computed.
+    /// Tolerance of the two numbers from which `difference` was computed.
     pub allowed: f64,
     /// Descriptions of the computed values that differ from the printed ones by more than the
     /// tolerance. The list is empty if the comparison succeeded.

@@ -1,6 +1,6 @@
-//! Defines a small GPT, which is trained on the beginning of a text and whose tokens are words.
-//! Training it takes about a second, so the notebooks can train it where training the book's model
-//! would take minutes.
+//! Defines a small GPT, whose tokens are words and which is trained only on the beginning of a
+//! text. The training takes about a second, so notebooks can use this model in place of the book's
+//! model, whose training takes minutes.
 
 use anyhow::Result;
 use dataloader::{Corpus, DataLoader, DataLoaderConfig};
@@ -11,7 +11,7 @@ use tokenizer::{SimpleTokenizerV1, build_vocabulary, preprocess};
 const CHARACTERS: usize = 5000;
 
 /// Returns the beginning of a text, up to the last complete word within the first [`CHARACTERS`]
-/// characters. Returns the whole text if it isn't longer.
+/// characters. If the text has no more characters than this, returns the whole text.
 pub(crate) fn beginning(text: &str) -> &str {
     let Some((end, _)) = text.char_indices().nth(CHARACTERS) else {
         return text;
@@ -20,10 +20,10 @@ pub(crate) fn beginning(text: &str) -> &str {
     &text[..end]
 }
 
-/// Returns a tokenizer as in section 2.3 for the words of the text, and data loaders for training
-/// and for validating the small model. The training loader shuffles the windows of the first nine
-/// tenths of the tokens. The validation loader returns the windows of the last tenth in their
-/// original order.
+/// Returns a tokenizer for the words of the text, as in the book's section 2.3, and two data
+/// loaders, which deliver the data for training and for validating the small model. The training
+/// loader shuffles the windows of the first nine tenths of the tokens. The validation loader
+/// returns the windows of the last tenth in their original order.
 pub(crate) fn small_loaders(text: &str) -> Result<(SimpleTokenizerV1, [DataLoader; 2])> {
     let tokenizer = SimpleTokenizerV1::new(build_vocabulary(&preprocess(text)));
     let ids = Corpus::from_ids(tokenizer.encode(text)?);
@@ -61,7 +61,7 @@ pub(crate) fn small_config(vocab_size: usize, emb_dim: usize) -> GptConfig {
     }
 }
 
-/// Returns the text of the first four tokens of a text, which serves as the prompt for the small
+/// Returns the first four tokens of `text` as a string, which serves as the prompt for the small
 /// model.
 pub(crate) fn first_words(text: &str, tokenizer: &SimpleTokenizerV1) -> Result<String> {
     let ids = tokenizer.encode(text)?;

@@ -5,16 +5,17 @@ use ndarray::{Array1, ArrayBase, ArrayD, Data, Dimension, arr0};
 /// A computed value that can be printed and compared with the output of the original document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// An array of numbers, which have been converted to `f64`, and the [`Kind`] that determines
-    /// how they are printed and compared. The conversion is lossless for `f32` numbers and for
+    /// An array of numbers, which have been converted to `f64`, and the kind that determines how
+    /// the numbers are printed and compared. The conversion is lossless for `f32` numbers and for
     /// whole numbers below 2^53.
     Numbers(ArrayD<f64>, Kind),
     /// A string.
     Text(String),
     /// A list of strings.
     Texts(Vec<String>),
-    /// Numbers, their [`Kind`], and a text that contains the numbers, such as `582 x forward`. The
-    /// numbers are compared with the document's output, and readers see the text.
+    /// Numbers, their kind (as in [`Value::Numbers`]), and a text that contains the numbers, such
+    /// as `582 x forward`. The numbers are compared with the document's output, and readers see the
+    /// text.
     Lines(ArrayD<f64>, Kind, String),
 }
 
@@ -41,8 +42,8 @@ pub trait Shown {
 pub trait Element: Copy {
     /// Kinds that determine how numbers of this type are printed and compared. `KINDS[0]` applies
     /// to single numbers and arrays, and `KINDS[1]` applies to lists. For example, an array of
-    /// `f32` numbers is printed as a PyTorch tensor, and a list of `f32` numbers as a list of
-    /// Python floats.
+    /// `f32` numbers is printed as a PyTorch tensor, whereas a list of `f32` numbers is printed as
+    /// a list of Python floats.
     const KINDS: [Kind; 2];
     /// Converts the number to `f64`. This is lossless for all numbers that cells show.
     fn to_f64(self) -> f64;

@@ -331,8 +331,8 @@ fn larger_exercises(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
-/// Returns the product of two matrices of zeros with these shapes. Returns an error if the product
-/// doesn't exist, by catching the panic of `matmul`.
+/// Returns the product of two matrices of zeros that have the shapes `a` and `b`. If the product
+/// doesn't exist, `matmul` panics. This function catches the panic and returns an error.
 fn product(a: [usize; 2], b: [usize; 2]) -> Result<Array2<f32>> {
     let hook = take_hook();
     set_hook(Box::new(|_| {})); // the panic is expected, so its message is suppressed
