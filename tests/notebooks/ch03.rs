@@ -316,7 +316,7 @@ tensor([[0.4421, 0.5931, 0.5790],
     book.multiplies("Keys: inputs @ W_key", &inputs, &w_key);
 
     // The score of the second word with itself is the dot product of the second word's query and
-    // its key: {score_22_sum}.
+    // the second word's key: {score_22_sum}.
     book.value("score_22_sum", sum_of(query_2.row(0), keys.row(1)));
     let keys_2 = keys.slice(s![1..2, ..]);
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)

@@ -643,8 +643,8 @@ fn whole_model(book: &mut Notebook) -> Result<GptModel> {
 }
 
 fn size_of_the_model(book: &mut Notebook) -> Result<()> {
-    // The table shows the number of parameters in each part of the model, also as a percentage of
-    // all parameters:
+    // The table shows how many parameters each part of the model has, and what percentage of all
+    // parameters this is:
     let size = GptConfig::GPT2_124M.size()?;
     let of_blocks = |of_block: usize| size.n_layers * of_block;
     let mut lines = Vec::new();

@@ -435,9 +435,9 @@ fn one_weight(book: &mut Notebook) -> Result<()> {
         "pub(crate) fn cross_entropy_backward(",
     );
     // The function `cross_entropy_train` of the crate `tensor_ops` applies this rule to the four
-    // rows of logits and divides the gradients by the number of rows. In each row, the weight w is
-    // the logit of "bell", so the gradient of w is the sum of the first column. This sum agrees
-    // with the finite difference.
+    // rows of logits and divides the gradients by the number of rows. In each row, the first logit
+    // is that of "bell", which is the weight w, so the gradient of w is the sum of the gradients in
+    // the first column. This sum agrees with the finite difference.
     let (_, d_logits) = cross_entropy_train(logits_of(w), &targets, 1.0); // (4, 2)
     let gradient = d_logits.column(0).sum();
     book.holds("both gradients agree", (gradient - slope).abs() < 1e-4);
