@@ -499,8 +499,8 @@ fn output(record: &Record) -> String {
         Some(printed) if differs(printed) => {
             let [ours, theirs] = mark_differences(ours, printed).map(|html| pre(&html));
             format!(
-                "<div><h4>computed</h4>{ours}</div>\n\
-                 <div><h4>the document prints</h4>{theirs}</div>\n"
+                "<div><p class=\"label\">computed</p>{ours}</div>\n\
+                 <div><p class=\"label\">the document prints</p>{theirs}</div>\n"
             )
         }
         Some(printed) if ours.trim() != printed.trim() => {

@@ -77,7 +77,7 @@
   const prompt = entry('prompt', { size: 24 }), sample = make('p', { className: 'written', ariaLive: 'off' });
   const lines = ['a line of the training text', 'a line of the validation text'].map((text) =>
     ({ ...entry(text, { size: 40 }), tokens: make('p', { className: 'tokens' }), mean: make('span', { className: 'dim' }) }));
-  const canvas = make('canvas', { role: 'img' }), map = make('div', { className: 'map', tabIndex: 0 }, canvas);
+  const canvas = make('canvas', { role: 'img', ariaLabel: 'Attention weights' }), map = make('div', { className: 'map', tabIndex: 0 }, canvas);
   const parts = make('div');
   root.classList.add('view', 'lesson');
   root.replaceChildren(

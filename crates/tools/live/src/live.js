@@ -150,7 +150,7 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
       if (shows === then || skipped) place.replaceChildren(...stored);
       else if (shows === undefined) place.replaceChildren(make("p", { className: "fault", textContent: fault }));
       else place.replaceChildren(
-        make("h4", { textContent: "Computed on this page. Differences from the book are marked." }),
+        make("p", { className: "label", textContent: "Computed on this page. Differences from the book are marked." }),
         marked(shows, then));
     }
     for (const { line, figure: then } of book.pictures) {
