@@ -207,7 +207,7 @@ mod tests {
         let violations = violations(folder.path()).unwrap();
         assert_eq!(violations.len(), 1, "{violations:?}");
         assert!(
-            violations[0].ends_with("the modules a, b, c, d::e depend on each other"),
+            violations[0].ends_with("the modules a, b, c, d::e depend on each other in a cycle"),
             "{violations:?}"
         );
     }
