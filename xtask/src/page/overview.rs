@@ -247,7 +247,7 @@ pub(super) fn place(section: &str) -> String {
     let names = names.join(", ");
     format!(
         "<p class=\"place\"><a href=\"index.html#overview\" aria-label=\"Overview of a GPT\">\
-         <svg class=\"overview\" width=\"{x}\" height=\"26\" aria-hidden=\"true\">{shapes}</svg></a> \
+         <svg class=\"overview\" width=\"{x}\" height=\"26\" viewBox=\"0 0 {x} 26\" aria-hidden=\"true\">{shapes}</svg></a> \
          {names}</p>\n"
     )
 }
