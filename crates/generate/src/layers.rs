@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use gpt::Activation;
-use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
+use kernels::{Bf16Matrix, F16Matrix, F32Matrix, Int4Matrix, Int8Matrix};
 use ndarray::{Array1, Array2, ArrayRef2, ArrayViewMut2};
 use tensor_ops::{LayerNorm, Linear, matmul_into};
 
@@ -43,6 +43,10 @@ impl Projection<'_> {
                 out.assign(bias);
                 matmul_into(x, &weight.t(), 1.0, out);
             }
+            (Matrix::Packed(Packed::F32(weight)), Some(bias)) => {
+                out.assign(bias); // as above
+                weight.accumulate_rows(x, out);
+            }
             (Matrix::Packed(weight), bias) => {
                 weight.matmul_rows(x, out.view_mut());
                 if let Some(bias) = bias {
@@ -69,8 +73,10 @@ pub(crate) enum Matrix<'w> {
     Packed(&'w Packed),
 }
 
-/// A weight matrix of shape (outputs, inputs), rounded to a format with fewer than 32 bits.
+/// A weight matrix of shape (outputs, inputs), stored in one of the number formats in the order in
+/// which products read it.
 pub(crate) enum Packed {
+    F32(F32Matrix),
     F16(F16Matrix),
     Bf16(Bf16Matrix),
     Int8(Int8Matrix),
@@ -80,10 +86,6 @@ pub(crate) enum Packed {
 impl Packed {
     /// Creates a rounded matrix from the f32 rows that `read` writes, a few rows at a time. Returns
     /// an error if `read` returns one.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the dtype is [`Dtype::Float32`].
     pub(crate) fn read<E>(
         (outputs, inputs): (usize, usize),
         dtype: Dtype,
@@ -97,7 +99,7 @@ impl Packed {
             Ok(numbers.into())
         };
         Ok(match dtype {
-            Dtype::Float32 => panic!("f32 weights are a GptModel"),
+            Dtype::Float32 => Self::F32(F32Matrix::from_rows(shape, rows)?),
             Dtype::Float16 => Self::F16(F16Matrix::from_rows(shape, rows)?),
             Dtype::BFloat16 => Self::Bf16(Bf16Matrix::from_rows(shape, rows)?),
             Dtype::Int8 => Self::Int8(Int8Matrix::from_rows(shape, rows)?),
@@ -108,6 +110,7 @@ impl Packed {
     /// Converts a row to f32 and writes it to `out`, of shape (inputs).
     pub(crate) fn read_row(&self, row: usize, out: &mut [f32]) {
         match self {
+            Self::F32(matrix) => matrix.read_row(row, out),
             Self::F16(matrix) => matrix.read_row(row, out),
             Self::Bf16(matrix) => matrix.read_row(row, out),
             Self::Int8(matrix) => matrix.read_row(row, out),
@@ -119,6 +122,7 @@ impl Packed {
     /// shape of `out` is (rows, outputs).
     pub(crate) fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         match self {
+            Self::F32(matrix) => matrix.matmul_rows(x, out),
             Self::F16(matrix) => matrix.matmul_rows(x, out),
             Self::Bf16(matrix) => matrix.matmul_rows(x, out),
             Self::Int8(matrix) => matrix.matmul_rows(x, out),

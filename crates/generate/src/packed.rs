@@ -1,4 +1,4 @@
-//! Copies of a model's matrices that are rounded to formats with 16, 8 or 4 bits.
+//! Copies of a model's matrices in one of the number formats.
 //!
 //! The weights are rounded a few rows at a time, so only these rows are in memory in f32. The
 //! position embeddings, the layer normalizations and the biases stay in f32 in every format. The

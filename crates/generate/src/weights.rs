@@ -1,5 +1,5 @@
-//! The weights that decoders read: either a [`GptModel`] in f32, or rounded copies of its matrices
-//! in a format with fewer bits.
+//! The weights that decoders read: either a [`GptModel`], or copies of its matrices in one of the
+//! number formats, stored in the order in which a decoder reads them.
 //!
 //! The forward pass reads the weights through [`WeightsRef`], a borrowed view of either form. A
 //! decoder can therefore store its model by reference, in an [`Arc`], or by value.
@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gpt::{GptConfig, GptError, GptModel, Parameters};
-use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2, Axis};
+use gpt::{GptConfig, GptError, GptModel};
+use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2};
 
 use crate::layers::{BlockRef, Matrix, Projection};
 use crate::packed::PackedWeights;
@@ -17,9 +17,11 @@ use crate::{Dtype, GenerateError};
 
 /// The weights of a decoder in one number format.
 ///
-/// Clones share the same memory, so any number of decoders and batches can use the same weights. In
-/// f32, the weights are a [`GptModel`], which is moved or shared without copying. In the other
-/// formats, the weights are rounded copies of the model's matrices.
+/// Clones share the same memory, so any number of decoders and batches can use the same weights.
+/// There are two ways to create them. [`DecoderWeights::new`] and [`DecoderWeights::read`] copy the
+/// model's matrices, round them to the number format, and store them in the order in which a
+/// decoder reads them. `DecoderWeights::from` moves or shares a [`GptModel`] in f32 without copying
+/// it. The results of both are bitwise identical in f32, but decoding is faster with a copy.
 ///
 /// ```
 /// use generate::gpt::{GptConfig, GptModel};
@@ -63,9 +65,6 @@ impl DecoderWeights {
     /// ([`GptModel::check`]).
     pub fn new(model: &GptModel, dtype: Dtype) -> Result<Self, GptError> {
         model.check()?;
-        if dtype == Dtype::Float32 {
-            return Ok(model.clone().into());
-        }
         let packed = PackedWeights::new(model, dtype);
         Ok(Self(Form::Packed(Arc::new(packed))))
     }
@@ -74,8 +73,8 @@ impl DecoderWeights {
     ///
     /// This function calls `read(name, rows, out)`, which must write the given rows of the
     /// parameter `name` to `out`, in row-major order. The names are those of
-    /// [`GptConfig::parameters`]. In formats other than f32, the weights are read and rounded in
-    /// blocks of about one megabyte, so the whole model is never in memory in f32.
+    /// [`GptConfig::parameters`]. The weights are read and rounded in blocks of about one megabyte,
+    /// so only such a block is in memory in addition to the result.
     ///
     /// ```
     /// use generate::gpt::GptConfig;
@@ -101,20 +100,11 @@ impl DecoderWeights {
     pub fn read<E: From<GenerateError>>(
         config: &GptConfig,
         dtype: Dtype,
-        mut read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
+        read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
         config.validate().map_err(GenerateError::from)?;
-        if dtype != Dtype::Float32 {
-            let packed = PackedWeights::read(*config, dtype, read)?;
-            return Ok(Self(Form::Packed(Arc::new(packed))));
-        }
-        let mut model = GptModel::zeros(*config).map_err(GenerateError::from)?;
-        for (name, mut parameter) in model.named_parameters_mut() {
-            let rows = 0..parameter.len_of(Axis(0));
-            let numbers = parameter.as_slice_mut();
-            read(&name, rows, numbers.expect("new arrays are row-major"))?;
-        }
-        Ok(model.into())
+        let packed = PackedWeights::read(*config, dtype, read)?;
+        Ok(Self(Form::Packed(Arc::new(packed))))
     }
 
     /// Returns the number format of the weights.

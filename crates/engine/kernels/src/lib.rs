@@ -18,7 +18,7 @@ mod weight;
 pub use ndarray;
 
 pub use decoding::{
-    Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix, PAGE, PackedMatrix, attend_query,
+    Bf16Matrix, F16Matrix, F32Matrix, Int4Matrix, Int8Matrix, PAGE, PackedMatrix, attend_query,
 };
 pub use dtype::{Dtype, UnsupportedDtype};
 pub use elementwise::reduce;

@@ -23,6 +23,8 @@ pub(crate) trait Register: Copy {
     unsafe fn splat(x: f32) -> Self;
     unsafe fn load(at: *const f32) -> Self;
     unsafe fn store(self, at: *mut f32);
+    /// Loads `LANES` weights and converts them to `f32`.
+    unsafe fn load_weights<W: Weight>(at: *const W) -> Self;
     /// Returns `self + a * b` in each lane. The result is rounded only once if the instruction set
     /// has a fused multiply-add.
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
@@ -73,14 +75,6 @@ pub(crate) trait Square: Register {
     /// `LANES` values must be readable in each of the `LANES` rows, and the CPU must have the
     /// instruction set of the register.
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns;
-
-    /// Converts the `LANES` weights at `from` to `f32` and writes them to `to`.
-    ///
-    /// # Safety
-    ///
-    /// `LANES` weights must be readable at `from`, `LANES` values must be writable at `to`, and the
-    /// CPU must have the instruction set of the register.
-    unsafe fn widen<W: Weight>(from: *const W, to: *mut f32);
 }
 
 impl Square for [f32; 4] {
@@ -95,15 +89,6 @@ impl Square for [f32; 4] {
             unsafe { row.add(k).read_unaligned() }
         };
         std::array::from_fn(|k| std::array::from_fn(|l| number(l, k)))
-    }
-
-    #[inline(always)]
-    unsafe fn widen<W: Weight>(from: *const W, to: *mut f32) {
-        for l in 0..Self::LANES {
-            // SAFETY: The caller guarantees that `LANES` weights are readable at `from` and that
-            // `LANES` values are writable at `to`.
-            unsafe { *to.add(l) = (*from.add(l)).value() };
-        }
     }
 }
 
@@ -120,6 +105,12 @@ impl Register for [f32; 4] {
     unsafe fn load(at: *const f32) -> Self {
         // SAFETY: The caller guarantees that 4 values are readable at `at`.
         unsafe { at.cast::<Self>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn load_weights<W: Weight>(at: *const W) -> Self {
+        // SAFETY: The caller guarantees 4 readable weights.
+        let weights = unsafe { at.cast::<[W; 4]>().read_unaligned() };
+        std::array::from_fn(|l| weights[l].value())
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut f32) {

@@ -46,6 +46,14 @@ pub(crate) trait Weight: Copy + Send + Sync {
     /// All 8 elements from `at` on must be readable, and the CPU must have AVX2 and F16C.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load8(at: *const Self) -> __m256;
+
+    /// Loads 16 elements, which don't need to be aligned, and converts them to `f32`.
+    ///
+    /// # Safety
+    ///
+    /// All 16 elements from `at` on must be readable, and the CPU must have AVX-512F.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn load16(at: *const Self) -> __m512;
 }
 
 impl Weight for f32 {
@@ -73,6 +81,13 @@ impl Weight for f32 {
         // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU has
         // AVX2.
         unsafe { _mm256_loadu_ps(at) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: The caller guarantees 16 readable elements and AVX-512F.
+        unsafe { _mm512_loadu_ps(at) }
     }
 }
 
@@ -103,6 +118,16 @@ impl Weight for bf16 {
             let first = _mm_unpacklo_epi16(zeros, halves);
             let last = _mm_unpackhi_epi16(zeros, halves);
             _mm256_castsi256_ps(_mm256_set_m128i(last, first))
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: The caller guarantees 16 readable elements and AVX-512F.
+        unsafe {
+            let halves = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(halves))
         }
     }
 }
@@ -136,6 +161,13 @@ impl Weight for f16 {
         // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU has
         // F16C.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load16(at: *const Self) -> __m512 {
+        // SAFETY: The caller guarantees 16 readable elements and AVX-512F.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Immutable matrices with 16, 8 or 4 bits per weight, and the trait [`Format`], which defines how
+//! Immutable matrices with 32, 16, 8 or 4 bits per weight, and the trait [`Format`], which defines how
 //! the weights are stored.
 //!
 //! Products read the packed weights without unpacking the whole matrix. They multiply int8 and int4
@@ -44,12 +44,12 @@ pub(crate) trait Format: Sync {
 
 /// An immutable matrix of the shape (outputs, inputs), whose weights are stored in the format `F`.
 ///
-/// There is a type alias for each format: [`Bf16Matrix`](crate::Bf16Matrix),
-/// [`F16Matrix`](crate::F16Matrix), [`Int8Matrix`](crate::Int8Matrix) and
-/// [`Int4Matrix`](crate::Int4Matrix).
+/// There is a type alias for each format: [`F32Matrix`](crate::F32Matrix),
+/// [`Bf16Matrix`](crate::Bf16Matrix), [`F16Matrix`](crate::F16Matrix),
+/// [`Int8Matrix`](crate::Int8Matrix) and [`Int4Matrix`](crate::Int4Matrix).
 #[derive(Clone, PartialEq)]
 pub struct PackedMatrix<F> {
-    weights: F,
+    pub(crate) weights: F,
     shape: (usize, usize),
 }
 
@@ -151,19 +151,23 @@ impl<F: Format> PackedMatrix<F> {
     ///
     /// Panics if the shapes of `x` and `out` don't fit the shape of this matrix.
     pub fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
-        assert!(
-            x.ncols() == self.shape.1 && out.dim() == (x.nrows(), self.shape.0),
-            "matmul_rows: input {:?}, weight {:?} and output {:?} don't fit",
-            x.dim(),
-            self.shape,
-            out.dim()
-        );
+        self.check(x, out.dim());
         if x.is_empty() {
             return out.fill(0.0);
         }
         if !out.is_empty() {
             self.weights.matmul_rows(x, out);
         }
+    }
+
+    /// Checks that the shapes of the operands of a product fit.
+    pub(crate) fn check(&self, x: &ArrayRef2<f32>, out: (usize, usize)) {
+        assert!(
+            x.ncols() == self.shape.1 && out == (x.nrows(), self.shape.0),
+            "matmul_rows: input {:?}, weight {:?} and output {out:?} don't fit",
+            x.dim(),
+            self.shape
+        );
     }
 }
 
@@ -180,7 +184,7 @@ mod tests {
     use ndarray::{Array2, Axis, array};
 
     use super::*;
-    use crate::{Bf16Matrix, Dtype, F16Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
+    use crate::{Bf16Matrix, Dtype, F16Matrix, F32Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
 
     /// Checks that products of a packed matrix agree with `f32` products of its rounded weights.
     /// All weights and activations are within ±1. Rounding may change a weight by at most `step`
@@ -217,6 +221,9 @@ mod tests {
             let mut y = Array2::from_elem((rows, m), f32::NAN);
             packed.matmul_rows(&x, y.view_mut());
             let expected = gemm::product(&x, &rounded.t(), None, Dtype::Float32);
+            if x_step == 0.0 {
+                assert_eq!(y, expected, "{rows} x {n} x {m}: the bits differ");
+            }
             // The rounding errors of `n` activations partly cancel each other out, so their sum
             // grows like the square root of `n`.
             let tolerance = (x_step * (n as f32).sqrt() * 1.5).max(1e-4);
@@ -235,6 +242,7 @@ mod tests {
             check_product::<F>(step, x_step);
         }
         let x_step = if has_bf16() { 1.0 / 512.0 } else { 0.0 };
+        check(None::<F32Matrix>, 0.0, 0.0);
         check(None::<Bf16Matrix>, 1.0 / 256.0, x_step);
         check(None::<F16Matrix>, 1.0 / 2048.0, 0.0);
         check(None::<Int8Matrix>, 0.51 / 127.0, 0.5 / 127.0);
@@ -260,6 +268,7 @@ mod tests {
             }
         }
         let w = Array2::from_shape_fn((200, 130), |(i, j)| ((i * 5 + j * 11) % 97) as f32 - 48.0);
+        check(&F32Matrix::from_f32(&w));
         check(&Bf16Matrix::from_f32(&w));
         check(&F16Matrix::from_f32(&w));
         check(&Int8Matrix::from_f32(&w));

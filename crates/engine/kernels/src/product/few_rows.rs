@@ -228,7 +228,7 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
 ) {
     let (outputs, n) = w.dim();
     let distance = w.strides()[0] * size_of::<W>() as isize; // The distance is in bytes.
-    let in_place = size_of::<W>() * N == size_of::<f32>();
+    debug_assert!(size_of::<W>() * N == size_of::<f32>(), "a lane has 32 bits");
     for first in (0..outputs).step_by(V::LANES) {
         let here = V::LANES.min(outputs - first);
         // If the inner dimension is empty, the loop body still runs once, because it must set `c`
@@ -256,12 +256,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
                     }
-                    let mut values = [MaybeUninit::uninit(); 16 * 16];
-                    let rows = match in_place {
-                        true => (from.cast(), distance),
-                        false => widen_square::<V, W>(from.cast(), distance, &mut values),
-                    };
-                    multiply_square::<V, M>(rows, at_x(at), V::LANES, &mut sums);
+                    let square = (from.cast(), distance);
+                    multiply_square::<V, M>(square, at_x(at), V::LANES, &mut sums);
                 }
                 if whole < depth {
                     let numbers = numbers.start + whole * N..numbers.end;
@@ -288,33 +284,9 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     }
 }
 
-/// Converts a square of weights, whose rows are `distance` bytes apart, to `f32` and writes the
-/// results to `values`. Returns their address, and the distance between the rows of the converted
-/// square in bytes.
-///
-/// # Safety
-///
-/// All weights of the square must be readable, and the CPU must have the instruction set of the
-/// register.
-#[inline(always)]
-unsafe fn widen_square<V: Square, W: Weight>(
-    from: *const W,
-    distance: isize,
-    values: &mut [MaybeUninit<f32>; 16 * 16],
-) -> (*const f32, isize) {
-    for (l, row) in values.chunks_mut(V::LANES).take(V::LANES).enumerate() {
-        let from = from.wrapping_byte_offset(l as isize * distance);
-        // SAFETY: The caller guarantees that the square is readable.
-        unsafe { V::widen(from, row.as_mut_ptr().cast()) };
-    }
-    let distance = (V::LANES * size_of::<f32>()) as isize;
-    (values.as_ptr().cast(), distance)
-}
-
-/// Copies rows of weights, which are `distance` bytes apart, to a panel. If `N` is 1, the weights
-/// are converted to `f32`. If `N` is 2, they are bf16 values and are copied without conversion, two
-/// per lane. Each row is padded with zeros, so that whole squares can be read from the panel. The
-/// function also prefetches the weights of the next outputs.
+/// Copies rows of weights, which are `distance` bytes apart, to a panel, `N` weights per lane. Each
+/// row is padded with zeros, so that whole squares can be read from the panel. The function also
+/// prefetches the weights of the next outputs.
 #[inline(always)]
 fn fill_panel<V: Square, W: Weight, const N: usize>(
     rows: &ArrayView2<W>,
@@ -328,17 +300,13 @@ fn fill_panel<V: Square, W: Weight, const N: usize>(
             prefetch::far_line(line.as_ptr(), ahead);
         }
         let (to, rest) = to.split_at_mut(row.len().div_ceil(N));
-        if N == 1 {
-            W::widen(row, to);
-        } else {
-            if let Some(last) = to.last_mut() {
-                *last = 0.0;
-            }
-            let bytes = size_of_val(row);
-            let to = to.as_mut_ptr().cast::<u8>();
-            // SAFETY: `to` has room for all pairs of the row.
-            unsafe { to.copy_from_nonoverlapping(row.as_ptr().cast(), bytes) };
+        if let Some(last) = to.last_mut() {
+            *last = 0.0; // An odd number of bf16 values ends with half of a pair.
         }
+        let bytes = size_of_val(row);
+        let to = to.as_mut_ptr().cast::<u8>();
+        // SAFETY: `to` has room for all lanes of the row.
+        unsafe { to.copy_from_nonoverlapping(row.as_ptr().cast(), bytes) };
         let padding = rest.len().min(V::LANES);
         rest[..padding].fill(0.0);
     }

@@ -51,8 +51,8 @@ const MIN_PARALLEL_WORK: usize = 1 << 19;
 ///
 /// # Panics
 ///
-/// Panics if the shapes of the matrices don't fit or if `dtype` isn't one of the
-/// [`OPERAND_DTYPES`].
+/// Panics if the shapes of the matrices don't fit, if `row` doesn't have one value per column of
+/// the result, or if `dtype` isn't one of the [`OPERAND_DTYPES`].
 pub fn product(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
@@ -61,6 +61,12 @@ pub fn product(
 ) -> Array2<f32> {
     let shape = (a.nrows(), b.ncols());
     check(a, b, shape);
+    assert!(
+        row.is_none_or(|row| row.len() == shape.1),
+        "gemm: the row to add has {} values, but the result has {} columns",
+        row.map_or(0, <[f32]>::len),
+        shape.1
+    );
     let mut c = buffer(shape.0 * shape.1);
     c.clear();
     let spare = &mut c.spare_capacity_mut()[..shape.0 * shape.1];
@@ -499,6 +505,13 @@ mod tests {
                 assert_eq!(c, expected, "{m} x {inner} x {n}");
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "the row to add has 2 values, but the result has 3 columns")]
+    fn a_row_that_is_too_short_is_refused() {
+        let (a, b) = (Array2::zeros((1, 4)), Array2::zeros((4, 3)));
+        product(&a, &b, Some(&[0.0; 2]), Dtype::Float32);
     }
 
     #[test]

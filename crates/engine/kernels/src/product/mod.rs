@@ -26,6 +26,7 @@
 //! - `kernel` contains the micro-kernels for AVX-512, AVX2 and other CPUs.
 //! - `pairs` rounds operands to bf16, and `amx` contains the micro-kernel for AMX.
 //! - `few_rows` computes products in which `A` has few rows, as in a decoder, without packing `B`.
+//! - `weight_panels` computes products with weights that are stored in panels from the beginning.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -36,3 +37,4 @@ mod pack;
 #[cfg(target_arch = "x86_64")]
 mod pairs;
 mod tiles;
+pub(crate) mod weight_panels;

@@ -9,7 +9,8 @@ use crate::weight::Weight;
 /// Implements [`Register`] with the intrinsics of an instruction set. Functions at the end of the
 /// argument list override default methods of the trait.
 macro_rules! register {
-    ($register:ty, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add_product:ident
+    ($register:ty, $lanes:literal, $splat:ident, $load:ident, $load_weights:ident, $store:ident,
+     $add_product:ident
      $(, $first:item)*) => {
         impl Register for $register {
             const LANES: usize = $lanes;
@@ -24,6 +25,11 @@ macro_rules! register {
                 // SAFETY: The caller guarantees that `LANES` values are readable at `at` and that
                 // the CPU has the instruction set.
                 unsafe { $load(at) }
+            }
+            #[inline(always)]
+            unsafe fn load_weights<W: Weight>(at: *const W) -> Self {
+                // SAFETY: The caller guarantees `LANES` readable weights and the instruction set.
+                unsafe { W::$load_weights(at) }
             }
             #[inline(always)]
             unsafe fn store(self, at: *mut f32) {
@@ -46,6 +52,7 @@ register!(
     16,
     _mm512_set1_ps,
     _mm512_loadu_ps,
+    load16,
     _mm512_storeu_ps,
     _mm512_fmadd_ps,
     unsafe fn load_first(at: *const f32, n: usize) -> Self {
@@ -71,6 +78,7 @@ register!(
     8,
     _mm256_set1_ps,
     _mm256_loadu_ps,
+    load8,
     _mm256_storeu_ps,
     _mm256_fmadd_ps
 );
@@ -94,16 +102,6 @@ macro_rules! square {
                             $four_columns(|r| from.wrapping_byte_offset(r as isize * distance));
                     }
                     columns
-                }
-            }
-
-            #[inline(always)]
-            unsafe fn widen<W: Weight>(from: *const W, to: *mut f32) {
-                for l in (0..Self::LANES).step_by(8) {
-                    // SAFETY: The caller guarantees that `LANES` weights are readable at `from`,
-                    // that `LANES` values are writable at `to`, and that the CPU has the
-                    // instruction set.
-                    unsafe { _mm256_storeu_ps(to.add(l), W::load8(from.add(l))) };
                 }
             }
         }

@@ -1,0 +1,307 @@
+//! Products `C = start + x W^T` with weights that are stored in panels, for any number of rows of
+//! `x`.
+//!
+//! A panel contains the weights of 16 outputs, which are 16 rows of `W`. They are stored column by
+//! column: the first input's weights of all 16 outputs are followed by the second input's, and so
+//! on. A kernel therefore reads a panel from its beginning to its end. In each step, it loads the
+//! weights of one input, converts them to `f32` in registers, and multiplies them by the value of
+//! each row of `x` at this position. Nothing needs to be transposed or packed, unlike in
+//! [`few_rows`](super::few_rows), which reads the rows of `W` in their original place.
+//!
+//! The products of an element are added in the same order as in the general product, in blocks of
+//! [`DEPTH`] inputs, so the results have the same bits.
+
+use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis, s};
+
+use crate::prefetch;
+use crate::product::kernel::{DEPTH, Start, store_sum};
+use crate::register::Register;
+use crate::threads::tasks::cut;
+use crate::threads::{awake, for_each};
+use crate::weight::Weight;
+#[cfg(target_arch = "x86_64")]
+use crate::weight::has_avx2;
+
+/// Number of outputs whose weights a panel contains.
+pub(crate) const WIDTH: usize = 16;
+
+/// Number of rows of `x` that stay in the L2 cache while they are multiplied by one panel after the
+/// other.
+const ROWS_PER_CHUNK: usize = 64;
+
+/// Number of columns of a matrix whose rows are a multiple of 4 KiB apart. The same columns of such
+/// rows would compete for the same few lines of the L1 cache.
+const CONFLICTING_COLUMNS: usize = 1024;
+
+/// Appends the weights `rows`, of the shape (outputs, inputs), to `panels`. If the number of
+/// outputs isn't a multiple of [`WIDTH`], the last panel is filled with zeros.
+pub(crate) fn push_rows<W: Weight>(panels: &mut Vec<W>, rows: &ArrayRef2<f32>) {
+    for rows in rows.axis_chunks_iter(Axis(0), WIDTH) {
+        let missing = WIDTH - rows.nrows();
+        for column in rows.columns() {
+            panels.extend(column.iter().map(|&w| W::nearest(w)));
+            panels.extend(std::iter::repeat_n(W::nearest(0.0), missing));
+        }
+    }
+}
+
+/// Writes the weights of the output `row` to `out`, which has one element per input.
+pub(crate) fn read_row<W: Weight>(panels: &[W], row: usize, out: &mut [f32]) {
+    let panel = &panels[row / WIDTH * WIDTH * out.len()..];
+    for (out, column) in out.iter_mut().zip(panel.chunks_exact(WIDTH)) {
+        *out = column[row % WIDTH].value();
+    }
+}
+
+/// Computes `C = start + x W^T` for `x` of the shape (rows, inputs) and `c` of the shape (rows,
+/// outputs).
+///
+/// # Panics
+///
+/// Panics if `panels` isn't as long as the panels of such weights.
+pub(crate) fn multiply<W: Weight>(
+    x: &ArrayRef2<f32>,
+    panels: &[W],
+    start: Start<'_>,
+    mut c: ArrayViewMut2<f32>,
+) {
+    let (count, inputs) = x.dim();
+    let len = c.ncols().next_multiple_of(WIDTH) * inputs;
+    assert!(
+        c.nrows() == count && panels.len() == len,
+        "weights of another shape"
+    );
+    if c.ncols() > 1 && c.strides()[1] != 1 {
+        let mut rows = Array2::zeros(c.dim());
+        rows.assign(&c);
+        multiply(x, panels, start, rows.view_mut());
+        return c.assign(&rows);
+    }
+    let mut x = x.as_standard_layout();
+    if count > 1 && inputs % CONFLICTING_COLUMNS == 0 {
+        let mut apart = Array2::zeros((count, inputs + WIDTH));
+        apart.slice_mut(s![.., ..inputs]).assign(&x);
+        x = apart.into();
+    }
+    let rows = Rows {
+        values: x.as_ptr(),
+        count,
+        inputs,
+        stride: x.strides()[0] as usize,
+    };
+    let mut parts = Vec::new();
+    for outputs in cut(c.ncols(), WIDTH, WIDTH * inputs * size_of::<W>()) {
+        let (part, rest) = c.split_at(Axis(1), outputs.len());
+        c = rest;
+        let panels =
+            &panels[outputs.start * inputs..][..outputs.len().next_multiple_of(WIDTH) * inputs];
+        parts.push((panels, start.at_column(outputs.start), part));
+    }
+    awake(|| {
+        for_each(parts, |(panels, start, mut c)| {
+            let c = Output {
+                stride: c.strides()[0],
+                columns: c.ncols(),
+                start,
+                values: c.as_mut_ptr(),
+            };
+            // SAFETY: The condition has checked that the CPU has the instruction set, and the
+            // assertion above that the panels contain the weights of all columns of `c`.
+            unsafe {
+                #[cfg(target_arch = "x86_64")]
+                {
+                    if is_x86_feature_detected!("avx512f") {
+                        return by_avx512(rows, panels, c);
+                    }
+                    if has_avx2() {
+                        return by_avx2(rows, panels, c);
+                    }
+                }
+                task::<[f32; 4], W, 4, 8>(rows, panels, c);
+            }
+        });
+    });
+}
+
+/// The rows of `x`, which are `stride` values apart.
+#[derive(Clone, Copy)]
+struct Rows {
+    values: *const f32,
+    count: usize,
+    inputs: usize,
+    stride: usize,
+}
+
+// SAFETY: The values are only read while the matrix is borrowed.
+unsafe impl Sync for Rows {}
+// SAFETY: As above.
+unsafe impl Send for Rows {}
+
+impl Rows {
+    /// Returns at most `count` rows from the row `first` on.
+    fn part(self, first: usize, count: usize) -> Self {
+        Self {
+            values: self.values.wrapping_add(first * self.stride),
+            count: count.min(self.count - first),
+            ..self
+        }
+    }
+}
+
+/// The columns of `C` that a task computes, with rows that are `stride` values apart.
+#[derive(Clone, Copy)]
+struct Output<'s> {
+    values: *mut f32,
+    stride: isize,
+    columns: usize,
+    start: Start<'s>,
+}
+
+/// Defines a function that compiles [`task`] for an instruction set.
+macro_rules! by {
+    ($name:ident, $register:ty, $per_panel:literal, $sums:literal, $features:literal) => {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        unsafe fn $name<W: Weight>(x: Rows, panels: &[W], c: Output<'_>) {
+            // SAFETY: The caller guarantees the conditions of [`task`].
+            unsafe { task::<$register, W, $per_panel, $sums>(x, panels, c) }
+        }
+    };
+}
+
+by!(by_avx512, std::arch::x86_64::__m512, 1, 16, "avx512f");
+by!(by_avx2, std::arch::x86_64::__m256, 2, 8, "avx2,fma,f16c");
+
+/// Computes all outputs of a task. `N` is the number of registers that hold a column of a panel,
+/// and `SUMS` the number of registers for sums.
+///
+/// With few rows, the sums of several panels fit in the registers. The panels are read
+/// concurrently, each from a different part of the task, so that the additions of one panel needn't
+/// wait for those of another.
+///
+/// # Safety
+///
+/// - The CPU must have the instruction set of the register.
+/// - `panels` must contain the weights of all columns of `c`.
+/// - `c` must be writable for all rows of `x`.
+#[inline(always)]
+unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
+    x: Rows,
+    panels: &[W],
+    c: Output<'_>,
+) {
+    for first in (0..x.count).step_by(ROWS_PER_CHUNK) {
+        let x = x.part(first, ROWS_PER_CHUNK);
+        let c = Output {
+            values: c.values.wrapping_offset(first as isize * c.stride),
+            ..c
+        };
+        let count = c.columns.div_ceil(WIDTH);
+        let together = SUMS / N / x.count.next_power_of_two();
+        // SAFETY: The caller guarantees the conditions of this function for all rows.
+        unsafe {
+            let mut done = 0;
+            if together >= 4 {
+                done = groups::<V, W, N, SUMS, 4>(x, panels, 0..count, c);
+            } else if together >= 2 {
+                done = groups::<V, W, N, SUMS, 2>(x, panels, 0..count, c);
+            }
+            groups::<V, W, N, SUMS, 1>(x, panels, done..count, c);
+        }
+    }
+}
+
+/// Multiplies the rows by groups of `P` panels of the range. Returns the number of panels that are
+/// finished, because the rest of the range may be smaller than a group.
+///
+/// # Safety
+///
+/// The conditions of [`task`] apply.
+#[inline(always)]
+unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, const P: usize>(
+    x: Rows,
+    panels: &[W],
+    range: std::ops::Range<usize>,
+    c: Output<'_>,
+) -> usize {
+    let part = range.len() / P;
+    for i in range.start..range.start + part {
+        for k in (0..x.inputs.max(1)).step_by(DEPTH) {
+            let depth = DEPTH.min(x.inputs - k);
+            let mut r = 0;
+            macro_rules! rows {
+                ($($together:literal)*) => {$(
+                    while $together * P * N <= SUMS && x.count - r >= $together {
+                        // SAFETY: The caller guarantees the conditions of this function. All
+                        // offsets stay within the rows, the panels and the columns of `c`.
+                        unsafe {
+                            tile::<V, W, N, P, $together>(x, (r, k), depth, panels, (i, part), c);
+                        }
+                        r += $together;
+                    }
+                )*};
+            }
+            rows!(8 4 2 1);
+        }
+    }
+    range.start + part * P
+}
+
+/// Multiplies `R` rows, from the row `r` and the input `k` on, by the panels `i`, `i + apart`, ...,
+/// and adds the sums over `depth` inputs to `c`.
+///
+/// # Safety
+///
+/// The conditions of [`task`] apply, and the rows, inputs and panels must exist.
+#[inline(always)]
+unsafe fn tile<V: Register, W: Weight, const N: usize, const P: usize, const R: usize>(
+    x: Rows,
+    (r, k): (usize, usize),
+    depth: usize,
+    panels: &[W],
+    (i, apart): (usize, usize),
+    c: Output<'_>,
+) {
+    let ahead = match r {
+        0 => prefetch::distance(),
+        _ => 0, // The panels are in a cache since the first rows.
+    };
+    // SAFETY: The caller guarantees that the rows, inputs and panels exist, that `c` is writable,
+    // and that the CPU has the instruction set.
+    unsafe {
+        let from = panels.as_ptr().add((i * x.inputs + k) * WIDTH);
+        let x_from = x.values.add(r * x.stride + k);
+        let mut sums = [[[V::splat(0.0); N]; P]; R];
+        for k in 0..depth {
+            for p in 0..P {
+                let from = from.add((p * apart * x.inputs + k) * WIDTH);
+                if ahead > 0 {
+                    prefetch::stream(from, ahead);
+                }
+                for n in 0..N {
+                    let w = V::load_weights(from.add(n * V::LANES));
+                    for (r, sums) in sums.iter_mut().enumerate() {
+                        let x = V::splat(*x_from.add(r * x.stride + k));
+                        sums[p][n] = sums[p][n].add_product(x, w);
+                    }
+                }
+            }
+        }
+        for (row, sums) in sums.into_iter().enumerate() {
+            let row = c.values.offset((r + row) as isize * c.stride);
+            for (p, sums) in sums.into_iter().enumerate() {
+                for (n, sum) in sums.into_iter().enumerate() {
+                    let column = (i + p * apart) * WIDTH + n * V::LANES;
+                    if column < c.columns {
+                        let start = match k {
+                            0 => c.start,
+                            _ => Start::beta(1.0),
+                        };
+                        let lanes = V::LANES.min(c.columns - column);
+                        store_sum(sum, row, column, lanes, start);
+                    }
+                }
+            }
+        }
+    }
+}
