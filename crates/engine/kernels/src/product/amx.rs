@@ -402,7 +402,7 @@ pub(crate) unsafe fn is_right<K: Kernel>() -> bool {
         // SAFETY: All elements were initialized with NaN.
         c.mapv(|c| unsafe { c.assume_init() })
     };
-    product(multiply_by::<K, f32, f32>) == product(multiply_by::<Avx512Bf16, f32, f32>)
+    product(multiply_by::<K, f32, _>) == product(multiply_by::<Avx512Bf16, f32, _>)
 }
 
 /// The type of [`multiply_by`] for `f32` operands.

@@ -23,6 +23,7 @@ use crate::operands::{OPERAND_DTYPES, has_bf16, rounded};
 use crate::product::amx::{Amx, has_amx};
 use crate::product::few_rows::{self, FEW_ROWS};
 use crate::product::kernel::{self, Start};
+use crate::product::pack::RightOperand;
 use crate::product::tiles::multiply_by;
 pub use crate::product::tiles::{Threads, packed_bytes};
 use crate::threads::awake;
@@ -172,7 +173,10 @@ unsafe fn multiply<A: Weight, B: Weight>(
     if c.is_empty() {
         return;
     }
-    let multiplied_as_stored = dtype == Dtype::Float32 || (B::IS_BF16 && has_bf16());
+    let multiplied_as_stored = match B::IS_BF16 {
+        true => dtype == Dtype::BFloat16 && has_bf16(),
+        false => dtype == Dtype::Float32,
+    };
     if c.nrows() <= FEW_ROWS
         && b.strides()[0] == 1
         && multiplied_as_stored
@@ -204,6 +208,24 @@ unsafe fn multiply<A: Weight, B: Weight>(
         // reads it.
         return unsafe { multiply(&*a, &*b, start, c, threads, Dtype::Float32) };
     }
+    // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
+    // reads it.
+    unsafe { multiply_packed(a, b, start, c, threads, dtype) }
+}
+
+/// Computes `C = start + A B` from packed panels, with the fastest micro-kernel of the CPU.
+///
+/// # Safety
+///
+/// The conditions of [`multiply`] apply. If `dtype` is bfloat16, [`has_bf16`] must be true.
+pub(crate) unsafe fn multiply_packed<A: Weight, B: RightOperand + ?Sized>(
+    a: &ArrayRef2<A>,
+    b: &B,
+    start: Start<'_>,
+    c: ArrayViewMut2<MaybeUninit<f32>>,
+    threads: Threads,
+    dtype: Dtype,
+) {
     let threads = match c.len() * a.ncols() {
         0..MIN_PARALLEL_WORK => Threads::One,
         _ => threads,
@@ -299,7 +321,7 @@ mod tests {
                         unsafe {
                             multiply_by::<K, _, _>(
                                 a,
-                                b,
+                                &**b,
                                 start,
                                 view.deref_into_view_mut(),
                                 threads,

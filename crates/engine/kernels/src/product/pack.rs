@@ -2,9 +2,10 @@
 //! of the panels' memory. [`product`](super) explains the terms.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::thread::LocalKey;
 
-use ndarray::{ArrayView1, ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
+use ndarray::{ArrayRef2, ArrayView1, ArrayView2, ArrayViewMut2, Axis, ShapeBuilder, s};
 
 use crate::elementwise::transpose::transpose;
 use crate::prefetch::{self, LINE};
@@ -95,24 +96,52 @@ pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     recycle(room);
 }
 
-/// Packs `b` into column panels, which are stored row by row. Each panel contains up to [`DEPTH`]
-/// steps and [`Kernel::COLUMNS`] columns. If the last panel has fewer columns, it is padded with
-/// zeros.
+/// The right operand of a product, from which column panels are packed.
+pub(crate) trait RightOperand: Sync {
+    /// Packs a part of this operand into a column panel, row by row. There are at most
+    /// [`Kernel::COLUMNS`] columns, and missing ones are filled with zeros.
+    fn pack_panel<K: Kernel>(&self, rows: Range<usize>, columns: Range<usize>, panel: &mut [f32]);
+}
+
+/// Packs the given rows and columns of `b` into column panels. Each panel contains up to [`DEPTH`]
+/// steps and the kernel's number of columns.
 ///
 /// The panels of the first `DEPTH` steps come first, from left to right, followed by those of the
-/// next `DEPTH` steps. If `many` is true and `b` is large, the threads of the pool share the work.
-pub(crate) fn pack_columns<K: Kernel, B: Weight>(
-    b: &ArrayView2<B>,
+/// next `DEPTH` steps. If `many` is true and there are enough values, the threads of the pool share
+/// the work.
+pub(crate) fn pack_columns<K: Kernel>(
+    b: &(impl RightOperand + ?Sized),
+    rows: Range<usize>,
+    columns: Range<usize>,
     panels: &mut [f32],
     many: bool,
 ) {
-    let across = b.ncols().div_ceil(K::COLUMNS);
+    let across = columns.len().div_ceil(K::COLUMNS);
     let depth = DEPTH * K::VALUES_PER_LANE;
-    let count = across * b.nrows().div_ceil(depth);
+    let count = across * rows.len().div_ceil(depth);
     let pack = |(i, panel): (usize, &mut [f32])| {
-        let (k, j) = (i / across * depth, i % across * K::COLUMNS);
-        let rows = k..b.nrows().min(k + depth);
-        let b = b.slice(s![rows, j..b.ncols().min(j + K::COLUMNS)]);
+        let k = rows.start + i / across * depth;
+        let j = columns.start + i % across * K::COLUMNS;
+        let (rows, columns) = (
+            k..rows.end.min(k + depth),
+            j..columns.end.min(j + K::COLUMNS),
+        );
+        b.pack_panel::<K>(rows, columns, panel);
+    };
+    let large = rows.len() * columns.len() > MIN_PARALLEL_VALUES;
+    let panels = panels
+        .chunks_exact_mut(DEPTH * K::COLUMNS)
+        .take(count)
+        .enumerate();
+    match many && large {
+        true => for_each(panels.collect(), pack),
+        false => panels.for_each(pack),
+    }
+}
+
+impl<B: Weight> RightOperand for ArrayRef2<B> {
+    fn pack_panel<K: Kernel>(&self, rows: Range<usize>, columns: Range<usize>, panel: &mut [f32]) {
+        let b = self.slice(s![rows, columns]);
         #[cfg(target_arch = "x86_64")]
         if K::VALUES_PER_LANE == 2 {
             return pack_pairs::<K, B>(&b, panel);
@@ -136,13 +165,6 @@ pub(crate) fn pack_columns<K: Kernel, B: Weight>(
             copy(b, row);
             rest.fill(0.0);
         }
-    };
-    if many && b.len() > MIN_PARALLEL_VALUES {
-        let panels = panels.chunks_exact_mut(DEPTH * K::COLUMNS);
-        for_each(panels.take(count).enumerate().collect(), pack);
-    } else {
-        let panels = panels.chunks_exact_mut(DEPTH * K::COLUMNS);
-        panels.take(count).enumerate().for_each(pack);
     }
 }
 

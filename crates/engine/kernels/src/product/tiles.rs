@@ -17,8 +17,8 @@ use crate::product::kernel::{
 #[cfg(target_arch = "x86_64")]
 use crate::product::pack::pack_rows_of_pairs;
 use crate::product::pack::{
-    A_PANELS, BLOCK, MAX_PACKED_VALUES, RowPanels, pack_columns, pack_rows, room_for_rows,
-    with_b_panels, with_panels,
+    A_PANELS, BLOCK, MAX_PACKED_VALUES, RightOperand, RowPanels, pack_columns, pack_rows,
+    room_for_rows, with_b_panels, with_panels,
 };
 use crate::threads::for_each;
 use crate::weight::Weight;
@@ -77,9 +77,9 @@ pub enum Threads {
 ///
 /// The shapes of the matrices must fit. `c` must be initialized if `start` reads it. The CPU must
 /// have the instruction set of the kernel `K`.
-pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
+pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: RightOperand + ?Sized>(
     a: &ArrayRef2<A>,
-    b: &ArrayRef2<B>,
+    b: &B,
     start: Start<'_>,
     mut c: ArrayViewMut2<MaybeUninit<f32>>,
     threads: Threads,
@@ -102,12 +102,11 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: Weight>(
             for k in (0..inner.max(1)).step_by(deep) {
                 let (columns, depths) = (j..n.min(j + wide), numbers(k)..numbers(k + deep));
                 let a = a.slice(s![.., depths.clone()]);
-                let b = b.slice(s![depths, columns.clone()]);
                 let start = match k {
                     0 => start.at_column(j),
                     _ => Start::beta(1.0),
                 };
-                pack_columns::<K, B>(&b, panels, many > 1);
+                pack_columns::<K>(b, depths, columns.clone(), panels, many > 1);
                 let c = c.slice_mut(s![.., columns]);
                 // SAFETY: The caller guarantees that the shapes fit, that the CPU has the
                 // instruction set, and that `c` is initialized if `start` reads it. Later

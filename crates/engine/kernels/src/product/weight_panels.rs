@@ -6,15 +6,22 @@
 //! on. A kernel therefore reads a panel from its beginning to its end. In each step, it loads the
 //! weights of one input, converts them to `f32` in registers, and multiplies them by the value of
 //! each row of `x` at this position. Nothing needs to be transposed or packed, unlike in
-//! [`few_rows`](super::few_rows), which reads the rows of `W` in their original place.
+//! [`few_rows`](super::few_rows), which reads the rows of `W` in their original place. If `x` has
+//! many rows, the general product copies the panels into its own.
 //!
 //! The products of an element are added in the same order as in the general product, in blocks of
 //! [`DEPTH`] inputs, so the results have the same bits.
 
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
 use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis, s};
 
+use crate::Dtype;
 use crate::prefetch;
-use crate::product::kernel::{DEPTH, Start, store_sum};
+use crate::product::gemm::{Threads, multiply_packed};
+use crate::product::kernel::{DEPTH, Kernel, Start, store_sum};
+use crate::product::pack::{BLOCK, RightOperand, with_panels};
 use crate::register::Register;
 use crate::threads::tasks::cut;
 use crate::threads::{awake, for_each};
@@ -25,9 +32,10 @@ use crate::weight::has_avx2;
 /// Number of outputs whose weights a panel contains.
 pub(crate) const WIDTH: usize = 16;
 
-/// Number of rows of `x` that stay in the L2 cache while they are multiplied by one panel after the
-/// other.
-const ROWS_PER_CHUNK: usize = 64;
+/// Largest number of rows of `x` for which the panels are multiplied in their original place. With
+/// more rows, a micro-kernel of the general product is faster, although the panels of several
+/// outputs must be copied into one.
+const FEW_ROWS: usize = 64;
 
 /// Number of columns of a matrix whose rows are a multiple of 4 KiB apart. The same columns of such
 /// rows would compete for the same few lines of the L1 cache.
@@ -71,6 +79,21 @@ pub(crate) fn multiply<W: Weight>(
         c.nrows() == count && panels.len() == len,
         "weights of another shape"
     );
+    if count > FEW_ROWS {
+        let panels = WeightPanels {
+            values: panels,
+            inputs,
+        };
+        // SAFETY: The assertion has checked the shapes, and all elements of `c` are initialized.
+        // `multiply_packed` writes only initialized values.
+        return unsafe {
+            let c = c
+                .raw_view_mut()
+                .cast::<MaybeUninit<f32>>()
+                .deref_into_view_mut();
+            multiply_packed(x, &panels, start, c, Threads::Pool, Dtype::Float32);
+        };
+    }
     if c.ncols() > 1 && c.strides()[1] != 1 {
         let mut rows = Array2::zeros(c.dim());
         rows.assign(&c);
@@ -123,6 +146,36 @@ pub(crate) fn multiply<W: Weight>(
     });
 }
 
+/// The panels of a matrix with the given number of inputs, as the right operand `W^T` of the general
+/// product.
+struct WeightPanels<'w, W> {
+    values: &'w [W],
+    inputs: usize,
+}
+
+impl<W: Weight> RightOperand for WeightPanels<'_, W> {
+    fn pack_panel<K: Kernel>(&self, rows: Range<usize>, columns: Range<usize>, panel: &mut [f32]) {
+        let width = WIDTH.min(K::COLUMNS); // divides the numbers of columns of all kernels
+        with_panels(&BLOCK, DEPTH * WIDTH, |block| {
+            for to in (0..K::COLUMNS).step_by(width) {
+                let at = (columns.start + to) / WIDTH * WIDTH * self.inputs + rows.start * WIDTH;
+                let block = &mut block[..rows.len() * WIDTH];
+                match self.values.get(at..at + block.len()) {
+                    Some(values) => W::widen(values, block),
+                    None => block.fill(0.0), // beyond the last panel
+                }
+                let first = (columns.start + to) % WIDTH;
+                for (row, from) in panel
+                    .chunks_exact_mut(K::COLUMNS)
+                    .zip(block.chunks_exact(WIDTH))
+                {
+                    row[to..to + width].copy_from_slice(&from[first..first + width]);
+                }
+            }
+        });
+    }
+}
+
 /// The rows of `x`, which are `stride` values apart.
 #[derive(Clone, Copy)]
 struct Rows {
@@ -136,17 +189,6 @@ struct Rows {
 unsafe impl Sync for Rows {}
 // SAFETY: As above.
 unsafe impl Send for Rows {}
-
-impl Rows {
-    /// Returns at most `count` rows from the row `first` on.
-    fn part(self, first: usize, count: usize) -> Self {
-        Self {
-            values: self.values.wrapping_add(first * self.stride),
-            count: count.min(self.count - first),
-            ..self
-        }
-    }
-}
 
 /// The columns of `C` that a task computes, with rows that are `stride` values apart.
 #[derive(Clone, Copy)]
@@ -190,24 +232,17 @@ unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
     panels: &[W],
     c: Output<'_>,
 ) {
-    for first in (0..x.count).step_by(ROWS_PER_CHUNK) {
-        let x = x.part(first, ROWS_PER_CHUNK);
-        let c = Output {
-            values: c.values.wrapping_offset(first as isize * c.stride),
-            ..c
-        };
-        let count = c.columns.div_ceil(WIDTH);
-        let together = SUMS / N / x.count.next_power_of_two();
-        // SAFETY: The caller guarantees the conditions of this function for all rows.
-        unsafe {
-            let mut done = 0;
-            if together >= 4 {
-                done = groups::<V, W, N, SUMS, 4>(x, panels, 0..count, c);
-            } else if together >= 2 {
-                done = groups::<V, W, N, SUMS, 2>(x, panels, 0..count, c);
-            }
-            groups::<V, W, N, SUMS, 1>(x, panels, done..count, c);
+    let count = c.columns.div_ceil(WIDTH);
+    let together = SUMS / N / x.count.next_power_of_two();
+    // SAFETY: The caller guarantees the conditions of this function.
+    unsafe {
+        let mut done = 0;
+        if together >= 4 {
+            done = groups::<V, W, N, SUMS, 4>(x, panels, 0..count, c);
+        } else if together >= 2 {
+            done = groups::<V, W, N, SUMS, 2>(x, panels, 0..count, c);
         }
+        groups::<V, W, N, SUMS, 1>(x, panels, done..count, c);
     }
 }
 
@@ -221,7 +256,7 @@ unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
 unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, const P: usize>(
     x: Rows,
     panels: &[W],
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
     c: Output<'_>,
 ) -> usize {
     let part = range.len() / P;
