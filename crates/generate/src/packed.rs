@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ops::Range;
 
-use gpt::{Activation, GptConfig, GptModel, Parameters};
+use gpt::{Activation, GptConfig, GptModel, Parameters, TransformerBlock};
 use ndarray::{Array1, Array2, Axis};
-use tensor_ops::LayerNorm;
+use tensor_ops::{LayerNorm, Linear};
 
 use crate::Dtype;
 use crate::layers::{BlockRef, Matrix, Packed, Projection};
@@ -35,9 +35,9 @@ impl PackedLinear {
 /// The layers of a transformer block with rounded weight matrices.
 pub(crate) struct PackedBlock {
     norm1: LayerNorm,
-    /// Combined projection to the queries, keys and values. Each output row contains a query, a key
-    /// and a value, in this order.
-    qkv: PackedLinear,
+    /// Projections to the queries, keys and values, in this order: either three layers, or a single
+    /// layer whose outputs are the concatenated outputs of all three.
+    qkv: Vec<PackedLinear>,
     out_proj: PackedLinear,
     norm2: LayerNorm,
     expand: PackedLinear,
@@ -49,7 +49,7 @@ impl PackedBlock {
     pub(crate) fn as_ref(&self) -> BlockRef<'_> {
         BlockRef {
             norm1: &self.norm1,
-            qkv: vec![self.qkv.as_ref()],
+            qkv: self.qkv.iter().map(PackedLinear::as_ref).collect(),
             out_proj: self.out_proj.as_ref(),
             norm2: &self.norm2,
             expand: self.expand.as_ref(),
@@ -83,6 +83,41 @@ impl PackedWeights {
             Ok::<_, Infallible>(())
         });
         weights
+    }
+
+    /// Rearranges the f32 weights of a model in their own memory. The caller must have checked the
+    /// shapes of the model's fields with [`GptModel::check`].
+    pub(crate) fn from_model(model: GptModel) -> Self {
+        let config = model.config();
+        let matrix = |weight: Array2<f32>| Packed::F32(weight.into());
+        let linear = |Linear { weight, bias, .. }| PackedLinear {
+            weight: matrix(weight),
+            bias,
+        };
+        let block = |TransformerBlock {
+                         att,
+                         ff,
+                         norm1,
+                         norm2,
+                         ..
+                     }| PackedBlock {
+            norm1,
+            qkv: [att.w_query, att.w_key, att.w_value].map(linear).into(),
+            out_proj: linear(att.out_proj),
+            norm2,
+            expand: linear(ff.expand),
+            activation: ff.activation,
+            contract: linear(ff.contract),
+        };
+        Self {
+            config,
+            dtype: Dtype::Float32,
+            tok_emb: matrix(model.tok_emb.weight),
+            pos_emb: model.pos_emb.weight,
+            blocks: model.trf_blocks.into_iter().map(block).collect(),
+            final_norm: model.final_norm,
+            head: model.out_head.map(|head| matrix(head.weight)),
+        }
     }
 
     /// Reads and rounds the weights of a model. The function calls `read(name, rows, out)`, which
@@ -191,7 +226,7 @@ impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F>
         let expand = layer("ff.layers.0", (hidden, features))?;
         let contract = layer("ff.layers.2", (features, hidden))?;
         Ok(PackedBlock {
-            qkv: self.linear(&qkv, (features, features), config.qkv_bias)?,
+            qkv: vec![self.linear(&qkv, (features, features), config.qkv_bias)?],
             out_proj,
             expand,
             activation: config.activation,

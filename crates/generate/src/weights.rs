@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gpt::{GptConfig, GptError, GptModel};
-use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2};
+use gpt::{GptConfig, GptError, GptModel, Parameters};
+use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2, Axis};
 
 use crate::layers::{BlockRef, Matrix, Projection};
 use crate::packed::PackedWeights;
@@ -18,10 +18,12 @@ use crate::{Dtype, GenerateError};
 /// The weights of a decoder in one number format.
 ///
 /// Clones share the same memory, so any number of decoders and batches can use the same weights.
-/// There are two ways to create them. [`DecoderWeights::new`] and [`DecoderWeights::read`] copy the
-/// model's matrices, round them to the number format, and store them in the order in which a
-/// decoder reads them. `DecoderWeights::from` moves or shares a [`GptModel`] in f32 without copying
-/// it. The results of both are bitwise identical in f32, but decoding is faster with a copy.
+///
+/// A decoder reads its matrices in a special order, in which the weights of 16 outputs alternate.
+/// Conversion from a [`GptModel`] rearranges the f32 weights in their own memory, and
+/// [`DecoderWeights::new`] and [`DecoderWeights::read`] create copies in this order, in any number
+/// format. Conversion from an `Arc<GptModel>` leaves the shared model as it is. Decoding with such a
+/// model is slower, but the results are bitwise identical.
 ///
 /// ```
 /// use generate::gpt::{GptConfig, GptModel};
@@ -34,7 +36,7 @@ use crate::{Dtype, GenerateError};
 /// };
 /// let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
 /// let int8 = DecoderWeights::new(&model, Dtype::Int8)?;
-/// let exact = DecoderWeights::from(model); // moves the model without copying
+/// let exact = DecoderWeights::from(model); // needs no additional memory
 ///
 /// let mut decoders: Vec<Decoder> = [int8.clone(), int8, exact].map(Decoder::new).into();
 /// for decoder in &mut decoders {
@@ -65,6 +67,9 @@ impl DecoderWeights {
     /// ([`GptModel::check`]).
     pub fn new(model: &GptModel, dtype: Dtype) -> Result<Self, GptError> {
         model.check()?;
+        if dtype == Dtype::Float32 {
+            return Ok(model.clone().into());
+        }
         let packed = PackedWeights::new(model, dtype);
         Ok(Self(Form::Packed(Arc::new(packed))))
     }
@@ -73,8 +78,8 @@ impl DecoderWeights {
     ///
     /// This function calls `read(name, rows, out)`, which must write the given rows of the
     /// parameter `name` to `out`, in row-major order. The names are those of
-    /// [`GptConfig::parameters`]. The weights are read and rounded in blocks of about one megabyte,
-    /// so only such a block is in memory in addition to the result.
+    /// [`GptConfig::parameters`]. In formats other than f32, the weights are read and rounded in
+    /// blocks of about one megabyte, so the whole model is never in memory in f32.
     ///
     /// ```
     /// use generate::gpt::GptConfig;
@@ -100,11 +105,20 @@ impl DecoderWeights {
     pub fn read<E: From<GenerateError>>(
         config: &GptConfig,
         dtype: Dtype,
-        read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
+        mut read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
         config.validate().map_err(GenerateError::from)?;
-        let packed = PackedWeights::read(*config, dtype, read)?;
-        Ok(Self(Form::Packed(Arc::new(packed))))
+        if dtype != Dtype::Float32 {
+            let packed = PackedWeights::read(*config, dtype, read)?;
+            return Ok(Self(Form::Packed(Arc::new(packed))));
+        }
+        let mut model = GptModel::zeros(*config).map_err(GenerateError::from)?;
+        for (name, mut parameter) in model.named_parameters_mut() {
+            let rows = 0..parameter.len_of(Axis(0));
+            let numbers = parameter.as_slice_mut();
+            read(&name, rows, numbers.expect("new arrays are row-major"))?;
+        }
+        Ok(model.into())
     }
 
     /// Returns the number format of the weights.
@@ -116,10 +130,15 @@ impl DecoderWeights {
     }
 }
 
-/// Converts a model to weights in f32. The arrays of the model are moved, not copied.
+/// Converts a model to weights in f32. Its matrices are rearranged in their own memory. If a field of
+/// the model doesn't match the model's configuration, the model is left as it is, and a decoder
+/// reports the field.
 impl From<GptModel> for DecoderWeights {
     fn from(model: GptModel) -> Self {
-        Arc::new(model).into()
+        match model.check() {
+            Ok(()) => Self(Form::Packed(Arc::new(PackedWeights::from_model(model)))),
+            Err(_) => Arc::new(model).into(),
+        }
     }
 }
 

@@ -115,7 +115,7 @@ fn a_decoder_told_to_stop_refuses_to_outgrow_its_context_and_stays_as_it_was() {
     let error = decoder.start(&[0; 5]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the text has 5 tokens, but the context has room for only 4"
+        "the text has 5 tokens, but the context has room for only 4; use a shorter text"
     );
     take_in(&mut decoder, &[0; 3]);
     assert_eq!(decoder.room(), 1);

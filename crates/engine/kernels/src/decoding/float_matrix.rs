@@ -8,7 +8,7 @@
 //! rows.
 
 use half::{bf16, f16};
-use ndarray::{ArrayRef2, ArrayView2, ArrayViewMut2};
+use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2};
 
 use crate::decoding::packed_matrix::Format;
 use crate::operands::has_bf16;
@@ -107,6 +107,25 @@ impl<T: Float> Format for Floats<T> {
 
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         T::accumulate(&self.0, x, 0.0, out);
+    }
+}
+
+/// Converts a row-major array of the shape (outputs, inputs) in its own memory, without rounding.
+impl From<Array2<f32>> for F32Matrix {
+    fn from(weight: Array2<f32>) -> Self {
+        let shape = weight.dim();
+        let weight = match weight.is_standard_layout() {
+            true => weight,
+            false => weight.as_standard_layout().into_owned(),
+        };
+        let (mut values, first) = weight.into_raw_vec_and_offset();
+        values.drain(..first.unwrap_or(0));
+        values.truncate(shape.0 * shape.1);
+        weight_panels::from_rows(&mut values, shape.1);
+        Self {
+            weights: Floats(values),
+            shape,
+        }
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) trait Format: Sync {
 #[derive(Clone, PartialEq)]
 pub struct PackedMatrix<F> {
     pub(crate) weights: F,
-    shape: (usize, usize),
+    pub(crate) shape: (usize, usize),
 }
 
 #[expect(private_bounds, reason = "the formats are private to this crate")]
@@ -270,6 +270,9 @@ mod tests {
         }
         let w = Array2::from_shape_fn((200, 130), |(i, j)| ((i * 5 + j * 11) % 97) as f32 - 48.0);
         check(&F32Matrix::from_f32(&w));
+        assert!(F32Matrix::from(w.clone()) == F32Matrix::from_f32(&w));
+        let columns = w.t().as_standard_layout().into_owned().reversed_axes();
+        assert!(F32Matrix::from(columns) == F32Matrix::from_f32(&w));
         check(&Bf16Matrix::from_f32(&w));
         check(&F16Matrix::from_f32(&w));
         check(&Int8Matrix::from_f32(&w));

@@ -15,9 +15,11 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis, s};
+use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
+use rayon::prelude::*;
 
 use crate::Dtype;
+use crate::elementwise::transpose::transpose;
 use crate::prefetch;
 use crate::product::gemm::{Threads, multiply_packed};
 use crate::product::kernel::{DEPTH, Kernel, Start, store_sum};
@@ -41,16 +43,78 @@ const FEW_ROWS: usize = 64;
 /// rows would compete for the same few lines of the L1 cache.
 const CONFLICTING_COLUMNS: usize = 1024;
 
-/// Appends the weights `rows`, of the shape (outputs, inputs), to `panels`. If the number of
-/// outputs isn't a multiple of [`WIDTH`], the last panel is filled with zeros.
+/// Rounds the weights `rows`, of the shape (outputs, inputs), and appends them to `panels`. If the
+/// number of outputs isn't a multiple of [`WIDTH`], the last panel is padded with zeros.
 pub(crate) fn push_rows<W: Weight>(panels: &mut Vec<W>, rows: &ArrayRef2<f32>) {
-    for rows in rows.axis_chunks_iter(Axis(0), WIDTH) {
-        let missing = WIDTH - rows.nrows();
-        for column in rows.columns() {
-            panels.extend(column.iter().map(|&w| W::nearest(w)));
-            panels.extend(std::iter::repeat_n(W::nearest(0.0), missing));
-        }
+    let inputs = rows.ncols();
+    if rows.is_empty() {
+        return;
     }
+    let rows = rows.as_standard_layout();
+    let rows = rows.as_slice().expect("standard layout is contiguous");
+    let new = (rows.len() / inputs).next_multiple_of(WIDTH) * inputs;
+    panels.reserve(new);
+    let spare = &mut panels.spare_capacity_mut()[..new];
+    (spare.par_chunks_mut(WIDTH * inputs))
+        .zip(rows.par_chunks(WIDTH * inputs))
+        .for_each(|(panel, rows)| fill_panel(panel, rows, inputs));
+    // SAFETY: `fill_panel` has written every element of the new panels.
+    unsafe { panels.set_len(panels.len() + new) };
+}
+
+/// Writes all elements of a panel. `rows` contains the weights of up to [`WIDTH`] outputs in
+/// row-major order.
+fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usize) {
+    let count = rows.len() / inputs;
+    let rows = ArrayView2::from_shape((count, inputs), rows).expect("whole rows");
+    with_panels(&BLOCK, DEPTH * WIDTH, |block| {
+        for (k, panel) in (0..inputs)
+            .step_by(DEPTH)
+            .zip(panel.chunks_mut(DEPTH * WIDTH))
+        {
+            let block = &mut block[..panel.len()];
+            if count < WIDTH {
+                block.fill(0.0);
+            }
+            let rows = rows.slice(s![.., k..inputs.min(k + DEPTH)]);
+            let shape = (rows.ncols(), WIDTH);
+            let mut columns = ArrayViewMut2::from_shape(shape, block).expect("as many elements");
+            let to = columns.slice_mut(s![.., ..count]);
+            // SAFETY: `to` is a mutable borrow of the block, which doesn't overlap `rows`.
+            unsafe { transpose(&rows, { to }.raw_view_mut()) };
+            for (to, &x) in panel.iter_mut().zip(&*block) {
+                to.write(W::nearest(x));
+            }
+        }
+    });
+}
+
+/// Moves weights of the shape (outputs, inputs), which are stored in row-major order in `values`, to
+/// panels in the same memory. If the number of outputs isn't a multiple of [`WIDTH`], the memory
+/// grows by the padding of the last panel.
+pub(crate) fn from_rows(values: &mut Vec<f32>, inputs: usize) {
+    if values.is_empty() {
+        return;
+    }
+    values.resize(
+        (values.len() / inputs).next_multiple_of(WIDTH) * inputs,
+        0.0,
+    );
+    values
+        .par_chunks_exact_mut(WIDTH * inputs)
+        .for_each(|panel| {
+            // The rows of a panel are stored in the same part of the memory as the panel.
+            with_panels(&BLOCK, panel.len(), |rows| {
+                let rows = &mut rows[..panel.len()];
+                rows.copy_from_slice(panel);
+                let rows =
+                    ArrayView2::from_shape((WIDTH, inputs), &*rows).expect("as many elements");
+                let columns = ArrayViewMut2::from_shape((inputs, WIDTH), panel);
+                let mut columns = columns.expect("as many elements");
+                // SAFETY: `columns` is a mutable borrow of the panel, which doesn't overlap `rows`.
+                unsafe { transpose(&rows, columns.raw_view_mut()) };
+            });
+        });
 }
 
 /// Writes the weights of the output `row` to `out`, which has one element per input.
