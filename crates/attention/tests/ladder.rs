@@ -158,7 +158,7 @@ fn what_does_not_fit_is_a_typed_error_with_its_numbers() {
     for (shape, expected) in [
         (
             (1, 101, 4),
-            "the input has 101 tokens, but the context length is 100",
+            "the input has 101 tokens, but the context length is 100; use shorter sequences",
         ),
         (
             (1, 5, 3),

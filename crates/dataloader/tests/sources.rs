@@ -111,6 +111,9 @@ fn impossible_mixes_and_lengths_are_errors_and_leave_no_file() {
     let error = write(TokenFormat::U16, &[1, 65_536])
         .unwrap_err()
         .to_string();
-    assert!(error.contains("id 65536 at position 1"), "{error}");
+    assert!(
+        error.contains("the token ID at position 1 is 65536"),
+        "{error}"
+    );
     assert!(!path.exists());
 }

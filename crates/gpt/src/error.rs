@@ -22,7 +22,7 @@ pub enum GptError {
         value: f64,
     },
     /// The epsilon of layer normalization, which this error contains, is negative or isn't finite.
-    #[error("norm_eps must be a finite number and at least 0, but is {0}")]
+    #[error("norm_eps must be a finite number and at least 0, got {0}")]
     NormEps(f32),
     /// The features of a token can't be divided evenly among the attention heads.
     #[error(

@@ -203,7 +203,10 @@ mod tests {
                 "preset = 'gpt'",
                 vec!["key \"preset\"", "story", "gpt2-124m"],
             ),
-            ("data = ['a']", vec!["key \"data\"", "[\"a\"]", "a string"]),
+            (
+                "data = ['a']",
+                vec!["value of \"data\"", "[\"a\"]", "a string"],
+            ),
             ("config = 'a.toml'", vec!["key \"config\"", "unexpected"]),
             (
                 "n_layers = 1\nn_layer = 1",

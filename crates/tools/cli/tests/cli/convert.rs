@@ -12,7 +12,7 @@ fn a_new_or_empty_folder_is_filled_and_no_other() {
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
     let output = folder.ok("convert run above/model").stdout;
     assert!(
-        output.contains("above/model: Hugging Face's layout, float32, without a tokenizer"),
+        output.contains("above/model in Hugging Face's layout, float32, without a tokenizer"),
         "{output}"
     );
     fs::create_dir(folder.join("empty")).unwrap();
@@ -37,7 +37,7 @@ fn a_gguf_file_is_known_by_its_ending() {
     folder.ok(&format!("train {TINY} --max-steps 1 --out-dir run"));
     let output = folder.ok("convert run m.gguf --dtype float16").stdout;
     assert!(
-        output.contains("m.gguf: GGUF, float16, without a tokenizer"),
+        output.contains("m.gguf in GGUF, float16, without a tokenizer"),
         "{output}"
     );
     assert!(

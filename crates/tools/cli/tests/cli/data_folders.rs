@@ -151,7 +151,7 @@ fn names_that_are_not_utf8_are_used_and_what_cant_be_read_is_an_error() {
     holds(&ran.stdout, &["81 tokens for training"]);
     holds(&ran.stderr, &["training on B\u{fffd}cher.txt, a.txt"]);
     symlink("nowhere/b.txt", folder.join("docs/b.txt")).unwrap();
-    let message = "docs/b.txt: can't read: a link to nowhere/b.txt, which doesn't exist";
+    let message = "docs/b.txt: can't read: this is a link to nowhere/b.txt, which doesn't exist";
     folder.refused(&format!("{args} -o other"), &[message]);
     fs::remove_file(folder.join("docs/b.txt")).unwrap();
     let made = std::process::Command::new("mkfifo")

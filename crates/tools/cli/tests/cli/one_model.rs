@@ -228,7 +228,10 @@ fn a_checkpoint_with_a_users_file_stays_and_is_named() {
     folder.ok("generate -m run --tokens 1 -n 1");
     folder.write(&at(4, "chat_template.jinja"), "{{ messages }}");
     let told = resume(8).stderr;
-    holds(&told, &["generation_config.json: the file has"]);
+    holds(
+        &told,
+        &["generation_config.json: the SHA-256 hash of the file is"],
+    );
     assert_eq!(told.matches("can't delete").count(), 1, "{told}");
     for (file, text) in [
         ("run/README.md".to_owned(), "a good run"),

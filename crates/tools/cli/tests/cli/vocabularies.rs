@@ -140,7 +140,7 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
     let unknown = folder
         .ok("generate -m run \u{65e5}boat -n 1 --seed 1")
         .stderr;
-    holds(&unknown, &["lacks '\u{65e5}'"]);
+    holds(&unknown, &["doesn't contain '\u{65e5}'"]);
 
     folder.ok(&format!(
         "{SMALL} --tokenizer gpt2 --max-steps 1 --out-dir gpt2"
