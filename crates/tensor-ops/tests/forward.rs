@@ -166,13 +166,15 @@ fn linear_of_a_transposed_view_equals_that_of_its_copy() {
 }
 
 #[test]
-#[should_panic(expected = "Linear::forward: input has shape [2, 3], but the weight [5, 4] wants 4")]
+#[should_panic(
+    expected = "input has shape [2, 3], but the last dimension must be 4 for a weight of shape [5, 4]"
+)]
 fn linear_names_both_shapes() {
     Linear::zeros(4, 5, false).forward(&Array2::<f32>::zeros((2, 3)));
 }
 
 #[test]
-#[should_panic(expected = "id 6 is out of range for 6 rows")]
+#[should_panic(expected = "the ID 6 is out of range for a table of 6 rows")]
 fn embedding_names_the_id_out_of_range() {
     Embedding::zeros(6, 3).forward(&array![6u32]);
 }
@@ -310,7 +312,7 @@ fn applying_part_of_a_mask_equals_that_part_of_the_whole() {
 }
 
 #[test]
-#[should_panic(expected = "a bias of 1 elements, but the weight has 2 rows")]
+#[should_panic(expected = "the bias has 1 elements, but the weight has 2 rows")]
 fn a_bias_of_another_length_is_not_broadcast() {
     let mut layer = tensor_ops::Linear::zeros(3, 2, true);
     layer.bias = Some(array![1.0]);

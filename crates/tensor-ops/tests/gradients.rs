@@ -241,7 +241,7 @@ fn a_linear_gradient_is_added_in_any_order_of_memory_and_to_inputs_without_featu
 }
 
 #[test]
-#[should_panic(expected = "input has shape [2, 3, 4], but d_out [3, 2, 5]")]
+#[should_panic(expected = "input has shape [2, 3, 4], but d_out has shape [3, 2, 5]")]
 fn a_linear_gradient_of_other_leading_dimensions_is_refused() {
     let x: Array3<f32> = test_array((2, 3, 4), 1.0, 1);
     let d_out = test_array((3, 2, 5), 1.0, 2);
@@ -249,7 +249,9 @@ fn a_linear_gradient_of_other_leading_dimensions_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "shapes ((5, 4), Some(5)), but their gradients ((5, 4), None)")]
+#[should_panic(
+    expected = "shapes ((5, 4), Some(5)), but their gradients have the shapes ((5, 4), None)"
+)]
 fn a_linear_gradient_without_the_bias_is_refused() {
     let x: Array2<f32> = test_array((3, 4), 1.0, 1);
     let d_out = test_array((3, 5), 1.0, 2);
@@ -273,7 +275,7 @@ fn an_embeddings_gradient_of_another_size_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "Embedding::backward: id 5 is out of range for 5 rows")]
+#[should_panic(expected = "Embedding::backward: the ID 5 is out of range for a table of 5 rows")]
 fn an_embeddings_backward_pass_names_the_id_out_of_range() {
     let d_out = test_array((2, 4), 1.0, 1);
     Embedding::zeros(5, 4).backward(&array![0u32, 5], &d_out, &mut Embedding::zeros(5, 4));

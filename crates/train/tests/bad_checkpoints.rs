@@ -150,7 +150,7 @@ fn a_state_that_no_run_leaves_is_refused() {
         ("random number generator", |json| {
             json["epoch"]["drawn_from"] = "é".into()
         }),
-        ("batch 12 of an epoch of 11", |json| {
+        ("batch 12, because the epoch has only 11 batches", |json| {
             json["epoch"]["position"] = 12.into()
         }),
         ("unknown field `more`", |json| json["more"] = 1.into()),

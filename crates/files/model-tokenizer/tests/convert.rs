@@ -167,7 +167,10 @@ fn impossible_special_tokens_are_refused() {
         let refused = ModelTokenizer::train_bpe_on(&texts, special, size);
         refused.unwrap_err().to_string()
     };
-    assert_eq!(refusal(&["<x>", ""], 300), "a special token is empty");
+    assert_eq!(
+        refusal(&["<x>", ""], 300),
+        "a special token is empty, but it must contain at least one byte"
+    );
     assert_eq!(
         refusal(&["<x>", "<x>"], 300),
         "the token \"<x>\" occurs twice"
