@@ -545,8 +545,9 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
         .map(|&id| tokenizer.decode_lossy(&[id]).unwrap_or_default())
         .collect();
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
-        let title =
-            format!("Windows of {context_size} tokens, each of which begins one token later");
+        let title = format!(
+            "Windows of {context_size} tokens, each starting one token after the previous one"
+        );
         windows(&title, &pieces, &[0, 1, 2], context_size)
     });
 

@@ -699,8 +699,8 @@ tensor([[2., 2., 0., 2., 2., 0.],
         let empty: Vec<String> = (0..words).filter(empty).map(|row| (row + 1).to_string()).collect();
         let emptied = match &empty[..] {
             [] => String::new(),
-            [row] => format!("Dropout has zeroed every weight in row {row}, so this word gets nothing from any word in this step."),
-            rows => format!("Dropout has zeroed every weight in rows {}, so these words get nothing from any word in this step.", rows.join(", ")),
+            [row] => format!("Dropout has zeroed every weight in row {row}, so this word receives no information from any word in this step."),
+            rows => format!("Dropout has zeroed every weight in rows {}, so these words receive no information from any word in this step.", rows.join(", ")),
         };
         book.value("emptied", emptied);
         book.holds("the second row is empty", empty == ["2"]);

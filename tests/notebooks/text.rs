@@ -71,8 +71,8 @@ fn read(path: &Path) -> Result<&'static str> {
         "{} is not the book's text: its SHA-256 is {hash}, expected {SHA256}",
         path.display()
     );
-    let text =
-        String::from_utf8(bytes).context("the book's text is UTF-8, because its hash matches")?;
+    let text = String::from_utf8(bytes)
+        .context("the file has the hash of the book's text, but it isn't valid UTF-8")?;
     Ok(text.leak())
 }
 

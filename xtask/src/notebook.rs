@@ -176,14 +176,16 @@ fn text_of(cell: &Cell) -> String {
     {
         if let Some(value) = value {
             text += &format!(
-                "({name} is {value} instead of the document's {default}, so the output isn't compared)\n"
+                "(The output isn't compared with the document, because {name} is {value} here, but {default} in the document.)\n"
             );
         }
     }
     text + &match (&cell.outcome, &cell.printed) {
         (Outcome::Ran(record), _) => output(record),
         (Outcome::Skipped(why), Some(printed)) => {
-            format!("The document prints (this cell isn't run here because {why}):\n{printed}\n")
+            format!(
+                "(This cell isn't run here because {why}. The output in the document is:)\n{printed}\n"
+            )
         }
         (Outcome::Skipped(why), None) => format!("(This cell isn't run here because {why}.)\n"),
         (Outcome::Lost(why), _) => format!("({why})\n"),
@@ -210,7 +212,7 @@ fn output(record: &Record) -> String {
         && ![Kind::Changed, Kind::OtherText, Kind::SmallModel].contains(&record.kind)
         && !differences(&record.ours, printed).is_empty()
     {
-        output += &format!("\nThe document prints:\n{printed}\n");
+        output += &format!("\n(The output in the document is:)\n{printed}\n");
     }
     let faults = &record.verdict.faults;
     if !faults.is_empty() {

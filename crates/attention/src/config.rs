@@ -86,7 +86,7 @@ impl AttentionConfig {
         check_features(shape, self.d_in)?;
         let &[.., num_tokens, _] = shape else {
             panic!(
-                "attention: the input has shape {shape:?}, but its shape must be (..., num_tokens, d_in)"
+                "attention: the shape of the input must be (..., num_tokens, d_in), got {shape:?}"
             );
         };
         if num_tokens > self.context_length {

@@ -33,7 +33,7 @@ pub enum AttentionError {
     #[error("dropout must be from 0 to 1, got {0}")]
     Dropout(f64),
     /// A layer in a public field was replaced by one whose shape or number format doesn't fit.
-    #[error("the field {name} doesn't fit in the module: {problem}")]
+    #[error("the attention module's field {name} has an invalid value: {problem}")]
     Field {
         /// Name of the field, such as `w_query`.
         name: &'static str,

@@ -74,7 +74,7 @@ pub enum DataLoaderError {
     },
 
     /// The number of IDs that were written to a file differs from the number in its header.
-    #[error("{}: the header of the file declares {stated} token IDs, but {written} were written", path.display())]
+    #[error("{}: the header of the file declares {stated} token IDs, but {written} token IDs were written", path.display())]
     Length {
         /// Path of the file.
         path: PathBuf,
@@ -85,7 +85,7 @@ pub enum DataLoaderError {
     },
 
     /// A mix has no sources.
-    #[error("the mix has no sources, but it must have at least one")]
+    #[error("the mix of token sources is empty, but it must contain at least one source")]
     NoSource,
     /// The weight of a source in a mix isn't a positive finite number.
     #[error("the weight of source {index} must be a positive number, got {weight}")]

@@ -79,7 +79,7 @@ fn main() -> Result<(), GptError> {
     // Setting the columns of `out_proj` that read the output of a head to 0 switches off this head.
     let targets = array![[IGNORE_INDEX, 3, 7, 3, 7]];
     println!(
-        "with all heads, the model has the loss {:.3}",
+        "the loss of the model with all heads is {:.3}",
         model.loss(&ids, &targets)?
     );
     let head_dim = config.emb_dim / config.n_heads;
@@ -89,7 +89,7 @@ fn main() -> Result<(), GptError> {
         let out_proj = &mut ablated.trf_blocks[block].att.out_proj;
         out_proj.weight.slice_mut(columns).fill(0.0);
         let loss = ablated.loss(&ids, &targets)?;
-        println!("without head {head} of block {block}, it has the loss {loss:.3}");
+        println!("without head {head} of block {block}, the loss is {loss:.3}");
     }
     Ok(())
 }

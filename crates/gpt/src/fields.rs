@@ -174,7 +174,7 @@ fn same<T: PartialEq + Debug>(name: &str, found: T, expected: T) -> Result<(), G
         true => Ok(()),
         false => Err(GptError::field(
             name,
-            format!("it must be {expected:?}, got {found:?}"),
+            format!("the field must be {expected:?}, got {found:?}"),
         )),
     }
 }

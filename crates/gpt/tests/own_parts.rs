@@ -34,7 +34,7 @@ fn every_replaced_field_is_named_by_every_pass() {
         ("out_head", "got (2, 8)", |m| {
             m.out_head = Some(Linear::zeros(8, 2, false))
         }),
-        ("out_head", "bias of 17", |m| {
+        ("out_head", "bias of 17 elements", |m| {
             m.out_head = Some(Linear::zeros(8, 17, true))
         }),
         ("out_head", "dtype", |m| {
@@ -47,7 +47,7 @@ fn every_replaced_field_is_named_by_every_pass() {
         ("trf_blocks[1].att.w_key", "weight", |m| {
             m.trf_blocks[1].att.w_key = Linear::zeros(8, 4, false);
         }),
-        ("trf_blocks[0].att.w_query", "bias of 8", |m| {
+        ("trf_blocks[0].att.w_query", "bias of 8 elements", |m| {
             m.trf_blocks[0].att.w_query = Linear::zeros(8, 8, true);
         }),
         ("trf_blocks[0].att.out_proj", "bias is missing", |m| {
@@ -84,9 +84,9 @@ fn every_replaced_field_is_named_by_every_pass() {
         ];
         for error in errors {
             let error = error.expect(name).to_string();
-            let start = format!("the field {name} doesn't match the model's configuration: ");
+            let beginning = format!("the field {name} doesn't match the model's configuration: ");
             assert!(
-                error.starts_with(&start) && error.contains(problem),
+                error.starts_with(&beginning) && error.contains(problem),
                 "{error}"
             );
         }

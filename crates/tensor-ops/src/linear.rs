@@ -80,7 +80,7 @@ impl Linear {
     /// layer.bias = Some([0.5, 0.5].into_iter().collect());
     /// assert_eq!(
     ///     layer.mismatch(3, 2, false).as_deref(),
-    ///     Some("bias has 2 elements, but there should be none"),
+    ///     Some("the layer has a bias of 2 elements, but it must not have a bias"),
     /// );
     /// ```
     #[must_use]
@@ -88,19 +88,19 @@ impl Linear {
         let (found, expected) = (self.weight.dim(), (out_features, in_features));
         if found != expected {
             return Some(format!(
-                "the shape of its weight must be {expected:?}, got {found:?}"
+                "the shape of the layer's weight must be {expected:?}, got {found:?}"
             ));
         }
         let n = out_features;
         match self.bias.as_ref().map(Array1::len) {
             Some(found) if !bias => Some(format!(
-                "it has a bias of {found} elements, but it must not have a bias"
+                "the layer has a bias of {found} elements, but it must not have a bias"
             )),
-            Some(found) if found != n => {
-                Some(format!("its bias must have {n} elements, got {found}"))
-            }
+            Some(found) if found != n => Some(format!(
+                "the layer's bias must have {n} elements, got {found}"
+            )),
             None if bias => Some(format!(
-                "its bias is missing, but it must have {n} elements"
+                "the layer's bias is missing; expected a bias with {n} elements"
             )),
             _ => {
                 let error = self.dtype.one_of(OPERAND_DTYPES).err()?;

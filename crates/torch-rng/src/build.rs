@@ -63,7 +63,7 @@ mod tests {
         let error = "cuda".parse::<Build>().expect_err("no such build");
         assert_eq!(
             error.to_string(),
-            "the generator has no build \"cuda\"; use portable or mkl"
+            "the random number generator has no build \"cuda\"; use portable or mkl"
         );
     }
 }

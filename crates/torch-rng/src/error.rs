@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum StateError {
     /// The number of bytes is wrong, for example because the state was truncated.
-    #[error("the generator state must have {expected} bytes, got {got} bytes")]
+    #[error("the state of the random number generator must have {expected} bytes, got {got} bytes")]
     Length {
         /// Length of a state in bytes.
         expected: usize,
@@ -15,20 +15,24 @@ pub enum StateError {
         got: usize,
     },
     /// The state contains the number of a build that doesn't exist.
-    #[error("the generator state is damaged: its build must be 0 (portable) or 1 (mkl), got {got}")]
+    #[error(
+        "the state of the random number generator is damaged: its build number must be 0 (portable) or 1 (mkl), got {got}"
+    )]
     Build {
         /// Number of the build that was found in the state.
         got: u8,
     },
     /// The index of the next word to draw is greater than 624, the number of words in a block.
-    #[error("the generator state is damaged: its position must be at most 624, got {got}")]
+    #[error(
+        "the state of the random number generator is damaged: its position must be at most 624, got {got}"
+    )]
     Position {
         /// Position found in the state.
         got: usize,
     },
     /// The pending normal sample is NaN or too large to have been drawn.
     #[error(
-        "the generator state is damaged: its pending normal sample is {got}, which the generator can't have drawn"
+        "the state of the random number generator is damaged: its pending normal sample is {got}, which the generator can't have drawn"
     )]
     PendingNormal {
         /// Value found in the state.
@@ -37,7 +41,7 @@ pub enum StateError {
     /// The flag for the pending normal sample is neither 0 nor 1, or it is 0 although the bytes
     /// reserved for the sample aren't zero.
     #[error(
-        "the generator state is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got {got}"
+        "the state of the random number generator is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got {got}"
     )]
     PendingFlag {
         /// Flag found in the state.
@@ -45,7 +49,9 @@ pub enum StateError {
     },
     /// All 19,937 bits of the state that the Mersenne Twister uses are 0. From such a state, it
     /// would generate zeros forever.
-    #[error("the generator state is damaged: all of its words are 0, which no seed produces")]
+    #[error(
+        "the state of the random number generator is damaged: all of its words are 0, which no seed produces"
+    )]
     ZeroWords,
 }
 
@@ -84,7 +90,7 @@ pub enum ProbabilityError {
 
 /// The error for a string that doesn't name any [`Build`](crate::Build).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the generator has no build {name:?}; use portable or mkl")]
+#[error("the random number generator has no build {name:?}; use portable or mkl")]
 pub struct UnknownBuild {
     /// Name that was given.
     pub name: String,

@@ -20,7 +20,7 @@ impl<'de> Deserialize<'de> for RngState {
         let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
         let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
         let bytes = bytes.ok_or_else(|| {
-            D::Error::custom("the generator state isn't a string of hexadecimal digit pairs")
+            D::Error::custom("the state of the random number generator isn't a string of hexadecimal digit pairs")
         })?;
         Self::from_bytes(&bytes).map_err(D::Error::custom)
     }

@@ -203,22 +203,22 @@ mod tests {
             (
                 4,
                 7,
-                "the generator state is damaged: its build must be 0 (portable) or 1 (mkl), got 7",
+                "the state of the random number generator is damaged: its build number must be 0 (portable) or 1 (mkl), got 7",
             ),
             (
                 5,
                 3,
-                "the generator state is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got 3",
+                "the state of the random number generator is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got 3",
             ),
             (
                 5,
                 0,
-                "the generator state is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got 0",
+                "the state of the random number generator is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got 0",
             ),
             (
                 1,
                 0xff,
-                "the generator state is damaged: its position must be at most 624, got 65288",
+                "the state of the random number generator is damaged: its position must be at most 624, got 65288",
             ),
         ] {
             assert_eq!(forged(at, byte), message);

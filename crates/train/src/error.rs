@@ -112,7 +112,7 @@ pub enum TrainError {
     /// The settings, the model or the data differ from those of the checkpoint, so the run can't be
     /// continued as if it hadn't been interrupted.
     #[error(
-        "{}: {name} is {saved} in the checkpoint, but {now} now; resume with the same settings and data",
+        "{}: {name} is {saved} in the checkpoint, but it is {now} now; resume with the same settings and data",
         .path.display()
     )]
     OtherRun {

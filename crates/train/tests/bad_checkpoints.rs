@@ -160,7 +160,7 @@ fn a_state_that_no_run_leaves_is_refused() {
             json["settings"]["config"]["max\x1bse\n"] = 2.into()
         }),
         (
-            "config.accumulation is 0 in the checkpoint, but 3",
+            "config.accumulation is 0 in the checkpoint, but it is 3",
             |json| json["settings"]["config"]["accumulation"] = 0.into(),
         ),
         (

@@ -107,5 +107,7 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     for name in atomic_file::names_in(folder.join("checkpoints")).unwrap() {
         assert!(name.to_string_lossy().starts_with("step-"), "{name:?}");
     }
-    println!("the processes saved {steps} steps, although they were killed {kills} times");
+    println!(
+        "the processes saved checkpoints up to step {steps}, although {kills} of them were killed"
+    );
 }

@@ -392,7 +392,7 @@ fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) 
         "" => String::new(),
         links => {
             format!(
-                "<p class=\"dim\">Documentation of the items (run <code>cargo docs</code> first): {links}</p>\n"
+                "<p class=\"dim\">API documentation (run <code>cargo docs</code> first): {links}</p>\n"
             )
         }
     }
@@ -432,7 +432,7 @@ fn cell_html(cell: &Cell, at: &str) -> String {
             let printed = cell.printed.as_deref().map(escape);
             let printed = printed.map(|printed| format!("<pre tabindex=\"0\">{printed}</pre>\n"));
             let why = escape(&format!(
-                "Printed by the document. It isn't computed here, because {why}."
+                "This is the output in the document. It isn't computed here, because {why}."
             ));
             printed.unwrap_or_default() + &format!("<p class=\"dim\">{why}</p>\n")
         }

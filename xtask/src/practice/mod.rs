@@ -35,7 +35,7 @@ pub(crate) struct Options {
     /// Show the next hint
     #[arg(long, requires = "exercise")]
     hint: bool,
-    /// Show the differences between your solution and a given one, once yours passes all checks
+    /// Show how your solution differs from the reference solution, once yours passes all checks
     #[arg(long, requires = "exercise")]
     diff: bool,
     /// Start the exercise again. The command asks first and keeps a copy of your file
@@ -161,7 +161,7 @@ fn train_gpt(folder: &Folder) -> Result<()> {
     let programs = program::build(&folder.path, &[GPT], true)?;
     let program = programs.built.get(GPT);
     let program = program.context(
-        "the program with your functions doesn't compile; the reason is in the messages above",
+        "the program with your functions doesn't compile; see the compiler's messages above",
     )?;
     match program::run(program, TRAINING_LIMIT, true)?.0 {
         End::Itself(status) if status.success() => Ok(()),
@@ -274,7 +274,7 @@ fn check(folder: &Folder, exercise: &Exercise) -> Result<bool> {
     if is_done {
         let number = exercise.number();
         print(&format!(
-            "done; to compare your solution with a given one: cargo xtask practice {number} --diff\n"
+            "done; to compare your solution with the reference solution, run: cargo xtask practice {number} --diff\n"
         ))?;
     }
     Ok(is_done)

@@ -77,7 +77,7 @@ fn differences(users: &Users, rows: &[Vec<String>]) -> Vec<String> {
     let missing = users.keys().filter(|name| !documented.contains(*name));
     violations.extend(
         missing.map(|name| {
-            format!("the dependency `{name}` has no row in docs/ARCHITECTURE.md; add one with the reason for it")
+            format!("the dependency `{name}` has no row in docs/ARCHITECTURE.md; add a row that gives the reason for the dependency")
         }),
     );
     violations

@@ -102,7 +102,7 @@ fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
         if is_long && !windows.any(|window| sources.contains(&window.join(" "))) {
             let path = path.display();
             violations.push(format!(
-                "{path}: the message {message:?} is quoted, but no source contains it"
+                "{path}: this file quotes the message {message:?}, but no source file contains it"
             ));
         }
     }

@@ -31,7 +31,7 @@ fn violations_of(program: &Program, parts: &[Part]) -> Vec<String> {
     }) {
         Some(intro) if is_text(&intro.goal) && intro.minutes.parse::<u32>().is_ok() => {}
         _ => violations.push(format!(
-            "{}: the call of book.opens must contain a goal and a reading time",
+            "{}: the call to book.opens must pass a goal and a reading time in minutes",
             program.path
         )),
     }
@@ -44,10 +44,10 @@ fn violations_of(program: &Program, parts: &[Part]) -> Vec<String> {
         let is_first = sections.insert(&cell.section);
         let name = |cell: &Cell| format!("{}:{}: {}", program.path, cell.line, cell.name);
         if is_first && !has_prose {
-            violations.push(format!("{}: the section begins without text", name(cell)));
+            violations.push(format!("{}: the section must begin with prose", name(cell)));
         } else if cell.name == cell.cell && !cell.is_introduced {
             violations.push(format!(
-                "{}: the cell must have a text, or begin with `// ...` to continue the previous cell",
+                "{}: the cell must be introduced by prose or a comment, or begin with `// ...` to continue the previous cell",
                 name(cell)
             ));
         }

@@ -76,7 +76,7 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     let pointer = path.with_file_name(&name);
     pointer.is_file().then(|| {
         let name = name.to_string_lossy();
-        format!("there is only its DVC pointer {name}; run dvc pull to download the file")
+        format!("only its DVC pointer, {name}, exists; run dvc pull to download the file")
     })
 }
 

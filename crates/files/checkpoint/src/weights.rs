@@ -230,7 +230,7 @@ impl Weights {
         let Some((file, entry)) = first else {
             let path = self.path.display();
             return Ok((zeros > 0).then(|| {
-                format!("{path}: the file lacks {zeros} biases of the model, which are set to zero")
+                format!("{path}: {zeros} biases of the model are missing from the file, so they are set to zero")
             }));
         };
         if layout == Layout::Book {

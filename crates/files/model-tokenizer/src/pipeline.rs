@@ -165,7 +165,7 @@ impl Pipeline {
         let added = AddedTokens::new(added, spec.normalization).map_err(|error| {
             invalid(
                 &spec.file,
-                format!("can't prepare the search for added tokens in a text: {error}"),
+                format!("can't build the matcher that finds added tokens in a text: {error}"),
             )
         })?;
         Ok(Arc::new(Self {

@@ -204,7 +204,7 @@ impl TokenizerSpec {
         for (token, &id) in &self.vocabulary {
             if id as usize >= limit {
                 let problem = format!(
-                    "the token {token:?} has the ID {id}, but IDs of a vocabulary of this size must be less than {limit}"
+                    "the token {token:?} has the ID {id}, but in a vocabulary of this size, all IDs must be less than {limit}"
                 );
                 return Err(invalid(file, problem));
             }
@@ -224,8 +224,9 @@ impl TokenizerSpec {
         if let Some(token) = &self.unknown
             && !self.vocabulary.contains_key(token)
         {
-            let problem =
-                format!("the token for unknown text is {token:?}, which isn't in the vocabulary");
+            let problem = format!(
+                "the unknown token, unk_token, is {token:?}, which isn't in the vocabulary"
+            );
             return Err(invalid(file, problem));
         }
         let added = self.added.values().chain(&self.special);

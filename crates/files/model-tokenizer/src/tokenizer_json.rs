@@ -383,7 +383,9 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
             _ => {
                 return Err(other_kind(
                     path,
-                    format!("one of its pre-tokenizers is {kind}"),
+                    format!(
+                        "its list of pre-tokenizers contains an unsupported entry of type {kind}"
+                    ),
                 ));
             }
         };

@@ -124,7 +124,7 @@ impl ModelTokenizer {
         let tokens = AddedTokens::new((0..).zip(tokens).collect(), Normalization::None);
         let tokens = tokens.map_err(|error| {
             ModelTokenizerError::Training(format!(
-                "can't prepare the search for special tokens in a text: {error}"
+                "can't build the matcher that finds special tokens in the text: {error}"
             ))
         })?;
         let documents = texts.iter().flat_map(|text| {
@@ -228,7 +228,7 @@ impl TryFrom<&Bpe> for ModelTokenizer {
         }
         if bpe.rules() != EncodingRules::default() {
             return refused(format!(
-                "its encoding rules differ from GPT-2's rules: {:?}",
+                "its encoding rules must be GPT-2's rules, but they are {:?}",
                 bpe.rules()
             ));
         }

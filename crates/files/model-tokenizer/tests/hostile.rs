@@ -80,7 +80,7 @@ const KINDS: &str = r####"
 /pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "pattern": {"Regex": "a*"}}, {"type": "ByteLevel"}]} | its pre-tokenizer splits by the unsupported pattern a*
 /pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Removed", "pattern": {"String": " "}}, {"type": "ByteLevel"}]} | its pre-tokenizer is Split with behavior Removed and invert false
 /pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]} | its decoder is ByteLevel, but its pre-tokenizer is Sequence
-/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "ByteLevel"}]} | one of its pre-tokenizers is Whitespace
+/pre_tokenizer | {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "ByteLevel"}]} | its list of pre-tokenizers contains an unsupported entry of type Whitespace
 /decoder | {"type": "Metaspace"} | its pre-tokenizer is ByteLevel and its decoder is Metaspace
 /post_processor | {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a token that it lacks"}}, {"Sequence": {}}], "special_tokens": {}} | its post-processor is TemplateProcessing
 /post_processor | {"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {"id": "the text twice"}}], "special_tokens": {}} | its post-processor is TemplateProcessing
@@ -92,8 +92,8 @@ const KINDS: &str = r####"
 const DAMAGE: &str = r####"
 /model/vocab | {} | the vocabulary is empty
 /model/vocab/aa | 3 | two tokens have the same ID, 3
-/model/vocab/aa | 65536 | the token "aa" has the ID 65536, but IDs of a vocabulary of this size must be less than 65536
-/model/vocab/aa | 4294967295 | the token "aa" has the ID 4294967295, but IDs of a vocabulary of this size must be less than 65536
+/model/vocab/aa | 65536 | the token "aa" has the ID 65536, but in a vocabulary of this size, all IDs must be less than 65536
+/model/vocab/aa | 4294967295 | the token "aa" has the ID 4294967295, but in a vocabulary of this size, all IDs must be less than 65536
 /model/merges | [["aa", "<|endoftext|>"]] | the merge of "aa" and "<|endoftext|>" needs the token "aa<|endoftext|>", which isn't in the vocabulary
 /model/merges | ["a  b"] | the merge "a  b" must consist of two tokens that are separated by one space
 /added_tokens/0/content | "<\n>" | the added token "<\n>" has the ID 257, which belongs to another token

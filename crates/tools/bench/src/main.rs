@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<()> {
         .num_threads(options.threads.unwrap_or(0)) // 0 lets rayon choose the number of threads
         .use_current_thread() // as in the program `gpt`
         .build_global()
-        .context("can't start the threads for the computations")?;
+        .context("can't start the compute threads")?;
     let threads = rayon::current_num_threads();
     let python = (options.python.clone())
         .or_else(|| std::env::var_os("BENCH_PYTHON").map(PathBuf::from))

@@ -33,11 +33,13 @@ pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
                 .args(["--peak", "--threads", &threads.to_string()])
                 .args(["--repeat", &TURNS.to_string()])
                 .output()
-                .context("can't start a second process of this program")?;
+                .context(
+                    "can't start another process of this program to measure its memory usage",
+                )?;
             let ours = String::from_utf8_lossy(&ours.stdout);
             let Some(ours) = ours.lines().last().and_then(|line| line.parse().ok()) else {
                 say(&format!(
-                    "{name} isn't measured, because the system doesn't report the memory of a process"
+                    "can't measure {name}, because this system doesn't report the memory usage of a process"
                 ));
                 continue;
             };

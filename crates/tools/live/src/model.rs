@@ -151,7 +151,9 @@ impl PageModel {
         if let Some(layer) = request["block"].as_u64() {
             let mut blocks = inspection.blocks(0, PREDICTIONS)?;
             let asked = blocks.nth(layer as usize);
-            return Ok(block(&asked.context("the model has no such block")??));
+            return Ok(block(
+                &asked.with_context(|| format!("the model has no block {layer}"))??,
+            ));
         }
         let mut answer = tokens(self.model, &inspection, &scales);
         answer["name"] = self.name.clone();
@@ -226,7 +228,7 @@ impl PageModel {
 fn take<'b>(rest: &mut &'b [u8], count: usize) -> Result<&'b [u8]> {
     let (taken, left) = rest
         .split_at_checked(count)
-        .context("the packed model ends too early")?;
+        .context("the packed model is cut off before the end of its weights")?;
     *rest = left;
     Ok(taken)
 }

@@ -384,7 +384,8 @@ impl PageTraining {
         let (step, model) = match asked["snapshot"].as_u64() {
             Some(place) => {
                 let snapshot = self.snapshots.get(place as usize);
-                let (step, model) = snapshot.context("the run has no such snapshot")?;
+                let (step, model) =
+                    snapshot.with_context(|| format!("the run has no snapshot {place}"))?;
                 (*step, model)
             }
             None => (self.trainer.steps_done(), self.trainer.model()),
@@ -413,10 +414,13 @@ impl PageTraining {
                 if lines.is_empty() {
                     let mut blocks = inspection.blocks(ids.len(), 1)?;
                     let block = blocks.nth(number("layer") as usize);
-                    let block = block.context("the model has no such layer")??;
+                    let block = block
+                        .with_context(|| format!("the model has no layer {}", number("layer")))??;
                     let mut heads = block.attention.outer_iter();
                     let head = heads.nth(number("head") as usize);
-                    attention = attention_in_base64(head.context("the model has no such head")?);
+                    let head =
+                        head.with_context(|| format!("the layer has no head {}", number("head")))?;
+                    attention = attention_in_base64(head);
                 }
             }
             lines.push(json!({ "tokens": tokens, "note": note.trim_start() }));

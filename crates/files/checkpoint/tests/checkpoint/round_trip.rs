@@ -239,15 +239,15 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
         (not_finite, "element 3 is NaN"),
         (
             classes,
-            "out_head doesn't match the model's configuration: the shape of its weight must be (11, 8), got (2, 8)",
+            "out_head doesn't match the model's configuration: the shape of the layer's weight must be (11, 8), got (2, 8)",
         ),
         (
             biased,
-            "out_head doesn't match the model's configuration: it has a bias of 11 elements",
+            "out_head doesn't match the model's configuration: the layer has a bias of 11 elements",
         ),
         (
             dropping,
-            "trf_blocks[1].drop_shortcut.p doesn't match the model's configuration: it must be 0.123456789012345, got 0.5",
+            "trf_blocks[1].drop_shortcut.p doesn't match the model's configuration: the field must be 0, got 0.5",
         ),
     ] {
         for error in [

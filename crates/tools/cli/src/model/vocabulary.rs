@@ -210,7 +210,7 @@ impl Vocabulary {
             false => String::new(),
         };
         note(&format!(
-            "the vocabulary doesn't contain {}{more}, so the model reads its token for unknown text instead",
+            "the vocabulary doesn't contain {}{more}, so the model sees its unknown token instead",
             shown.collect::<Vec<_>>().join(" ")
         ));
     }

@@ -51,6 +51,6 @@ pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<
         .use_current_thread()
         .build_global()
         .map_err(|error| {
-            anyhow!("can't start {threads} threads; use a smaller number with --threads: {error}")
+            anyhow!("can't start {threads} threads ({error}); use --threads to start fewer")
         })
 }

@@ -79,7 +79,7 @@ pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
         .any(|word| word.to_string_lossy().starts_with("--keep="));
     if !is_whole {
         bail!(
-            "{}: the last option, keep, is missing, so the file seems to be cut off; restore the file, or start a new run",
+            "{}: the file must end with the option keep, which is missing, so its end seems to be lost; restore the file, or start a new run",
             path.display()
         );
     }

@@ -300,11 +300,13 @@ impl DataFolder {
         let name = folder.display();
         let others = [&skipped[..], validation.as_slice()].concat();
         if training.is_empty() && others.is_empty() {
-            bail!("{name}: the folder is empty, but train.bin, train.npy or a .txt file is needed");
+            bail!(
+                "{name}: the folder is empty, but it must contain train.bin, train.npy or a .txt file"
+            );
         }
         if training.is_empty() {
             bail!(
-                "{name}: there is no train.bin, train.npy or .txt file, but only {}; to train on other files, join them{}",
+                "{name}: this folder contains no train.bin, train.npy or .txt file, but only {}; to train on other files, join them{}",
                 listed(&others),
                 match cfg!(windows) {
                     true => " into one .txt file".to_owned(),

@@ -85,7 +85,7 @@ mod tests {
             ),
             (
                 other,
-                "runs/lr: --weight-decay is 0.1 in the checkpoint, but 0 now",
+                "runs/lr: --weight-decay is 0.1 in the checkpoint, but it is 0 now",
             ),
         ] {
             let message = with_flags(error).to_string();

@@ -266,7 +266,7 @@ impl TrainOptions {
         for (name, asked) in asked.iter().filter(|_| is_fixed) {
             if &own[name] != asked {
                 bail!(
-                    "{} {asked}: the base model has {}, and its weights don't fit any other value; leave this option out",
+                    "{} {asked}: the base model has {}, and its weights can't be used with any other value; leave this option out",
                     flag(name),
                     own[name]
                 );

@@ -252,7 +252,7 @@ pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
         ),
         Err(error) if error.kind() == NotFound => {
             let reason = missing_reason(path);
-            let missing = "this folder doesn't exist; models aren't downloaded, so give the path of a local folder";
+            let missing = "this folder doesn't exist; gpt doesn't download models, so give the path of a local folder";
             bail!("{name}: {}", reason.as_deref().unwrap_or(missing))
         }
         Err(error) => Err(error).with_context(|| name.to_string()),

@@ -108,8 +108,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     let (vocabulary, tokens) = data::read(&options, vocabulary)?;
     if own.is_none() && options.vocab_size.is_none() {
         let tokenizer = vocabulary.tokenizer();
-        let tokenizer = tokenizer
-            .context("the size of the vocabulary is unknown (set it with --vocab-size)")?;
+        let tokenizer =
+            tokenizer.context("the size of the vocabulary is unknown; set it with --vocab-size")?;
         model.vocab_size = tokenizer.vocab_size();
     }
     tokens.check_ids(model.vocab_size)?;

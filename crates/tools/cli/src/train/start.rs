@@ -45,7 +45,7 @@ pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source
     if let Some(folder) = &stated.init_from {
         if !folder.exists() {
             bail!(
-                "--init-from {}: this folder doesn't exist; models aren't downloaded, so give the path of a local folder with config.json and model.safetensors",
+                "--init-from {}: this folder doesn't exist; gpt doesn't download models, so give the path of a local folder with config.json and model.safetensors",
                 folder.display()
             );
         }

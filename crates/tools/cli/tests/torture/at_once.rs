@@ -190,6 +190,6 @@ fn copies_of_a_run_that_trains_are_resumed() {
             }
         }
     }
-    println!("{resumed} of {cases} copies of the running run contain a complete checkpoint");
+    println!("{resumed} of {cases} copies of the unfinished run contain a complete checkpoint");
     report("copies of a run that trains", cases, &faults);
 }

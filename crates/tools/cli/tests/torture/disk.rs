@@ -350,7 +350,7 @@ fn cuts(job: &Job) -> (usize, Vec<String>) {
                 let line: String = call.line.chars().take(20).collect();
                 let last = call.texts.last().map_or("", String::as_str);
                 faults.push(format!(
-                    "after a power failure ({how:?}) at {line}… {last}: {fault}"
+                    "after a simulated power failure at the system call {line}… {last}, which left {how:?} of the unsynced data: {fault}"
                 ));
             }
         }
