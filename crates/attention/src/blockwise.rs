@@ -170,7 +170,7 @@ fn check(q: &ArrayRef3<f32>, k: &ArrayRef3<f32>, v: &ArrayRef3<f32>, num_heads: 
     );
     assert!(
         num_heads > 0 && q.2.is_multiple_of(num_heads),
-        "attend: {num_heads} heads don't divide d_out = {}",
+        "attend: d_out must be divisible by num_heads, but num_heads is {num_heads} and d_out is {}",
         q.2
     );
 }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "3 heads don't divide d_out = 4")]
+    #[should_panic(expected = "num_heads is 3 and d_out is 4")]
     fn heads_that_do_not_divide_the_features_are_refused() {
         let x = Array3::zeros((1, 2, 4));
         attend(&x, &x, &x, 3);

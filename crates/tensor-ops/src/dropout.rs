@@ -158,7 +158,7 @@ impl Dropout {
     pub fn apply(&self, mask: &KeepMask, first: usize, values: &mut [f32]) {
         assert!(
             first + values.len() <= mask.len(),
-            "Dropout::apply: elements {first}..{} of a mask of {}",
+            "Dropout::apply: elements {first}..{} are needed, but the mask has only {} elements",
             first + values.len(),
             mask.len()
         );
@@ -181,7 +181,7 @@ impl Dropout {
 fn check_len<D: Dimension>(mask: &KeepMask, x: &ArrayRef<f32, D>) {
     assert!(
         mask.len() == x.len(),
-        "Dropout: a mask of {} elements for an array of shape {:?}",
+        "Dropout: the mask has {} elements, but the array has the shape {:?}",
         mask.len(),
         x.shape()
     );

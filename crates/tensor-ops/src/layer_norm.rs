@@ -137,13 +137,13 @@ impl LayerNorm {
         let d_rows = as_rows(d_out);
         assert!(
             d_rows.dim() == x_hat.dim(),
-            "LayerNorm::backward: d_out has shape {:?}, the forward pass had {:?} rows",
+            "LayerNorm::backward: d_out has shape {:?}, but as a matrix, the output of the forward pass has shape {:?}",
             d_out.shape(),
             x_hat.dim()
         );
         assert!(
             [&grads.scale, &grads.shift].map(|d| d.len()) == [x_hat.ncols(); 2],
-            "LayerNorm::backward: gradients of {} and {} elements for scale and shift of {}",
+            "LayerNorm::backward: the gradients of scale and shift have {} and {} elements, but scale and shift have {}",
             grads.scale.len(),
             grads.shift.len(),
             x_hat.ncols()
@@ -218,7 +218,7 @@ impl LayerNorm {
         );
         assert!(
             self.shift.len() == self.scale.len(),
-            "LayerNorm::forward: a shift of {} elements, but a scale of {}",
+            "LayerNorm::forward: the shift has {} elements, but the scale has {}",
             self.shift.len(),
             self.scale.len()
         );

@@ -127,7 +127,7 @@ impl Linear {
     /// bias doesn't have `out_features` contiguous elements, or if [`dtype`](Self::dtype) is
     /// neither float32 nor bfloat16.
     pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
-        self.check("Linear::forward", "input", x, self.in_features());
+        self.check("Linear::forward", "the input", x, self.in_features());
         let rows = as_rows(x); // shape: (rows, in_features)
         let y = match &self.bias {
             None => matmul_in(self.dtype, &rows, &self.weight.t()),
@@ -197,7 +197,7 @@ impl Linear {
         d_out: &ArrayRef<f32, D>,
         grads: &mut Linear,
     ) {
-        self.check("Linear::backward", "input", x, self.in_features());
+        self.check("Linear::backward", "the input", x, self.in_features());
         self.check("Linear::backward", "d_out", d_out, self.out_features());
         assert!(
             leading(x) == leading(d_out),
@@ -222,7 +222,7 @@ impl Linear {
     fn check<D: Dimension>(&self, op: &str, what: &str, x: &ArrayRef<f32, D>, features: usize) {
         assert!(
             x.shape().last() == Some(&features),
-            "{op}: {what} has shape {:?}, but the last dimension must be {features} for a weight of shape {:?}",
+            "{op}: {what} has shape {:?}, but its last dimension must be {features} for a weight of shape {:?}",
             x.shape(),
             self.weight.shape()
         );

@@ -89,13 +89,13 @@ pub fn causal_softmax_rows(
 ) {
     assert!(
         scores.nrows() == log_sums.len(),
-        "causal_softmax_rows: {} rows, but room for {} sums",
+        "causal_softmax_rows: there are {} rows, but there is room for {} sums",
         scores.nrows(),
         log_sums.len()
     );
     assert!(
         scale >= 0.0,
-        "causal_softmax_rows: scale is {scale}, not at least 0"
+        "causal_softmax_rows: the scale must be at least 0, got {scale}"
     );
     for (i, (mut row, log_sum)) in scores.rows_mut().into_iter().zip(log_sums).enumerate() {
         let row = row.as_slice_mut().expect("rows of scores are contiguous");
@@ -119,7 +119,7 @@ pub fn causal_softmax_from_log_sums(
 ) {
     assert!(
         scores.nrows() == log_sums.len(),
-        "causal_softmax_from_log_sums: {} rows, but {} sums",
+        "causal_softmax_from_log_sums: there are {} rows, but {} sums",
         scores.nrows(),
         log_sums.len()
     );
@@ -139,7 +139,7 @@ pub fn causal_softmax_from_log_sums(
 pub fn softmax_backward_row(p: &[f32], d: &mut [f32], scale: f32) {
     assert!(
         p.len() == d.len(),
-        "softmax_backward_row: {} probabilities, but {} gradients",
+        "softmax_backward_row: there are {} probabilities, but {} gradients",
         p.len(),
         d.len()
     );
@@ -156,7 +156,7 @@ fn map_lanes<D: Dimension>(
 ) -> Array<f32, D> {
     assert!(
         axis.index() < x.ndim(),
-        "softmax: axis {} of an array of shape {:?}",
+        "softmax: the axis is {}, which doesn't exist in an array of shape {:?}",
         axis.index(),
         x.shape()
     );

@@ -167,7 +167,7 @@ fn linear_of_a_transposed_view_equals_that_of_its_copy() {
 
 #[test]
 #[should_panic(
-    expected = "input has shape [2, 3], but the last dimension must be 4 for a weight of shape [5, 4]"
+    expected = "Linear::forward: the input has shape [2, 3], but its last dimension must be 4"
 )]
 fn linear_names_both_shapes() {
     Linear::zeros(4, 5, false).forward(&Array2::<f32>::zeros((2, 3)));
@@ -320,7 +320,7 @@ fn a_bias_of_another_length_is_not_broadcast() {
 }
 
 #[test]
-#[should_panic(expected = "a shift of 3 elements, but a scale of 2")]
+#[should_panic(expected = "the shift has 3 elements, but the scale has 2")]
 fn a_shift_of_another_length_is_refused() {
     let mut norm = tensor_ops::LayerNorm::new(2);
     norm.shift = array![0.0, 0.0, 0.0];
@@ -328,7 +328,7 @@ fn a_shift_of_another_length_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "scale is -1, not at least 0")]
+#[should_panic(expected = "the scale must be at least 0, got -1")]
 fn a_negative_scale_is_refused() {
     causal_softmax_rows(array![[1.0, 2.0]].view_mut(), -1.0, 0, &mut [0.0]);
 }

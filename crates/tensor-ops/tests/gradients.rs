@@ -241,7 +241,7 @@ fn a_linear_gradient_is_added_in_any_order_of_memory_and_to_inputs_without_featu
 }
 
 #[test]
-#[should_panic(expected = "input has shape [2, 3, 4], but d_out has shape [3, 2, 5]")]
+#[should_panic(expected = "the input has shape [2, 3, 4], but d_out has shape [3, 2, 5]")]
 fn a_linear_gradient_of_other_leading_dimensions_is_refused() {
     let x: Array3<f32> = test_array((2, 3, 4), 1.0, 1);
     let d_out = test_array((3, 2, 5), 1.0, 2);
@@ -259,7 +259,9 @@ fn a_linear_gradient_without_the_bias_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "gradients of 2 and 2 elements for scale and shift of 4")]
+#[should_panic(
+    expected = "the gradients of scale and shift have 2 and 2 elements, but scale and shift have 4"
+)]
 fn a_norms_gradient_of_another_size_is_refused() {
     let x: Array2<f32> = test_array((3, 4), 1.0, 1);
     let norm = LayerNorm::new(4);

@@ -182,8 +182,7 @@ fn a_model_with_a_replaced_field_is_refused_by_name() {
         batch.add(DecoderState::default()).unwrap_err(),
         DecoderWeights::new(&model, Dtype::Int8).unwrap_err().into(),
     ] {
-        let expected =
-            "the field out_head doesn't match the model's configuration: it has a bias of 50257";
+        let expected = "the field out_head doesn't match the model's configuration: the layer has a bias of 50257";
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }

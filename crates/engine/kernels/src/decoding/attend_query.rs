@@ -44,7 +44,7 @@ pub fn attend_query<'p>(
     let head_dim = query.len();
     assert!(
         scale >= 0.0,
-        "attend_query: scale is {scale}, not at least 0"
+        "attend_query: the scale must be at least 0, got {scale}"
     );
     scores.resize(n_keys.next_multiple_of(PAGE), 0.0);
     let (scores_of_pages, _) = scores.as_chunks_mut::<PAGE>();
