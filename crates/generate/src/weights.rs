@@ -22,8 +22,8 @@ use crate::{Dtype, GenerateError};
 /// A decoder reads its matrices in a special order, in which the weights of 16 outputs alternate.
 /// Conversion from a [`GptModel`] rearranges the f32 weights in their own memory, and
 /// [`DecoderWeights::new`] and [`DecoderWeights::read`] create copies in this order, in any number
-/// format. Conversion from an `Arc<GptModel>` leaves the shared model as it is. Decoding with such a
-/// model is slower, but the results are bitwise identical.
+/// format. Conversion from an `Arc<GptModel>` leaves the shared model as it is. Decoding with such
+/// a model is slower, but the results are bitwise identical.
 ///
 /// ```
 /// use generate::gpt::{GptConfig, GptModel};

@@ -1,5 +1,5 @@
-//! Immutable matrices with 32, 16, 8 or 4 bits per weight, and the trait [`Format`], which defines how
-//! the weights are stored.
+//! Immutable matrices with 32, 16, 8 or 4 bits per weight, and the trait [`Format`], which defines
+//! how the weights are stored.
 //!
 //! Products read the packed weights without unpacking the whole matrix. They multiply int8 and int4
 //! weights as integers. They convert bf16 and f16 weights to `f32`, or multiply pairs of bf16

@@ -89,8 +89,8 @@ fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usi
     });
 }
 
-/// Moves weights of the shape (outputs, inputs), which are stored in row-major order in `values`, to
-/// panels in the same memory. If the number of outputs isn't a multiple of [`WIDTH`], the memory
+/// Rearranges weights of the shape (outputs, inputs), which are stored in row-major order in
+/// `values`, into panels in the same memory. If the number of outputs isn't a multiple of [`WIDTH`], the memory
 /// grows by the padding of the last panel.
 pub(crate) fn from_rows(values: &mut Vec<f32>, inputs: usize) {
     if values.is_empty() {
