@@ -130,8 +130,8 @@ impl DecoderWeights {
     }
 }
 
-/// Converts a model to weights in f32. Its matrices are rearranged in their own memory. If a field of
-/// the model doesn't match the model's configuration, the model is left as it is, and a decoder
+/// Converts a model to weights in f32. Its matrices are rearranged in their own memory. If a field
+/// of the model doesn't match the model's configuration, the model is left as it is, and a decoder
 /// reports the field.
 impl From<GptModel> for DecoderWeights {
     fn from(model: GptModel) -> Self {

@@ -90,8 +90,8 @@ fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usi
 }
 
 /// Rearranges weights of the shape (outputs, inputs), which are stored in row-major order in
-/// `values`, into panels in the same memory. If the number of outputs isn't a multiple of [`WIDTH`], the memory
-/// grows by the padding of the last panel.
+/// `values`, into panels in the same memory. If the number of outputs isn't a multiple of
+/// [`WIDTH`], the memory grows by the padding of the last panel.
 pub(crate) fn from_rows(values: &mut Vec<f32>, inputs: usize) {
     if values.is_empty() {
         return;
@@ -210,8 +210,8 @@ pub(crate) fn multiply<W: Weight>(
     });
 }
 
-/// The panels of a matrix with the given number of inputs, as the right operand `W^T` of the general
-/// product.
+/// The panels of a matrix with the given number of inputs, as the right operand `W^T` of the
+/// general product.
 struct WeightPanels<'w, W> {
     values: &'w [W],
     inputs: usize,
