@@ -247,7 +247,7 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
         ),
         (
             dropping,
-            "trf_blocks[1].drop_shortcut.p doesn't match the model's configuration: the field must be 0, got 0.5",
+            "trf_blocks[1].drop_shortcut.p doesn't match the model's configuration: the field must be 0.123456789012345, got 0.5",
         ),
     ] {
         for error in [
