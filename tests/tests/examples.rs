@@ -121,7 +121,7 @@ fn each_example_does_what_it_says() {
     assert!(new.trim().len() > 12, "{output}");
 
     let output = run("inspection", &[]);
-    let losses = numbers(&output, "loss ");
+    let losses = numbers(&output, " is ");
     assert!(
         output.contains("after 2 blocks, the state of the last token has the norm"),
         "{output}"

@@ -173,9 +173,12 @@ fn impossible_special_tokens_are_refused() {
     );
     assert_eq!(
         refusal(&["<x>", "<x>"], 300),
-        "the token \"<x>\" occurs twice"
+        "the vocabulary contains the token \"<x>\" twice"
     );
-    assert_eq!(refusal(&["b"], 300), "the token \"b\" occurs twice");
+    assert_eq!(
+        refusal(&["b"], 300),
+        "the vocabulary contains the token \"b\" twice"
+    );
     let small = "a vocabulary of 258 tokens is too small, because the 256 bytes and the special tokens alone need 259 tokens";
     assert_eq!(refusal(&["<x>", "<y>"], 258), small);
 }
