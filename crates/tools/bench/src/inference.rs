@@ -244,7 +244,7 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
         precision: "f32",
         step: Box::new(|| {
             let model = checkpoint::load_model(folder.path()).expect("a folder just written");
-            decode(&model, &array![PROMPT], 1);
+            decode(DecoderWeights::from(model), &array![PROMPT], 1);
         }),
         floor: None,
         peers,
