@@ -28,6 +28,7 @@ mod none {
     pub(crate) fn panels_side_by_side() -> bool {
         false
     }
+    pub(crate) fn stream<T>(_at: *const T, _ahead: usize) {}
     pub(crate) fn line<T>(_at: *const T, _ahead: usize) {}
     pub(crate) fn far_line<T>(_at: *const T, _ahead: usize) {}
 }

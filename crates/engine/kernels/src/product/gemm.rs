@@ -226,6 +226,10 @@ pub(crate) unsafe fn multiply_packed<A: Weight, B: RightOperand + ?Sized>(
     threads: Threads,
     dtype: Dtype,
 ) {
+    debug_assert!(
+        dtype == Dtype::Float32 || has_bf16(),
+        "no kernel for {dtype}"
+    );
     let threads = match c.len() * a.ncols() {
         0..MIN_PARALLEL_WORK => Threads::One,
         _ => threads,
