@@ -528,9 +528,9 @@ impl Notebook {
         self.compare(Kind::Shown, value, printed, None, None);
     }
 
-    /// Compares a value with the expected values in `figures`, which the document doesn't print.
-    /// `source` says where the expected values come from. Reports don't count the expected values
-    /// among the values that the document prints.
+    /// Compares a value with expected values from another source than the notebook's document.
+    /// `figures` contains the expected values as PyTorch would print them, and `source` describes
+    /// where they come from. The reports of `cargo xtask verify` count these values separately.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));

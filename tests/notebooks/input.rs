@@ -19,9 +19,9 @@ pub trait Input: Sized {
     /// Description of the allowed values of an input without bounds.
     const ANY: &str = "any value";
 
-    /// Returns the quantity that the bounds of an input limit. For a number or a Boolean value,
-    /// this is the value itself. For a text, it is the number of characters, and for a matrix, it
-    /// is the number of elements.
+    /// Returns the size of an input, which must lie between the bounds of the input. The size of a
+    /// number or a Boolean value is the value itself. The size of a text is its number of
+    /// characters, and the size of a matrix is its number of elements.
     fn size(&self) -> Self::Size;
 
     /// Parses the text that a reader typed.

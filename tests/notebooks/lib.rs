@@ -68,7 +68,7 @@ pub use printed::{Verdict, allowances, numbers};
 pub use source::{item, tokens};
 pub use value::{Element, Lines, Shown, Value};
 
-/// A notebook, which is the Rust translation of a document about the book.
+/// A notebook in Rust: the translation of a Jupyter notebook or of another document about the book.
 pub struct Program {
     /// Name of the notebook on the command line, such as `ch03`.
     pub name: &'static str,
