@@ -530,7 +530,7 @@ impl Notebook {
 
     /// Compares a value with expected values from another source than the notebook's document.
     /// `figures` contains the expected values as PyTorch would print them, and `source` describes
-    /// where they come from. The reports of `cargo xtask verify` count these values separately.
+    /// where they come from. Reports don't count them among the values that the document prints.
     #[track_caller]
     pub fn reference(&mut self, _cell: &str, value: impl Shown, figures: &str, source: &str) {
         self.compare(Kind::Own, value, figures, None, Some(source));
