@@ -33,8 +33,8 @@ pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
 /// Returns true if at least 99% of the bytes are printable characters or white space, and if there
 /// are enough distinct 16-bit numbers for this not to be a coincidence.
 ///
-/// A file of token IDs could look like text by chance, because an ID consists of two bytes, and both
-/// may be printable. However, about one in four IDs of GPT-2 contains a byte that is neither
+/// A file of token IDs could look like text by chance, because an ID consists of two bytes, and
+/// both may be printable. However, about one in four IDs of GPT-2 contains a byte that is neither
 /// printable nor white space, and about three in five have bytes that aren't valid UTF-8. With
 /// enough distinct IDs, such a coincidence is practically impossible. If all bytes are valid UTF-8,
 /// 12 distinct numbers are enough. Otherwise, 80 are needed.
