@@ -118,6 +118,13 @@ const MEASURE: &str = "<script>{
     });
 }</script>";
 
+/// Returns the value of the first attribute `data-NAME` in a page.
+fn data<'d>(dom: &'d str, name: &str) -> &'d str {
+    let start = format!("data-{name}=\"");
+    let (_, value) = dom.split_once(&start).expect(name);
+    value.split_once('"').expect(name).0
+}
+
 /// Measures the pages on a phone and on a computer.
 fn pages_fit_every_screen(folder: &Path) {
     let ch03 = PROGRAMS.iter().find(|program| program.name == "ch03");
@@ -139,12 +146,7 @@ fn pages_fit_every_screen(folder: &Path) {
         let wide = test_support::browser::open(&path).expect("it was there before");
         for (width, opened) in [(390, narrow), (1280, wide)] {
             assert_eq!(opened.console, Vec::<String>::new(), "{page}");
-            let measured = opened.dom.split("data-measured=\"").nth(1).expect(page);
-            let measured = measured
-                .split('"')
-                .next()
-                .expect(page)
-                .replace("&quot;", "\"");
+            let measured = data(&opened.dom, "measured").replace("&quot;", "\"");
             let measured: Value = serde_json::from_str(&measured).expect(page);
             let about = format!("{page}, {width}: {measured}");
             let number = |name: &str| measured[name].as_f64().expect(name);
@@ -179,8 +181,7 @@ fn a_page_without_scripts_has_no_dead_fields(page: &str) {
     );
     std::fs::write(&path, framed).expect("a temporary file");
     let opened = test_support::browser::open(&path).expect("it was there before");
-    let told = opened.dom.split("data-told=\"").nth(1).expect("the answer");
-    let told = told.split('"').next().expect("its end");
+    let told = data(&opened.dom, "told");
     let (count, fields) = told.split_once(" cells, ").expect("a number");
     assert!(count.parse::<usize>().expect("a number") > 50, "{count}");
     assert_eq!(fields, "");
@@ -510,8 +511,7 @@ fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str
         ),
         ("book", "All inputs are as in the book. ", "false"),
     ] {
-        let told = dom.split(&format!("data-{step}=\"")).nth(1).expect(step);
-        let told = told.split('"').next().expect(step);
+        let told = data(&dom, step);
         let drawn = format!("0 stale, word 7: {seventh}");
         assert!(
             told.starts_with(status) && told.ends_with(&drawn),
@@ -596,10 +596,7 @@ fn a_view_answers_a_reader(opened: &impl Fn(&str) -> String, packed: &[u8]) {
         BASE64.encode(packed)
     );
     let dom = opened(&page);
-    let told = |name: &str| {
-        let told = dom.split(&format!("data-{name}=\"")).nth(1).expect(name);
-        told.split('"').next().expect(name).to_owned()
-    };
+    let told = |name: &str| data(&dom, name).to_owned();
     assert!(
         told("pointed").starts_with("query 1 "),
         "{}",

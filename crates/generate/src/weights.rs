@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gpt::{GptConfig, GptError, GptModel, Parameters};
-use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2, Axis};
+use gpt::{GptConfig, GptError, GptModel};
+use ndarray::{ArrayRef2, ArrayViewMut1, ArrayViewMut2};
 
 use crate::layers::{BlockRef, Matrix, Projection};
 use crate::packed::PackedWeights;
@@ -67,9 +67,6 @@ impl DecoderWeights {
     /// ([`GptModel::check`]).
     pub fn new(model: &GptModel, dtype: Dtype) -> Result<Self, GptError> {
         model.check()?;
-        if dtype == Dtype::Float32 {
-            return Ok(model.clone().into());
-        }
         let packed = PackedWeights::new(model, dtype);
         Ok(Self(Form::Packed(Arc::new(packed))))
     }
@@ -78,8 +75,8 @@ impl DecoderWeights {
     ///
     /// This function calls `read(name, rows, out)`, which must write the given rows of the
     /// parameter `name` to `out`, in row-major order. The names are those of
-    /// [`GptConfig::parameters`]. In formats other than f32, the weights are read and rounded in
-    /// blocks of about one megabyte, so the whole model is never in memory in f32.
+    /// [`GptConfig::parameters`]. The weights are read and rounded in blocks of about one
+    /// megabyte, so the model is never in memory twice.
     ///
     /// ```
     /// use generate::gpt::GptConfig;
@@ -105,20 +102,11 @@ impl DecoderWeights {
     pub fn read<E: From<GenerateError>>(
         config: &GptConfig,
         dtype: Dtype,
-        mut read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
+        read: impl FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>,
     ) -> Result<Self, E> {
         config.validate().map_err(GenerateError::from)?;
-        if dtype != Dtype::Float32 {
-            let packed = PackedWeights::read(*config, dtype, read)?;
-            return Ok(Self(Form::Packed(Arc::new(packed))));
-        }
-        let mut model = GptModel::zeros(*config).map_err(GenerateError::from)?;
-        for (name, mut parameter) in model.named_parameters_mut() {
-            let rows = 0..parameter.len_of(Axis(0));
-            let numbers = parameter.as_slice_mut();
-            read(&name, rows, numbers.expect("new arrays are row-major"))?;
-        }
-        Ok(model.into())
+        let packed = PackedWeights::read(*config, dtype, read)?;
+        Ok(Self(Form::Packed(Arc::new(packed))))
     }
 
     /// Returns the number format of the weights.

@@ -1,6 +1,6 @@
 // Lets the reader train a small model on the page. The code of training.rs runs in a worker, so the
-// page responds to the reader while the model is being trained. The worker's script is a Blob because
-// browsers don't allow pages opened from a local file to load a worker from another file.
+// page responds to the reader while the model is being trained. The worker's script is a Blob
+// because browsers don't allow pages opened from a local file to load a worker from another file.
 (() => {
   const root = document.getElementById('lesson');
   if (!root) return;

@@ -2,8 +2,8 @@
 // cell. When the reader changes an input, the WebAssembly module runs the notebook again, and the
 // changed outputs are marked. If the page has a model, its view also asks this module.
 //
-// What the reader types, and the address of the page, are inserted into the page only as text, never
-// as HTML.
+// What the reader types, and the address of the page, are inserted into the page only as text,
+// never as HTML.
 //
 // The command `cargo xtask notebook --html DIR --live` writes this script to DIR/live.js, after
 // view.js and a line that defines LIVE_WASM, the module in Base64. The script story.js defines
@@ -87,8 +87,8 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
   document.querySelector("main").append(make("p", { className: "live-bar" }, status, " ", reset));
   document.querySelector(".interactive").hidden = false;
 
-  // Returns the output `text` with marks on the words that differ from the words of `then`, which is
-  // the output with the book's inputs. Words are compared by their position.
+  // Returns the output `text` with marks on the words that differ from the words of `then`, which
+  // is the output with the book's inputs. Words are compared by their position.
   const wordsOf = (text) => text.split(/([\s,;[\]()]+)/);
   const isWord = (word) => /[^\s,;[\]()]/.test(word);
   const marked = (text, then) => {
@@ -98,8 +98,8 @@ const { ask: askLive, restart: restartLive } = openLive(new WebAssembly.Module(l
     return pre;
   };
   // Returns a copy of the highlighted code `written` in which the book's code `then` is replaced by
-  // `code`. Only the part from the first to the last word that differs is replaced and marked, so the
-  // other words keep their colors.
+  // `code`. Only the part from the first to the last word that differs is replaced and marked, so
+  // the other words keep their colors.
   const recoded = (code, then, written) => {
     const [words, books] = [code, then].map(wordsOf), pre = written.cloneNode(true), range = new Range();
     let first = 0, same = 0; // Numbers of equal words at the beginning and at the end.

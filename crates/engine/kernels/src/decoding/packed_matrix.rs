@@ -12,9 +12,11 @@ use std::ops::Range;
 
 use ndarray::{ArrayRef2, ArrayViewMut2, CowArray, Ix2, s};
 
-/// Number of rows in a panel of int8 or int4 weights. If the last panel of a matrix has fewer rows,
+use crate::product::weight_panels::WIDTH;
+
+/// Number of rows in a panel of weights. If the last panel of a matrix has fewer rows,
 /// it is padded with rows of zeros.
-pub(crate) const ROWS: usize = 16;
+pub(crate) const ROWS: usize = WIDTH;
 /// Largest number of weights that [`PackedMatrix::from_rows`] requests and rounds at a time, unless
 /// 16 rows contain more. As `f32` values, these weights take 1 MiB.
 const VALUES_PER_CALL: usize = 1 << 18;

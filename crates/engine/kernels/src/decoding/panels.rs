@@ -11,7 +11,7 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use ndarray::{Array2, ArrayRef2, ArrayViewMut2, Axis};
+use ndarray::{Array2, ArrayRef2, ArrayViewMut2};
 use rayon::prelude::*;
 
 #[cfg(target_arch = "x86_64")]
@@ -21,7 +21,7 @@ use crate::decoding::packed_matrix::{Format, ROWS};
 use crate::prefetch::{self, STREAMS};
 use crate::threads::for_each;
 use crate::threads::huge_pages::room;
-use crate::threads::tasks::cut;
+use crate::threads::tasks::cut_columns;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 
@@ -213,13 +213,8 @@ impl<B: WeightBlock> Panels<B> {
         let rows = rows.par_chunks(x.ncols()).with_min_len(ROWS_AT_ONCE);
         let x: Vec<_> = rows.map(activations::blocks).collect();
 
-        let mut tasks = Vec::new();
-        for outputs in cut(out.ncols(), T * ROWS, T * bytes) {
-            let (part, rest) = out.split_at(Axis(1), outputs.len());
-            out = rest;
-            tasks.push((outputs.start / ROWS, part));
-        }
-        for_each(tasks, |(first, mut out)| {
+        for_each(cut_columns(out, T * ROWS, T * bytes), |(first, mut out)| {
+            let first = first / ROWS;
             let rows = out.outer_iter_mut();
             let mut out: Vec<_> = rows
                 .map(|row| row.into_slice().expect("rows are contiguous"))

@@ -15,7 +15,7 @@
 
 use std::mem::MaybeUninit;
 
-use ndarray::{Array2, ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, s};
 
 use crate::Dtype;
 use crate::prefetch;
@@ -29,7 +29,7 @@ use crate::product::pack::{BLOCK, Rows, with_panels};
 use crate::product::pairs::round_row;
 use crate::register::Square;
 use crate::threads::for_each;
-use crate::threads::tasks::cut;
+use crate::threads::tasks::cut_columns;
 use crate::weight::Weight;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
@@ -141,15 +141,10 @@ pub(crate) unsafe fn multiply<W: Weight>(
         Variant::Amx => crate::product::amx::tiles_of_rows(&rows),
         _ => rows,
     };
-    let tasks = cut(c.ncols(), OUTPUTS, OUTPUTS * w.ncols() * size_of::<W>());
-    let mut parts = Vec::with_capacity(tasks.len());
-    for outputs in tasks {
-        let (part, rest) = c.split_at(Axis(1), outputs.len());
-        c = rest;
-        let start = start.at_column(outputs.start);
-        parts.push((w.slice(s![outputs, ..]), start, part));
-    }
-    for_each(parts, |(w, start, mut c)| {
+    let tasks = cut_columns(c, OUTPUTS, OUTPUTS * w.ncols() * size_of::<W>());
+    for_each(tasks, |(first, mut c)| {
+        let w = w.slice(s![first..first + c.ncols(), ..]);
+        let start = start.at_column(first);
         let stride = c.strides()[0];
         let c = c.as_mut_ptr().cast();
         // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
@@ -192,13 +187,7 @@ macro_rules! by {
     };
 }
 
-by!(
-    by_avx2,
-    std::arch::x86_64::__m256,
-    OfF32,
-    1,
-    "avx2,fma,f16c"
-);
+by!(by_avx2, std::arch::x86_64::__m256, OfF32, 1, "avx2,fma");
 by!(by_avx512, std::arch::x86_64::__m512, OfF32, 1, "avx512f");
 by!(
     by_pairs,

@@ -3,8 +3,8 @@
 //! The operands are multiplied in float32, or rounded to bfloat16 and then multiplied. Sums are
 //! always computed in `f32`. Both operands are packed into panels, as in Goto and van de Geijn's
 //! "Anatomy of High-Performance Matrix Multiplication", and the tiles of `C` are distributed among
-//! the threads of rayon's pool. Matrices of 16-bit weights are converted to `f32` while they are
-//! packed.
+//! the threads of rayon's pool. The weights of `weight_panels` are converted to `f32` while they
+//! are packed.
 //!
 //! For each element of `C`, the products are added up in blocks of 384 steps along the inner
 //! dimension, and the sums of the blocks are added in order. A step consists of one value in

@@ -146,8 +146,11 @@ impl<B: Weight> RightOperand for ArrayRef2<B> {
         if K::VALUES_PER_LANE == 2 {
             return pack_pairs::<K, B>(&b, panel);
         }
-        if b.ncols() == K::COLUMNS && b.strides()[0] == 1 {
-            return pack_transpose(b.reversed_axes(), &mut panel[..b.len()]);
+        if b.ncols() == K::COLUMNS
+            && b.strides()[0] == 1
+            && let Some(rows) = B::as_f32(b.reversed_axes())
+        {
+            return pack_transpose(&rows, &mut panel[..b.len()]);
         }
         // Prefetches the cache line with this panel's last value in a later row. If the panel's
         // first value in that row is in another line, that line has been prefetched for the
@@ -229,23 +232,11 @@ pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
 
 /// Packs a column panel from a part of `B` whose columns are contiguous. The columns are passed as
 /// `rows` of the transposed matrix.
-fn pack_transpose<B: Weight>(rows: ArrayView2<B>, panel: &mut [f32]) {
+fn pack_transpose(rows: &ArrayView2<f32>, panel: &mut [f32]) {
     let (count, len) = rows.dim();
     let mut panel = ArrayViewMut2::from_shape((len, count), panel).expect("as many elements");
-    let mut pack = |rows: &ArrayView2<f32>| {
-        // SAFETY: `panel` is a mutable borrow, which doesn't overlap `rows`.
-        unsafe { transpose(rows, panel.raw_view_mut()) };
-    };
-    if let Some(rows) = B::as_f32(rows) {
-        return pack(&rows);
-    }
-    with_panels(&BLOCK, count * len, |block| {
-        let block = &mut block[..count * len];
-        for (row, wide) in rows.rows().into_iter().zip(block.chunks_exact_mut(len)) {
-            copy(row, wide);
-        }
-        pack(&ArrayView2::from_shape((count, len), block).expect("as many elements"));
-    });
+    // SAFETY: `panel` is a mutable borrow, which doesn't overlap `rows`.
+    unsafe { transpose(rows, panel.raw_view_mut()) };
 }
 
 /// The row panels of `A`, which are either packed or parts of the matrix itself.

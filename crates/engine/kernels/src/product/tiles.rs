@@ -43,7 +43,7 @@ const ENOUGH_TASKS: usize = 8;
 const CACHED_VALUES: usize = 1 << 17;
 /// Number of `f32` values in 4 KiB. If the distance between rows is a multiple of this number, all
 /// rows compete for the same lines of the L1 cache.
-const PAGE_VALUES: usize = 1024;
+pub(crate) const PAGE_VALUES: usize = 1024;
 /// Smallest number of columns of `B` for which a kernel with narrow registers packs a matrix `A`
 /// whose columns are contiguous. A row panel of such a kernel contains only a part of each cache
 /// line of `A`, so without packing, the same lines would be read again for several panels.

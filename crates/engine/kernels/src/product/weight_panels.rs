@@ -15,7 +15,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, Axis, s};
+use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2, s};
 use rayon::prelude::*;
 
 use crate::Dtype;
@@ -24,8 +24,9 @@ use crate::prefetch;
 use crate::product::gemm::{Threads, multiply_packed};
 use crate::product::kernel::{DEPTH, Kernel, Start, store_sum};
 use crate::product::pack::{BLOCK, RightOperand, with_panels};
+use crate::product::tiles::PAGE_VALUES;
 use crate::register::Register;
-use crate::threads::tasks::cut;
+use crate::threads::tasks::cut_columns;
 use crate::threads::{awake, for_each};
 use crate::weight::Weight;
 #[cfg(target_arch = "x86_64")]
@@ -35,13 +36,9 @@ use crate::weight::has_avx2;
 pub(crate) const WIDTH: usize = 16;
 
 /// Largest number of rows of `x` for which the panels are multiplied in their original place. With
-/// more rows, a micro-kernel of the general product is faster, although the panels of several
-/// outputs must be copied into one.
-const FEW_ROWS: usize = 64;
-
-/// Number of columns of a matrix whose rows are a multiple of 4 KiB apart. The same columns of such
-/// rows would compete for the same few lines of the L1 cache.
-const CONFLICTING_COLUMNS: usize = 1024;
+/// more rows, a micro-kernel of the general product is faster, although it must first copy several
+/// panels into one. The general product also computes results that aren't row-major.
+const MAX_ROWS_IN_PLACE: usize = 64;
 
 /// Rounds the weights `rows`, of the shape (outputs, inputs), and appends them to `panels`. If the
 /// number of outputs isn't a multiple of [`WIDTH`], the last panel is padded with zeros.
@@ -143,7 +140,8 @@ pub(crate) fn multiply<W: Weight>(
         c.nrows() == count && panels.len() == len,
         "weights of another shape"
     );
-    if count > FEW_ROWS {
+    let is_row_major = c.ncols() <= 1 || c.strides()[1] == 1;
+    if count > MAX_ROWS_IN_PLACE || !is_row_major {
         let panels = WeightPanels {
             values: panels,
             inputs,
@@ -158,38 +156,22 @@ pub(crate) fn multiply<W: Weight>(
             multiply_packed(x, &panels, start, c, Threads::Pool, Dtype::Float32);
         };
     }
-    if c.ncols() > 1 && c.strides()[1] != 1 {
-        let mut rows = Array2::zeros(c.dim());
-        rows.assign(&c);
-        multiply(x, panels, start, rows.view_mut());
-        return c.assign(&rows);
-    }
     let mut x = x.as_standard_layout();
-    if count > 1 && inputs % CONFLICTING_COLUMNS == 0 {
+    if count > 1 && inputs.is_multiple_of(PAGE_VALUES) {
         let mut apart = Array2::zeros((count, inputs + WIDTH));
         apart.slice_mut(s![.., ..inputs]).assign(&x);
         x = apart.into();
     }
-    let rows = Rows {
-        values: x.as_ptr(),
-        count,
-        inputs,
-        stride: x.strides()[0] as usize,
-    };
-    let mut parts = Vec::new();
-    for outputs in cut(c.ncols(), WIDTH, WIDTH * inputs * size_of::<W>()) {
-        let (part, rest) = c.split_at(Axis(1), outputs.len());
-        c = rest;
-        let panels =
-            &panels[outputs.start * inputs..][..outputs.len().next_multiple_of(WIDTH) * inputs];
-        parts.push((panels, start.at_column(outputs.start), part));
-    }
+    let x = x.view();
+    let tasks = cut_columns(c, WIDTH, WIDTH * inputs * size_of::<W>());
     awake(|| {
-        for_each(parts, |(panels, start, mut c)| {
+        for_each(tasks, |(first, mut c)| {
+            let len = c.ncols().next_multiple_of(WIDTH) * inputs;
+            let panels = &panels[first * inputs..][..len];
             let c = Output {
                 stride: c.strides()[0],
                 columns: c.ncols(),
-                start,
+                start: start.at_column(first),
                 values: c.as_mut_ptr(),
             };
             // SAFETY: The condition has checked that the CPU has the instruction set, and the
@@ -198,13 +180,13 @@ pub(crate) fn multiply<W: Weight>(
                 #[cfg(target_arch = "x86_64")]
                 {
                     if is_x86_feature_detected!("avx512f") {
-                        return by_avx512(rows, panels, c);
+                        return by_avx512(&x, panels, c);
                     }
                     if has_avx2() {
-                        return by_avx2(rows, panels, c);
+                        return by_avx2(&x, panels, c);
                     }
                 }
-                task::<[f32; 4], W, 4, 8>(rows, panels, c);
+                task::<[f32; 4], W, 4, 8>(&x, panels, c);
             }
         });
     });
@@ -240,20 +222,6 @@ impl<W: Weight> RightOperand for WeightPanels<'_, W> {
     }
 }
 
-/// The rows of `x`, which are `stride` values apart.
-#[derive(Clone, Copy)]
-struct Rows {
-    values: *const f32,
-    count: usize,
-    inputs: usize,
-    stride: usize,
-}
-
-// SAFETY: The values are only read while the matrix is borrowed.
-unsafe impl Sync for Rows {}
-// SAFETY: As above.
-unsafe impl Send for Rows {}
-
 /// The columns of `C` that a task computes, with rows that are `stride` values apart.
 #[derive(Clone, Copy)]
 struct Output<'s> {
@@ -268,7 +236,7 @@ macro_rules! by {
     ($name:ident, $register:ty, $per_panel:literal, $sums:literal, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
-        unsafe fn $name<W: Weight>(x: Rows, panels: &[W], c: Output<'_>) {
+        unsafe fn $name<W: Weight>(x: &ArrayView2<f32>, panels: &[W], c: Output<'_>) {
             // SAFETY: The caller guarantees the conditions of [`task`].
             unsafe { task::<$register, W, $per_panel, $sums>(x, panels, c) }
         }
@@ -278,8 +246,8 @@ macro_rules! by {
 by!(by_avx512, std::arch::x86_64::__m512, 1, 16, "avx512f");
 by!(by_avx2, std::arch::x86_64::__m256, 2, 8, "avx2,fma,f16c");
 
-/// Computes all outputs of a task. `N` is the number of registers that hold a column of a panel,
-/// and `SUMS` the number of registers for sums.
+/// Computes all outputs of a task. The rows of `x` must be contiguous. `N` is the number of
+/// registers that hold a column of a panel, and `SUMS` the number of registers for sums.
 ///
 /// With few rows, the sums of several panels fit in the registers. The panels are read
 /// concurrently, each from a different part of the task, so that the additions of one panel needn't
@@ -292,12 +260,12 @@ by!(by_avx2, std::arch::x86_64::__m256, 2, 8, "avx2,fma,f16c");
 /// - `c` must be writable for all rows of `x`.
 #[inline(always)]
 unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
-    x: Rows,
+    x: &ArrayView2<f32>,
     panels: &[W],
     c: Output<'_>,
 ) {
     let count = c.columns.div_ceil(WIDTH);
-    let together = SUMS / N / x.count.next_power_of_two();
+    let together = SUMS / N / x.nrows().next_power_of_two();
     // SAFETY: The caller guarantees the conditions of this function.
     unsafe {
         let mut done = 0;
@@ -318,19 +286,19 @@ unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
 /// The conditions of [`task`] apply.
 #[inline(always)]
 unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, const P: usize>(
-    x: Rows,
+    x: &ArrayView2<f32>,
     panels: &[W],
     range: Range<usize>,
     c: Output<'_>,
 ) -> usize {
     let part = range.len() / P;
     for i in range.start..range.start + part {
-        for k in (0..x.inputs.max(1)).step_by(DEPTH) {
-            let depth = DEPTH.min(x.inputs - k);
+        for k in (0..x.ncols().max(1)).step_by(DEPTH) {
+            let depth = DEPTH.min(x.ncols() - k);
             let mut r = 0;
             macro_rules! rows {
                 ($($together:literal)*) => {$(
-                    while $together * P * N <= SUMS && x.count - r >= $together {
+                    while $together * P * N <= SUMS && x.nrows() - r >= $together {
                         // SAFETY: The caller guarantees the conditions of this function. All
                         // offsets stay within the rows, the panels and the columns of `c`.
                         unsafe {
@@ -354,7 +322,7 @@ unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, cons
 /// The conditions of [`task`] apply, and the rows, inputs and panels must exist.
 #[inline(always)]
 unsafe fn tile<V: Register, W: Weight, const N: usize, const P: usize, const R: usize>(
-    x: Rows,
+    x: &ArrayView2<f32>,
     (r, k): (usize, usize),
     depth: usize,
     panels: &[W],
@@ -368,19 +336,20 @@ unsafe fn tile<V: Register, W: Weight, const N: usize, const P: usize, const R: 
     // SAFETY: The caller guarantees that the rows, inputs and panels exist, that `c` is writable,
     // and that the CPU has the instruction set.
     unsafe {
-        let from = panels.as_ptr().add((i * x.inputs + k) * WIDTH);
-        let x_from = x.values.add(r * x.stride + k);
+        let from = panels.as_ptr().add((i * x.ncols() + k) * WIDTH);
+        let stride = x.strides()[0] as usize;
+        let x_from = x.as_ptr().add(r * stride + k);
         let mut sums = [[[V::splat(0.0); N]; P]; R];
         for k in 0..depth {
             for p in 0..P {
-                let from = from.add((p * apart * x.inputs + k) * WIDTH);
+                let from = from.add((p * apart * x.ncols() + k) * WIDTH);
                 if ahead > 0 {
                     prefetch::stream(from, ahead);
                 }
                 for n in 0..N {
                     let w = V::load_weights(from.add(n * V::LANES));
                     for (r, sums) in sums.iter_mut().enumerate() {
-                        let x = V::splat(*x_from.add(r * x.stride + k));
+                        let x = V::splat(*x_from.add(r * stride + k));
                         sums[p][n] = sums[p][n].add_product(x, w);
                     }
                 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use ndarray::{ArrayViewMut2, Axis};
+
 /// Smallest number of bytes of weights that a task reads. Running a smaller task on another thread
 /// would take more time than it saves.
 const BYTES_PER_TASK: usize = 32 * 1024;
@@ -14,7 +16,7 @@ const BYTES_PER_TASK: usize = 32 * 1024;
 /// of it, the second one two thirds of the remainder, and so on. Because the last tasks are small,
 /// all threads finish at about the same time, even if some of them are slower than others. The
 /// results of the product don't depend on the division.
-pub(crate) fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {
+fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {
     let groups = outputs.div_ceil(group);
     let least = (BYTES_PER_TASK / bytes.max(1)).max(1);
     let parts = ((groups + least / 2) / least).clamp(1, rayon::current_num_threads());
@@ -32,6 +34,22 @@ pub(crate) fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize
         }
     }
     tasks
+}
+
+/// Divides the columns of `c`, which are the outputs of a product, into tasks as [`cut`] does.
+/// Returns the first column of each task together with the task's columns.
+pub(crate) fn cut_columns<T>(
+    mut c: ArrayViewMut2<'_, T>,
+    group: usize,
+    bytes: usize,
+) -> Vec<(usize, ArrayViewMut2<'_, T>)> {
+    let mut parts = Vec::new();
+    for columns in cut(c.ncols(), group, bytes) {
+        let (part, rest) = c.split_at(Axis(1), columns.len());
+        c = rest;
+        parts.push((columns.start, part));
+    }
+    parts
 }
 
 #[cfg(test)]
