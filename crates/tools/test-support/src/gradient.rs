@@ -1,10 +1,11 @@
 //! Gradient checking, which compares a gradient that was derived by hand with numerical
 //! derivatives, one element at a time.
 //!
-//! The error of an element is defined as follows, where `gradient_scale` is explained below:
+//! The error of an element is defined as follows, where `gradient_scale` and
+//! `noise` are explained below:
 //!
 //! ```text
-//! |analytic - numeric| / max(|analytic|, |numeric|, gradient_scale)
+//! |analytic - numeric| / max(|analytic|, |numeric|, gradient_scale, 8 * noise / tolerance)
 //! ```
 //!
 //! The functions in this module don't run the backward pass. Instead, the caller passes the
@@ -42,6 +43,13 @@
 //! value for which noise of the size `4 * f32::EPSILON * max|objective| / step` results in an error
 //! equal to the tolerance.
 //!
+//! The rounding error of an objective can be much larger than `f32::EPSILON` times its value. For
+//! example, the loss of a well-trained model is a small difference between large logits. Therefore,
+//! the rounding error is measured (see `difference.rs`). An element's `noise` is the error that it
+//! causes in the numerical derivative. A correct gradient passes even if the noise is larger than
+//! the tolerance, but only mistakes that are larger than the noise are detected. In this case, use
+//! the logits and [`project`](crate::project) instead of the loss.
+//!
 //! The default tolerance is 1e-3, which is 10 to 100 times the noise. The errors that actual
 //! mistakes cause, such as a missing factor or term, a wrong sign or a transposed matrix, are 0.01
 //! or larger.
@@ -51,7 +59,10 @@ use std::fmt;
 use ndarray::{Array, ArrayRef, Dimension};
 
 use crate::close::index_at;
-use crate::difference::central_difference;
+use crate::difference::{central_difference, rounding_noise};
+
+/// Number of elements near which the rounding error of the objective is measured.
+const NOISE_ELEMENTS: usize = 4;
 
 /// Settings of a gradient check.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +75,7 @@ pub struct GradientCheck {
     pub step: Option<f64>,
     /// Largest number of elements to check. If there are more elements, the check uses a sample
     /// that is spread evenly over them. The objective is evaluated ten times for each element that
-    /// is checked.
+    /// is checked, and up to 32 times to measure its rounding error.
     pub max_elements: usize,
 }
 
@@ -125,22 +136,31 @@ impl GradientCheck {
         changed.assign(parameters);
         let analytic: Vec<f32> = analytic.iter().copied().collect();
         let step = self.step.unwrap_or_else(|| default_step(parameters));
+        let set = |changed: &mut Array<f32, D>, position: usize, value| {
+            let elements = changed.as_slice_mut().expect("row-major");
+            std::mem::replace(&mut elements[position], value)
+        };
+        let mut noise = 0.0_f64;
+        for position in spread_positions(parameters.len(), self.max_elements.min(NOISE_ELEMENTS)) {
+            let x = set(&mut changed, position, 0.0);
+            noise = noise.max(rounding_noise(x, step, |value| {
+                set(&mut changed, position, value);
+                objective(&changed)
+            }));
+            set(&mut changed, position, x);
+        }
         let mut magnitude = 0.0_f64;
         let mut elements = Vec::new(); // The position, the analytic derivative and the numerical derivative of each element.
         for position in spread_positions(parameters.len(), self.max_elements) {
-            let set = |changed: &mut Array<f32, D>, value| {
-                let elements = changed.as_slice_mut().expect("row-major");
-                std::mem::replace(&mut elements[position], value)
-            };
-            let x = set(&mut changed, 0.0);
+            let x = set(&mut changed, position, 0.0);
             // An element that is much larger than the others needs a larger step, because the
             // rounding error of `x + h` and `x - h` is larger.
             let step = step.max(f64::from(x.abs()) / 512.0);
-            let derivative = central_difference(x, step, |value| {
-                set(&mut changed, value);
+            let derivative = central_difference(x, step, noise, |value| {
+                set(&mut changed, position, value);
                 objective(&changed)
             });
-            set(&mut changed, x);
+            set(&mut changed, position, x);
             magnitude = magnitude.max(derivative.magnitude);
             elements.push((position, f64::from(analytic[position]), derivative));
         }
@@ -153,7 +173,10 @@ impl GradientCheck {
             .max(noise / self.tolerance);
         let errors = elements.iter().map(|(position, analytic, numeric)| {
             let difference = (analytic - numeric.value).abs();
-            let scale = gradient_scale.max(analytic.abs()).max(numeric.value.abs());
+            let scale = gradient_scale
+                .max(analytic.abs())
+                .max(numeric.value.abs())
+                .max(8.0 * numeric.noise / self.tolerance);
             let error = match difference {
                 0.0 => 0.0, // This arm also avoids dividing 0 by 0.
                 _ if difference.is_finite() => difference / scale,
