@@ -13,8 +13,8 @@ mod register;
 mod threads;
 mod weight;
 
-// The public functions take and return ndarray arrays. The re-export lets callers use the same
-// version of ndarray as this crate.
+// Some public functions take or return ndarray arrays. With this re-export, callers can use the
+// same version of ndarray as this crate.
 pub use ndarray;
 
 pub use decoding::{

@@ -1,11 +1,11 @@
 //! Attention of a single query over cached keys and values, `softmax(scale K q)^T V`. A decoder
 //! computes it for each head and each new token.
 //!
-//! The cache consists of pages, each of which contains the keys and values of [`PAGE`] tokens.
-//! There is no mask, because the caller passes only the keys that the query may attend to. All sums
-//! are computed in the same order as in the dense matrix product ([`gemm`](crate::gemm)). The
-//! result for a query therefore has the same bits as in a prompt, where matrix products compute the
-//! attention of many queries together.
+//! The cache consists of pages, each of which contains the keys and values of [`PAGE`] tokens. No
+//! mask is needed, because the caller passes only the keys that the query may attend to. All sums
+//! are computed in the same order as in the dense matrix product ([`gemm`](crate::gemm)), which
+//! computes the attention of all tokens of a prompt together. The result for a token therefore has
+//! the same bits whether the token is decoded alone or as part of a prompt.
 
 use multiversion::multiversion;
 use multiversion::target::target_cfg_f;
@@ -15,24 +15,26 @@ use crate::elementwise::{self, NEGLIGIBLE};
 use crate::prefetch::{self, LINE};
 use crate::product::kernel::DEPTH;
 
-/// Number of tokens in a page of the key-value cache. The dense matrix product sums along the inner
-/// dimension in blocks of 384 steps, which is a multiple of this number, so each page lies within a
-/// single block.
+/// Number of tokens in a page of the key-value cache. To produce the same bits as the dense matrix
+/// product, [`attend_query`] must also sum the values in blocks of 384 tokens. Because 384 is a
+/// multiple of the page size, no page belongs to two blocks.
 pub const PAGE: usize = 64;
 
-/// Computes the context vector of `query`, which is a weighted sum of the cached values, and writes
-/// it to `out`. `query` and `out` must have head_dim elements.
+/// Computes the context vector of `query`, which is the sum of the cached values multiplied by
+/// their attention weights, and writes it to `out`. Both `query` and `out` must have head_dim
+/// elements.
 ///
 /// Each page contains the keys of its tokens as a matrix of the shape (head_dim, PAGE), followed by
 /// their values as a matrix of the shape (PAGE, head_dim). The query attends to the first `n_keys`
-/// tokens of `pages`. Its dot products with the keys are multiplied by `scale` before the softmax.
-/// `scores` is used as temporary memory, and its first `n_keys` elements are the attention weights
-/// when the function returns.
+/// tokens of `pages`. Its dot products with their keys are multiplied by `scale` before the
+/// softmax. The function overwrites `scores` and resizes it if necessary. When it returns, the
+/// first `n_keys` elements of `scores` are the attention weights.
 ///
 /// # Panics
 ///
-/// Panics if the length of a page or of `out` doesn't fit the length of `query`, if the pages
-/// contain fewer than `n_keys` tokens, or if `scale` is negative or NaN.
+/// Panics if a page doesn't have `2 * PAGE * query.len()` elements, if `query` and `out` have
+/// different lengths, if the pages contain fewer than `n_keys` tokens, or if `scale` is negative or
+/// NaN.
 pub fn attend_query<'p>(
     query: &[f32],
     pages: impl Iterator<Item = &'p [f32]> + Clone,
@@ -84,7 +86,7 @@ pub fn attend_query<'p>(
     elementwise::add(out, &sums);
 }
 
-/// Computes the dot products of the query and the keys of a page,
+/// Computes the dot product of the query and each key of a page,
 /// `scores[j] = sum_d query[d] keys[d][j]`.
 #[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
 fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
@@ -102,8 +104,9 @@ fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
     }
 }
 
-/// Adds a weighted sum of the rows to `sums`: `sums[c] += sum_j weights[j] rows[j][c]`. `rows` is a
-/// row-major matrix with `sums.len()` columns and at least `weights.len()` rows.
+/// Multiplies each row of a matrix by its weight and adds it to `sums`:
+/// `sums[c] += sum_j weights[j] rows[j][c]`. `rows` contains the matrix in row-major order, with
+/// `sums.len()` columns and at least `weights.len()` rows.
 #[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
 fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     let fused = cfg!(target_arch = "aarch64") || target_cfg_f!(target_feature = "fma");
@@ -123,8 +126,8 @@ fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     }
 }
 
-/// Computes [`add_weighted`] for the first `C` columns, whose sums stay in registers. `n` is the
-/// number of values from the beginning of one row to the beginning of the next.
+/// Computes the first `C` sums of [`add_weighted`] and keeps them in registers during the
+/// computation. `n` is the distance between the beginnings of two rows, in values.
 #[inline(always)]
 fn columns<const C: usize>(weights: &[f32], rows: &[f32], n: usize, sums: &mut [f32], fused: bool) {
     let mut local_sums: [f32; C] = *sums.first_chunk().expect("there are C sums");
@@ -149,8 +152,8 @@ mod tests {
     use super::*;
     use crate::product::gemm;
 
-    /// Checks that the context vector and the attention weights have the same bits as when they are
-    /// computed with matrix products.
+    /// Checks that `attend_query` produces the same bits as matrix products, both for the context
+    /// vector and for the attention weights.
     #[test]
     fn a_query_has_the_bits_that_products_give_it_at_awkward_sizes() {
         for (n_keys, head_dim) in [

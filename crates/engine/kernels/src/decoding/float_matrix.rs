@@ -1,11 +1,11 @@
-//! Weight matrices in f32, bf16 and f16. The speed of a decoder is limited by reading the weights,
-//! so the 16-bit formats, which take half as much memory as f32, also make it faster.
+//! Weight matrices in f32, bf16 and f16. The speed of a decoder is limited by reading the weights
+//! from memory. The 16-bit formats therefore not only need half as much memory as f32, but also
+//! make a decoder faster.
 //!
-//! When a matrix in a 16-bit format is created, each weight is rounded to the nearest bf16 value (8
+//! When a matrix is created in a 16-bit format, each weight is rounded to the nearest bf16 value (8
 //! bits of precision) or f16 value (11 bits), with ties to even. Products multiply and add in
-//! `f32`, usually without rounding their inputs. The exception is a product with bf16 weights on a
-//! CPU that can multiply bf16 values. It rounds its inputs to bf16, regardless of the number of
-//! rows.
+//! `f32`, usually without rounding their inputs. However, on a CPU that can multiply bf16 values,
+//! all products with bf16 weights round their inputs to bf16, even if an input has only one row.
 
 use half::{bf16, f16};
 use ndarray::{Array2, ArrayRef2, ArrayView2, ArrayViewMut2};
@@ -19,34 +19,36 @@ use crate::threads::huge_pages::room;
 use crate::weight::Weight;
 use crate::{Dtype, PackedMatrix};
 
-/// A matrix whose weights are stored as `f32`. Its products are bitwise identical to those of a
-/// row-major array with the same weights, and faster if the input has few rows.
+/// A matrix whose weights are stored as `f32`. Its products have the same bits as products with a
+/// row-major array of the same weights, but are faster if the input has few rows.
 pub type F32Matrix = PackedMatrix<Floats<f32>>;
 
-/// A matrix whose weights are stored as bf16, like those of `nn.Linear(..., dtype=torch.bfloat16)`
-/// in PyTorch. A weight that is NaN remains NaN.
+/// A matrix whose weights are stored as bf16, like the weights of PyTorch's
+/// `nn.Linear(..., dtype=torch.bfloat16)`. A weight that is NaN remains NaN.
 pub type Bf16Matrix = PackedMatrix<Floats<bf16>>;
 
-/// A matrix whose weights are stored as f16, like those of `nn.Linear(..., dtype=torch.float16)` in
-/// PyTorch. Weights beyond ±65504 are stored as ±65504, and a weight that is NaN remains NaN.
+/// A matrix whose weights are stored as f16, like the weights of PyTorch's
+/// `nn.Linear(..., dtype=torch.float16)`. Weights beyond ±65504 are stored as ±65504, and a weight
+/// that is NaN remains NaN.
 pub type F16Matrix = PackedMatrix<Floats<f16>>;
 
 /// The weights of a matrix of the shape (outputs, inputs). If products multiply bf16 values
-/// ([`Float::multiplied_as_bf16`]), the weights are in row-major order. Otherwise, they are in the
-/// panels of [`weight_panels`].
+/// directly ([`Float::multiplied_as_bf16`]), the weights are stored in row-major order. Otherwise,
+/// they are stored in panels, as described in [`weight_panels`].
 #[derive(Clone, PartialEq)]
 pub struct Floats<T>(Vec<T>);
 
-/// A weight in a floating-point format. Each implementation calls the generic product for its own
-/// type, so the product is compiled once in this crate and not again in every crate that uses a
-/// matrix of such weights.
+/// A floating-point format for weights. Each format has its own implementation of
+/// [`accumulate`](Self::accumulate), which calls the generic matrix product. The product is
+/// therefore compiled only once, in this crate, instead of in every crate that uses a matrix in
+/// this format.
 pub(crate) trait Float: Weight {
-    /// Computes `out = beta * out + x W^T`, where `weights` contains `W` in the order that
-    /// [`Floats`] describes.
+    /// Computes `out = beta * out + x W^T`, where `weights` contains the elements of `W` in the
+    /// order described in [`Floats`].
     fn accumulate(weights: &[Self], x: &ArrayRef2<f32>, beta: f32, out: ArrayViewMut2<f32>);
 
-    /// Returns whether products multiply pairs of bf16 values. In this case, they round their
-    /// inputs to bf16.
+    /// Returns whether matrix products multiply weights of this type as pairs of bf16 values. If
+    /// they do, they also round their inputs to bf16.
     fn multiplied_as_bf16() -> bool {
         false
     }
@@ -110,7 +112,9 @@ impl<T: Float> Format for Floats<T> {
     }
 }
 
-/// Converts a row-major array of the shape (outputs, inputs) in its own memory, without rounding.
+/// Converts an array of the shape (outputs, inputs) without rounding its elements. If the array is
+/// in row-major order, the matrix reuses its memory, which is reallocated if the last panel
+/// requires padding that doesn't fit.
 impl From<Array2<f32>> for F32Matrix {
     fn from(weight: Array2<f32>) -> Self {
         let shape = weight.dim();
@@ -130,12 +134,12 @@ impl From<Array2<f32>> for F32Matrix {
 }
 
 impl F32Matrix {
-    /// Computes `out += x W^T` for `x` of the shape (rows, inputs) and `out` of the shape (rows,
-    /// outputs).
+    /// Computes `out += x W^T`, where `W` is this matrix, `x` has the shape (rows, inputs) and
+    /// `out` has the shape (rows, outputs).
     ///
     /// # Panics
     ///
-    /// Panics if the shapes don't fit.
+    /// Panics if `x` or `out` has a different shape.
     pub fn accumulate_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         self.check(x, out.dim());
         f32::accumulate(&self.weights.0, x, 1.0, out);

@@ -1,15 +1,16 @@
-//! Dot products of int4 weights and int8 activations. The products are added exactly, as integers.
-//! Each sum is then converted to `f32` and multiplied by the scales of the weights and activations.
+//! Dot products of int4 weights and int8 activations. The products of weights and activations are
+//! summed exactly, as integers. Each sum is then converted to `f32` and multiplied by the scales of
+//! the weights and activations.
 //!
-//! Each output is the scaled dot product of a row of weights `w` and a row of activations `x`,
-//! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i`. The index `g` runs over groups of 32
-//! weights, which have the scales `scale_w[g]`. Two consecutive groups belong to a block `b` of 64
-//! activations, which has the scale `scale_x[b]`.
+//! An output is the scaled dot product of a row of weights `w` and a row of activations `x`,
+//! `y = sum_g scale_w[g] scale_x[b] sum_(i in g) w_i x_i`. Here, `g` is a group of 32 columns, in
+//! which the weights have the scale `scale_w[g]`. Two consecutive groups form a block `b` of 64
+//! columns, in which the activations have the scale `scale_x[b]`.
 //!
-//! Each weight is stored as a nibble (four bits) with an offset of 8. The offset would increase the
-//! sum of a group by `8 * sum_i x_i`, so the sum starts at `-8 * sum_i x_i` instead of 0. The
-//! versions for VNNI, AVX2 and other CPUs add the same numbers in the same order, so their results
-//! have the same bits.
+//! Each weight is stored as a nibble (four bits) after an offset of 8 has been added to it. The
+//! offset increases the sum of a group by `8 * sum_i x_i`. To compensate, the sum starts at
+//! `-8 * sum_i x_i` instead of 0. The versions for VNNI, AVX2 and other CPUs perform the
+//! floating-point operations in the same order, so their results have the same bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -30,37 +31,39 @@ use crate::elementwise::reduce::{LANES, sum_of_lanes};
 use crate::prefetch;
 use crate::weight::Weight;
 
-/// A matrix of int4 weights, in which 32 neighboring weights of a row share an f16 scale. At 4.5
-/// bits per weight, it takes about a seventh of the memory of a matrix of `f32` weights.
+/// A matrix of int4 weights, in which 32 neighboring weights of a row share an f16 scale. A weight
+/// takes 4.5 bits on average, so the matrix needs about a seventh as much memory as a matrix of
+/// `f32` weights.
 ///
-/// The format corresponds to llama.cpp's `q4_0`, but each scale is chosen from several candidates
-/// to minimize the squared error of the rounded weights. As with [`Int8Matrix`](crate::Int8Matrix),
-/// products also round the activations to int8.
+/// The format corresponds to llama.cpp's `q4_0`, except that each scale is chosen from several
+/// candidates to minimize the squared rounding error of the weights. As with
+/// [`Int8Matrix`](crate::Int8Matrix), products round the activations to int8.
 pub type Int4Matrix = PackedMatrix<Panels<Block>>;
 
-/// Offset that is added to each weight before it is stored as an unsigned number. The weight 0 is
-/// stored as 8.
+/// Offset that is added to each weight, so that it is stored as a number from 0 to 15. The weight 0
+/// is stored as 8.
 const OFFSET: u8 = 8;
-/// Number of quads (groups of four columns) in the low nibbles of a group of 32 weights. The high
-/// nibbles contain the same number of quads.
+/// Half of the number of quads (four neighboring weights) in a group of 32 weights. The low nibbles
+/// of the group contain the first half of the quads, and the high nibbles contain the second half.
 const QUADS: usize = GROUP / 8;
 
-/// The weights of 16 rows in 64 columns, with their scales. A block takes nine cache lines.
+/// The weights of a block of 16 rows and 64 columns, together with their scales. A block occupies
+/// nine cache lines of 64 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block {
-    /// Nibbles of the weights, in groups of 32 columns. Each byte holds two weights of a row: one
-    /// of the first 16 columns of the group in its low nibble, and one of the last 16 columns in
-    /// its high nibble. As in a block of int8 weights, four bytes of row 0 are followed by four
-    /// bytes of row 1, and so on.
+    /// Nibbles of the weights, in groups of 32 columns. Each byte contains two weights of the same
+    /// row. The low nibble is a weight from the first 16 columns of the group, and the high nibble
+    /// is a weight from the last 16 columns. Four bytes of row 0 are followed by four bytes of row
+    /// 1, and so on.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
-    /// Scales of the weights. There is one scale for each row and each group of 32 columns.
+    /// Scales of the weights, one for each row and each group of 32 columns.
     scales: [[f16; ROWS]; BLOCK / GROUP],
 }
 
 impl Block {
-    /// Rounds the first weights of a row (at most 64) to int4 and stores them. The remaining
-    /// weights of the row aren't changed.
+    /// Rounds `weights`, which contains at most 64 weights, to int4 and stores them at the
+    /// beginning of the given row of this block. The remaining weights of the row aren't changed.
     fn set_weights(&mut self, row: usize, weights: &[f32]) {
         for (g, weights) in weights.chunks(GROUP).enumerate() {
             let scale = best_scale(weights);
@@ -167,8 +170,8 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: The registers in `y` contain `R * T * 16` values of type `f32`, and the return
-        // type [`Dots`] is an array of the same number of `f32` values.
+        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`, and
+        // the registers in `y` contain the same number of values.
         unsafe { transmute_copy(&y) }
     }
 
@@ -186,9 +189,9 @@ impl WeightBlock for Block {
                 prefetch::panel::<T, _>(&w.scales);
             }
             for g in 0..BLOCK / GROUP {
-                // Each row has two lanes of 16 bits. One lane is the sum of the products in columns
-                // 0 and 1 of every quad, and the other lane is the sum of those in columns 2 and 3.
-                // Each of these sums consists of 16 products and can't overflow, because
+                // Each row of weights has two lanes of 16 bits. One lane sums the products of
+                // columns 0 and 1 of every quad in the group, and the other lane sums the products
+                // of columns 2 and 3. A lane sums only 16 products, so it can't overflow, because
                 // `16 * 15 * 127` is less than 2^15.
                 let mut pairs = [[[_mm256_setzero_si256(); 2]; T]; R];
                 for q in 0..QUADS {
@@ -216,8 +219,7 @@ impl WeightBlock for Block {
                     }
                 }
                 for t in 0..T {
-                    // SAFETY: A group has 16 scales of two bytes, so two registers of 16 bytes are
-                    // readable.
+                    // SAFETY: A group has 16 scales of two bytes, so 32 bytes are readable.
                     let scales = unsafe {
                         let scales = w[t].scales[g].as_ptr().cast::<__m128i>();
                         [_mm_loadu_si128(scales), _mm_loadu_si128(scales.add(1))]
@@ -236,14 +238,14 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: The registers in `y` contain `R * T * 16` values of type `f32`, and the return
-        // type [`Dots`] is an array of the same number of `f32` values.
+        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`, and
+        // the registers in `y` contain the same number of values.
         unsafe { transmute_copy(&y) }
     }
 }
 
-/// Tries several scales for a group of weights and returns the one with the smallest squared error
-/// of the rounded weights.
+/// Tries several scales for a group of weights and returns the scale that minimizes the squared
+/// rounding error of the weights.
 ///
 /// The first candidate maps the weight with the largest magnitude to -8, because the range from -8
 /// to 7 has one more value on the negative side. The other candidates map this weight to -7.5, -7,
@@ -288,18 +290,19 @@ fn inverse(scale: f16) -> f32 {
     }
 }
 
-/// Returns the integer from -8 to 7 that is nearest to `w * inverse`.
+/// Returns the integer from -8 to 7 that is nearest to `w / scale`, where `inverse` is `1 / scale`.
+/// For NaN, it returns -8.
 #[inline(always)]
 fn nearest(w: f32, inverse: f32) -> f32 {
     let scaled = w * inverse;
-    // For NaN, the first comparison is false, so NaN becomes -8.
+    // If `scaled` is NaN, the comparison is false, so NaN becomes -8.
     let low = if scaled > -8.0 { scaled } else { -8.0 };
     let both = if low < 7.0 { low } else { 7.0 };
     (both + ROUND) - ROUND
 }
 
-/// Returns the initial value of the integer sums of group `g`, which cancels the contribution of
-/// the weights' offset to these sums.
+/// Returns the value at which the integer dot products of group `g` start. It compensates for the
+/// offset that is included in the stored weights.
 fn start(x: &ActivationBlock, g: usize) -> i32 {
     -i32::from(OFFSET) * x.sums[g]
 }

@@ -1,15 +1,18 @@
-//! Dot products of int8 weights and int8 activations. The products are added exactly, as integers.
-//! Each sum is then converted to `f32` and multiplied by the scale of the activations.
+//! Dot products of int8 weights and int8 activations. The products of weights and activations are
+//! summed exactly, as integers. Each sum is then converted to `f32` and multiplied by the scale of
+//! the activations.
 //!
-//! Each output is the scaled dot product of a row of weights `w` and a row of activations `x`,
-//! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i`. The index `b` runs over blocks of 64
-//! columns, `scale_w` is the scale of the row of weights, and `scale_x[b]` is the scale of a block
-//! of activations.
+//! An output is the scaled dot product of a row of weights `w` and a row of activations `x`,
+//! `y = scale_w sum_b scale_x[b] sum_(i in b) w_i x_i`. Here, `b` is a block of 64 columns, in
+//! which the activations have the scale `scale_x[b]`, and `scale_w` is the scale of the whole row
+//! of weights.
 //!
-//! The VNNI instruction `vpdpbusd` multiplies unsigned bytes by signed bytes, so weights are stored
-//! with an offset of 128. The offset would increase the sum of a block by `128 * sum_i x_i`, so the
-//! sum starts at `-128 * sum_i x_i` instead of 0. The versions for VNNI, AVX2 and other CPUs add
-//! the same numbers in the same order, so their results have the same bits.
+//! The VNNI instruction `vpdpbusd` multiplies unsigned bytes by signed bytes, so an offset of 128
+//! is added to each weight before it is stored. The offset would increase the sum of a block by
+//! `128 * sum_i x_i`. To compensate, the sum starts at `-128 * sum_i x_i` instead of 0, except in
+//! the AVX2 version, which removes the offset from the weights. The versions for VNNI, AVX2 and
+//! other CPUs perform the floating-point operations in the same order, so their results have the
+//! same bits.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -24,27 +27,27 @@ use crate::decoding::panels::{Panels, WeightBlock};
 #[cfg(target_arch = "x86_64")]
 use crate::prefetch;
 
-/// A matrix of int8 weights, in which each row has an `f32` scale. It takes about a quarter of the
-/// memory of a matrix of `f32` weights.
+/// A matrix of int8 weights, in which each row has an `f32` scale. It needs about a quarter as much
+/// memory as a matrix of `f32` weights.
 ///
-/// The scale of a row is its largest magnitude divided by 127. Each weight is stored as an integer
-/// from -127 to 127, which is multiplied by the scale. Products also round the activations to int8,
-/// with one scale for each block of 64 columns.
+/// The scale of a row is the largest magnitude of its weights divided by 127. Each weight is
+/// approximated by the scale multiplied by an integer from -127 to 127. Products also round the
+/// activations to int8, with one scale for each block of 64 columns.
 pub type Int8Matrix = PackedMatrix<Panels<Block>>;
 
-/// Offset that is added to each weight before it is stored as an unsigned byte. The weight 0 is
+/// Offset that is added to each weight, so that it is stored as an unsigned byte. The weight 0 is
 /// stored as 128.
 const OFFSET: u8 = 128;
 
-/// The weights of 16 rows in 64 columns, which are stored in groups of four columns. In each group,
-/// the four weights of row 0 are followed by the four weights of row 1, and so on.
+/// The weights of a block of 16 rows and 64 columns, stored in groups of four columns. In each
+/// group, the four weights of row 0 are followed by the four weights of row 1, and so on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Block([[Quad<u8>; ROWS]; BLOCK / 4]);
 
 impl Block {
-    /// Stores the int8 weights of a row. None of them may be -128, because its magnitude doesn't
-    /// fit in an `i8`.
+    /// Stores the int8 weights of a row in this block. None of them may be -128, because the AVX2
+    /// version negates weights and 128 doesn't fit in an `i8`.
     fn set_bytes(&mut self, row: usize, weights: &[i8; BLOCK]) {
         debug_assert!(!weights.contains(&i8::MIN));
         for (rows, quad) in self.0.iter_mut().zip(weights.as_chunks().0) {
@@ -123,8 +126,8 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: The registers in `y` contain `R * T * 16` values of type `f32`, and the return
-        // type [`Dots`] is an array of the same number of `f32` values.
+        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`, and
+        // the registers in `y` contain the same number of values.
         unsafe { transmute_copy(&y) }
     }
 
@@ -160,25 +163,25 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: The registers in `y` contain `R * T * 16` values of type `f32`, and the return
-        // type [`Dots`] is an array of the same number of `f32` values.
+        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`, and
+        // the registers in `y` contain the same number of values.
         unsafe { transmute_copy(&y) }
     }
 }
 
-/// Returns the initial value of the integer sums of a block, which cancels the contribution of the
-/// weights' offset to these sums.
+/// Returns the value at which the integer dot products of a block start. It compensates for the
+/// offset that is included in the stored weights.
 fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }
 
-/// Multiplies the activations `x` by the weights `stored`, which still include their offset, and
-/// returns the sum of the four products of each quad.
+/// Returns the sum of the four products of each quad (four neighboring columns) of the activations
+/// `x` and the weights. `stored` contains the weights with their offset.
 ///
-/// The AVX2 instruction `vpmaddubsw` requires one unsigned operand. The function therefore passes
-/// the magnitude of `x` and inverts the sign of the weight wherever `x` is negative. The
-/// instruction adds neighboring products in pairs, with results of 16 bits. These can't overflow,
-/// because `2 * 127 * 127` is less than 2^15.
+/// The AVX2 instruction `vpmaddubsw` multiplies unsigned bytes by signed bytes. The function
+/// therefore passes the magnitudes of the activations to it and negates each weight whose
+/// activation is negative. The instruction adds neighboring products in pairs and returns the sums
+/// as 16-bit integers. The sums can't overflow, because `2 * 127 * 127` is less than 2^15.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]

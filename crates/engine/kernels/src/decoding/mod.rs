@@ -1,6 +1,6 @@
-//! Weight matrices with 16, 8 or 4 bits per weight, and the attention of a single query. Both are
-//! used for decoding (generating text token by token), whose speed is limited by reading the
-//! weights and the cached keys and values from memory.
+//! Weight matrices with 32, 16, 8 or 4 bits per weight, and the attention of a single query. Both
+//! are used for decoding, which means generating text token by token. The speed of decoding is
+//! limited by reading the weights and the cached keys and values from memory.
 
 mod activations;
 mod attend_query;

@@ -1,10 +1,10 @@
 //! Immutable matrices with 32, 16, 8 or 4 bits per weight, and the trait [`Format`], which defines
 //! how the weights are stored.
 //!
-//! Products read the packed weights without unpacking the whole matrix. They multiply int8 and int4
-//! weights as integers. They convert bf16 and f16 weights to `f32`, or multiply pairs of bf16
-//! values if the CPU supports it. The matrices are meant for inference only, so no gradients are
-//! computed for them.
+//! Products read the packed weights without unpacking the whole matrix. Int8 and int4 weights are
+//! multiplied as integers. F16 weights are converted to `f32` first, and so are bf16 weights,
+//! unless the CPU can multiply bf16 values. The matrices are meant for inference only, so no
+//! gradients are computed for them.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,26 +17,27 @@ use crate::product::weight_panels::WIDTH;
 /// Number of rows in a panel of weights. If the last panel of a matrix has fewer rows,
 /// it is padded with rows of zeros.
 pub(crate) const ROWS: usize = WIDTH;
-/// Largest number of weights that [`PackedMatrix::from_rows`] requests and rounds at a time, unless
-/// 16 rows contain more. As `f32` values, these weights take 1 MiB.
+/// Largest number of weights that [`PackedMatrix::from_rows`] requests from its closure in one
+/// call. They take 1 MiB as `f32` values. If 16 rows contain more weights than this, the function
+/// requests 16 rows per call.
 const VALUES_PER_CALL: usize = 1 << 18;
 
 /// The weights of a matrix, stored in a certain number format.
 pub(crate) trait Format: Sync {
-    /// Creates a matrix that has no rows yet and reserves memory for the given shape (outputs,
+    /// Creates a matrix without rows and reserves enough memory for the given shape (outputs,
     /// inputs).
     fn with_room(shape: (usize, usize)) -> Self;
 
-    /// Rounds the weights in `rows`, which has the shape (rows, inputs), and appends them to the
-    /// matrix. The number of rows must be a multiple of 16, except in the last call.
+    /// Rounds the weights in `rows`, a matrix of the shape (rows, inputs), and appends them to this
+    /// matrix. In all calls except the last one, the number of rows must be a multiple of 16.
     fn push_rows(&mut self, rows: &ArrayRef2<f32>);
 
-    /// Converts the weights of a row to `f32` and writes them to `out`. The length of `out` must be
-    /// the number of inputs.
+    /// Converts the weights of a row to `f32` and writes them to `out`, whose length must be the
+    /// number of inputs.
     fn read_row(&self, row: usize, out: &mut [f32]);
 
-    /// Returns the number of bytes that a matrix of the shape (outputs, inputs) takes in memory, or
-    /// `usize::MAX` if that number doesn't fit in a `usize`.
+    /// Returns the number of bytes of memory that a matrix of the shape (outputs, inputs) needs, or
+    /// `usize::MAX` if this number doesn't fit in a `usize`.
     fn bytes(shape: (usize, usize)) -> usize;
 
     /// Computes `out = x W^T`, where `W` is this matrix, `x` has the shape (rows, inputs) and `out`
@@ -44,7 +45,7 @@ pub(crate) trait Format: Sync {
     fn matmul_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>);
 }
 
-/// An immutable matrix of the shape (outputs, inputs), whose weights are stored in the format `F`.
+/// An immutable matrix of the shape (outputs, inputs) whose weights are stored in the format `F`.
 ///
 /// There is a type alias for each format: [`F32Matrix`](crate::F32Matrix),
 /// [`Bf16Matrix`](crate::Bf16Matrix), [`F16Matrix`](crate::F16Matrix),
@@ -65,11 +66,12 @@ impl<F: Format> PackedMatrix<F> {
         matrix
     }
 
-    /// Creates a matrix of the shape (outputs, inputs) from `f32` weights that `rows` provides a
-    /// few rows at a time, so they never have to be in memory all at once.
+    /// Creates a matrix of the shape (outputs, inputs) from `f32` weights. The closure `rows`
+    /// provides these weights a few rows at a time, so they never have to be in memory all at once.
     ///
-    /// The function calls `rows` with consecutive ranges of row indices. Each call must return the
-    /// weights of these rows as a matrix of the shape (length of the range, inputs).
+    /// The function calls `rows` with consecutive ranges of row indices. For each range, `rows`
+    /// must return the weights of these rows as a matrix of the shape (length of the range,
+    /// inputs).
     ///
     /// # Errors
     ///
@@ -98,12 +100,12 @@ impl<F: Format> PackedMatrix<F> {
         Ok(Self { weights, shape })
     }
 
-    /// Converts the row with the index `row` to `f32` and writes its values to `out`.
+    /// Converts the weights of the row with the index `row` to `f32` and writes them to `out`.
     ///
     /// # Panics
     ///
-    /// Panics if `row` isn't less than the number of outputs, or if the length of `out` isn't the
-    /// number of inputs.
+    /// Panics if there is no row with the index `row`, or if the length of `out` isn't the number
+    /// of inputs.
     pub fn read_row(&self, row: usize, out: &mut [f32]) {
         let (outputs, inputs) = self.shape;
         assert!(
@@ -115,15 +117,15 @@ impl<F: Format> PackedMatrix<F> {
         self.weights.read_row(row, out);
     }
 
-    /// Returns the number of bytes that the weights of this matrix take in memory. Each product
-    /// reads all of them.
+    /// Returns the number of bytes of memory that the weights of this matrix occupy. A product
+    /// reads every weight from memory.
     pub fn bytes(&self) -> usize {
         Self::bytes_of(self.shape)
     }
 
-    /// Returns the number of bytes that a matrix of the shape (outputs, inputs) takes in memory.
-    /// Because int8 and int4 weights are stored in whole blocks of 16 rows by 64 columns, a narrow
-    /// matrix takes more memory than its weights alone.
+    /// Returns the number of bytes of memory that a matrix of the shape (outputs, inputs) needs. In
+    /// all formats, the number of rows is rounded up to a multiple of 16. With int8 and int4
+    /// weights, the number of columns is also rounded up to a multiple of 64.
     ///
     /// ```
     /// assert_eq!(kernels::Bf16Matrix::bytes_of((16, 8)), 2 * 16 * 8);
@@ -136,10 +138,9 @@ impl<F: Format> PackedMatrix<F> {
     /// Computes `out = x W^T`, where `W` is this matrix, `x` has the shape (rows, inputs) and `out`
     /// has the shape (rows, outputs).
     ///
-    /// The result for a row of `x` has the same bits whether the row is multiplied alone or
-    /// together with others. With int8 and int4 weights, `x` is rounded to int8 (see
-    /// [`Int8Matrix`](crate::Int8Matrix)). With bf16 weights, `x` is rounded to bf16 if
-    /// [`has_bf16`](crate::has_bf16) returns true.
+    /// The result for a row of `x` has the same bits regardless of the other rows of `x`. With int8
+    /// and int4 weights, `x` is rounded to int8 (see [`Int8Matrix`](crate::Int8Matrix)). With bf16
+    /// weights, `x` is rounded to bf16 if [`has_bf16`](crate::has_bf16) returns `true`.
     ///
     /// ```
     /// use ndarray::{Array2, array};
@@ -151,7 +152,7 @@ impl<F: Format> PackedMatrix<F> {
     ///
     /// # Panics
     ///
-    /// Panics if the shapes of `x` and `out` don't fit the shape of this matrix.
+    /// Panics if the shape of `x` isn't (rows, inputs) or the shape of `out` isn't (rows, outputs).
     pub fn matmul_rows(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         self.check(x, out.dim());
         if x.is_empty() {
@@ -162,7 +163,7 @@ impl<F: Format> PackedMatrix<F> {
         }
     }
 
-    /// Checks that the shapes of the operands of a product fit.
+    /// Checks the shapes of the input `x` and the output of a product.
     pub(crate) fn check(&self, x: &ArrayRef2<f32>, out: (usize, usize)) {
         assert!(
             x.ncols() == self.shape.1 && out == (x.nrows(), self.shape.0),
@@ -189,8 +190,8 @@ mod tests {
     use crate::{Bf16Matrix, Dtype, F16Matrix, F32Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
 
     /// Checks that products of a packed matrix agree with `f32` products of its rounded weights.
-    /// All weights and activations are within ±1. Rounding may change a weight by at most `step`
-    /// and an activation by at most `x_step`.
+    /// All weights and activations are between -1 and 1. The largest permitted rounding errors are
+    /// `step` for a weight and `x_step` for an activation.
     fn check_product<F: Format>(step: f32, x_step: f32) {
         for (rows, n, m) in [
             (1, 1, 1),
@@ -227,8 +228,8 @@ mod tests {
             if x_step == 0.0 {
                 assert_eq!(y, expected, "{rows} x {n} x {m}: the bits differ");
             }
-            // The rounding errors of `n` activations partly cancel each other out, so their sum
-            // grows like the square root of `n`.
+            // The rounding errors of the `n` activations partly cancel each other out, so the
+            // tolerance grows only with the square root of `n`.
             let tolerance = (x_step * (n as f32).sqrt() * 1.5).max(1e-4);
             for ((at, got), expected) in y.indexed_iter().zip(&expected) {
                 assert!(
@@ -249,8 +250,8 @@ mod tests {
         check(None::<Bf16Matrix>, 1.0 / 256.0, x_step);
         check(None::<F16Matrix>, 1.0 / 2048.0, 0.0);
         check(None::<Int8Matrix>, 0.51 / 127.0, 0.5 / 127.0);
-        // The scale of a group is at most a seventh of its largest magnitude. A weight that is
-        // clamped to the end of the int4 range may be off by as much as the scale.
+        // All weights are between -1 and 1, so the scale of a group of int4 weights is at most 1/7.
+        // A weight that is clamped to the end of the int4 range may be off by as much as the scale.
         check(None::<Int4Matrix>, 1.0 / 7.0, 0.5 / 127.0);
     }
 

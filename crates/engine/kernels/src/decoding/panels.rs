@@ -5,8 +5,8 @@
 //! multiplies 64 pairs of bytes and adds every four neighboring products to one of 16 lanes. Each
 //! lane therefore computes the dot product of one row, so the lanes never have to be added up.
 //!
-//! Each panel consists of blocks of 64 columns. The contents of a block and its dot products are
-//! defined in `int8.rs` and `int4.rs`.
+//! Each panel consists of blocks of 64 columns. The types `int8::Block` and `int4::Block` define
+//! how a block stores its weights and how its dot products are computed.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -25,17 +25,20 @@ use crate::threads::tasks::cut_columns;
 #[cfg(target_arch = "x86_64")]
 use crate::weight::has_avx2;
 
-/// Number of rows of activations that are multiplied by a panel at the same time, so that its
-/// weights are read only once for all of them.
+/// Number of rows of activations that are multiplied by a panel together. Each weight of the panel
+/// is read only once for all of these rows.
 const ROWS_AT_ONCE: usize = 4;
-/// Number of rows of activations that are multiplied by one panel after the other before the next
-/// rows are processed. They stay in the L2 cache during that time.
+/// Number of rows of activations in a chunk. A task multiplies a chunk by all of its panels before
+/// it continues with the next chunk. The activations of the chunk stay in the L2 cache during that
+/// time.
 const ROWS_PER_CHUNK: usize = 64;
 
-/// The dot products of `R` rows of activations and the 16 rows of each of `T` panels.
+/// The dot products of `R` rows of activations and the 16 rows of each of `T` panels. Element
+/// `[r][t][i]` belongs to row `r` of the activations and row `i` of panel `t`.
 pub(crate) type Dots<const R: usize, const T: usize> = [[[f32; ROWS]; T]; R];
 
-/// Returns the block with the index `b` of each row of activations or each panel of weights.
+/// Returns the block with the index `b` from each of `N` rows of activations or `N` panels of
+/// weights.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
@@ -46,44 +49,43 @@ pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
     blocks
 }
 
-/// Loads four bytes of each of the 16 rows of a panel into two registers, the first of which
-/// contains rows 0 to 7.
+/// Loads four bytes of each of the 16 rows of a panel into two registers. The first register
+/// contains rows 0 to 7, and the second register contains rows 8 to 15.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn halves(quads: &[Quad<u8>; ROWS]) -> [__m256i; 2] {
     let quads = quads.as_ptr().cast::<__m256i>();
-    // SAFETY: `quads` is a reference to 16 groups of four bytes, so two registers of 32 bytes are
-    // readable.
+    // SAFETY: `quads` is a reference to 16 groups of four bytes, so 64 bytes are readable.
     unsafe { [_mm256_loadu_si256(quads), _mm256_loadu_si256(quads.add(1))] }
 }
 
-/// Returns four activations as a 32-bit integer, which a vector instruction can copy to all lanes.
-/// The bytes are converted one by one instead of with an array's `map`, which the compiler didn't
-/// inline in some programs.
+/// Returns four activations as a 32-bit integer, which an instruction can copy to all lanes of a
+/// register. Each byte is converted separately, because the compiler didn't always inline a call of
+/// `map` on the array.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
     i32::from_ne_bytes([a as u8, b as u8, c as u8, d as u8])
 }
 
-/// The weights of the 16 rows of a panel in [`BLOCK`] columns.
+/// The weights of a block, which consists of the 16 rows of a panel and [`BLOCK`] columns.
 pub(crate) trait WeightBlock: Copy + Send + Sync {
     const ZEROS: Self;
 
-    /// Rounds the weights of a row and stores them in the blocks of a panel. Returns the factor by
-    /// which the dot products of the row must be multiplied.
+    /// Rounds the weights of a row and stores them in the blocks of a panel. Returns a factor by
+    /// which the caller must multiply the dot products of the row.
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
 
-    /// Returns the weight in the given row and column, as stored by [`set_row`](Self::set_row). The
-    /// returned value isn't multiplied by the factor that `set_row` returned.
+    /// Returns the stored weight in the given row and column. The caller must multiply it by the
+    /// factor that [`set_row`](Self::set_row) returned for the row.
     fn weight(&self, row: usize, column: usize) -> f32;
 
-    /// Returns the dot products of a row of activations and the 16 rows of a panel. The versions
-    /// for specific instruction sets must return the same bits as this portable version.
+    /// Returns the dot products of a row of activations and each of the 16 rows of a panel. The
+    /// versions for specific instruction sets must return the same bits as this portable version.
     fn dots_plain(x: &[ActivationBlock], w: &[Self]) -> [f32; ROWS];
 
-    /// Returns the dot products of `R` rows of activations and the rows of `T` panels, computed
+    /// Returns the dot products of `R` rows of activations and all rows of `T` panels, computed
     /// with AVX2.
     ///
     /// # Safety
@@ -95,7 +97,7 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
         w: [&[Self]; T],
     ) -> Dots<R, T>;
 
-    /// Returns the dot products of `R` rows of activations and the rows of `T` panels, computed
+    /// Returns the dot products of `R` rows of activations and all rows of `T` panels, computed
     /// with AVX-512 VNNI.
     ///
     /// # Safety
@@ -108,7 +110,7 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
     ) -> Dots<R, T>;
 }
 
-/// Returns the dot products of `R` rows of activations and the rows of `T` panels, computed with
+/// Returns the dot products of `R` rows of activations and all rows of `T` panels, computed with
 /// the fastest instruction set that the CPU supports. All rows and panels must have the same number
 /// of blocks.
 pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
@@ -119,12 +121,12 @@ pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: The `if` has checked that the CPU supports AVX-512F and AVX512-VNNI.
+            // SAFETY: The condition ensures that the CPU supports AVX-512F and AVX512-VNNI.
             return unsafe { B::dots_vnni(x, w) };
         }
         if has_avx2() {
-            // SAFETY: The `if` has checked that the CPU supports the instruction sets of
-            // [`has_avx2`].
+            // SAFETY: [`has_avx2`] has returned `true`, so the CPU supports the instruction sets
+            // that `dots_avx2` requires.
             return unsafe { B::dots_avx2(x, w) };
         }
     }
@@ -134,8 +136,8 @@ pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
 /// Weights of the shape (outputs, inputs) in panels of 16 rows.
 #[derive(Clone, PartialEq)]
 pub struct Panels<B> {
-    /// Blocks of all panels, as a row-major matrix of the shape (outputs / 16, inputs / 64). Both
-    /// quotients are rounded up.
+    /// Blocks of all panels. They form a row-major matrix with one row per panel and the shape
+    /// (outputs / 16, inputs / 64), where both quotients are rounded up.
     blocks: Vec<B>,
     /// Factors by which the dot products are multiplied, one for each row of weights.
     scales: Vec<f32>,
@@ -196,11 +198,10 @@ impl<B: WeightBlock> Format for Panels<B> {
 #[expect(private_bounds, reason = "the formats are private to this crate")]
 impl<B: WeightBlock> Panels<B> {
     /// Computes `out = x W^T`, where `W` is this matrix, `x` has the shape (rows, inputs) and `out`
-    /// has the shape (rows, outputs). If `x` has a single row, each thread reads `T` panels
-    /// concurrently.
+    /// has the shape (rows, outputs). If `x` has a single row, each thread multiplies it by `T`
+    /// panels at the same time.
     ///
-    /// The result for a row of `x` has the same bits whether the row is multiplied alone or
-    /// together with others.
+    /// The result for a row of `x` has the same bits regardless of the other rows of `x`.
     fn matmul<const T: usize>(&self, x: &ArrayRef2<f32>, mut out: ArrayViewMut2<f32>) {
         if out.ncols() > 1 && out.strides()[1] != 1 {
             let mut y = Array2::zeros(out.dim());
@@ -230,9 +231,9 @@ impl<B: WeightBlock> Panels<B> {
         });
     }
 
-    /// Multiplies a row of activations by the panels of a task, the first of which has the index
-    /// `first`. The panels are divided into `T` parts, and one panel of each part is read at the
-    /// same time.
+    /// Multiplies a row of activations by consecutive panels, the first of which has the index
+    /// `first`. The panels are divided into `T` parts of equal size, so that each step can multiply
+    /// the row by one panel of each part. The remaining panels are multiplied one at a time.
     fn row_by_panels<const T: usize>(&self, x: &[ActivationBlock], first: usize, out: &mut [f32]) {
         let count = out.len().div_ceil(ROWS);
         let part = count / T;
@@ -249,7 +250,7 @@ impl<B: WeightBlock> Panels<B> {
         }
     }
 
-    /// Multiplies several rows of activations by the panels of a task, the first of which has the
+    /// Multiplies several rows of activations by consecutive panels, the first of which has the
     /// index `first`. Each panel is multiplied by all rows before the next panel is read.
     fn rows_by_panels(&self, x: &[Vec<ActivationBlock>], first: usize, out: &mut [&mut [f32]]) {
         for (i, column) in (0..out[0].len()).step_by(ROWS).enumerate() {
@@ -270,8 +271,8 @@ impl<B: WeightBlock> Panels<B> {
         }
     }
 
-    /// Returns the dot products of `R` rows of activations and the rows of the given panels,
-    /// multiplied by the factors in `scales`.
+    /// Returns the dot products of `R` rows of activations and all rows of the given panels,
+    /// multiplied by the factors in `self.scales`.
     fn dots<const R: usize, const T: usize>(
         &self,
         x: [&[ActivationBlock]; R],
@@ -290,7 +291,7 @@ impl<B: WeightBlock> Panels<B> {
     }
 }
 
-/// Copies `dots` to the beginning of `out`. If `out` is shorter, the rest of `dots` is ignored.
+/// Copies `dots` to `out`. If `out` is shorter, the remaining elements of `dots` are ignored.
 fn write(dots: &[f32], out: &mut [f32]) {
     out.iter_mut().zip(dots).for_each(|(out, dot)| *out = *dot);
 }
@@ -301,9 +302,9 @@ pub(crate) mod tests {
     use crate::decoding::int4;
     use crate::decoding::int8;
 
-    /// Checks that all versions of the dot products return the same bits as the portable version,
-    /// for various numbers of blocks. `block(panel, b)` creates the block with the index `b` of a
-    /// panel.
+    /// Checks for various numbers of blocks that all versions of the dot products return the same
+    /// bits as the portable version. `block(panel, b)` must return the block with the index `b` of
+    /// a panel.
     pub(crate) fn check_forms<B: WeightBlock>(block: impl Fn(usize, usize) -> B) {
         for blocks in [1, 2, 12, 48] {
             let x: [_; 4] = std::array::from_fn(|r| {
@@ -323,8 +324,8 @@ pub(crate) mod tests {
             assert_eq!(alone, expected, "a row, {blocks} blocks");
             #[cfg(target_arch = "x86_64")]
             if has_avx2() {
-                // SAFETY: The `if` has checked that the CPU supports the instruction sets of
-                // [`has_avx2`].
+                // SAFETY: [`has_avx2`] has returned `true`, so the CPU supports the instruction
+                // sets that `dots_avx2` requires.
                 let avx2 = unsafe { B::dots_avx2(x, w) };
                 assert_eq!(avx2, expected, "AVX2, {blocks} blocks");
             }
