@@ -1,14 +1,15 @@
-//! The number formats of weights, files and products, and the names with which users can specify
-//! them.
+//! The number formats of weights, model files and matrix products, and the names by which users can
+//! specify the formats.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// A number format in which weights are stored or the operands of a product are multiplied.
 ///
-/// The names are the same as in PyTorch. Parsing ignores the case and also accepts short names and
-/// common aliases, such as `bf16` for `bfloat16` and `q8_0` for `int8`. With the feature `serde`, a
-/// `Dtype` is serialized as its [`name`](Self::name) and deserialized from any accepted name.
+/// The names are the same as in PyTorch. Parsing is case-insensitive and also accepts short names
+/// and common aliases, such as `bf16` for `bfloat16` and `q8_0` for `int8`. With the feature
+/// `serde`, a `Dtype` is serialized as its [`name`](Self::name) and deserialized from any accepted
+/// name.
 ///
 /// ```
 /// use kernels::Dtype;
@@ -24,7 +25,7 @@ pub enum Dtype {
     /// IEEE 754 half precision, which has 11 bits of precision and a maximum of 65504. A value
     /// takes 2 bytes.
     Float16,
-    /// The upper half of a `float32`, which has the same range but only 8 bits of precision. A
+    /// The upper 16 bits of a `float32`, which have the same range but only 8 bits of precision. A
     /// value takes 2 bytes.
     BFloat16,
     /// Integers from -127 to 127 that are multiplied by a scale. There is one scale per row of an
@@ -35,8 +36,8 @@ pub enum Dtype {
     Int4,
 }
 
-/// All formats. Each one is listed with its full name, its short name and other accepted names, all
-/// of which are in lower case.
+/// All formats, each with its full name, its short name and any other accepted names. All names are
+/// in lower case.
 const NAMES: [(Dtype, &str, &str, &[&str]); 5] = [
     (Dtype::Float32, "float32", "f32", &["fp32", "float"]),
     (Dtype::Float16, "float16", "f16", &["fp16", "half"]),
@@ -75,8 +76,8 @@ impl Dtype {
     ///
     /// # Errors
     ///
-    /// If `supported` doesn't contain this format, returns an [`UnsupportedDtype`] with the name of
-    /// the format and the list `supported`.
+    /// If `supported` doesn't contain this format, returns an [`UnsupportedDtype`] that contains
+    /// the name of the format and the list `supported`.
     pub fn one_of(self, supported: &'static [Self]) -> Result<Self, UnsupportedDtype> {
         match supported.contains(&self) {
             true => Ok(self),
@@ -110,15 +111,15 @@ impl FromStr for Dtype {
     }
 }
 
-/// The error that is returned if the name of a number format is unknown or if an operation doesn't
-/// support the format.
+/// The error for a number format whose name is unknown or that an operation doesn't support.
 ///
-/// The message lists the supported formats, for example `expected float32 or bfloat16, got "int8"`.
+/// The error message lists the supported formats, for example
+/// `expected float32 or bfloat16, got "int8"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedDtype {
-    /// The rejected name, as the caller wrote it.
+    /// Name of the rejected format. If parsing failed, this is the string that was parsed.
     pub name: String,
-    /// The formats that would have been accepted.
+    /// Formats that would have been accepted.
     pub supported: &'static [Dtype],
 }
 

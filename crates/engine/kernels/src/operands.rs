@@ -7,18 +7,18 @@ use ndarray::{Array2, ArrayRef2};
 use crate::Dtype;
 use crate::weight::Weight;
 
-/// Number formats in which a dense matrix product can multiply its operands. The products are
-/// always added in `float32`.
+/// Number formats in which a dense matrix product can multiply its operands. Regardless of the
+/// format, the sums are computed in `float32`.
 ///
-/// With [`Dtype::BFloat16`], both `f32` operands are rounded to bf16, as in linear layers under
+/// With [`Dtype::BFloat16`], both `f32` operands are rounded to bf16, as in a linear layer under
 /// PyTorch's `torch.autocast("cpu", dtype=torch.bfloat16)`. The bits of the result depend on the
 /// instruction set of the CPU, but not on the number of threads.
 pub const OPERAND_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::BFloat16];
 
 /// Returns whether the CPU can multiply bf16 values (AVX512-BF16 and AVX512-BW).
 ///
-/// On a CPU without these instructions, a product in bfloat16 rounds its operands to bf16 and
-/// multiplies them as `f32` values, which isn't faster than a product in float32.
+/// On a CPU that can't multiply bf16 values, a product in bfloat16 rounds its operands to bf16 and
+/// then multiplies them as `f32` values, so it is no faster than a product in float32.
 pub fn has_bf16() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -38,9 +38,9 @@ pub fn round_to_bf16(x: f32) -> f32 {
     bf16::from_f32(x).to_f32()
 }
 
-/// Returns a copy of `matrix` whose elements are rounded to bf16 and stored as `f32`, in the same
-/// memory order. CPUs that can't multiply bf16 values multiply such copies instead, and tests
-/// compare the bf16 kernels with products of such copies.
+/// Returns a copy of `matrix`, in the same memory order, whose elements are rounded to bf16 but
+/// stored as `f32`. On a CPU that can't multiply bf16 values, products in bfloat16 multiply such
+/// copies of their operands. Tests compare the bf16 kernels with products of such copies.
 pub(crate) fn rounded<T: Weight>(matrix: &ArrayRef2<T>) -> Array2<f32> {
     matrix.map(|x| bf16::nearest(x.value()).value())
 }

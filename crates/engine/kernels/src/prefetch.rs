@@ -9,14 +9,16 @@
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// Number of weight panels that a thread reads concurrently on CPUs on which reading one panel at a
-/// time is too slow. Each panel comes from a different part of the thread's task.
+/// Number of weight panels that a thread reads concurrently on CPUs where reading one panel at a
+/// time is slower. Each panel comes from a different part of the weights that the thread's task
+/// multiplies.
 pub(crate) const STREAMS: usize = 4;
 
 /// Number of `f32` values in a cache line of 64 bytes.
 pub(crate) const LINE: usize = 16;
 
-/// Versions of the functions for other architectures, on which only the hardware prefetches data.
+/// Replacements for the functions in `x86.rs` on other architectures, where the kernels don't
+/// prefetch explicitly and rely on the hardware prefetcher.
 #[cfg(not(target_arch = "x86_64"))]
 mod none {
     pub(crate) fn distance() -> usize {

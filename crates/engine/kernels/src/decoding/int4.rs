@@ -248,8 +248,8 @@ impl WeightBlock for Block {
 /// rounding error of the weights.
 ///
 /// The first candidate maps the weight with the largest magnitude to -8, because the range from -8
-/// to 7 has one more value on the negative side. The other candidates map this weight to -7.5, -7,
-/// -8.5, 7 and 7.5.
+/// to 7 extends further on the negative side. The other candidates map this weight to -7.5, -7,
+/// -8.5, 7 and 7.5, which are then rounded to integers in this range.
 fn best_scale(weights: &[f32]) -> f16 {
     let largest = weights.iter().copied().fold(0.0f32, |largest, w| {
         if w.abs() > largest.abs() || w.is_nan() {

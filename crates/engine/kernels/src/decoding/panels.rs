@@ -28,9 +28,9 @@ use crate::weight::has_avx2;
 /// Number of rows of activations that are multiplied by a panel together. Each weight of the panel
 /// is read only once for all of these rows.
 const ROWS_AT_ONCE: usize = 4;
-/// Number of rows of activations in a chunk. A task multiplies a chunk by all of its panels before
-/// it continues with the next chunk. The activations of the chunk stay in the L2 cache during that
-/// time.
+/// Number of rows of activations in a chunk. A thread multiplies a chunk by all panels of its task
+/// before it continues with the next chunk. The activations of the chunk stay in the L2 cache
+/// during that time.
 const ROWS_PER_CHUNK: usize = 64;
 
 /// The dot products of `R` rows of activations and the 16 rows of each of `T` panels. Element
@@ -291,7 +291,8 @@ impl<B: WeightBlock> Panels<B> {
     }
 }
 
-/// Copies `dots` to `out`. If `out` is shorter, the remaining elements of `dots` are ignored.
+/// Copies `dots` to the beginning of `out`. If `out` is shorter than `dots`, the remaining elements
+/// of `dots` are ignored.
 fn write(dots: &[f32], out: &mut [f32]) {
     out.iter_mut().zip(dots).for_each(|(out, dot)| *out = *dot);
 }

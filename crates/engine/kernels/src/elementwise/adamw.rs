@@ -9,8 +9,8 @@
 //! p = p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 //! ```
 //!
-//! All loops use blocks of a fixed size, so the results have the same bits for any number of
-//! threads. The caller stores the weights and moments and counts the steps `t`.
+//! All loops process blocks of a fixed size, so the results have the same bits for any number of
+//! threads. The weights, the moments and the number of steps `t` are stored by the caller.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -18,31 +18,31 @@ use rayon::prelude::*;
 use crate::elementwise::math::flush;
 use crate::threads::for_each;
 
-/// Number of elements in a block. Each task of [`adamw_update`] processes one block, whose weights,
-/// gradients and moments take 256 KiB. [`sums_of_squares`] returns one sum per block.
+/// Number of elements in a block. Each task of [`adamw_update`] processes one block, which has 256
+/// KiB of weights, gradients and moments. [`sums_of_squares`] returns one sum for each block.
 pub const OPTIMIZER_BLOCK: usize = 16 * 1024;
 
-/// Magnitude (2^-56) below which a gradient is replaced with 0. Together with the limits for the
-/// moments, this prevents the moments of weights without a gradient from decaying to denormal
-/// numbers, which make arithmetic much slower on many CPUs. Numbers below these limits don't change
-/// any weight, because `eps` is much larger.
+/// Magnitude (2^-56) below which a gradient is replaced with 0. If a weight has no gradient, its
+/// moments decay in every step. This limit and the limits for the moments keep the moments from
+/// becoming denormal numbers, which make arithmetic much slower on many CPUs. Smaller numbers have
+/// no effect on the weights anyway, because `eps` is much larger.
 const MIN_GRADIENT: f32 = 1.387_778_8e-17;
 /// Magnitude (2^-96) below which a first moment is replaced with 0.
 const MIN_MOMENT1: f32 = 1.262_177_4e-29;
 /// Magnitude (2^-120) below which a second moment is replaced with 0.
 const MIN_MOMENT2: f32 = 7.523_164e-37;
 
-/// The coefficients of an AdamW step, which are the same for all weights. They are stored as `f32`,
-/// because PyTorch also rounds its scalars to `f32`.
+/// The coefficients of an AdamW step, which are the same for all weights. They are rounded to
+/// `f32`, because PyTorch also rounds its scalars to `f32`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamWStep {
     /// Factor of the weight decay, `1 - lr * weight_decay`.
     pub keep: f32,
     /// Step size, `lr / (1 - beta1^t)`.
     pub step_size: f32,
-    /// Rate at which the first moment follows the gradient, `1 - beta1`.
+    /// Factor of the gradient in the first moment, `1 - beta1`.
     pub one_minus_beta1: f32,
-    /// Decay rate of the second moment, `beta2`.
+    /// Factor of the previous second moment in the new one, `beta2`.
     pub beta2: f32,
     /// Factor of the squared gradient in the second moment, `1 - beta2`.
     pub one_minus_beta2: f32,
@@ -50,13 +50,13 @@ pub struct AdamWStep {
     pub sqrt_bias_correction2: f32,
     /// Constant that is added to the denominator.
     pub eps: f32,
-    /// Factor by which the gradient is multiplied before it is used. If the gradient isn't clipped,
-    /// this factor is 1.
+    /// Factor by which gradient clipping multiplies the gradient, or 1 if the gradient isn't
+    /// clipped.
     pub grad_scale: f32,
 }
 
 /// Updates the weights `p` of a tensor and their moments `m` and `v` from the gradient `grad`, and
-/// then sets the gradient to 0. The work is distributed among the threads of rayon's pool.
+/// then sets the gradient to 0. The work is divided among the threads of rayon's pool.
 ///
 /// # Panics
 ///
@@ -86,14 +86,15 @@ pub fn adamw_update(
 }
 
 /// Returns the sum of the squares of all elements of `x`, computed in `f64`. Each block of
-/// [`OPTIMIZER_BLOCK`] elements is summed separately, and the sums are then added in order.
+/// [`OPTIMIZER_BLOCK`] elements is summed separately. The sums of the blocks are then added in
+/// order.
 pub fn sum_of_squares(x: &[f32]) -> f64 {
     sums_of_squares(x).iter().sum()
 }
 
-/// Returns the sum of the squares of each block of [`OPTIMIZER_BLOCK`] elements of `x`, computed in
-/// `f64` on all threads of rayon's pool. If `x` is empty, the result contains a single sum, which
-/// is 0.
+/// Returns one sum for each block of [`OPTIMIZER_BLOCK`] elements of `x`, which is the sum of the
+/// squares of these elements. The sums are computed in `f64` by the threads of rayon's pool. If `x`
+/// is empty, the result contains a single sum, which is 0.
 pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
     if x.len() <= OPTIMIZER_BLOCK {
         return vec![sum_of_squares_of_block(x)];
@@ -103,8 +104,8 @@ pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-/// Adds the elements of `x` to `sum` and sets `x` to 0. Doing both in the same loop reads the
-/// memory only once.
+/// Adds each element of `x` to the corresponding element of `sum` and sets `x` to 0. Both happen in
+/// the same loop, so that `x` is read from memory only once.
 ///
 /// # Panics
 ///
@@ -122,10 +123,10 @@ pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
     for_each(blocks.collect(), |(sum, x)| move_block_into_sum(sum, x));
 }
 
-/// Computes the AdamW update of a block and sets the block's gradient to 0.
+/// Performs the AdamW update of a block and sets the gradient of the block to 0.
 ///
-/// The square root and the divisions take no additional time, because the loop is limited by the
-/// memory traffic of reading and writing four arrays.
+/// The square root and the divisions don't make the loop slower, because its speed is limited by
+/// reading and writing four arrays in memory.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], step: &AdamWStep) {
     let AdamWStep {
@@ -150,7 +151,8 @@ fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], s
     }
 }
 
-/// Adds the elements of the block `x` to those of the block `sum` and sets `x` to 0.
+/// Adds each element of the block `x` to the corresponding element of the block `sum` and sets `x`
+/// to 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn move_block_into_sum(sum: &mut [f32], x: &mut [f32]) {
     for (sum, x) in sum.iter_mut().zip(x) {
@@ -180,8 +182,8 @@ fn sum_of_squares_of_block(x: &[f32]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Coefficients of the first step with a learning rate of 0.1, a weight decay of 0.5, the betas
-    /// 0.9 and 0.99, and an `eps` of 1e-8.
+    /// Coefficients of the first AdamW step with a learning rate of 0.1, a weight decay of 0.5, the
+    /// betas 0.9 and 0.99, and an `eps` of 1e-8.
     const FIRST: AdamWStep = AdamWStep {
         keep: 0.95,
         step_size: 1.0,

@@ -1,20 +1,20 @@
-//! The exponential function and related functions, in a form that the compiler can vectorize. They
-//! evaluate polynomials and need neither lookup tables nor branches.
+//! The exponential function and related functions, written so that the compiler can vectorize them.
+//! They evaluate polynomials and need neither lookup tables nor branches.
 //!
-//! The relative error of `exp` is below 2e-7, as a test verifies by comparing it with `f64::exp`.
-//! Results below the smallest normal number become 0, and NaN remains NaN. Arguments above 88 are
-//! clamped to 88. This doesn't affect a softmax, in which the arguments are never positive. The
-//! functions don't use fused multiply-add, so the results have the same bits with every instruction
-//! set.
+//! The relative error of [`exp`] is less than 2e-7. A test verifies this by comparing its results
+//! with those of `f64::exp`. Results below the smallest normal number become 0, and NaN remains
+//! NaN. Arguments above 88 are clamped to 88, which doesn't affect a softmax, because its arguments
+//! are never positive. The functions don't use fused multiply-add, so their results have the same
+//! bits with every instruction set.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
-/// High part of ln 2, which is represented as the sum `LN_2_HIGH + LN_2_LOW`. The high part has so
-/// few bits that `n * LN_2_HIGH` is exact for `|n| < 512`.
+/// High part of ln 2, which is split into the sum `LN_2_HIGH + LN_2_LOW`. The high part has only
+/// nine significant bits, so `n * LN_2_HIGH` is exact for all integers `n` with `|n| < 512`.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
-/// The number 1.5 * 2^23. Adding it to a number and then subtracting it rounds that number to the
-/// nearest integer without a branch.
+/// The number 1.5 * 2^23. Adding it to a number with a magnitude of at most 2^22 and then
+/// subtracting it again rounds that number to the nearest integer without a branch.
 pub(crate) const ROUND: f32 = 12_582_912.0;
 /// Largest argument of [`exp`] that isn't clamped. Its exponential is less than 2^127, the largest
 /// power of two that an `f32` can represent.
@@ -24,10 +24,11 @@ const UNDERFLOW: f32 = -87.336_54;
 
 /// Threshold (2^-64) below which the exponentials of a softmax are set to 0.
 ///
-/// Omitting such small exponentials makes no noticeable difference. The sum of all exponentials is
-/// at least 1, so its rounding error is about 2^40 times as large as an omitted exponential. In the
-/// backward pass, products of such small numbers would be denormal numbers, which many CPUs process
-/// a hundred times more slowly than other numbers.
+/// Treating such small exponentials as 0 makes no noticeable difference. The sum of all
+/// exponentials is at least 1, so its rounding error is about 2^40 times as large as each of them.
+/// If they weren't set to 0, the backward pass would be slower, because products of such small
+/// numbers are denormal numbers, which many CPUs process a hundred times more slowly than other
+/// numbers.
 pub const NEGLIGIBLE: f32 = 5.421_011e-20;
 /// Negative binary logarithm of [`NEGLIGIBLE`].
 const LOG_2_NEGLIGIBLE: f32 = 64.0;
@@ -39,7 +40,7 @@ pub(crate) fn flush(x: f32, floor: f32) -> f32 {
 }
 
 /// Returns `sum + x * y`. If `fused` is true, the result is rounded only once, which is fast only
-/// on CPUs with fused multiply-add. Otherwise, both the product and the sum are rounded.
+/// on CPUs that support fused multiply-add. Otherwise, both the product and the sum are rounded.
 #[inline(always)]
 pub(crate) fn add_product(sum: f32, x: f32, y: f32, fused: bool) -> f32 {
     if fused {
@@ -59,8 +60,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     } else {
         clamped
     };
-    // The argument is split into `x = n ln 2 + r` with an integer `n` and `|r| <= ln 2 / 2`, so
-    // that `e^x` is `2^n e^r`.
+    // The argument is split into `x = n ln 2 + r`, where `n` is an integer and `|r| <= ln 2 / 2`.
+    // Then `e^x` is `2^n e^r`.
     let rounded = clamped * LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = (clamped - n * LN_2_HIGH) - n * LN_2_LOW;
@@ -81,9 +82,9 @@ fn exp_of_parts(rounded: f32, r: f32) -> f32 {
     let high = 8.368_717e-3 * r + 4.166_839e-2;
     let q = (1.381_459_9e-3 * square + high) * square + low;
     let e_r = (q * square + r) + 1.0;
-    // The lowest bits of `rounded` are those of `n`. Shifting them to the exponent and adding the
-    // bits of 1.0 gives 2^n. If the argument is NaN, `n` is arbitrary, but `e_r` is NaN and so is
-    // the result.
+    // The lowest bits of `rounded` are the bits of `n`. Shifting them to the position of the
+    // exponent and adding the bits of 1.0 produces the bits of 2^n. If the argument is NaN, `n` is
+    // arbitrary, but the result is NaN because `e_r` is NaN.
     let power_of_two = f32::from_bits((rounded.to_bits() << 23).wrapping_add(1f32.to_bits()));
     e_r * power_of_two
 }
@@ -97,7 +98,8 @@ pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     } else {
         x
     };
-    // The argument is clamped to at least -126, because 2^-126 is the smallest normal number.
+    // `exp_of_parts` supports only exponents of at least -126, because 2^-126 is the smallest
+    // normal number.
     let clamped = if clamped < -126.0 { -126.0 } else { clamped };
     let rounded = clamped + ROUND;
     let r = (clamped - (rounded - ROUND)) * LN_2;

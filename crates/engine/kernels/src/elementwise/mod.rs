@@ -1,9 +1,9 @@
 //! Element-wise operations and operations on rows, such as GELU, softmax and LayerNorm, with their
 //! backward passes.
 //!
-//! Operations on a row run on the calling thread, so callers that want to use several threads must
-//! divide the rows of a matrix among them. The functions for the optimizer, such as
-//! [`adamw_update`], distribute their work among all threads themselves.
+//! Functions that process a single row run on the calling thread. To use several threads, the
+//! caller must divide the rows of a matrix among them. The functions for the optimizer, such as
+//! [`adamw_update`], divide their work among the threads of rayon's pool themselves.
 
 use std::f32::consts::LOG2_E;
 
@@ -25,19 +25,18 @@ pub use transpose::transpose_into;
 /// The constant `sqrt(2 / pi)` of GELU.
 const SQRT_2_OVER_PI: f32 = 0.797_884_6;
 const CUBIC: f32 = 0.044_715;
-/// Magnitude (2^-96) below which a gradient is set to 0. Such a small gradient doesn't change any
-/// weight, because AdamW adds 1e-8 to its denominator. If it weren't set to 0, its products with
+/// Magnitude (2^-96) below which a gradient is set to 0. Such a small gradient has no effect on the
+/// weights, because AdamW adds 1e-8 to its denominator. If it weren't set to 0, its products with
 /// other small numbers would often be denormal numbers, which make arithmetic much slower on many
 /// CPUs.
 const TINY_GRADIENT: f32 = 1.262_177_4e-29;
 
-/// Applies GELU to each element of `x` and writes the results to `out`. This is the approximation
-/// with tanh (`approximate='tanh'` in PyTorch).
+/// Applies GELU to each element of `x` and writes the results to `out`. Like PyTorch's
+/// `nn.GELU(approximate='tanh')`, the function computes an approximation that is based on tanh.
 ///
 /// The approximation is `0.5 x (1 + tanh(u))` with `u = sqrt(2/pi) (x + 0.044715 x^3)`. It is
-/// computed in the form `x sigmoid(2 u)`, which is equivalent because `1 + tanh(u)` equals
-/// `2 sigmoid(2 u)`. If one of the slices is longer than the other, its remaining elements are
-/// ignored.
+/// computed as `x sigmoid(2 u)`, which is the same because `1 + tanh(u)` equals `2 sigmoid(2 u)`.
+/// If one of the slices is longer than the other, its remaining elements are ignored.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu(x: &[f32], out: &mut [f32]) {
     for (out, &x) in out.iter_mut().zip(x) {
@@ -47,8 +46,8 @@ pub fn gelu(x: &[f32], out: &mut [f32]) {
 
 /// Multiplies the gradient `d` by the derivative of [`gelu`] at `x`.
 ///
-/// With `u` as defined for [`gelu`], its derivative `u'` and `s = sigmoid(2 u)`, the derivative of
-/// GELU is `s + x s (1 - s) 2 u'`.
+/// The derivative of GELU is `s + x s (1 - s) 2 u'`. Here, `u` is defined as for [`gelu`], `u'` is
+/// the derivative of `u`, and `s` is `sigmoid(2 u)`.
 #[multiversion(targets("x86_64+avx512f+avx512dq", "x86_64+avx2"))]
 pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     for (d, &x) in d.iter_mut().zip(x) {
@@ -59,7 +58,7 @@ pub fn gelu_backward(x: &[f32], d: &mut [f32]) {
     }
 }
 
-/// Returns `sigmoid(2 u)`, with `u` as defined for [`gelu`]. It is computed in the form
+/// Returns `sigmoid(2 u)`, where `u` is defined as for [`gelu`]. The result is computed as
 /// `1 / (1 + 2^y)` with `y = -2 u log2(e)`. The argument `square` must be `x^2`.
 #[inline(always)]
 fn gelu_sigmoid(x: f32, square: f32) -> f32 {
@@ -70,15 +69,15 @@ fn gelu_sigmoid(x: f32, square: f32) -> f32 {
 /// Replaces `row` with the softmax of `scale * row` and returns `ln(sum_i e^(scale * row_i))`, the
 /// logarithm of the sum of exponentials.
 ///
-/// To avoid overflow, the maximum of `scale * row` is subtracted from all arguments before their
-/// exponentials are computed. Exponentials below `floor` are then set to 0. `scale` must not be
-/// negative. If all elements are minus infinity, the result is NaN, as in PyTorch.
+/// To avoid overflow, the maximum of `scale * row` is subtracted from each element of `scale * row`
+/// before its exponential is computed. Exponentials below `floor` are set to 0. `scale` must not be
+/// negative. If all elements of `row` are minus infinity, the result is NaN, as in PyTorch.
 pub fn softmax(row: &mut [f32], scale: f32, floor: f32) -> f32 {
     softmax_of_first(row, row.len(), scale, floor)
 }
 
-/// Computes [`softmax`] of the first `n` elements of `row` and sets the other elements to 0. If `n`
-/// is 0, all elements are set to 0, and the function returns minus infinity.
+/// Computes the [`softmax`] of the first `n` elements of `row` and sets the other elements to 0. If
+/// `n` is 0, the function returns minus infinity.
 ///
 /// # Panics
 ///
@@ -112,8 +111,9 @@ pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32) {
     row[n..].fill(0.0);
 }
 
-/// Returns `n` rounded up to a multiple of [`LANES`], but at most the length of `row`. Processing a
-/// whole register takes no longer than processing a few of its elements one by one.
+/// Returns `n` rounded up to a multiple of [`LANES`], but at most the length of `row`. Callers
+/// process this many elements although they need only `n` of them, because processing a whole
+/// register takes no longer than processing a few elements one by one.
 fn whole_registers(row: &[f32], n: usize) -> usize {
     n.next_multiple_of(LANES).min(row.len())
 }
@@ -140,7 +140,8 @@ fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) -> f32 {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn multiply(row: &mut [f32], factor: f32) {
     let times = |x: &mut f32| *x = math::flush(*x * factor, f32::MIN_POSITIVE);
-    // The compiler turns the loop over a chunk into operations on a whole register.
+    // A chunk fills a whole vector register, so the compiler turns the loop over its elements into
+    // operations on this register.
     let (chunks, rest) = row.as_chunks_mut::<LANES>();
     chunks
         .iter_mut()
@@ -151,9 +152,9 @@ fn multiply(row: &mut [f32], factor: f32) {
 /// Returns the cross-entropy loss of the logits in `row`, where `target` is the index of the
 /// correct class. Replaces the logits with the gradient of the loss, multiplied by `factor`.
 ///
-/// The loss is `ln(sum_i e^(x_i - max)) - (x_target - max)`, and the new contents of `row` are
-/// `(softmax(x) - one_hot(target)) * factor`. Exponentials that are less than [`NEGLIGIBLE`] times
-/// the largest one become 0, and so do denormal results.
+/// If `x` denotes the logits, the loss is `ln(sum_i e^(x_i - max)) - (x_target - max)`, and the new
+/// contents of `row` are `(softmax(x) - one_hot(target)) * factor`. Exponentials that are less than
+/// [`NEGLIGIBLE`] times the largest exponential become 0, and so do denormal results.
 ///
 /// # Panics
 ///
@@ -175,7 +176,7 @@ pub fn add(x: &mut [f32], y: &[f32]) {
     }
 }
 
-/// Multiplies `y` and `z` element by element and adds the products to `x`.
+/// Adds the products of the corresponding elements of `y` and `z` to the elements of `x`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
     for ((x, &y), &z) in x.iter_mut().zip(y).zip(z) {
@@ -183,7 +184,7 @@ pub fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
     }
 }
 
-/// Computes LayerNorm of a row, `out = scale (x - mean) rstd + shift`, where `rstd` is the
+/// Computes the LayerNorm of a row, `out = scale (x - mean) rstd + shift`, where `rstd` is the
 /// reciprocal of the standard deviation.
 ///
 /// # Panics
@@ -260,9 +261,10 @@ pub fn layer_norm_backward(d_out: &[f32], scale: &[f32], rstd: f32, d_x: &mut [f
     }
 }
 
-/// Computes the backward pass of softmax for a row, `d = p (d - dot) scale`, where `p` is the
-/// output of softmax and `dot` is the sum of `d p`. Results whose magnitude is less than 2^-96
-/// become 0.
+/// Computes the backward pass of softmax for a row. `p` is the output of softmax, and `d` is the
+/// gradient of this output. The function replaces `d` with the gradient of the input,
+/// `p (d - dot) scale`, where `dot` must be the dot product of `d` and `p`. Results whose magnitude
+/// is less than 2^-96 become 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
     for (d, &p) in d.iter_mut().zip(p) {
@@ -271,7 +273,7 @@ pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
 }
 
 /// Multiplies element `i` of `values` by `scale` if bit `first_bit + i` of `words` is 1, and by 0
-/// otherwise. The bits are numbered across all words: bit `k` is bit `k % 64` of `words[k / 64]`.
+/// otherwise. Bit `k` of `words` is bit `k % 64` of `words[k / 64]`, counted from the lowest bit.
 ///
 /// # Panics
 ///
@@ -287,7 +289,8 @@ pub fn apply_mask(values: &mut [f32], words: &[u64], first_bit: usize, scale: f3
         }
         for (lane, value) in chunk.iter_mut().enumerate() {
             let keep = ((bits >> lane) & 1) as u32;
-            // This expression is `scale` if `keep` is 1, and 0 otherwise. It avoids a branch.
+            // The value of this expression is `scale` if `keep` is 1, and 0 otherwise. Computing it
+            // in this way avoids a branch.
             *value *= f32::from_bits(keep.wrapping_neg() & scale.to_bits());
         }
     }

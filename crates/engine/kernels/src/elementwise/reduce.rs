@@ -1,8 +1,8 @@
 //! Reductions of slices to their sum, maximum or dot product.
 //!
-//! Element `i` of a slice is combined with lane `i % 16`, and the 16 lanes are then combined
-//! pairwise. The order of the operations depends only on the length of the slice, so the result has
-//! the same bits with every instruction set.
+//! A reduction has 16 lanes. It combines each element `i` of the slice with lane `i % 16`, and
+//! finally combines the lanes pairwise. The order of these operations depends only on the length of
+//! the slice, so the result has the same bits with every instruction set.
 
 use multiversion::multiversion;
 
@@ -10,8 +10,9 @@ use multiversion::multiversion;
 /// the widest vector register.
 pub(crate) const LANES: usize = 16;
 
-/// Reduces the elements of `$x` in 16 lanes. Each lane starts at `$start`, and `$step` combines it
-/// with one element at a time. At the end, [`fold`] combines the lanes with `$join`.
+/// Reduces the elements of `$x` in 16 lanes. Each lane starts at `$start`, and the closure `$step`
+/// combines a lane with one element at a time. At the end, [`fold`] combines the lanes with the
+/// closure `$join`.
 macro_rules! lanes {
     ($x:expr, $start:expr, $step:expr, $join:expr) => {{
         let mut lanes = [$start; LANES];
@@ -86,9 +87,9 @@ fn add_products(lanes: &mut [f32; LANES], a: &[f32; LANES], b: &[f32; LANES]) {
     }
 }
 
-/// Returns `rest`, padded with zeros to [`LANES`] elements, so that all lanes can be updated. If
-/// only some of them were updated, the compiler would keep all lanes in memory instead of in
-/// registers.
+/// Returns `rest`, padded with zeros to [`LANES`] elements. With the padding, the last step of a
+/// dot product updates all lanes. If it updated only some of the lanes, the compiler would keep the
+/// lanes in memory instead of in registers.
 #[inline(always)]
 fn padded(rest: &[f32]) -> [f32; LANES] {
     let mut chunk = [0.0; LANES];
@@ -103,8 +104,8 @@ pub(crate) fn sum_of_lanes<const N: usize>(lanes: [f32; N]) -> f32 {
     fold(lanes, |a, b| a + b)
 }
 
-/// Combines the first half of the lanes with the second half, element by element, and repeats this
-/// until one lane is left.
+/// Combines each lane in the first half with the corresponding lane in the second half, and repeats
+/// this with the results until only one lane is left.
 #[inline(always)]
 fn fold<const N: usize>(mut lanes: [f32; N], join: impl Fn(f32, f32) -> f32) -> f32 {
     let mut width = N / 2;

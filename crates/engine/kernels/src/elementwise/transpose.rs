@@ -15,10 +15,10 @@ use crate::register::Register;
 ///
 /// # Panics
 ///
-/// Panics if the shape of `out` isn't that of the transpose, or if the rows of `x` or `out` aren't
+/// Panics if `out` doesn't have the shape of the transpose, or if the rows of `x` or `out` aren't
 /// contiguous.
 pub fn transpose_into(x: &ArrayRef2<f32>, mut out: ArrayViewMut2<'_, f32>) {
-    // SAFETY: `out` is a mutable borrow, so it is writable and doesn't overlap `x`.
+    // SAFETY: `out` is borrowed mutably, so it is writable and doesn't overlap `x`.
     unsafe { transpose(x, out.raw_view_mut()) };
 }
 
@@ -27,7 +27,7 @@ pub fn transpose_into(x: &ArrayRef2<f32>, mut out: ArrayViewMut2<'_, f32>) {
 ///
 /// # Panics
 ///
-/// Panics if the shape of `out` isn't that of the transpose, or if the rows of `x` or `out` aren't
+/// Panics if `out` doesn't have the shape of the transpose, or if the rows of `x` or `out` aren't
 /// contiguous.
 ///
 /// # Safety
@@ -59,7 +59,7 @@ pub(crate) unsafe fn transpose(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2
 #[target_feature(enable = "avx512f")]
 unsafe fn by_avx512(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     // SAFETY: The caller guarantees that `out` is writable and doesn't overlap `x`. `in_squares`
-    // passes only blocks that are within `x`.
+    // calls the closure only with blocks that are within `x`.
     unsafe {
         in_squares::<16>(x, out, |square| match square.columns {
             16 => avx512_square(square),
@@ -77,7 +77,7 @@ unsafe fn by_avx512(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
 #[target_feature(enable = "avx2")]
 unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     // SAFETY: The caller guarantees that `out` is writable and doesn't overlap `x`. `in_squares`
-    // passes only blocks that are within `x`.
+    // calls the closure only with blocks that are within `x`.
     unsafe {
         in_squares::<8>(x, out, |square| match (square.rows, square.columns) {
             (8, 8) => avx2_square(square),
@@ -93,12 +93,12 @@ unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
 /// `out` must be writable and must not overlap `x`.
 unsafe fn portable(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     // SAFETY: The caller guarantees that `out` is writable and doesn't overlap `x`. `in_squares`
-    // passes only blocks that are within `x`.
+    // calls the closure only with blocks that are within `x`.
     unsafe { in_squares::<8>(x, out, |square| element_by_element(square)) };
 }
 
-/// A square block of a matrix, and the address to which its transpose is written. A block at the
-/// edge of the matrix may have fewer rows or columns.
+/// A square block of a matrix, and the address to which the transpose of the block is written. A
+/// block at the edge of the matrix may have fewer rows or columns.
 struct Square {
     rows: usize,
     columns: usize,
@@ -115,18 +115,20 @@ impl Square {
         self.from.wrapping_offset(r as isize * self.stride)
     }
 
-    /// Returns the address at which column `c` of the block is stored as a row of the transpose.
+    /// Returns the address to which column `c` of the block is written. In the transpose, this
+    /// column is a row.
     fn column(&self, c: usize) -> *mut f32 {
         self.to.wrapping_offset(c as isize * self.stride_of_to)
     }
 }
 
-/// Calls `transpose` for each block of `x`. The blocks are processed column by column, so that the
-/// cache lines of `out` are completed one after the other.
+/// Divides `x` into blocks and calls `transpose` for each of them. All blocks in the same columns
+/// of `x` are transposed one after the other, so each row of `out` is written from its beginning to
+/// its end.
 ///
 /// # Panics
 ///
-/// Panics if the shape of `out` isn't that of the transpose, or if the rows of `x` or `out` aren't
+/// Panics if `out` doesn't have the shape of the transpose, or if the rows of `x` or `out` aren't
 /// contiguous.
 ///
 /// # Safety
@@ -151,7 +153,8 @@ unsafe fn in_squares<const SIDE: usize>(
     let (stride, stride_of_to) = (x.strides()[0], out.strides()[0]);
     for j in (0..columns).step_by(SIDE) {
         for i in (0..rows).step_by(SIDE) {
-            // SAFETY: `x` has a row `i` and a column `j`, so `out` has a row `j` and a column `i`.
+            // SAFETY: `i` is a row and `j` is a column of `x`, so `j` is a row and `i` is a column
+            // of `out`.
             transpose(unsafe {
                 Square {
                     rows: SIDE.min(rows - i),
@@ -183,8 +186,8 @@ unsafe fn element_by_element(square: Square) {
 }
 
 /// Transposes a block with 16 columns, four columns at a time. If the block has fewer than 16 rows,
-/// its last row is loaded in place of each missing row, which is faster than a branch. The results
-/// for the missing rows aren't stored.
+/// its last row is loaded again in place of each missing row, because this is faster than a branch.
+/// The results for the missing rows aren't stored.
 ///
 /// # Safety
 ///
@@ -194,8 +197,8 @@ unsafe fn element_by_element(square: Square) {
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn avx512_square(square: Square) {
-    /// Prefetch distance within a row, in bytes. The rows may be on different pages, so the
-    /// hardware prefetcher doesn't help.
+    /// Prefetch distance within each row of the matrix, in bytes. The rows of a block may be on
+    /// different memory pages, so the hardware prefetcher doesn't help.
     const PREFETCH_DISTANCE: usize = 256;
     for r in 0..16 {
         prefetch::line(square.row(r.min(square.rows - 1)), PREFETCH_DISTANCE);
@@ -212,16 +215,17 @@ unsafe fn avx512_square(square: Square) {
     }
 }
 
-/// Returns four neighboring columns of a block with 16 rows, where `row(r)` is the address at which
-/// the four values of row `r` begin.
+/// Returns four neighboring columns of a block with 16 rows. `row(r)` must return the address of
+/// the first of the four values in row `r`.
 ///
-/// First, register `r` (from 0 to 3) is filled with the values of rows `r`, `r + 4`, `r + 8` and
-/// `r + 12`. Then, single values of every two registers are interleaved, and finally pairs of
-/// values of all four registers.
+/// First, each of four registers is filled with the values of four rows. Register `r` contains the
+/// rows `r`, `r + 4`, `r + 8` and `r + 12`. Then, the columns are formed in two steps. The first
+/// step interleaves single values of two registers, and the second step interleaves pairs of
+/// values.
 ///
 /// # Safety
 ///
-/// The CPU must have AVX-512F. Four values must be readable at each address that `row` returns.
+/// The CPU must have AVX-512F, and four values must be readable at each address that `row` returns.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn four_columns_of_16(row: impl Fn(usize) -> *const f32) -> [__m512; 4] {
@@ -270,16 +274,16 @@ unsafe fn avx2_square(square: Square) {
     }
 }
 
-/// Returns four neighboring columns of a block with 8 rows, where `row(r)` is the address at which
-/// the four values of row `r` begin.
+/// Returns four neighboring columns of a block with 8 rows. `row(r)` must return the address of the
+/// first of the four values in row `r`.
 ///
-/// First, register `r` (from 0 to 3) is filled with the values of rows `r` and `r + 4`. Then,
-/// single values of every two registers are interleaved, and finally pairs of values of all four
-/// registers.
+/// First, each of four registers is filled with the values of two rows. Register `r` contains the
+/// rows `r` and `r + 4`. Then, the columns are formed in two steps. The first step interleaves
+/// single values of two registers, and the second step interleaves pairs of values.
 ///
 /// # Safety
 ///
-/// The CPU must have AVX. Four values must be readable at each address that `row` returns.
+/// The CPU must have AVX, and four values must be readable at each address that `row` returns.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) unsafe fn four_columns_of_8(row: impl Fn(usize) -> *const f32) -> [__m256; 4] {
