@@ -2,17 +2,19 @@
 //!
 //! AMX has eight tile registers of 16 rows by 64 bytes. The instruction `tdpbf16ps` multiplies a
 //! matrix of 16 x 32 bf16 values by a matrix of 32 x 16 values and adds the product to 16 x 16 sums
-//! in `f32`. Each of the three matrices is a tile. A row of the second tile consists of 16 pairs,
-//! which contain the values of two consecutive rows of the matrix.
+//! in `f32`. Each of the three matrices occupies a tile. In the tile of the second matrix, a row
+//! consists of 16 pairs, each of which contains two values of the same column from two consecutive
+//! rows of the matrix.
 //!
 //! Stable Rust has no intrinsics for AMX, so this file contains inline assembly, which declares all
-//! tiles that it changes. On CPUs without AMX, the tests emulate the instructions. Before a process
-//! uses AMX for the first time, [`has_amx`] computes the same product with AMX and with
-//! AVX512-BF16. If the results differ, the process uses AVX512-BF16 instead of AMX.
+//! tile registers that it changes. On CPUs without AMX, the tests emulate the AMX instructions.
+//! Before a process uses AMX for the first time, [`has_amx`] computes a test product with AMX and
+//! with AVX512-BF16. If the results differ, the process uses AVX512-BF16 instead of AMX.
 //!
-//! `tdpbf16ps` adds up the products of the even-numbered values and those of the odd-numbered
-//! values separately, and then adds both sums to the tile. The kernel for AVX512-BF16 adds in a
-//! different order, so the last bits of its results may differ from those of AMX.
+//! The instruction `tdpbf16ps` sums the products of even-numbered values and the products of
+//! odd-numbered values separately, and then adds both sums to the tile. The AVX512-BF16 kernel adds
+//! the products in a different order, so the results of the two kernels may differ in the last
+//! bits.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -31,15 +33,15 @@ use crate::product::tiles::{Threads, multiply_by};
 use crate::register::{Register, Square};
 use crate::weight::Weight;
 
-/// Number of rows of a tile register. Each row has 64 bytes, which contain 16 pairs of bf16 values
+/// Number of rows of a tile register. Each row has 64 bytes, which can hold 16 pairs of bf16 values
 /// or 16 `f32` sums.
 const TILE: usize = 16;
-/// Number of rows, and also number of columns, of the block of `C` that the micro-kernel computes
+/// Number of rows and number of columns of the square block of `C` that the micro-kernel computes
 /// at a time. The block consists of 2 x 2 tiles.
 const SIDE: usize = 2 * TILE;
 
-/// The micro-kernel for AMX. It keeps 2 x 2 tiles of sums in four of the tile registers and uses
-/// the other four for the operands.
+/// The micro-kernel for AMX. It keeps the sums of 2 x 2 tiles of `C` in four of the eight tile
+/// registers and uses the other four for the operands.
 pub(crate) struct Amx;
 
 /// The operand of the instruction `ldtilecfg`, which sets the shapes of all tile registers.
@@ -63,7 +65,7 @@ const WHOLE_TILES: Configuration = Configuration {
 #[repr(align(64))]
 struct Sums([[f32; SIDE]; SIDE]);
 
-/// Sets the shapes of the calling thread's tile registers and fills the registers with zeros.
+/// Sets the shapes of the calling thread's tile registers and fills these registers with zeros.
 ///
 /// # Safety
 ///
@@ -111,7 +113,8 @@ impl Kernel for Amx {
         };
         let mut sums = MaybeUninit::<Sums>::uninit();
         // SAFETY: The caller guarantees that the CPU has AMX, that the panels are readable and that
-        // `c` is writable. The panels are padded to whole tiles, so all loads stay within them.
+        // `c` is writable. The panels are padded to whole tiles, so all loads stay within the
+        // panels.
         unsafe {
             asm!(
                 "tilezero tmm0",
@@ -155,7 +158,8 @@ impl Kernel for Amx {
     }
 }
 
-/// Adds the initial value of `C` to the sums and stores those that are within `C`.
+/// Adds the initial value of `C` to the sums of a block and stores the results in `c`. Sums that
+/// are beyond the last row or column of `C` are ignored.
 ///
 /// # Safety
 ///
@@ -166,8 +170,8 @@ unsafe fn store(Sums(sums): &Sums, rows: usize, c: *mut f32, block: &Block<'_>) 
         let row = c.wrapping_offset(r as isize * block.stride);
         for before in (0..block.columns).step_by(TILE) {
             let lanes = TILE.min(block.columns - before);
-            // SAFETY: The caller guarantees that `rows` rows and `block.columns` columns of `c` are
-            // writable.
+            // SAFETY: The caller guarantees that `c` is writable for `rows` rows and
+            // `block.columns` columns.
             unsafe {
                 let sum = <__m512 as Register>::load(sums.as_ptr().add(before));
                 store_sum(sum, row, before, lanes, block.start);
@@ -176,9 +180,10 @@ unsafe fn store(Sums(sums): &Sums, rows: usize, c: *mut f32, block: &Block<'_>) 
     }
 }
 
-/// Converts the rows `x`, which consist of pairs of bf16 values, to tiles that can be the right
-/// operand of `tdpbf16ps`. Each tile contains 16 consecutive pairs of up to 16 rows, transposed:
-/// its first row contains the first of these pairs of each row of `x`, and so on.
+/// Rearranges the rows of `x`, which consist of pairs of bf16 values, into tiles that can be the
+/// right operand of `tdpbf16ps`. A tile contains 16 consecutive pairs of each of up to 16 rows,
+/// transposed. Its first row contains the first of these pairs from each row of `x`, its second row
+/// contains the second pair from each row, and so on.
 pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
     let tiles = x.length.div_ceil(TILE);
     let length = tiles * TILE;
@@ -199,17 +204,17 @@ pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
     }
 }
 
-/// Computes `C = start + x W^T`, where `x` contains at most 32 rows, converted by
-/// [`tiles_of_rows`], and `w` contains bf16 weights of the shape (outputs, n).
+/// Computes `C = start + x W^T`. `x` contains at most 32 rows, which [`tiles_of_rows`] has
+/// rearranged, and `w` contains bf16 weights of the shape (outputs, n).
 ///
-/// Each tile of weights is loaded from its original location, or from a padded copy if it is
-/// incomplete, and multiplied by one or two tiles of `x`. `stride` is the distance between rows of
-/// `c`.
+/// Each tile of weights is multiplied by one or two tiles of `x`. A complete tile of weights is
+/// loaded directly from `w`, and an incomplete tile is loaded from a padded copy. `stride` is the
+/// distance between the rows of `c`, in values.
 ///
 /// # Safety
 ///
-/// The CPU must have AMX. `c` must be writable for a matrix of the shape (rows, outputs), which
-/// must be initialized if `start` reads it.
+/// The CPU must have AMX. `c` must be writable for the shape (rows, outputs), and it must be
+/// initialized if `start` reads it.
 pub(crate) unsafe fn run_few_rows<W: Weight>(
     x: &Rows,
     w: &ArrayView2<W>,
@@ -229,8 +234,9 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
     }
     let mut panel = Panel([[0.0; TILE]; TILE]);
     // SAFETY: The caller guarantees that the CPU has AMX and that `c` is writable. All loads stay
-    // within `w`, `x` or a local array. Each `asm!` block declares the tiles that it changes. The
-    // sums remain in their tiles between the blocks, because the compiler never uses tiles.
+    // within `w`, `x` or a local array. Each `asm!` block declares the tile registers that it
+    // changes. The sums remain in their registers between these blocks, because the compiler itself
+    // never uses tile registers.
     unsafe {
         configure(&shapes);
         for first in (0..outputs).step_by(TILE) {
@@ -239,8 +245,8 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
                 .as_ptr()
                 .wrapping_add(first * (distance / size_of::<W>()))
                 .cast::<u8>();
-            // If the inner dimension is empty, the loop body still runs once, because it must set
-            // `c` to the initial value.
+            // If the inner dimension is empty, the loop body still runs once, in order to set `c`
+            // to the initial value.
             for k in (0..x.length.max(1)).step_by(DEPTH) {
                 let depth = DEPTH.min(x.length - k);
                 let numbers = 2 * k..n.min(2 * (k + depth));
@@ -358,20 +364,20 @@ unsafe fn store_columns(
     }
 }
 
-/// Returns whether products can use AMX. The CPU must have AMX for bf16, the operating system must
-/// permit its use, and a test product must have the same result as with AVX512-BF16. These checks
-/// are performed only once per process.
+/// Returns whether matrix products can use AMX. The CPU must have AMX for bf16, the operating
+/// system must permit its use, and a test product must have the same result as with AVX512-BF16.
+/// These checks are performed only once per process.
 pub(crate) fn has_amx() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {
-        /// Bits of the CPUID result that stand for support of tiles (bit 24) and of products of
-        /// bf16 values (bit 22).
+        /// Bits of the CPUID result that indicate whether the CPU supports tile registers (bit 24)
+        /// and products of bf16 values (bit 22).
         const FEATURES: u32 = 1 << 24 | 1 << 22;
         #[allow(unused_unsafe, reason = "Rust 1.89 calls it unsafe")]
         // SAFETY: Every CPU with AVX512-BF16 has this CPUID leaf.
         let features = || unsafe { __cpuid_count(7, 0).edx };
-        // SAFETY: The preceding conditions have checked that the CPU has AMX and AVX512-BF16 and
-        // that the system permits the use of tiles.
+        // SAFETY: The preceding conditions ensure that the CPU has AMX and AVX512-BF16 and that the
+        // operating system permits the use of tile registers.
         has_bf16()
             && features() & FEATURES == FEATURES
             && permitted()
@@ -379,9 +385,9 @@ pub(crate) fn has_amx() -> bool {
     })
 }
 
-/// Computes a small product with the kernel `K` and with the AVX512-BF16 kernel and returns whether
-/// the results are equal. All values and sums are small integers, so they are exact in any order of
-/// addition.
+/// Computes a small matrix product with the kernel `K` and with the AVX512-BF16 kernel and returns
+/// whether the results are equal. All values and sums are small integers, so the sums are exact
+/// regardless of the order of addition.
 ///
 /// # Safety
 ///
@@ -396,8 +402,8 @@ pub(crate) unsafe fn is_right<K: Kernel>() -> bool {
     let (a, b) = (integers((ROWS, INNER), 5), integers((INNER, COLUMNS), 3));
     let product = |multiply: Multiply| {
         let mut c = Array2::from_elem((ROWS, COLUMNS), MaybeUninit::new(f32::NAN));
-        // SAFETY: The shapes fit, `Start::beta(0.0)` doesn't read `c`, and the caller guarantees
-        // that the CPU has the instruction sets of both kernels.
+        // SAFETY: The shapes of `a`, `b` and `c` are compatible, `Start::beta(0.0)` doesn't read
+        // `c`, and the caller guarantees that the CPU has the instruction sets of both kernels.
         unsafe { multiply(&a, &b, Start::beta(0.0), c.view_mut(), Threads::One) };
         // SAFETY: All elements were initialized with NaN.
         c.mapv(|c| unsafe { c.assume_init() })
@@ -414,9 +420,9 @@ type Multiply = unsafe fn(
     Threads,
 );
 
-/// Asks Linux for permission to use tiles and returns whether it was granted. The permission
-/// applies to the whole process. Linux allocates memory for the tiles of a thread when the thread
-/// first uses them.
+/// Asks Linux for permission to use tile registers and returns whether Linux has granted it. The
+/// permission applies to the whole process. Linux allocates memory for a thread's tile registers
+/// when the thread first uses them.
 #[cfg(target_os = "linux")]
 fn permitted() -> bool {
     use std::ffi::c_long;
@@ -432,7 +438,7 @@ fn permitted() -> bool {
     unsafe { syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0 }
 }
 
-/// Returns `false`, because asking for permission to use tiles is implemented only for Linux.
+/// Returns `false`, because permission to use tile registers can be requested only on Linux so far.
 #[cfg(not(target_os = "linux"))]
 fn permitted() -> bool {
     false
@@ -442,7 +448,8 @@ fn permitted() -> bool {
 mod tests {
     use super::*;
 
-    /// A kernel with wrong results. It adds 1 to the last column of the first row of each tile.
+    /// A kernel with wrong results, because it adds 1 to the last column of the first row of each
+    /// tile of `C`.
     struct Faulty;
 
     impl Kernel for Faulty {
@@ -452,7 +459,7 @@ mod tests {
 
         unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>) {
             // SAFETY: The caller guarantees the conditions of [`Kernel::run`], which are the same
-            // for the AVX512-BF16 kernel.
+            // for both kernels.
             unsafe {
                 Avx512Bf16::run(a, c, block);
                 *c.add(block.columns - 1) += 1.0;
@@ -478,10 +485,10 @@ mod tests {
 pub(crate) mod emulated {
     //! An emulator of AMX for tests on CPUs without it.
     //!
-    //! On a CPU without AMX, each AMX instruction raises the signal SIGILL. The signal handler
-    //! performs the operation of the instruction as specified in Intel's Software Developer's
-    //! Manual (volume 2) and continues with the next instruction. Only the forms of instructions
-    //! that this file uses are implemented.
+    //! On a CPU without AMX, each AMX instruction raises the signal SIGILL. The signal handler then
+    //! performs the operation of the instruction, as specified in Intel's Software Developer's
+    //! Manual (volume 2), and continues with the next instruction. The emulator supports only those
+    //! encodings of AMX instructions that this file uses.
 
     use std::cell::UnsafeCell;
     use std::ffi::{c_int, c_void};
@@ -493,15 +500,17 @@ pub(crate) mod emulated {
 
     use crate::weight::Weight;
 
-    /// Index of each general-purpose register in the array `gregs` of [`ucontext_t`], by the number
-    /// that stands for the register in an instruction.
+    /// Positions of the 16 general-purpose registers in the array `gregs` of [`ucontext_t`]. The
+    /// element with the index `n` belongs to the register that instructions encode as the number
+    /// `n`.
     const REGISTERS: [usize; 16] = [13, 14, 12, 11, 15, 10, 9, 8, 0, 1, 2, 3, 4, 5, 6, 7];
 
     /// A tile of 16 rows by 64 bytes.
     type Tile = [[u8; 64]; 16];
 
     /// The emulated tile registers of a thread and their shapes. A shape consists of the number of
-    /// rows and the number of bytes per row, both of which are 0 until `ldtilecfg` is executed.
+    /// rows and the number of bytes per row, both of which are 0 until the thread executes
+    /// `ldtilecfg`.
     struct State {
         tiles: [Tile; 8],
         shapes: [(usize, usize); 8],
@@ -517,8 +526,8 @@ pub(crate) mod emulated {
     pub(crate) fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: The handler accesses only the state of its thread and the operands of the
-            // instruction.
+            // SAFETY: The signal handler accesses only the `State` of its own thread and the
+            // operands of the emulated instruction.
             unsafe {
                 let mut action: sigaction = mem::zeroed();
                 action.sa_sigaction = handle as *const () as usize;
@@ -532,7 +541,8 @@ pub(crate) mod emulated {
     }
 
     extern "C" fn handle(_: c_int, _: *mut siginfo_t, context: *mut c_void) {
-        // SAFETY: The system passes a valid context, and only this handler uses the thread's state.
+        // SAFETY: The system passes a valid context to the handler, and nothing else uses the
+        // thread's `State`.
         unsafe {
             let registers = &mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs;
             let at = registers[REG_RIP as usize] as *const u8;
@@ -543,13 +553,13 @@ pub(crate) mod emulated {
         }
     }
 
-    /// Executes the instruction at the address `at`. Returns its length in bytes, or `None` if it
-    /// isn't one of the implemented AMX instructions.
+    /// Executes the instruction at the address `at` and returns its length in bytes. Returns `None`
+    /// if it isn't one of the AMX instructions that the emulator supports.
     ///
     /// # Safety
     ///
-    /// At least 10 bytes, the length of the longest implemented instruction, must be readable at
-    /// `at`, and the memory operand of the instruction must be valid.
+    /// At least 10 bytes must be readable at `at`, because the longest supported instruction has 10
+    /// bytes. The memory operand of the instruction must be valid.
     unsafe fn execute(state: &mut State, registers: &[i64; 23], at: *const u8) -> Option<usize> {
         // SAFETY: The caller guarantees that 10 bytes are readable at `at`.
         let [vex, first, second, opcode, form, ..] = unsafe { at.cast::<[u8; 10]>().read() };
@@ -562,7 +572,7 @@ pub(crate) mod emulated {
         let (prefix, in_memory) = (second & 3, mode != 3);
         match (prefix, opcode, in_memory) {
             (0, 0x49, true) => {
-                // SAFETY: The caller guarantees that the operand, which consists of 64 bytes, is
+                // SAFETY: The caller guarantees that the memory operand, which has 64 bytes, is
                 // valid.
                 let (configuration, length) = unsafe {
                     let (from, length) = operand(registers, at);
@@ -584,8 +594,8 @@ pub(crate) mod emulated {
             (3, 0x49, false) => state.tiles[register] = [[0; 64]; 16],
             (3 | 2, 0x4b, true) => {
                 let (rows, bytes) = state.shapes[register];
-                // SAFETY: The caller guarantees that the operand is valid for all rows of the tile.
-                // The index register contains the distance between the rows.
+                // SAFETY: The caller guarantees that the memory operand is valid for all rows of
+                // the tile. The index register contains the distance between these rows.
                 unsafe {
                     let (start, length) = operand_of_rows(registers, at);
                     for row in 0..rows {
@@ -605,8 +615,8 @@ pub(crate) mod emulated {
         Some(5)
     }
 
-    /// Emulates `tdpbf16ps`, which adds up the products of the even-numbered values and those of
-    /// the odd-numbered values separately.
+    /// Emulates `tdpbf16ps`, which sums the products of even-numbered values and the products of
+    /// odd-numbered values separately.
     fn add_products(state: &mut State, sums: usize, a: usize, b: usize) {
         let (rows, bytes) = state.shapes[sums];
         let (rows_of_a, bytes_of_a) = state.shapes[a];
@@ -635,7 +645,7 @@ pub(crate) mod emulated {
         }
     }
 
-    /// Returns the address of a memory operand without an index register, and the length of the
+    /// Returns the address of a memory operand that has no index register, and the length of the
     /// instruction in bytes.
     ///
     /// # Safety
@@ -648,9 +658,9 @@ pub(crate) mod emulated {
         (start, length)
     }
 
-    /// Returns the address of a memory operand, the value of its index register multiplied by the
-    /// operand's scale, and the length of the instruction in bytes. If there is no index register,
-    /// the second value is 0.
+    /// Returns the address of a memory operand, the distance between its rows in bytes, and the
+    /// length of the instruction in bytes. The distance is the value of the index register
+    /// multiplied by the operand's scale, or 0 if there is no index register.
     ///
     /// # Safety
     ///
@@ -658,7 +668,7 @@ pub(crate) mod emulated {
     unsafe fn operand_of_rows(registers: &[i64; 23], at: *const u8) -> ((*const u8, isize), usize) {
         // SAFETY: The caller guarantees that 10 bytes are readable at `at`.
         let bytes = unsafe { at.cast::<[u8; 10]>().read() };
-        // The encoding inverts the highest bits of register numbers.
+        // In the encoding of an instruction, the highest bit of each register number is inverted.
         let [high_index, high_base] = [0x40, 0x20].map(|bit| usize::from(bytes[1] & bit == 0) * 8);
         let (mode, rm) = (bytes[4] >> 6, usize::from(bytes[4] & 7));
         let value = |register: usize| registers[REGISTERS[register]];

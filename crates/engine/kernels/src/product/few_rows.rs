@@ -1,5 +1,5 @@
-//! Products `C = start + x W^T` in which `x` has few rows and the rows of the weights `W` are
-//! contiguous. A decoder spends most of its time on such products.
+//! Products `C = start + x W^T` in which `x` has few rows and each row of the weights `W` is
+//! contiguous. A decoder spends most of its time on products in which `x` has few rows.
 //!
 //! Each weight is used only once per row of `x`, so most of the time is spent reading the weights
 //! from memory, and packing them would take longer than the product itself. The weights are
@@ -8,10 +8,10 @@
 //! of the square by the corresponding value of each row of `x`. Each lane of the result then
 //! contains the sum of one output.
 //!
-//! For each element of `C`, the products are added in the same order as in the general product, in
-//! blocks of [`DEPTH`] lanes along the inner dimension. A row of the result therefore has the same
-//! bits whether it is computed by this module, together with few other rows, or by the general
-//! product.
+//! For each element of `C`, the products are added in the same order as in the general product
+//! ([`gemm`](super::gemm)), in blocks of [`DEPTH`] lanes along the inner dimension. A row of the
+//! result therefore has the same bits whether it is computed by this module or by the general
+//! product, and regardless of the other rows.
 
 use std::mem::MaybeUninit;
 
@@ -37,15 +37,16 @@ use crate::weight::has_avx2;
 /// Largest number of rows of `x` that this module supports.
 pub(crate) const FEW_ROWS: usize = 32;
 
-/// Number of outputs in a group. Each task of a product consists of whole groups. A group has as
-/// many outputs as the widest register has lanes and as an AMX tile has rows.
+/// Number of outputs in a group. A product is divided into tasks, each of which consists of whole
+/// groups. A group has 16 outputs, because the widest vector registers have 16 lanes and an AMX
+/// tile has 16 rows.
 pub(crate) const OUTPUTS: usize = 16;
 
-/// Largest number of rows of `x` that are multiplied at the same time, so that all of their sums
-/// fit in registers.
+/// Largest number of rows of `x` that are multiplied at the same time. It is limited because the
+/// sums of all these rows must fit in the vector registers.
 const ROWS_AT_ONCE: usize = 8;
 
-/// The instruction set with which a product is computed.
+/// The instruction set with which a matrix product is computed.
 #[derive(Clone, Copy, PartialEq)]
 enum Variant {
     Plain,
@@ -61,8 +62,8 @@ enum Variant {
 }
 
 impl Variant {
-    /// Returns the variant whose results have the same bits as those of the general product on this
-    /// CPU, for operands in the format `dtype`.
+    /// Returns the variant to use on this CPU for operands in the format `dtype`. The results of
+    /// this variant have the same bits as the results of the general product on the same CPU.
     fn of(dtype: Dtype) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -92,8 +93,9 @@ impl Variant {
             let length = n.div_ceil(2);
             let mut lanes = vec![0.0; count * length];
             for (x, pairs) in x.rows().into_iter().zip(lanes.chunks_mut(length.max(1))) {
-                // SAFETY: `Variant::of` returns these variants only for products in bfloat16, for
-                // which the CPU must have AVX512-BF16 and AVX512-BW.
+                // SAFETY: `Variant::of` returns these variants only for products in bfloat16, and
+                // the caller of [`multiply`] guarantees that the CPU then has AVX512-BF16 and
+                // AVX512-BW.
                 unsafe { round_row(x.to_slice().expect("a row-major matrix"), pairs) };
             }
             return Rows {
@@ -116,8 +118,9 @@ impl Variant {
 ///
 /// # Safety
 ///
-/// The shapes must fit, and `c` must be initialized if `start` reads it. If `dtype` is bfloat16,
-/// the weights must be bf16 values and the CPU must have AVX512-BF16 and AVX512-BW.
+/// The shapes of `x`, `w` and `c` must be compatible, and `c` must be initialized if `start` reads
+/// it. If `dtype` is bfloat16, the weights must be bf16 values and the CPU must have AVX512-BF16
+/// and AVX512-BW.
 pub(crate) unsafe fn multiply<W: Weight>(
     x: &ArrayView2<f32>,
     w: &ArrayView2<W>,
@@ -130,7 +133,8 @@ pub(crate) unsafe fn multiply<W: Weight>(
         if start.beta != 0.0 {
             rows.assign(&c);
         }
-        // SAFETY: The caller guarantees that the shapes fit, and `rows` is initialized.
+        // SAFETY: The caller guarantees that the shapes are compatible, and all elements of `rows`
+        // are initialized.
         unsafe { multiply(x, w, start, rows.view_mut(), dtype) };
         return c.assign(&rows);
     }
@@ -147,8 +151,8 @@ pub(crate) unsafe fn multiply<W: Weight>(
         let start = start.at_column(first);
         let stride = c.strides()[0];
         let c = c.as_mut_ptr().cast();
-        // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
-        // reads it. `Variant::of` returns only variants whose instruction set the CPU has.
+        // SAFETY: The caller guarantees that the shapes are compatible and that `c` is initialized
+        // if `start` reads it. `Variant::of` returns only variants that the CPU supports.
         with_panels(&BLOCK, OUTPUTS * ROW_STRIDE, |panel| unsafe {
             match variant {
                 #[cfg(target_arch = "x86_64")]
@@ -167,7 +171,7 @@ pub(crate) unsafe fn multiply<W: Weight>(
     });
 }
 
-/// Defines a version of [`blocks`] that is compiled for an instruction set.
+/// Defines a function that compiles [`blocks`] for an instruction set.
 macro_rules! by {
     ($name:ident, $register:ty, $multiply:ty, $numbers:literal, $features:literal) => {
         #[cfg(target_arch = "x86_64")]
@@ -181,7 +185,7 @@ macro_rules! by {
             panel: &mut [f32],
         ) {
             // SAFETY: The caller guarantees that `c` is writable, that the CPU has the instruction
-            // set, and that weights are bf16 values if pairs are multiplied.
+            // set, and that the weights are bf16 values if the function multiplies pairs.
             unsafe { blocks::<$register, $multiply, W, $numbers>(x, w, c, stride, start, panel) }
         }
     };
@@ -199,7 +203,7 @@ by!(
 
 /// Computes all outputs of a task. Each iteration computes as many outputs as a register has lanes.
 /// `N` is the number of values of a row that share a lane (1 for `f32`, 2 for bf16), and `stride`
-/// is the distance between rows of `c`.
+/// is the distance between the rows of `c`, in values.
 ///
 /// # Safety
 ///
@@ -220,8 +224,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     debug_assert!(size_of::<W>() * N == size_of::<f32>(), "a lane has 32 bits");
     for first in (0..outputs).step_by(V::LANES) {
         let here = V::LANES.min(outputs - first);
-        // If the inner dimension is empty, the loop body still runs once, because it must set `c`
-        // to the initial value.
+        // If the inner dimension is empty, the loop body still runs once, in order to set `c` to
+        // the initial value.
         for k in (0..x.length.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(x.length - k);
             let numbers = k * N..n.min((k + depth) * N);
@@ -230,8 +234,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 false => 0, // There are fewer outputs than lanes.
             };
             // SAFETY: The caller guarantees that `c` is writable and that the CPU has the
-            // instruction set of the register. Squares are read only within the rows of weights or
-            // within the panel.
+            // instruction set of the register. Each square of weights is completely within the rows
+            // of `w` or within `panel`.
             unsafe {
                 let mut sums = [V::splat(0.0); FEW_ROWS];
                 let at_x = |at: usize| (x.lanes.as_ptr().add(k + at), x.length, x.count);
@@ -240,7 +244,7 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 for at in (0..whole).step_by(V::LANES) {
                     let from = from.add(at * N * size_of::<W>());
                     for l in 0..V::LANES as isize {
-                        // Prefetches the weights that the next block of outputs needs from these
+                        // The next block of outputs needs the weights of its own rows in the same
                         // columns.
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
@@ -273,9 +277,10 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     }
 }
 
-/// Copies rows of weights, which are `distance` bytes apart, to a panel, `N` weights per lane. Each
-/// row is padded with zeros, so that whole squares can be read from the panel. The function also
-/// prefetches the weights of the next outputs.
+/// Copies rows of weights to `panel`, with `N` weights per lane, and pads each row with zeros so
+/// that whole squares can be read from `panel`. The function also prefetches the same columns of
+/// the weights for the next block of outputs. `distance` is the distance between two rows of the
+/// weight matrix, in bytes.
 #[inline(always)]
 fn fill_panel<V: Square, W: Weight, const N: usize>(
     rows: &ArrayView2<W>,
@@ -302,13 +307,13 @@ fn fill_panel<V: Square, W: Weight, const N: usize>(
 }
 
 /// Multiplies the first `count` columns of a square of weights by the rows of `x` and adds the
-/// products to `sums`. The rows of the square are `distance` bytes apart, and `length` is the
-/// distance between the rows of `x`, in lanes.
+/// products to `sums`. `distance` is the distance between the rows of the square, in bytes, and
+/// `length` is the distance between the rows of `x`, in lanes.
 ///
 /// # Safety
 ///
-/// All weights of the square and `count` lanes of each row of `x` must be readable, and the CPU
-/// must have the instruction set of the register.
+/// All weights of the square and the first `count` lanes of each row of `x` must be readable, and
+/// the CPU must have the instruction set of the register.
 #[inline(always)]
 unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     (from, distance): (*const f32, isize),
@@ -339,13 +344,13 @@ unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     }
 }
 
-/// Multiplies the first `count` columns of a square of weights by `R` rows of `x` and adds the
-/// products to `sums`.
+/// Multiplies the first `count` of the given columns of weights by `R` rows of `x` and adds the
+/// products to `sums`. `length` is the distance between the rows of `x`, in lanes.
 ///
 /// # Safety
 ///
-/// `count` lanes of each row of `x` must be readable, and the CPU must have the instruction set of
-/// the register.
+/// The first `count` lanes of each row of `x` must be readable, and the CPU must have the
+/// instruction set of the register.
 #[inline(always)]
 unsafe fn add_products<V: Square, M: Multiply<V>, const R: usize>(
     columns: &[V],
@@ -356,7 +361,8 @@ unsafe fn add_products<V: Square, M: Multiply<V>, const R: usize>(
     let mut local_sums = *sums; // The compiler can keep this copy in registers.
     for (k, column) in columns.iter().enumerate().take(count) {
         for (r, sum) in local_sums.iter_mut().enumerate() {
-            // SAFETY: The caller guarantees that `count` lanes of each row of `x` are readable.
+            // SAFETY: The caller guarantees that the first `count` lanes of each row of `x` are
+            // readable.
             unsafe {
                 let x = V::splat(*x.add(r * length + k));
                 *sum = M::add_product(*sum, x, *column);
