@@ -25,8 +25,8 @@ pub enum Dtype {
     /// IEEE 754 half precision, which has 11 bits of precision and a maximum of 65504. A value
     /// takes 2 bytes.
     Float16,
-    /// The upper 16 bits of a `float32`, which have the same range but only 8 bits of precision. A
-    /// value takes 2 bytes.
+    /// A `float32` without its lower 16 bits, which has the same range but only 8 bits of
+    /// precision. A value takes 2 bytes.
     BFloat16,
     /// Integers from -127 to 127 that are multiplied by a scale. There is one scale per row of an
     /// [`Int8Matrix`](crate::Int8Matrix), and one per 32 values in GGUF files (Q8_0).

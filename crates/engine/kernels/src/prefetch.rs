@@ -2,8 +2,8 @@
 //!
 //! The hardware prefetcher of Intel CPUs stops at the end of each 4 KiB page, so explicit
 //! prefetches make reading 10 to 50% faster. On AMD's Zen 3, reading is 25% faster if a thread
-//! reads several rows of weights concurrently, each from different pages. Prefetches a few cache
-//! lines ahead make it another 10% faster. On Zen 4, the two measures together make reading 10%
+//! reads several rows of weights concurrently, each from different pages. Prefetching a few cache
+//! lines ahead makes it another 10% faster. On Zen 4, both measures together make reading 10%
 //! faster. Cache lines that are certain to be needed soon are prefetched on every CPU.
 
 #[cfg(target_arch = "x86_64")]

@@ -10,13 +10,13 @@ use multiversion::multiversion;
 use crate::elementwise::math::ROUND;
 
 /// Number of neighboring activations that share a scale. Rows of int8 and int4 weights are padded
-/// to a multiple of this number, so that they consist of whole blocks, too.
+/// to a multiple of this number, so that they can be divided into blocks of the same size.
 pub(crate) const BLOCK: usize = 64;
-/// Number of neighboring activations whose sum is an element of [`ActivationBlock::sums`]. It is
-/// also the number of int4 weights that share a scale.
+/// Number of neighboring activations in a group. Each element of [`ActivationBlock::sums`] is the
+/// sum of the bytes of one group. Int4 weights have one scale for each group.
 pub(crate) const GROUP: usize = 32;
-/// Threshold below which the largest magnitude of a block is treated as 0. Otherwise, the factor by
-/// which the block is multiplied, `127 / magnitude`, could overflow.
+/// Threshold below which the largest magnitude of a block is treated as 0. For smaller magnitudes,
+/// the factor by which the activations are multiplied, `127 / magnitude`, could overflow.
 const TINY: f32 = 1e-30;
 
 /// Four neighboring values of a row. Weights and activations are stored in groups of four because

@@ -104,7 +104,7 @@ fn dots(query: &[f32], keys: &[f32], scores: &mut [f32; PAGE]) {
     }
 }
 
-/// Multiplies each row of a matrix by its weight and adds it to `sums`:
+/// Multiplies each row of a matrix by its weight and adds the result to `sums`:
 /// `sums[c] += sum_j weights[j] rows[j][c]`. `rows` contains the matrix in row-major order, with
 /// `sums.len()` columns and at least `weights.len()` rows.
 #[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma"))]
@@ -126,8 +126,8 @@ fn add_weighted(weights: &[f32], rows: &[f32], sums: &mut [f32]) {
     }
 }
 
-/// Computes the first `C` sums of [`add_weighted`] and keeps them in registers during the
-/// computation. `n` is the distance between the beginnings of two rows, in values.
+/// Computes only the first `C` sums of [`add_weighted`], so that these sums stay in registers. `n`
+/// is the distance between the beginnings of neighboring rows, in values.
 #[inline(always)]
 fn columns<const C: usize>(weights: &[f32], rows: &[f32], n: usize, sums: &mut [f32], fused: bool) {
     let mut local_sums: [f32; C] = *sums.first_chunk().expect("there are C sums");

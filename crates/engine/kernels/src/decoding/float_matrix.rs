@@ -139,7 +139,7 @@ impl F32Matrix {
     ///
     /// # Panics
     ///
-    /// Panics if `x` or `out` has a different shape.
+    /// Panics if the shape of `x` isn't (rows, inputs) or the shape of `out` isn't (rows, outputs).
     pub fn accumulate_rows(&self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         self.check(x, out.dim());
         f32::accumulate(&self.weights.0, x, 1.0, out);

@@ -60,7 +60,7 @@ impl WeightBlock for Block {
     const ZEROS: Self = Self([[[OFFSET; 4]; ROWS]; BLOCK / 4]);
 
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32 {
-        // The bytes beyond the end of the row remain 0.
+        // The padding at the end of the row consists of zeros.
         let mut bytes = vec![0; blocks.len() * BLOCK];
         let scale = activations::quantise(weights, &mut bytes);
         for (block, bytes) in blocks.iter_mut().zip(bytes.as_chunks().0) {

@@ -163,7 +163,7 @@ impl<F: Format> PackedMatrix<F> {
         }
     }
 
-    /// Checks the shapes of the input `x` and the output of a product.
+    /// Panics if the input `x` or the output of a product has the wrong shape.
     pub(crate) fn check(&self, x: &ArrayRef2<f32>, out: (usize, usize)) {
         assert!(
             x.ncols() == self.shape.1 && out == (x.nrows(), self.shape.0),

@@ -1,11 +1,11 @@
 //! The exponential function and related functions, written so that the compiler can vectorize them.
 //! They evaluate polynomials and need neither lookup tables nor branches.
 //!
-//! The relative error of [`exp`] is less than 2e-7. A test verifies this by comparing its results
-//! with those of `f64::exp`. Results below the smallest normal number become 0, and NaN remains
-//! NaN. Arguments above 88 are clamped to 88, which doesn't affect a softmax, because its arguments
-//! are never positive. The functions don't use fused multiply-add, so their results have the same
-//! bits with every instruction set.
+//! The relative error of [`exp`] is less than 2e-7, as a test verifies by comparing it with
+//! `f64::exp`. Results below the smallest normal number become 0, and NaN remains NaN. Arguments
+//! above 88 are clamped to 88, which doesn't affect a softmax, because its arguments are never
+//! positive. The functions don't use fused multiply-add, so their results have the same bits with
+//! every instruction set.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -24,11 +24,10 @@ const UNDERFLOW: f32 = -87.336_54;
 
 /// Threshold (2^-64) below which the exponentials of a softmax are set to 0.
 ///
-/// Treating such small exponentials as 0 makes no noticeable difference. The sum of all
-/// exponentials is at least 1, so its rounding error is about 2^40 times as large as each of them.
-/// If they weren't set to 0, the backward pass would be slower, because products of such small
-/// numbers are denormal numbers, which many CPUs process a hundred times more slowly than other
-/// numbers.
+/// Setting exponentials below this threshold to 0 makes no noticeable difference. The sum of all
+/// exponentials is at least 1, so its rounding error is about 2^40 times as large as each of these
+/// exponentials. If they were kept, the backward pass would be slower, because their products are
+/// often denormal numbers, which many CPUs process a hundred times more slowly than other numbers.
 pub const NEGLIGIBLE: f32 = 5.421_011e-20;
 /// Negative binary logarithm of [`NEGLIGIBLE`].
 const LOG_2_NEGLIGIBLE: f32 = 64.0;

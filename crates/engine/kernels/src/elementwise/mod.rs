@@ -111,8 +111,8 @@ pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32) {
     row[n..].fill(0.0);
 }
 
-/// Returns `n` rounded up to a multiple of [`LANES`], but at most the length of `row`. Callers
-/// process this many elements although they need only `n` of them, because processing a whole
+/// Returns `n` rounded up to a multiple of [`LANES`], but at most the length of `row`. Although the
+/// callers need only `n` elements, they process this many, because processing a whole vector
 /// register takes no longer than processing a few elements one by one.
 fn whole_registers(row: &[f32], n: usize) -> usize {
     n.next_multiple_of(LANES).min(row.len())
@@ -152,9 +152,10 @@ fn multiply(row: &mut [f32], factor: f32) {
 /// Returns the cross-entropy loss of the logits in `row`, where `target` is the index of the
 /// correct class. Replaces the logits with the gradient of the loss, multiplied by `factor`.
 ///
-/// If `x` denotes the logits, the loss is `ln(sum_i e^(x_i - max)) - (x_target - max)`, and the new
-/// contents of `row` are `(softmax(x) - one_hot(target)) * factor`. Exponentials that are less than
-/// [`NEGLIGIBLE`] times the largest exponential become 0, and so do denormal results.
+/// If `x` denotes the logits and `max` is the largest of them, the loss is
+/// `ln(sum_i e^(x_i - max)) - (x_target - max)`, and the new contents of `row` are
+/// `(softmax(x) - one_hot(target)) * factor`. Exponentials that are less than [`NEGLIGIBLE`] times
+/// the largest exponential become 0, and so do denormal results.
 ///
 /// # Panics
 ///

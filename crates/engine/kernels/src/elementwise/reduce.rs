@@ -1,8 +1,8 @@
 //! Reductions of slices to their sum, maximum or dot product.
 //!
-//! A reduction has 16 lanes. It combines each element `i` of the slice with lane `i % 16`, and
-//! finally combines the lanes pairwise. The order of these operations depends only on the length of
-//! the slice, so the result has the same bits with every instruction set.
+//! A reduction accumulates its result in 16 lanes. It combines each element `i` of the slice with
+//! lane `i % 16`, and finally combines the lanes pairwise. The order of these operations depends
+//! only on the length of the slice, so the result has the same bits with every instruction set.
 
 use multiversion::multiversion;
 

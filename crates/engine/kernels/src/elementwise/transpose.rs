@@ -1,4 +1,4 @@
-//! Transposition of matrices, in square blocks that fit in the registers.
+//! Transposition of matrices, in square blocks that fit in the vector registers.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -86,7 +86,7 @@ unsafe fn by_avx2(x: &ArrayRef2<f32>, out: RawArrayViewMut<f32, Ix2>) {
     }
 }
 
-/// Computes [`transpose`] without special instructions.
+/// Computes [`transpose`] without instructions that only some CPUs support.
 ///
 /// # Safety
 ///
@@ -169,7 +169,7 @@ unsafe fn in_squares<const SIDE: usize>(
     }
 }
 
-/// Transposes a block of any size.
+/// Transposes a block of any size, one element at a time.
 ///
 /// # Safety
 ///
@@ -218,10 +218,9 @@ unsafe fn avx512_square(square: Square) {
 /// Returns four neighboring columns of a block with 16 rows. `row(r)` must return the address of
 /// the first of the four values in row `r`.
 ///
-/// First, each of four registers is filled with the values of four rows. Register `r` contains the
-/// rows `r`, `r + 4`, `r + 8` and `r + 12`. Then, the columns are formed in two steps. The first
-/// step interleaves single values of two registers, and the second step interleaves pairs of
-/// values.
+/// Each of four registers is filled with the values of four rows. Register `r` contains the rows
+/// `r`, `r + 4`, `r + 8` and `r + 12`. The columns are then produced by interleaving first single
+/// values and then pairs of values of these registers.
 ///
 /// # Safety
 ///
@@ -277,9 +276,9 @@ unsafe fn avx2_square(square: Square) {
 /// Returns four neighboring columns of a block with 8 rows. `row(r)` must return the address of the
 /// first of the four values in row `r`.
 ///
-/// First, each of four registers is filled with the values of two rows. Register `r` contains the
-/// rows `r` and `r + 4`. Then, the columns are formed in two steps. The first step interleaves
-/// single values of two registers, and the second step interleaves pairs of values.
+/// Each of four registers is filled with the values of two rows. Register `r` contains the rows `r`
+/// and `r + 4`. The columns are then produced by interleaving first single values and then pairs of
+/// values of these registers.
 ///
 /// # Safety
 ///

@@ -438,7 +438,8 @@ fn permitted() -> bool {
     unsafe { syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0 }
 }
 
-/// Returns `false`, because permission to use tile registers can be requested only on Linux so far.
+/// Returns `false`, because this crate can request permission to use tile registers only from
+/// Linux.
 #[cfg(not(target_os = "linux"))]
 fn permitted() -> bool {
     false
@@ -448,7 +449,7 @@ fn permitted() -> bool {
 mod tests {
     use super::*;
 
-    /// A kernel with wrong results, because it adds 1 to the last column of the first row of each
+    /// A kernel that computes wrong results. It adds 1 to the last column of the first row of each
     /// tile of `C`.
     struct Faulty;
 
@@ -459,7 +460,7 @@ mod tests {
 
         unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>) {
             // SAFETY: The caller guarantees the conditions of [`Kernel::run`], which are the same
-            // for both kernels.
+            // for `Faulty` and `Avx512Bf16`.
             unsafe {
                 Avx512Bf16::run(a, c, block);
                 *c.add(block.columns - 1) += 1.0;

@@ -1,12 +1,12 @@
 //! Products `C = start + x W^T` in which `x` has few rows and each row of the weights `W` is
 //! contiguous. A decoder spends most of its time on products in which `x` has few rows.
 //!
-//! Each weight is used only once per row of `x`, so most of the time is spent reading the weights
-//! from memory, and packing them would take longer than the product itself. The weights are
-//! therefore read once, from their original location. With registers of 16 lanes, the kernel loads
-//! a square of 16 rows by 16 lanes of `W`, transposes it in registers, and multiplies each column
-//! of the square by the corresponding value of each row of `x`. Each lane of the result then
-//! contains the sum of one output.
+//! Each weight is used only once per row of `x`. Most of the time is therefore spent reading the
+//! weights from memory, and packing them would take longer than the product itself. For this
+//! reason, the weights are read only once, from their original location. With vector registers of
+//! 16 lanes, the kernel loads a square of 16 rows by 16 lanes of `W`, transposes it in registers,
+//! and multiplies each column of the square by the corresponding value of each row of `x`. Each
+//! lane of the result then contains the sum of one output.
 //!
 //! For each element of `C`, the products are added in the same order as in the general product
 //! ([`gemm`](super::gemm)), in blocks of [`DEPTH`] lanes along the inner dimension. A row of the
@@ -244,8 +244,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 for at in (0..whole).step_by(V::LANES) {
                     let from = from.add(at * N * size_of::<W>());
                     for l in 0..V::LANES as isize {
-                        // The next block of outputs needs the weights of its own rows in the same
-                        // columns.
+                        // This prefetches the weights that the next block of outputs needs from the
+                        // same columns.
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
                     }
