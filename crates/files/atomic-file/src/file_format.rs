@@ -10,8 +10,8 @@
 
 use std::fmt;
 
-/// A file format, and advice for users who have a file in this format. The format is displayed as
-/// `name; advice`.
+/// The format of a file, and advice for a user who has passed a file in this format by mistake. The
+/// `Display` implementation prints `name; advice`.
 ///
 /// ```
 /// use atomic_file::FileFormat;
@@ -23,7 +23,7 @@ use std::fmt;
 pub struct FileFormat {
     /// Name of the format with an article, such as "a PDF document".
     pub name: &'static str,
-    /// Clause that tells the user how to get the expected contents, such as "gunzip unpacks it".
+    /// Advice on how to obtain a file that the program can use, such as "gunzip unpacks it".
     pub advice: &'static str,
 }
 
@@ -36,8 +36,8 @@ pub(crate) const MAX_POINTER_BYTES: u64 = 1024;
 type Magic = (&'static [u8], &'static str, &'static str);
 
 /// Binary formats that can be recognized by their magic numbers. Text files practically never start
-/// with one of these magic numbers, and the probability that a file of random token IDs starts with
-/// one is less than one in ten million.
+/// with one of these magic numbers. For a file of random token IDs, the probability is less than
+/// one in ten million.
 const FORMATS: [Magic; 18] = [
     (b"%PDF-", "a PDF document", "pdftotext extracts its text"),
     (
@@ -137,7 +137,7 @@ const DVC: Magic = (
 );
 
 impl FileFormat {
-    /// Detects the format of a file from its first bytes, `head`. A few kilobytes are enough.
+    /// Detects the format of a file from its first bytes. A `head` of a few kilobytes is enough.
     ///
     /// Returns `None` if the format is unknown. Plain text, for example, has no recognizable
     /// format.
@@ -161,8 +161,8 @@ impl FileFormat {
     /// These tools keep a pointer file in the repository in place of a large file until the user
     /// downloads the large file.
     pub(crate) fn of_pointer(contents: &[u8]) -> Option<Self> {
-        // On a system without symbolic links, git-annex's link is checked out as a file that
-        // contains the link's target.
+        // git-annex represents a large file by a symbolic link. On a system without symbolic links,
+        // Git checks out this link as a text file that contains the path to the link's target.
         let line = contents.split(|byte| byte.is_ascii_whitespace()).next()?;
         let is_annex_link = line.starts_with(b"../") || line.starts_with(b".git/");
         let objects = b".git/annex/objects/";

@@ -1,5 +1,5 @@
-//! File locks, and detection of operations that a file system doesn't support. Many network file
-//! systems don't support locks.
+//! Locks files, and detects errors which mean that the file system doesn't support an operation.
+//! Many network file systems, for example, don't support locks.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 /// The result of trying to lock a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// This process now holds the lock and keeps it until the file is closed.
+    /// The lock was acquired. This process holds it until the file is closed.
     Held,
     /// The lock is held by another process or through another file handle of this process.
     HeldByAnother,
@@ -21,8 +21,9 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Returns an error if locking fails for any reason other than those that
-    /// [`HeldByAnother`](Self::HeldByAnother) and [`Unsupported`](Self::Unsupported) describe.
+    /// Returns an error if locking fails, unless the lock is already held or the file system
+    /// doesn't support locks. In these two cases, the function returns
+    /// [`HeldByAnother`](Self::HeldByAnother) and [`Unsupported`](Self::Unsupported), respectively.
     pub fn take(file: &File) -> io::Result<Self> {
         match file.try_lock() {
             Ok(()) => Ok(Self::Held),
@@ -35,8 +36,8 @@ impl Lock {
 
 /// Returns true if `error` means that the file system doesn't support the operation.
 ///
-/// Lustre and NFS return such errors for `flock`, and CIFS, vboxsf and 9p return them for `fsync`
-/// on a folder.
+/// For example, `flock` isn't supported on some Lustre and NFS file systems, and `fsync` isn't
+/// supported for folders on CIFS, vboxsf and 9p.
 pub(crate) fn is_unsupported(error: &io::Error) -> bool {
     #[cfg(unix)]
     {

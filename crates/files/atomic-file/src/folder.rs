@@ -15,9 +15,9 @@ use crate::name::{
     create_locked, folder_of, is_system_file, is_system_file_of, new_name, unfinished_of,
 };
 
-/// A new folder that is filled under the temporary name `.NAME.4711-0.unfinished`. The method
-/// [`create`](Self::create) renames it to `NAME`. If the value is dropped without a call of
-/// `create`, the folder is deleted.
+/// A new folder that is filled under a temporary name, such as `.NAME.4711-0.unfinished`. The
+/// method [`create`](Self::create) renames it to `NAME`. If the `StagedFolder` is dropped before
+/// `create` is called, the temporary folder is deleted.
 ///
 /// The temporary folder is always new. Therefore, it contains no symbolic links from other programs
 /// that could redirect the files to another location.
@@ -73,8 +73,8 @@ impl StagedFolder {
 
     /// Syncs the folder and renames it to its final name.
     ///
-    /// If the target exists, it must be an empty folder. System files in the target are allowed
-    /// (see [`is_system_file`]). They are moved to the new folder.
+    /// If the target exists, it must be a folder that is empty or contains only system files (see
+    /// [`is_system_file`]). The system files are moved to the new folder.
     ///
     /// The method syncs the names in the folder but not the contents of its files. If the contents
     /// must survive a power failure, write the files with
@@ -82,10 +82,12 @@ impl StagedFolder {
     ///
     /// # Errors
     ///
-    /// Returns an error if the target is a file, a link, or a folder that contains other files, or
-    /// if a file operation fails. The temporary folder is then deleted and the target stays as it
-    /// was, except if the last step (syncing the parent folder) fails. In this case, the new folder
-    /// is already in place.
+    /// Returns an error if the target is a file, a link, or a folder that contains anything other
+    /// than system files, or if a file operation fails. The temporary folder is then deleted, and
+    /// the target doesn't change.
+    ///
+    /// Also returns an error if the parent folder can't be synced after the rename. The new folder
+    /// then already has its final name.
     pub fn create(self) -> Result<(), FileError> {
         sync_folder(&self.path)?;
         let failed = FileError::at(&self.target, "create");
@@ -123,8 +125,8 @@ fn move_system_files(from: &Path, to: &Path) -> Result<(), FileError> {
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        // After a successful `create`, the temporary folder no longer exists, so the error of this
-        // call is ignored.
+        // If `create` has already renamed the folder, nothing exists at this path, so the error
+        // that `remove_dir_all` returns is ignored.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -132,14 +134,14 @@ impl Drop for StagedFolder {
 /// Checks that `target` doesn't exist, or that it is a folder that is empty or contains only system
 /// files (see [`is_system_file`]).
 ///
-/// A program calls this function to reject an invalid target before it spends time on filling a
+/// A program can call this function to reject an invalid target before it spends time filling a
 /// [`StagedFolder`].
 ///
 /// # Errors
 ///
-/// Returns an error if `target` is a file, a link, or a folder that contains other files. In the
-/// last case, the error contains the name of one of these files. Also returns an error if `target`
-/// can't be read.
+/// Returns an error if `target` is a file or a link, or if it can't be read. Also returns an error
+/// if `target` is a folder that contains anything other than system files. This error contains the
+/// name of one such item.
 pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
     let target = target.as_ref();
     let problem = match fs::symlink_metadata(target) {
@@ -157,13 +159,13 @@ pub fn require_new_or_empty(target: impl AsRef<Path>) -> Result<(), FileError> {
     Err(FileError::at(target, "create")(problem))
 }
 
-/// Creates a folder and its missing parent folders, and syncs them so that they survive a power
-/// failure. Does nothing if the folder exists.
+/// Creates a folder and any missing parent folders, and syncs the changed folders so that the new
+/// ones survive a power failure. Does nothing if the folder already exists.
 ///
 /// # Errors
 ///
-/// Returns an error if a folder can't be created, for example because there is a file of the same
-/// name.
+/// Returns an error if a folder can't be created, for example because a file with the same name
+/// exists.
 pub fn create_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
     if path.is_dir() {
@@ -191,22 +193,23 @@ pub fn create_new_folder(path: impl AsRef<Path>) -> Result<(), FileError> {
     sync_folder(folder_of(path))
 }
 
-/// Deletes a folder if it contains nothing but files of this program.
+/// Deletes a folder if it contains only files that this program may delete.
 ///
-/// `ours` receives the path of each item in the folder and returns true if this program may delete
-/// the item. System files are deleted without asking `ours`, except for attribute files such as
-/// `._notes.txt`, which are deleted only if `ours` returns true for `notes.txt`. Subfolders for
-/// which `ours` returns true are deleted with all of their contents.
+/// `ours` receives the path to each item in the folder and returns true if this program may delete
+/// the item. System files such as `.DS_Store` may always be deleted. A file such as `._notes.txt`,
+/// in which macOS stores attributes, may be deleted only if `ours` returns true for `notes.txt`. If
+/// `ours` returns true for a subfolder, the subfolder is deleted with all of its contents.
 ///
-/// Before anything is deleted, the folder is renamed to a temporary name, and its contents are
-/// checked again under this name. If the process crashes during the deletion,
-/// [`remove_unfinished_folders`] deletes the rest.
+/// Before anything is deleted, the folder gets a temporary name, and its contents are checked again
+/// in case another program has just added a file. If the process crashes during the deletion,
+/// [`remove_unfinished_folders`] can delete the remaining files.
 ///
 /// # Errors
 ///
-/// Returns an error of kind [`ErrorKind::DirectoryNotEmpty`] with the name of an item that `ours`
-/// rejects. The folder then stays as it was. Returns an error of kind [`ErrorKind::NotADirectory`]
-/// if `path` is a file or a link, and other errors if a file operation fails.
+/// Returns an error of kind [`ErrorKind::DirectoryNotEmpty`] if the folder contains an item that
+/// may not be deleted. The error contains the name of this item, and the folder isn't changed.
+/// Returns an error of kind [`ErrorKind::NotADirectory`] if `path` is a file or a link. Also
+/// returns an error if a file operation fails.
 pub fn remove_folder(
     path: impl AsRef<Path>,
     ours: impl Fn(&Path) -> bool,
@@ -228,7 +231,8 @@ pub fn remove_folder(
     require_ours(path)?;
     let hidden = new_name(path)?;
     fs::rename(path, &hidden).map_err(&failed)?;
-    // Another program may have added a file between the first check and the rename.
+    // Another program may have added a file between the first check and the rename. In that case,
+    // the folder gets its old name back.
     if let Err(error) = require_ours(&hidden) {
         fs::rename(&hidden, path).map_err(&failed)?;
         return Err(error);
@@ -242,13 +246,13 @@ fn not_empty(name: &OsStr) -> io::Error {
     io::Error::new(ErrorKind::DirectoryNotEmpty, problem)
 }
 
-/// Deletes the unfinished folders in `folder` that belong to this program and whose writers are no
-/// longer running.
+/// Deletes unfinished folders that a crash of this program has left behind in `folder`. An
+/// unfinished folder is kept if the process that writes it is still running.
 ///
-/// `ours` receives the final name of each unfinished folder in the form that [`unfinished_of`]
-/// returns. It returns true if the unfinished folder belongs to this program. On Windows and on
-/// file systems that don't support locks, nothing is deleted because it's unknown whether the
-/// writers are still running.
+/// `ours` receives the final name of each unfinished folder, as returned by [`unfinished_of`], and
+/// returns true if this program created the folder. On Windows and on file systems that don't
+/// support locks, nothing is deleted, because the function can't determine whether the writing
+/// process is still running.
 ///
 /// # Errors
 ///
@@ -265,8 +269,8 @@ pub fn remove_unfinished_folders(
     Ok(())
 }
 
-/// Returns the names of all items in a folder in ascending order, without duplicates. The list
-/// includes system files (see [`is_system_file`]) and names that aren't valid UTF-8.
+/// Returns the names of all files and folders in `folder` in ascending order, without duplicates.
+/// The list includes system files (see [`is_system_file`]) and names that aren't valid UTF-8.
 ///
 /// Some network file systems list a name twice if the folder changes while it's being read. Such
 /// duplicates are removed.
@@ -287,12 +291,13 @@ fn each_once(mut names: Vec<OsString>) -> Vec<OsString> {
     names
 }
 
-/// Returns the unfinished files and folders in `folder` that belong to this program and whose
-/// writers are no longer running. Each path is returned with the open file, whose lock is now held
-/// by this process.
+/// Finds the unfinished files and folders that a crash of this program has left behind in `folder`.
+/// Returns the path to each of them, together with an open and locked file handle. As long as the
+/// caller keeps the handle, no other process can lock the item.
 ///
-/// `ours` receives the final name in the form that [`unfinished_of`] returns. A file that can't be
-/// opened or locked may still have a writer, so it isn't returned.
+/// `ours` receives the final name of each item, as returned by [`unfinished_of`], and returns true
+/// if this program created the item. If an item can't be opened or locked, another process may
+/// still be writing it, so it isn't returned.
 pub(crate) fn left_behind(
     folder: &Path,
     ours: impl Fn(&[u8]) -> bool,
@@ -312,8 +317,8 @@ pub(crate) fn left_behind(
     Ok(left)
 }
 
-/// Syncs a folder so that renames and new files in it survive a power failure. Does nothing if the
-/// file system doesn't support syncing folders.
+/// Syncs a folder so that new and renamed files in it survive a power failure. Does nothing if the
+/// file system doesn't support `fsync` for folders.
 ///
 /// # Errors
 ///
@@ -364,7 +369,8 @@ mod tests {
         fs::create_dir(&target).unwrap();
         let second = stage(&target, "second");
         stage(&target, "first").create().unwrap();
-        // Both folders were staged for the same empty target, so the second one is rejected.
+        // Because the target now contains the files of the first staged folder, the second staged
+        // folder can't replace it.
         second.create().unwrap_err();
         assert_eq!(fs::read(target.join("model")).unwrap(), b"first");
         assert_eq!(names(above), ["new"]);

@@ -46,14 +46,14 @@ pub fn is_system_file(name: &OsStr) -> bool {
             .any(|file| name.eq_ignore_ascii_case(file))
 }
 
-/// Returns true if `name` is a system file that may be deleted together with its folder. `ours`
-/// returns true for the names of files that belong to this program.
+/// Returns true if `name` is the name of a system file that may be deleted together with its
+/// folder. `ours` must return true for the names of files that this program has created.
 ///
 /// An attribute file such as `._notes.txt` may be deleted only if `ours` returns true for
 /// `notes.txt`. Other system files contain nothing of value, so they may always be deleted.
 pub(crate) fn is_system_file_of(name: &OsStr, ours: impl Fn(&OsStr) -> bool) -> bool {
     match name.as_encoded_bytes().strip_prefix(ATTRIBUTES.as_bytes()) {
-        // A name that isn't UTF-8 is never the name of one of our files.
+        // This program creates only files whose names are valid UTF-8.
         Some(file) => str::from_utf8(file).is_ok_and(|file| ours(file.as_ref())),
         None => is_system_file(name),
     }
@@ -62,12 +62,12 @@ pub(crate) fn is_system_file_of(name: &OsStr, ours: impl Fn(&OsStr) -> bool) -> 
 /// Suffix of the names of unfinished files and folders.
 const UNFINISHED: &str = ".unfinished";
 
-/// Maximum length in bytes of a final name that is used in a temporary name. Longer names are
-/// replaced by their hash.
+/// Maximum length in bytes of a final name that is part of a temporary name. If the final name is
+/// longer, the temporary name contains its hash instead.
 ///
-/// The rest of a temporary name takes at most 33 bytes for the first billion names of a process.
-/// The whole name is therefore shorter than 143 bytes, which is the limit of some encrypting file
-/// systems.
+/// Besides the final name, a temporary name has at most 33 bytes (up to a counter of one billion).
+/// The temporary name is therefore shorter than 143 bytes, the maximum length of names on some
+/// encrypting file systems.
 const MAX_BYTES: usize = 100;
 
 /// Number of temporary names that this process has generated so far.
@@ -111,8 +111,9 @@ pub(crate) fn new_name(path: &Path) -> Result<PathBuf, FileError> {
 ///
 /// # Errors
 ///
-/// Returns an error if `path` doesn't end in a name, or if `create` fails for a reason other than
-/// an existing item of the same name.
+/// Returns an error if `path` doesn't end in a name, or if `create` fails. If `create` fails
+/// because an item with the temporary name already exists, the function tries another name instead
+/// of returning an error.
 pub(crate) fn create_locked(
     path: &Path,
     create: impl Fn(&Path) -> io::Result<Option<File>>,
@@ -120,12 +121,13 @@ pub(crate) fn create_locked(
     loop {
         let unfinished = new_name(path)?;
         let file = match create(&unfinished) {
-            // An earlier process with the same ID has left a file of this name behind.
+            // An earlier process with the same ID has left an item with this name behind, so the
+            // loop tries another name.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             created => created.map_err(FileError::at(path, "create"))?,
         };
-        // Before the new file was locked, another process may have considered it abandoned, and
-        // locked or deleted it. In this case, the loop tries another name.
+        // If another process has found the new item before it was locked, that process may have
+        // locked or deleted it because it looked abandoned. The loop then tries another name.
         let locked = file.as_ref().map(File::try_lock);
         let is_taken = matches!(locked, Some(Err(TryLockError::WouldBlock)));
         let found = fs::symlink_metadata(&unfinished);
@@ -157,8 +159,8 @@ pub fn unfinished_of(name: &OsStr) -> Option<&[u8]> {
     (!finished.is_empty() && is_writer).then_some(finished)
 }
 
-/// Returns the folder that contains `file`. If the path has no folder, as in `config.json`, returns
-/// the current folder, `.`.
+/// Returns the folder that contains `file`. If the path consists of a name only, as in
+/// `config.json`, the function returns the current folder, `.`.
 pub fn folder_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if parent != Path::new("") => parent,

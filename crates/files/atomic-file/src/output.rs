@@ -1,4 +1,4 @@
-//! Writing to paths that the user chooses, and appending to log files.
+//! Writes output to paths that the user chooses, and appends to log files.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,8 +10,8 @@ use crate::name::folder_of;
 use crate::replace::create_new;
 use crate::support::missing_support;
 
-/// Returns true if `path` is the name of a file descriptor, such as `/dev/stdout` or
-/// `/proc/self/fd/1`. The file behind a descriptor must not be replaced, because it may belong to
+/// Returns true if `path` refers to a file descriptor, as `/dev/stdout` and `/proc/self/fd/1` do.
+/// The file that is open in a file descriptor must not be replaced, because it may belong to
 /// another program.
 ///
 /// The function examines only the text of the path, so the file doesn't have to exist.
@@ -38,8 +38,8 @@ pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
 ///   `/proc/self/fd/1`), the function writes directly to it. If a descriptor refers to a regular
 ///   file, the output is appended to this file, as with `>>` in a shell.
 ///
-/// If another program creates a file at `path` while the output is being written, this file isn't
-/// overwritten, either.
+/// If another program creates a file at `path` while the output is being written, the function
+/// returns an error and doesn't overwrite that file.
 ///
 /// # Errors
 ///
@@ -77,25 +77,28 @@ pub fn create_output<E: From<FileError>>(
     }
 }
 
-/// The way in which output is written to a path.
+/// The kind of output at a path, which determines how the output is written.
 enum Output {
-    /// A new file, which is renamed to its final name when it is complete.
+    /// Nothing exists at the path, so the output is written to a new file. The file is renamed to
+    /// its final name when it is complete.
     New,
-    /// A device, a FIFO or a file descriptor, to which the output is written directly. The value is
-    /// true if the output is appended to the regular file behind a descriptor.
+    /// The path refers to a device, a FIFO or a file descriptor, and the output is written directly
+    /// to it. The `bool` is true if a regular file is open in the file descriptor. The output is
+    /// then appended to this file.
     Stream(bool),
 }
 
-/// Checks that [`write_output`] can write to `path`. A program calls this function before it
-/// computes the output.
+/// Checks that [`write_output`] can write to `path`. A program should call this function before it
+/// starts a long computation whose output is written to `path`.
 ///
-/// If a file would be created, returns the note of [`missing_support`] about its file system, if
-/// there is one. Returns `None` otherwise.
+/// If [`write_output`] would create a file, and the file system lacks features that make writing
+/// safe, returns the message of [`missing_support`]. Otherwise, returns `None`.
 ///
 /// # Errors
 ///
 /// Returns an error of kind [`AlreadyExists`](io::ErrorKind::AlreadyExists) in the same cases as
-/// [`write_output`], and another error if no file can be created in the folder of `path`.
+/// [`write_output`]. Also returns an error if no file can be created in the folder that contains
+/// `path`.
 pub fn require_new_output(path: impl AsRef<Path>) -> Result<Option<String>, FileError> {
     match output_at(path.as_ref())? {
         Output::New => missing_support(path),
@@ -103,8 +106,9 @@ pub fn require_new_output(path: impl AsRef<Path>) -> Result<Option<String>, File
     }
 }
 
-/// Returns the way in which output is written to `path`, or an error if something exists there that
-/// must not be overwritten.
+/// Determines whether output to `path` creates a new file or is written to a device, a FIFO or a
+/// file descriptor. Returns an error if `path` refers to anything else, because it must not be
+/// overwritten.
 fn output_at(path: &Path) -> Result<Output, FileError> {
     let exists = || io::Error::new(io::ErrorKind::AlreadyExists, "already exists");
     match fs::metadata(path) {
@@ -117,11 +121,11 @@ fn output_at(path: &Path) -> Result<Output, FileError> {
     .map_err(FileError::at(path, "write"))
 }
 
-/// Opens a regular file for appending, and syncs its folder. Creates the file if it doesn't exist.
-/// The function is used for log files and for lock files.
+/// Opens a regular file for appending, and syncs the folder that contains it. Creates the file if
+/// it doesn't exist. This function is meant for log files and lock files.
 ///
-/// Links are rejected, so no file elsewhere can be changed. FIFOs are also rejected, because
-/// opening a FIFO would block until another process reads from it.
+/// Symbolic links are rejected, so the file that a link refers to can't be changed. FIFOs are
+/// rejected because opening a FIFO would block until another process reads from it.
 ///
 /// # Errors
 ///
@@ -231,7 +235,8 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", folder.path().join("null")).unwrap();
         put(&folder.path().join("null"), b"x").unwrap();
         assert!(folder.path().join("null").is_symlink());
-        // A file behind a descriptor keeps its contents, and the output is appended to it.
+        // If a regular file is open in a file descriptor, the output is appended to the file's old
+        // contents.
         let path = folder.path().join("redirected");
         fs::write(&path, "head ").unwrap();
         let file = File::options().append(true).open(&path).unwrap();

@@ -1,8 +1,8 @@
-//! Reading of regular files.
+//! Reads regular files.
 //!
-//! The functions reject folders, devices, FIFOs, and pointer files that stand in for a file that
-//! hasn't been downloaded yet. [`read_small_file`] also rejects files that are longer than a given
-//! limit.
+//! [`open_file`] and [`read_small_file`] reject folders, devices, FIFOs, and pointer files, which
+//! stand in for large files that haven't been downloaded yet. [`read_small_file`] also rejects
+//! files that are longer than a given limit.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek};
@@ -16,9 +16,10 @@ use crate::file_format::{FileFormat, MAX_POINTER_BYTES};
 ///
 /// # Errors
 ///
-/// Returns an error if `path` isn't a regular file, or if the system can't tell whether the file
-/// exists, for example because a folder can't be searched. If the file is missing for a reason that
-/// [`missing_reason`] describes, the error contains this reason.
+/// Returns an error if something other than a regular file exists at `path`, or if the operating
+/// system reports an error, for example because the user has no permission to search a folder. Also
+/// returns an error if the file is missing and [`missing_reason`] knows why. This error contains
+/// the reason.
 pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
     match length(path.as_ref()) {
         Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(false),
@@ -53,12 +54,12 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
     Ok((file, length))
 }
 
-/// Returns the reason why the file at `path` is missing, if something else exists in its place.
-/// This can be a link whose target doesn't exist, or DVC's pointer file `path.dvc`. Returns `None`
-/// otherwise.
+/// Returns an explanation of why the file at `path` is missing. This is possible if `path` is a
+/// link whose target doesn't exist, or if the folder contains the file's DVC pointer, whose name
+/// ends in `.dvc`. Otherwise, returns `None`.
 ///
-/// The function expects that the file is missing. It doesn't check whether the target of a link
-/// exists.
+/// Call this function only if the file is known to be missing. If `path` is a link, the function
+/// doesn't check whether the link's target exists.
 pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     let path = path.as_ref();
     if let Ok(target) = fs::read_link(path) {
@@ -80,12 +81,13 @@ pub fn missing_reason(path: impl AsRef<Path>) -> Option<String> {
     })
 }
 
-/// Reads a whole file that must not have more than `limit` bytes.
+/// Returns the contents of a file, which must not have more than `limit` bytes.
 ///
 /// # Errors
 ///
-/// Returns an error of kind [`ErrorKind::FileTooLarge`] if the file is longer, and the errors of
-/// [`open_file`] if the file can't be opened or read.
+/// Returns an error of kind [`ErrorKind::FileTooLarge`] if the file has more than `limit` bytes, an
+/// error that is described at [`open_file`] if the file can't be opened, and another error if it
+/// can't be read.
 pub fn read_small_file(path: impl AsRef<Path>, limit: u64) -> Result<Vec<u8>, FileError> {
     let path = path.as_ref();
     let failed = FileError::at(path, "read");
@@ -201,15 +203,15 @@ mod tests {
         assert!(long.contains("4 bytes") && long.contains("3"), "{long}");
         let error = is_file(folder.path()).unwrap_err();
         assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
-        // `path` is a file, so nothing can exist below it. The system reports an invalid path
-        // instead of a missing file.
+        // `path` is a file, so it can't contain another file. The error that the operating system
+        // reports for such a path must not be mistaken for a missing file.
         assert!(is_file(path.join("inside")).is_err());
         if cfg!(unix) {
             let error = open_file("/dev/null").unwrap_err();
             assert_eq!(error.source.to_string(), "not a file");
         }
-        // These calls must reject the FIFO without opening it, because opening it would block
-        // forever.
+        // `is_file` and `open_file` must reject the FIFO without opening it, because opening a FIFO
+        // that nobody writes to would block forever.
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         if made.is_ok_and(|status| status.success()) {
@@ -217,10 +219,10 @@ mod tests {
         }
     }
 
-    /// Checks that pointer files are rejected in the form in which each tool writes them. The forms
-    /// are described in git-lfs/docs/spec.md and on git-annex's page "pointer file". The file that
-    /// begins with `../.git` is how git-annex's link looks on systems without symbolic links. The
-    /// DVC file was written by `dvc add` (version 3).
+    /// Checks that the pointer files of Git LFS, git-annex and DVC are rejected. The first two
+    /// formats are described in git-lfs/docs/spec.md and on git-annex's page "pointer file". On
+    /// systems without symbolic links, Git checks out git-annex's links as files that begin with
+    /// `../.git`. The DVC file was written by `dvc add` (version 3).
     #[test]
     fn a_pointer_is_never_taken_for_its_file() {
         let folder = tempfile::tempdir().unwrap();

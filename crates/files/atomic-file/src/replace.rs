@@ -1,5 +1,5 @@
-//! Replacing files so that a crash can't damage them, and deleting the unfinished files that
-//! crashes leave behind.
+//! Replaces files so that a crash can't damage them, and deletes the unfinished files that crashes
+//! leave behind.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind};
@@ -35,8 +35,9 @@ use crate::name::{create_locked, folder_of, stem};
 ///
 /// # Errors
 ///
-/// Returns an error if `write` or a file operation fails. The old file then stays as it was, except
-/// if the last step (syncing the folder) fails. In this case, the file has already been replaced.
+/// Returns an error if `write` or a file operation fails. The old file then doesn't change, unless
+/// the operation that failed was the last one, syncing the folder. By then, the file has already
+/// been replaced.
 pub fn write_atomically(
     path: impl AsRef<Path>,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -64,8 +65,8 @@ pub fn replace<E: From<FileError>>(
 ///
 /// # Errors
 ///
-/// Returns an error of kind [`ErrorKind::AlreadyExists`] if something has the name `path` when the
-/// new file is complete. Also returns an error if `write` or a file operation fails.
+/// Returns an error of kind [`ErrorKind::AlreadyExists`] if a file, folder or link exists at `path`
+/// when the new file is complete. Also returns an error if `write` or a file operation fails.
 pub(crate) fn create_new<E: From<FileError>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -77,9 +78,10 @@ pub(crate) fn create_new<E: From<FileError>>(
 
 /// Renames the file `from` to `to`, but fails if `to` exists.
 ///
-/// The function tries three methods until the file system supports one of them. The first creates a
-/// hard link and deletes the old name. The second is a rename that fails if `to` exists. The third
-/// is [`rename_over_own`].
+/// The function tries three methods in turn until it finds one that the file system supports. The
+/// first method creates a hard link and deletes the old name. The second method is a rename
+/// operation that fails if `to` exists ([`rename_to_new`]). The third method is
+/// [`rename_over_own`].
 fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
     let is_taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
     let moved = match fs::hard_link(from, to) {
@@ -98,12 +100,12 @@ fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
 
 /// Creates an empty file `to` and then renames the file `from` over it.
 ///
-/// Only one process can create the empty file, so no file of another process is overwritten.
-/// However, if this process is killed before the rename, the empty file remains.
+/// Creating the empty file fails if `to` already exists, so no file of another process is
+/// overwritten. However, if this process is killed before the rename, the empty file remains.
 fn rename_over_own(from: &Path, to: &Path) -> io::Result<()> {
     drop(File::create_new(to)?);
-    // If another program has written to the new file between these two calls, its contents must be
-    // kept.
+    // If another program has already written to the new, empty file, the file must not be
+    // overwritten.
     if fs::symlink_metadata(to)?.len() > 0 {
         return Err(ErrorKind::AlreadyExists.into());
     }
@@ -112,29 +114,31 @@ fn rename_over_own(from: &Path, to: &Path) -> io::Result<()> {
     })
 }
 
-/// Renames a file, but fails if `to` exists. This call also works on file systems without hard
-/// links, such as FAT.
+/// Renames the file `from` to `to`, but fails if `to` exists. Unlike a hard link, this operation is
+/// also supported by file systems such as FAT.
 #[cfg(unix)]
 pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
-/// Always returns an error, because the standard library has no rename that fails if `to` exists.
+/// Always returns an error, because on this platform the standard library has no rename operation
+/// that fails if `to` exists.
 #[cfg(not(unix))]
 pub(crate) fn rename_to_new(_from: &Path, _to: &Path) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
-/// Writes an unfinished file for `path`, syncs it, and calls `finish`, which receives the paths of
-/// the unfinished file and of the final file and renames the file. Finally, syncs the folder.
+/// Writes a new file under a temporary name, syncs it, lets `finish` rename it to `path`, and syncs
+/// the folder. The arguments of `finish` are the temporary path and `path`.
 fn put<E: From<FileError>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
     finish: impl FnOnce(&Path, &Path) -> Result<(), FileError>,
 ) -> Result<(), E> {
     const BUFFER: usize = 1 << 20;
-    // Files left behind by a crash only take up space, so a failure to delete them is ignored.
+    // An unfinished file that was left behind by a crash does nothing but take up space, so it
+    // doesn't matter if it can't be deleted.
     let _ = remove_unfinished(path);
     let (unfinished, file) = create_locked(path, |name| File::create_new(name).map(Some))?;
     let written = || {
@@ -147,14 +151,14 @@ fn put<E: From<FileError>>(
         Ok(finish(&unfinished, path)?)
     };
     written().inspect_err(|_: &E| {
-        // The caller needs to know the first error, so an error that occurs during the deletion is
-        // ignored.
+        // The caller needs the error that made the write fail, so an error that occurs while the
+        // unfinished file is being deleted is ignored.
         let _ = fs::remove_file(&unfinished);
     })?;
     Ok(sync_folder(folder_of(path))?)
 }
 
-/// Deletes the unfinished files for `path` whose writers are no longer running.
+/// Deletes the unfinished files that crashed processes have left behind while writing to `path`.
 fn remove_unfinished(path: &Path) -> Result<(), FileError> {
     let name = path.file_name().map(stem).unwrap_or_default();
     let ours = |finished: &[u8]| finished == name.as_encoded_bytes();
@@ -215,7 +219,7 @@ mod tests {
         assert!(!left.exists() && written.exists());
         assert!(foreign.iter().all(|path| path.exists()));
         drop(writer);
-        // The second unfinished file no longer has a writer, so the next write deletes it.
+        // The second unfinished file is no longer locked, so the next call of `write` deletes it.
         write();
         assert!(!written.exists());
         assert!(path.exists());
@@ -237,8 +241,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// Checks that the name of a file can have 255 bytes, which is the maximum on most file
-    /// systems.
+    /// Checks that a file can have a name of 255 bytes, the maximum length on most file systems.
     #[test]
     fn a_name_may_be_as_long_as_names_can_be() {
         let folder = tempfile::tempdir().unwrap();
@@ -252,8 +255,8 @@ mod tests {
         }
     }
 
-    /// Checks the fallback for file systems that support neither hard links nor an exclusive
-    /// rename.
+    /// Tests the fallback for file systems that support neither hard links nor a rename operation
+    /// that fails if the new name exists.
     #[test]
     fn a_name_that_is_taken_first_is_never_replaced() {
         let folder = tempfile::tempdir().unwrap();

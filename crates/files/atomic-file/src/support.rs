@@ -1,9 +1,9 @@
-//! Detection of features that a file system doesn't support.
+//! Detects features that a file system doesn't support.
 //!
-//! Network and FUSE file systems often lack hard links, a rename operation that fails if the new
-//! name exists, locks, or `fsync` for folders. This crate works without these features, but its
-//! fallbacks offer weaker guarantees. [`missing_support`] describes the consequences, so that a
-//! program can inform its user before it writes anything.
+//! Many network and FUSE file systems don't support locks, hard links, `fsync` for folders, or a
+//! rename operation that fails if the new name already exists. This crate works without these
+//! features, but then its guarantees are weaker. [`missing_support`] describes the consequences, so
+//! that a program can warn its user before it writes anything.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::folder::sync_to_disk;
 use crate::name::{create_locked, folder_of, new_name};
 use crate::replace::rename_to_new;
 
-/// Returns a note for the user if the file system of `path` lacks a feature that makes writing
+/// Returns a message for the user if the file system of `path` lacks a feature that makes writing
 /// safe. Returns `None` if the file system supports all of these features.
 ///
-/// `path` is the file that is to be written. It doesn't have to exist, and it isn't changed. The
-/// function tries the features on an empty temporary file in the same folder, which it deletes
-/// afterwards.
+/// `path` is the file that the program is going to write. It doesn't have to exist, and it isn't
+/// changed. The function tests the features with an empty temporary file in the same folder, which
+/// it deletes afterwards.
 ///
 /// ```
 /// let path = std::env::temp_dir().join("ids.bin");
@@ -43,8 +43,8 @@ pub fn missing_support(path: impl AsRef<Path>) -> Result<Option<String>, FileErr
     let is_durable = sync_to_disk(folder).is_ok();
     drop(file);
     for left in [&other, &probe] {
-        // The two paths lead to separate files only if the hard link was created. Otherwise, one of
-        // them doesn't exist, so errors are ignored.
+        // Unless the hard link was created, one of the two paths doesn't exist and can't be
+        // deleted, so errors are ignored.
         let _ = fs::remove_file(left);
     }
     let missing = [

@@ -1,5 +1,5 @@
 //! Loads a model from one folder, saves it to another folder in a given format, and prints how long
-//! this takes. Usage: `copy_model FROM [TO f32|f16|bf16|book]`.
+//! loading and saving take. Usage: `copy_model FROM [TO f32|f16|bf16|book]`.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -1,18 +1,18 @@
-//! Reads and writes config.json in two forms: the book's form, which has the keys of
-//! `GPT_CONFIG_124M`, and the form that Hugging Face uses for GPT-2.
+//! Reads and writes config.json in two formats: the book's format, which has the keys of the book's
+//! `GPT_CONFIG_124M`, and Hugging Face's format for GPT-2.
 //!
-//! A setting that affects the results of the model is either supported, or rejected with an error
-//! that contains its name.
+//! A setting that affects the results of the model is never ignored. If this crate doesn't support
+//! it, the configuration is rejected with an error that contains the setting's name.
 //!
-//! To create a configuration in the book's form, save the book's dictionary with Python's
-//! `json.dump`. The file can also contain `"format": "book"`, separate dropout rates
+//! To create a configuration in the book's format, save the dictionary `GPT_CONFIG_124M` with
+//! Python's `json.dump`. The file can also contain `"format": "book"`, separate dropout rates
 //! (`drop_rate_emb`, `drop_rate_attn` and `drop_rate_shortcut`), `tied`, `hidden_dim`, `norm_eps`
 //! and `activation`.
 //!
-//! In Hugging Face's form, this crate adds the key `qkv_bias` if a model has no biases for query,
-//! key and value. Otherwise, such a model couldn't be recognized, because GPT-2 always has these
-//! biases. The setting `reorder_and_upcast_attn` is ignored because it affects only computations in
-//! half precision.
+//! In Hugging Face's format, GPT-2 always has biases for query, key and value, so there is no
+//! setting for these biases. If a model doesn't have them, this crate adds the key `qkv_bias` with
+//! the value `false`, which it recognizes when it loads the model. The setting
+//! `reorder_and_upcast_attn` is ignored because it affects only computations in half precision.
 
 use std::path::Path;
 
@@ -25,22 +25,24 @@ use crate::json::{Fields, text};
 use crate::layout::Layout;
 use crate::special_tokens::SpecialTokens;
 
-/// The scale that a configuration specifies for attention scores, expressed as a factor for the
-/// parameters of the query layers. The model always divides scores by the square root of the head
-/// dimension, as GPT-2 does, so any other scale is applied to these parameters.
+/// The factor by which the parameters of the query layers are multiplied when a model is loaded.
+///
+/// [`GptModel`](gpt::GptModel) always divides attention scores by the square root of the head
+/// dimension. If a configuration specifies another scale, multiplying the query parameters by this
+/// factor has the same effect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryFactor {
-    /// Factor for all blocks. It is usually 1. If the configuration says that scores aren't divided
-    /// by the square root of the head dimension (`scale_attn_weights` is false), it is this square
-    /// root.
+    /// Factor that applies to every block. If `scale_attn_weights` is false, which means that
+    /// attention scores aren't divided by the square root of the head dimension, this factor is the
+    /// square root. Otherwise, it is 1.
     all_blocks: f32,
-    /// Whether the scores in each block are also divided by the number of the block, counted from 1
-    /// (`scale_attn_by_inverse_layer_idx`).
+    /// Whether the attention scores in each block are also divided by the position of the block (1
+    /// for the first block). This is the setting `scale_attn_by_inverse_layer_idx`.
     by_block: bool,
 }
 
 impl QueryFactor {
-    /// The scale of GPT-2, for which no parameters are changed.
+    /// The factor 1, with which attention scores have the same scale as in GPT-2.
     const NONE: Self = Self {
         all_blocks: 1.0,
         by_block: false,
@@ -57,8 +59,8 @@ impl QueryFactor {
         })
     }
 
-    /// Returns the factor for the parameter with this name. It is 1 for all parameters that don't
-    /// belong to a query layer.
+    /// Returns the factor by which the parameter `name` must be multiplied. The factor is 1 unless
+    /// the parameter belongs to a query layer.
     pub(crate) fn of_parameter(&self, name: &str) -> f32 {
         let rest = name.strip_prefix("trf_blocks.");
         let block = rest.and_then(|rest| Some(rest.split_once(".att.W_query.")?.0));
@@ -70,7 +72,7 @@ impl QueryFactor {
     }
 }
 
-/// Reads a configuration in either form and checks it.
+/// Reads a configuration in either format and checks it.
 pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig, QueryFactor), CheckpointError> {
     let fields = Fields::read(file)?;
     let (layout, config, query) = if is_book(&fields) {
@@ -85,14 +87,14 @@ pub(crate) fn read(file: &Path) -> Result<(Layout, GptConfig, QueryFactor), Chec
     Ok((layout, config, query))
 }
 
-/// Returns true if a configuration has the book's form, which means that it contains a key that
-/// only the book uses and no `model_type`.
+/// Returns true if a configuration has the book's format. Such a configuration contains at least
+/// one key that Hugging Face doesn't use, and it doesn't contain `model_type`.
 fn is_book(fields: &Fields<'_>) -> bool {
     let of_book = ["format", "context_length", "emb_dim", "n_heads", "n_layers"];
     fields.get("model_type").is_none() && fields.keys().any(|key| of_book.contains(&key))
 }
 
-/// Reads the settings of a configuration in the book's form.
+/// Reads the settings of a configuration in the book's format.
 fn book_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     let size = |key| fields.size(&[key])?.ok_or_else(|| fields.missing(key));
     let common = fields.number("drop_rate")?;
@@ -120,9 +122,10 @@ fn book_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     })
 }
 
-/// Reads the settings of a configuration in Hugging Face's form. A setting can have GPT-2's name,
-/// such as `n_embd`, or the name that transformers uses for all models, such as `hidden_size`. If
-/// the file contains `model_type`, missing sizes are those of the 124M model.
+/// Reads the settings of a configuration in Hugging Face's format. A setting can have its GPT-2
+/// name, such as `n_embd`, or the name that transformers uses for all models, such as
+/// `hidden_size`. If the file contains `model_type`, sizes that are missing have the values of the
+/// 124M model. Otherwise, all sizes are required.
 fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     let headless = check_architecture(fields)?;
     let gpt2 = GptConfig::GPT2_124M;
@@ -152,9 +155,9 @@ fn gpt2_config(fields: &Fields<'_>) -> Result<GptConfig, CheckpointError> {
     })
 }
 
-/// Checks the settings for which only one value is supported. Returns true if the model has no
-/// output layer of its own, like `GPT2Model` in transformers. Such a model uses its token embedding
-/// as the output layer.
+/// Checks the settings that describe the architecture, for which only GPT-2's values are supported.
+/// Returns true if the model was saved without an output layer, as by `GPT2Model` in transformers.
+/// The token embedding is then used as the output layer.
 fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     for (key, computed, can_be) in [
         ("model_type", json!("gpt2"), "\"gpt2\""),
@@ -168,8 +171,8 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     let key = "architectures";
     let names = fields.first(&[key], "an array of names", Value::as_array)?;
     let names = names.map_or(&[][..], Vec::as_slice);
-    // A model for another task, such as `GPT2ForSequenceClassification`, consists of a language
-    // model and an additional output layer. The language model can be loaded.
+    // Models for other tasks, such as `GPT2ForSequenceClassification`, are accepted because they
+    // contain a language model. Their additional output layer is ignored.
     let is_gpt2 = |name: &&Value| name.as_str().is_some_and(|name| name.starts_with("GPT2"));
     if let Some(other) = names.iter().find(|name| !is_gpt2(name)) {
         return Err(fields.unsupported(key, other, "a name that begins with GPT2"));
@@ -178,8 +181,8 @@ fn check_architecture(fields: &Fields<'_>) -> Result<bool, CheckpointError> {
     Ok(!names.is_empty() && !names.iter().any(has_head))
 }
 
-/// Returns the number that is added to the variance in layer normalization. If the file doesn't
-/// contain this number, returns that of GPT-2.
+/// Returns the epsilon that is added to the variance in layer normalization. The default is GPT-2's
+/// epsilon.
 fn epsilon(fields: &Fields<'_>, key: &str) -> Result<f32, CheckpointError> {
     let number = |value: &Value| {
         let eps = value.as_f64()? as f32;
@@ -189,7 +192,8 @@ fn epsilon(fields: &Fields<'_>, key: &str) -> Result<f32, CheckpointError> {
     Ok(found.unwrap_or(GptConfig::GPT2_124M.norm_eps))
 }
 
-/// Returns the activation function. If the file doesn't contain it, returns that of GPT-2.
+/// Returns the activation function of the feed-forward layers. The default is GPT-2's activation
+/// function.
 fn activation(fields: &Fields<'_>, key: &str) -> Result<Activation, CheckpointError> {
     let Some(name) = fields.get(key) else {
         return Ok(Activation::default());
@@ -202,9 +206,9 @@ fn activation(fields: &Fields<'_>, key: &str) -> Result<Activation, CheckpointEr
     }
 }
 
-/// Returns the content of a config.json in the book's form, from which [`read`] restores `config`.
-/// Separate dropout rates, `hidden_dim` and `activation` are included only if the model differs
-/// from the book's model in these settings.
+/// Returns the contents of a config.json in the book's format, from which [`read`] can restore
+/// `config`. The file contains separate dropout rates, `hidden_dim` and `activation` only if these
+/// settings are needed to describe the model, because the book's configuration doesn't have them.
 pub(crate) fn book(config: &GptConfig) -> String {
     let rates = &config.drop_rates;
     let mut json = json!({
@@ -234,7 +238,7 @@ pub(crate) fn book(config: &GptConfig) -> String {
     text(&json)
 }
 
-/// Returns the content of a config.json for transformers.
+/// Returns the contents of a config.json for transformers.
 pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTokens) -> String {
     let rates = &config.drop_rates;
     let mut json = json!({
@@ -262,8 +266,9 @@ pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTok
     text(&json)
 }
 
-/// Returns the `f64` with the shortest decimal form that converts to the same `f32`. For example,
-/// the `f32` number 1e-5 is then written as 1e-5 and not as 9.999999747378752e-6.
+/// Converts an `f32` to the `f64` that has the same shortest decimal representation. JSON files
+/// contain `f64` numbers, and after this conversion the number 1e-5, for example, is written as
+/// 1e-5 instead of 9.999999747378752e-6.
 fn decimal(x: f32) -> f64 {
     x.to_string()
         .parse()

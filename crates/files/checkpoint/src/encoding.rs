@@ -1,11 +1,13 @@
-//! Converts weights to and from the number formats of files. In memory, weights are always `f32`.
+//! Converts weights between `f32`, which is the type of all weights in memory, and the number
+//! formats in which files can store them.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use safetensors::Dtype as FileDtype;
 use tensor_ops::Dtype;
 
-/// The formats in which weights can be saved. transformers can load all of them.
+/// The number formats in which weights can be saved. transformers can load weights in each of these
+/// formats.
 pub const FILE_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::BFloat16];
 
 /// Returns the type that represents `dtype` in the header of a safetensors file. `dtype` must be
@@ -18,12 +20,13 @@ pub(crate) fn in_file(dtype: Dtype) -> FileDtype {
     }
 }
 
-/// Rounds numbers to one of [`FILE_DTYPES`] (to nearest, ties to even) and appends their
-/// little-endian bytes to `out`.
+/// Rounds numbers to the format `dtype`, which must be one of [`FILE_DTYPES`], and appends their
+/// little-endian bytes to `out`. Numbers are rounded to nearest, ties to even.
 ///
 /// # Errors
 ///
-/// Returns the index of the first number that isn't finite after rounding.
+/// If a number isn't finite after rounding, because it was infinite or NaN or is too large for the
+/// format, returns the index of the first such number as the error.
 pub(crate) fn encode(dtype: Dtype, values: &[f32], out: &mut Vec<u8>) -> Result<(), usize> {
     match dtype {
         Dtype::Float16 => put(values, out, f16::from_f32, f16::is_finite, f16::to_le_bytes),
@@ -38,8 +41,8 @@ pub(crate) fn encode(dtype: Dtype, values: &[f32], out: &mut Vec<u8>) -> Result<
     }
 }
 
-/// Appends the bytes of the rounded numbers, or returns the index of the first one that isn't
-/// finite.
+/// Implements [`encode`] for one number format, which is defined by the functions `round`,
+/// `is_finite` and `bytes`.
 fn put<T: Copy, const N: usize>(
     values: &[f32],
     out: &mut Vec<u8>,
@@ -57,12 +60,12 @@ fn put<T: Copy, const N: usize>(
     Ok(())
 }
 
-/// Converts little-endian bytes to `f32`. `dtype` can be any type that weights may have in a file.
-/// F64 numbers are rounded.
+/// Converts the little-endian bytes of numbers in the format `dtype` to `f32`. The format can be
+/// F64, F32, F16 or BF16. F64 numbers are rounded.
 ///
 /// # Panics
 ///
-/// Panics if the number of elements differs from the length of `out`.
+/// Panics if the number of elements in `bytes` differs from the length of `out`.
 pub(crate) fn decode(dtype: FileDtype, bytes: &[u8], out: &mut [f32]) {
     fn each<const N: usize>(bytes: &[u8], out: &mut [f32], number: impl Fn([u8; N]) -> f32) {
         let elements = bytes.as_chunks::<N>().0;
@@ -74,8 +77,8 @@ pub(crate) fn decode(dtype: FileDtype, bytes: &[u8], out: &mut [f32]) {
     match dtype {
         FileDtype::F64 => each(bytes, out, |bytes| f64::from_le_bytes(bytes) as f32),
         FileDtype::F16 => {
-            // Converting all numbers together allows `half` to use the CPU's conversion
-            // instructions.
+            // The crate `half` can use the CPU's conversion instructions if it converts a whole
+            // slice.
             let halves = bytes.as_chunks::<2>().0.iter();
             let halves: Vec<f16> = halves.map(|bytes| f16::from_le_bytes(*bytes)).collect();
             halves.convert_to_f32_slice(out);

@@ -9,22 +9,23 @@ use atomic_file::FileError;
 use tensor_ops::UnsupportedDtype;
 use thiserror::Error;
 
-/// The reason why a file or folder can't be read or written.
+/// The reason why a model or another file couldn't be read or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The operating system reported an error.
     #[error(transparent)]
     Io(#[from] FileError),
-    /// The number format isn't supported by the kind of file.
+    /// The requested number format isn't supported for this kind of file.
     #[error(transparent)]
     Dtype(#[from] UnsupportedDtype),
-    /// A file that every model has is missing, or the model has a format that can't be read.
+    /// The folder contains no model that this crate can read, because config.json or the weights
+    /// are missing or because the model has an unsupported file format.
     #[error("{}: {problem}", .path.display())]
     Folder {
-        /// Path to the folder, or to the file whose format can't be read.
+        /// Path to the folder, or to the file that has an unsupported format.
         path: PathBuf,
-        /// Description of the problem, and how to solve it if a solution is known.
+        /// Description of the problem. If a solution is known, the description includes it.
         problem: &'static str,
     },
     /// The file as a whole is invalid. For example, it isn't a safetensors file, or its
@@ -33,18 +34,19 @@ pub enum CheckpointError {
     Invalid {
         /// Path to the file.
         file: PathBuf,
-        /// Description of the problem, with the invalid key or number and the expected one.
+        /// Description of the problem, such as which key has an invalid value and which values are
+        /// valid.
         problem: String,
     },
-    /// A tensor is missing, unexpected, or doesn't match the configuration, or one of its numbers
-    /// isn't finite.
+    /// There is a problem with a tensor. For example, the tensor is missing, has the wrong shape,
+    /// doesn't belong to the model, or contains a number that isn't finite.
     #[error("{}: tensor {tensor}: {problem}", .file.display())]
     Tensor {
         /// Path to the file.
         file: PathBuf,
-        /// Name of the tensor in quotes, which is shortened if it is very long.
+        /// Quoted name of the tensor. A very long name is shortened.
         tensor: String,
-        /// The problem, with the actual and the expected values.
+        /// Description of the problem, such as the actual and the expected shape.
         problem: String,
     },
 }
@@ -72,9 +74,9 @@ pub(crate) fn in_tensor(file: &Path, tensor: &str, problem: impl Into<String>) -
     }
 }
 
-/// Formats the description of a problem as a single line. Control characters are replaced by
-/// spaces. The middle of a very long description, which can occur if it quotes a file, is replaced
-/// by an ellipsis.
+/// Formats the description of a problem as a single line, by replacing control characters with
+/// spaces. If the description is very long, for example because it quotes the contents of a file,
+/// an ellipsis replaces its middle.
 pub fn one_line(problem: impl Display) -> String {
     const EACH_END: usize = 200;
     let text: Vec<char> = problem.to_string().chars().collect();

@@ -40,25 +40,26 @@ pub struct GenerationSettings {
     pub unsupported: Vec<String>,
 }
 
-/// The default settings of a model for sampling tokens, which apply unless the user chooses others.
-/// Apart from `do_sample`, the fields have the names of llama.cpp's options.
+/// A model's default settings for sampling tokens, which the user can override. Except for
+/// `do_sample`, each field has the same name as the corresponding command-line option of llama.cpp.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplingDefaults {
     /// Whether tokens are sampled. If this is `Some(false)`, the most probable token is always
     /// chosen and the other settings have no effect.
     pub do_sample: Option<bool>,
-    /// Number by which logits are divided.
+    /// Number by which the logits are divided.
     pub temperature: Option<f32>,
-    /// Number of most probable tokens from which a token is sampled.
+    /// Number of tokens for top-k sampling. A token is sampled from this many of the most probable
+    /// tokens.
     pub top_k: Option<i32>,
-    /// Probability between 0 and 1. A token is sampled from the smallest set of most probable
-    /// tokens whose total probability is at least this number.
+    /// Threshold for top-p (nucleus) sampling. A token is sampled from the smallest set of the most
+    /// probable tokens whose total probability is at least this number.
     pub top_p: Option<f32>,
-    /// Smallest probability of a token that can be sampled, as a fraction of the largest
-    /// probability.
+    /// Threshold for min-p sampling. A token can be sampled only if its probability is at least
+    /// this fraction of the most probable token's probability.
     pub min_p: Option<f32>,
-    /// Number by which the logit of a repeated token is divided, or multiplied if the logit is
-    /// negative.
+    /// Repetition penalty. If a token has already occurred, its logit is divided by this number if
+    /// the logit is positive, and multiplied by this number if the logit is negative.
     pub repeat_penalty: Option<f32>,
 }
 
@@ -70,7 +71,8 @@ impl SamplingDefaults {
 }
 
 /// Names of settings that change the generated text in transformers 5 but aren't supported by this
-/// crate. A setting has no effect if it is null, false or empty, or if it is 0 and not a token ID.
+/// crate. A setting has no effect if its value is null, false, 0, or an empty list or object.
+/// However, 0 has an effect if it is a token ID, as in `forced_bos_token_id`.
 const UNSUPPORTED: [&str; 21] = [
     "bad_words_ids",
     "begin_suppress_tokens",
@@ -95,8 +97,8 @@ const UNSUPPORTED: [&str; 21] = [
     "watermarking_config",
 ];
 
-/// Names of settings that change the generated text in transformers 5 but aren't supported by this
-/// crate. A setting has no effect if it is null, false or 1.
+/// Names of more settings that change the generated text in transformers 5 but aren't supported by
+/// this crate. These settings have no effect if their value is null, false or 1.
 const UNSUPPORTED_UNLESS_1: [&str; 6] = [
     "encoder_repetition_penalty",
     "guidance_scale",
@@ -107,13 +109,13 @@ const UNSUPPORTED_UNLESS_1: [&str; 6] = [
 ];
 
 impl GenerationSettings {
-    /// Reads the settings from the content of a generation_config.json. `file` is its path, which
-    /// is used in error messages only.
+    /// Reads the settings from the contents of a generation_config.json. The path `file` is used
+    /// only in error messages.
     ///
     /// # Errors
     ///
-    /// Returns an error if the content isn't a JSON object, or if a setting has the wrong type. The
-    /// numbers `NaN` and `Infinity` are allowed because Python writes them.
+    /// Returns an error if `contents` isn't a JSON object, or if a setting has an invalid value.
+    /// The numbers `NaN` and `Infinity` are allowed because Python's `json` module writes them.
     pub fn from_json(file: &Path, contents: &[u8]) -> Result<Self, CheckpointError> {
         let fields = Fields::of(file, contents)?;
         let float = |key| fields.first(&[key], "a number", float);
@@ -153,7 +155,7 @@ impl GenerationSettings {
 }
 
 /// Converts a JSON value to a number. The strings "NaN", "Infinity" and "-Infinity" are also
-/// accepted, because the numbers that Python writes like this are quoted before the file is parsed.
+/// accepted, because [`Fields::of`] converts the numbers that Python writes in this way to strings.
 fn float(value: &Value) -> Option<f32> {
     let of_python = |text: &&str| ["NaN", "Infinity", "-Infinity"].contains(text);
     match value.as_str().filter(of_python) {

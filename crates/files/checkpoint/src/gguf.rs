@@ -1,13 +1,14 @@
 //! Writes a model as a GGUF file (version 3), which llama.cpp can load. This crate can't read GGUF
 //! files.
 //!
-//! A GGUF file has three parts. The first part consists of metadata, which are pairs of a key and a
-//! value, such as `gpt2.block_count` and 12. The second part is a list of the tensors with their
-//! names, sizes, types and offsets. The third part contains the numbers of the tensors. Each tensor
-//! begins at a multiple of 32 bytes.
+//! A GGUF file has three parts. The first part consists of metadata: keys and their values, such as
+//! `gpt2.block_count` and 12. The second part is a list of the tensors with their names, sizes,
+//! types and offsets. The third part contains the elements of the tensors. The offset of each
+//! tensor is a multiple of 32 bytes.
 //!
-//! The numbers of a matrix are stored row by row, in the shape (out, in) of `nn.Linear`. However,
-//! the list of tensors states the sizes in reverse order, (in, out).
+//! The elements of a matrix are stored row by row. The weights of linear layers have the shape
+//! (out, in), as in PyTorch's `nn.Linear`. However, the list of tensors contains the two sizes in
+//! reverse order, (in, out).
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -28,41 +29,42 @@ use crate::writer::{LazyTensor, write_numbers};
 /// Alignment of each tensor in bytes.
 const ALIGNMENT: usize = 32;
 
-/// Number of elements in a block of the format Q8_0. The elements of a block share one scale.
+/// Number of elements in a block of llama.cpp's format Q8_0. All elements of a block share one
+/// scale.
 const BLOCK: usize = 32;
 
 /// The number formats in which the matrices of a GGUF file can be stored.
 ///
-/// `Int8` stands for llama.cpp's format Q8_0, in which 32 elements of a row take 34 bytes: 32
-/// signed bytes and a float16 scale. Matrices whose rows can't be divided into blocks of 32
-/// elements are stored as float16 instead. Vectors and position embeddings are always stored as
-/// float32 because llama.cpp requires it.
+/// `Int8` stands for llama.cpp's format Q8_0, in which 32 elements of a row are stored in 34 bytes:
+/// 32 signed bytes and a float16 scale. If the rows of a matrix can't be divided into blocks of 32
+/// elements, the matrix is stored as float16 instead. Vectors and position embeddings are always
+/// stored as float32 because llama.cpp requires this format.
 pub const GGUF_DTYPES: &[Dtype] = &[Dtype::Float32, Dtype::Float16, Dtype::Int8];
 
-/// A byte-level tokenizer in the form that llama.cpp reads, together with its chat templates and
-/// the default sampling settings.
+/// The contents of a GGUF file that aren't part of the model itself: a byte-level tokenizer, its
+/// chat templates, and the default sampling settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GgufTokens {
     /// Tokens in the order of their IDs.
     pub tokens: Vec<GgufToken>,
-    /// BPE merges in the order in which they are applied. The two tokens of a merge are separated
-    /// by a space.
+    /// BPE merges in the order in which they are applied. Each string contains the two tokens of a
+    /// merge, separated by a space.
     pub merges: Vec<String>,
-    /// ID of the BOS token, which llama.cpp inserts at the beginning of each prompt. If this is
-    /// `None`, llama.cpp doesn't insert a token.
+    /// ID of the BOS token, which llama.cpp inserts at the beginning of each prompt. If this field
+    /// is `None`, llama.cpp doesn't insert a token.
     pub begin: Option<u32>,
-    /// Chat templates. Each one is a pair of its name and its text. llama.cpp uses the template
-    /// named `default`.
+    /// Names and texts of the chat templates. llama.cpp uses the template named `default`.
     pub chat_templates: Vec<(String, String)>,
     /// Sampling settings that llama.cpp uses unless its user chooses others.
     pub sampling: SamplingDefaults,
 }
 
-/// A token in the form that llama.cpp reads.
+/// A token of a [`GgufTokens`] tokenizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GgufToken {
-    /// Text of the token. A normal token is written in GPT-2's alphabet, which represents each byte
-    /// by a printable character (a space by `Ġ`). Special and added tokens are plain text.
+    /// Text of the token. A normal token is written in GPT-2's alphabet, in which each byte is
+    /// represented by a printable character (a space, for example, by `Ġ`). Special and added
+    /// tokens are plain text.
     pub text: String,
     /// Kind of the token.
     pub kind: GgufTokenKind,
@@ -76,17 +78,18 @@ pub enum GgufTokenKind {
     Normal = 1,
     /// A special token, such as the EOS token.
     Special = 3,
-    /// A token that was added to the vocabulary and that has no special meaning.
+    /// A token that was added to the vocabulary but has no special meaning.
     Added = 4,
-    /// A placeholder for an ID that no token has.
+    /// A placeholder for an ID that isn't assigned to any token.
     Unused = 5,
 }
 
 /// Writes a model as a GGUF file that llama.cpp can run.
 ///
-/// If `tokens` is `None`, the file contains no tokenizer, so llama.cpp accepts only token IDs. In
-/// both cases, the file contains the BOS token, the first EOS token and the padding token of
-/// `special`, except that a BOS token specified by `tokens` takes precedence.
+/// If `tokens` is `None`, the file contains no tokenizer, so llama.cpp accepts only token IDs.
+///
+/// The file also contains the IDs of the BOS token, the first EOS token and the padding token in
+/// `special`. If `tokens` specifies a BOS token, this BOS token is used instead.
 ///
 /// The file is written by [`create_output`], which never overwrites an existing file.
 ///
@@ -133,8 +136,8 @@ pub fn save_gguf(
 
 /// Returns the metadata for the sampling settings that are present.
 ///
-/// llama.cpp has no setting for greedy decoding. If the model's settings ask for it, a temperature
-/// of 0 is stored, which has the same effect.
+/// llama.cpp has no setting for greedy decoding. If `sampling` requires greedy decoding, a
+/// temperature of 0 is stored, which has the same effect.
 fn sampling_keys(sampling: &SamplingDefaults) -> impl Iterator<Item = (String, Vec<u8>)> {
     let float = |x: f32| value(FLOAT, &x.to_le_bytes());
     let sampling = match sampling.is_greedy() {
@@ -161,9 +164,10 @@ fn sampling_keys(sampling: &SamplingDefaults) -> impl Iterator<Item = (String, V
 
 /// Returns the metadata for chat templates.
 ///
-/// The key of the default template is `tokenizer.chat_template`. The name of any other template is
-/// appended to this key, and the names of all other templates are listed in
-/// `tokenizer.chat_templates`. llama.cpp's converter does the same.
+/// As in llama.cpp's converter, the default template has the key `tokenizer.chat_template`. A
+/// template with another name, such as `tool_use`, has the key `tokenizer.chat_template.tool_use`,
+/// and the key `tokenizer.chat_templates` contains the names of all templates except the default
+/// one.
 fn template_keys(templates: &[(String, String)]) -> Vec<(String, Vec<u8>)> {
     const KEY: &str = "tokenizer.chat_template";
     let is_default = |name: &str| name == "default";
@@ -183,8 +187,12 @@ fn template_keys(templates: &[(String, String)]) -> Vec<(String, Vec<u8>)> {
     keys
 }
 
-/// Checks that llama.cpp's implementation of GPT-2 computes the same results as the model, and that
-/// it can read the tokenizer. Returns a description of the problem if it can't.
+/// Checks that llama.cpp's implementation of GPT-2 supports the model's activation function, and
+/// that llama.cpp can read the tokenizer.
+///
+/// # Errors
+///
+/// Returns a description of the first problem.
 fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> {
     if config.activation != Activation::GeluTanh {
         let name = config.activation.name();
@@ -205,11 +213,12 @@ fn check(config: &GptConfig, tokens: Option<&GgufTokens>) -> Result<(), String> 
     }
 }
 
-/// Checks that llama.cpp can read the strings of a tokenizer (tokens, merges and chat templates)
-/// without changing them.
+/// Checks that llama.cpp can read a tokenizer's tokens, merges and chat templates without changing
+/// them.
 ///
-/// llama.cpp truncates a string at a NUL character, rejects a file in which a key occurs twice (two
-/// chat templates with the same name), and aborts if two tokens consist of the same string.
+/// llama.cpp truncates a string at a NUL character, and aborts if two tokens have the same text. It
+/// also rejects a file in which a key occurs twice, as it does if two chat templates have the same
+/// name.
 fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
     let texts = tokens.tokens.iter().map(|token| &token.text);
     let (names, templates): (Vec<&String>, Vec<&String>) = tokens
@@ -234,14 +243,14 @@ fn check_texts(tokens: &GgufTokens) -> Result<(), String> {
     }
 }
 
-/// Returns the first string that is equal to an earlier one, if there is one.
+/// Returns the first string that has already occurred, or `None` if all strings are distinct.
 fn duplicate<'t>(mut texts: impl Iterator<Item = &'t String>) -> Option<&'t String> {
     let mut seen = HashSet::new();
     texts.find(|text| !seen.insert(*text))
 }
 
-/// Returns the first two parts of the file, the metadata and the list of tensors. They are padded
-/// with zeros to a multiple of [`ALIGNMENT`].
+/// Returns the bytes of the first two parts of the file, which are the metadata and the list of
+/// tensors. The bytes are padded with zeros to a multiple of [`ALIGNMENT`].
 fn header(
     config: &GptConfig,
     dtype: Dtype,
@@ -327,8 +336,8 @@ fn header(
     out
 }
 
-/// Returns three numbers for a format: its code as the type of a whole file, its code as the type
-/// of a tensor, and the size of 32 elements in bytes.
+/// Returns the code that a GGUF file contains if most of its tensors have the format `dtype`, the
+/// code for a single tensor in this format, and the size of 32 elements in bytes.
 fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     match dtype {
         Dtype::Int8 => (7, 8, 2 + BLOCK),
@@ -337,8 +346,8 @@ fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     }
 }
 
-/// Returns the format in which a tensor is stored in a file whose format is `of_file` (see
-/// [`GGUF_DTYPES`]).
+/// Returns the number format of a tensor in a file that was requested in the format `of_file`. Some
+/// tensors require another format, as described at [`GGUF_DTYPES`].
 fn dtype_of(item: &LazyTensor<'_>, of_file: Dtype) -> Dtype {
     match item.shape[..] {
         [_, columns] if item.name != "position_embd.weight" => match of_file {
@@ -357,14 +366,14 @@ fn padded_bytes_of(item: &LazyTensor<'_>, dtype: Dtype) -> usize {
     bytes_of(item, dtype).next_multiple_of(ALIGNMENT)
 }
 
-/// Converts numbers to blocks of the format Q8_0 and appends their bytes. The scale of a block is
-/// its largest absolute value divided by 127. Each element is stored as the nearest integer
-/// multiple of the scale.
+/// Converts numbers to blocks in the format Q8_0 and appends the blocks to `bytes`. The scale of a
+/// block is the largest absolute value of its elements divided by 127. Each element is divided by
+/// the scale and rounded to an integer.
 ///
 /// # Errors
 ///
-/// Returns the index of the first number that can't be represented, because it isn't finite or
-/// because the scale would be too large for float16.
+/// Returns the index of the first number that can't be stored, because it isn't finite or because
+/// it would make the scale too large for float16.
 fn encode_q8_0(numbers: &[f32], bytes: &mut Vec<u8>) -> Result<(), usize> {
     for (i, block) in numbers.chunks_exact(BLOCK).enumerate() {
         let largest = block.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
@@ -391,11 +400,12 @@ const FLOAT: u32 = 6;
 const FLAG: u32 = 7;
 /// Code of the metadata type for strings.
 const TEXT: u32 = 8;
-/// Code of the metadata type for arrays. In a file, the type and the number of the elements follow
-/// this code.
+/// Code of the metadata type for arrays. In a file, this code is followed by the type of the
+/// elements, the number of elements, and the elements themselves.
 const ARRAY: u32 = 9;
 
-/// Returns a metadata value as it is stored in the file: the code of its type and then its bytes.
+/// Returns the bytes of a metadata value in a GGUF file: the code of its type, followed by the
+/// value.
 fn value(kind: u32, bytes: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes(), bytes].concat()
 }
@@ -414,7 +424,8 @@ fn array<T: AsRef<[u8]>>(kind: u32, values: impl ExactSizeIterator<Item = T>) ->
     value(ARRAY, &bytes)
 }
 
-/// Returns a string as it is stored in the file: its length in bytes as a `u64` and then its bytes.
+/// Returns the bytes of a string in a GGUF file: its length in bytes as a `u64`, followed by the
+/// text.
 fn with_length(text: &str) -> Vec<u8> {
     [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
 }
