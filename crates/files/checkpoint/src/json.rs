@@ -1,5 +1,5 @@
-//! Access to the settings in a JSON configuration file, which may contain `NaN` and `Infinity`
-//! because Python writes such numbers. Each setting is checked when it is read.
+//! Reads and checks the settings in JSON configuration files. The files may contain the numbers
+//! `NaN` and `Infinity`, which aren't allowed in JSON, because Python's `json` module writes them.
 
 use std::path::Path;
 
@@ -8,10 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::error::{CheckpointError, invalid};
 
-/// Maximum size of a config.json in bytes. A typical config.json has about a thousand bytes.
+/// Maximum size of a JSON configuration file in bytes. A typical config.json has about a thousand
+/// bytes.
 const MAX_CONFIG_BYTES: u64 = 256 * 1024;
 
-/// Returns `json` as indented text that ends with a line feed, which can be written to a file.
+/// Formats `json` as the contents of a file: indented text that ends with a line feed.
 pub(crate) fn text(json: &Value) -> String {
     format!("{json:#}\n")
 }
@@ -28,7 +29,7 @@ impl<'a> Fields<'a> {
         Self::of(file, &read_small_file(file, MAX_CONFIG_BYTES)?)
     }
 
-    /// Parses the content of a JSON file. `file` is its path, which is used only in error messages.
+    /// Parses the contents of a JSON file. The path `file` is used only in error messages.
     pub(crate) fn of(file: &'a Path, contents: &[u8]) -> Result<Self, CheckpointError> {
         let text = text_of(file, contents)?;
         let json = serde_json::from_str(text)
@@ -61,18 +62,20 @@ impl<'a> Fields<'a> {
         self.problem(format!("{key} must be {expected}, got {found}"))
     }
 
-    /// Returns the error for a setting that affects the results of the model and whose value isn't
-    /// supported.
+    /// Returns the error for a setting with an unsupported value. Such a setting can't be ignored
+    /// if it affects the results of the model.
     pub(crate) fn unsupported(&self, key: &str, found: &Value, can_be: &str) -> CheckpointError {
         self.problem(format!("{key} is {found}, but only {can_be} is supported"))
     }
 
-    /// Returns the value of a setting that can have any of the names `keys`. The function `read`
-    /// converts the value from JSON. Returns `None` if all of these keys are missing.
+    /// Returns the value of a setting that has several possible names, `keys`. The function `read`
+    /// converts the JSON value, and returns `None` if the value is invalid. If the file contains
+    /// none of the keys, this method returns `None`.
     ///
     /// # Errors
     ///
-    /// Returns an error if `read` returns `None`, or if two of the keys have different values.
+    /// Returns an error if the value is invalid, or if the file contains two of the keys with
+    /// different values. The error message says that the value must be `expected`.
     pub(crate) fn first<'f, T>(
         &'f self,
         keys: &[&str],
@@ -94,8 +97,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the value of a setting that must be an integer of at least 1 and can have any of the
-    /// names `keys`.
+    /// Returns the value of a setting that must be an integer of at least 1 and has several
+    /// possible names, `keys`.
     pub(crate) fn size(&self, keys: &[&str]) -> Result<Option<usize>, CheckpointError> {
         let size = |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|&n| n > 0);
         self.first(keys, "a whole number of at least 1", size)
@@ -114,7 +117,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns the content of a JSON file as a string.
+/// Returns the contents of a JSON file as a string.
 pub(crate) fn text_of<'t>(path: &Path, contents: &'t [u8]) -> Result<&'t str, CheckpointError> {
     let text = std::str::from_utf8(contents);
     let text =

@@ -1,14 +1,14 @@
-//! Describes which tensors a model file contains, and which parameters of the model each tensor
-//! holds.
+//! Describes the tensors in a weight file, and which parameters of the model each tensor contains.
 //!
-//! The same model is stored in different ways:
+//! The same model can be stored in three layouts:
 //!
-//! - The book's layout has one tensor per parameter, with the parameter's own name.
-//! - OpenAI's layout, which Hugging Face uses, has other names. The weights of linear layers are
-//!   stored as (in, out), which is the transpose of `nn.Linear`. Query, key and value are in a
-//!   single tensor `c_attn`, side by side.
-//! - llama.cpp's layout also has its own names and a single tensor for query, key and value, but
-//!   isn't transposed.
+//! - In the book's layout, each parameter is stored in a tensor that has the same name.
+//! - In OpenAI's layout, which Hugging Face uses, tensors have different names. The weights of the
+//!   linear layers in the blocks are stored in the shape (in, out), which is the transpose of
+//!   `nn.Linear`. The weights for query, key and value are stored side by side in a single tensor,
+//!   `c_attn`.
+//! - In llama.cpp's layout, tensors have yet other names. Query, key and value are stored in a
+//!   single tensor, too, but nothing is transposed.
 
 use gpt::GptConfig;
 
@@ -21,24 +21,27 @@ pub(crate) enum Layout {
     HuggingFace,
 }
 
-/// A tensor in a file, and the parameters of the model that it contains.
+/// The description of a tensor in a weight file, which contains one or more parameters of the
+/// model.
 #[derive(Clone, Debug)]
 pub(crate) struct FileTensor {
     pub(crate) name: String,
-    /// Shape of the tensor. If it is transposed, the shape is (in, out), where out is the sum of
-    /// the output sizes of all parameters. Otherwise, the first dimension is the sum of the
-    /// parameters' first dimensions.
+    /// Shape of the tensor in the file. If the tensor contains several parameters, they are
+    /// concatenated along the last axis if the tensor is transposed, and along the first axis
+    /// otherwise.
     pub(crate) shape: Vec<usize>,
-    /// Whether the parameters have the shape (out, in) and the tensor has the shape (in, out).
+    /// Whether the tensor has the shape (in, out), although its parameters have the shape (out,
+    /// in).
     pub(crate) transposed: bool,
-    /// Names of the parameters in the order in which the tensor contains them. All of them have the
-    /// same shape.
+    /// Names of the parameters, in the order in which they are concatenated in the tensor. All of
+    /// these parameters have the same shape.
     pub(crate) parameters: Vec<String>,
 }
 
 impl Layout {
-    /// Returns the tensors of a model. They are created one at a time because a malicious
-    /// configuration may claim so many layers that a list of all tensors wouldn't fit in memory.
+    /// Returns the descriptions of all tensors in a model's weight file. The descriptions are
+    /// created one at a time, because a malicious configuration may claim so many layers that a
+    /// list of all descriptions wouldn't fit in memory.
     pub(crate) fn tensors(self, config: &GptConfig) -> Box<dyn Iterator<Item = FileTensor>> {
         match self {
             Self::Book => Box::new(book(*config)),
@@ -46,7 +49,7 @@ impl Layout {
         }
     }
 
-    /// Returns the names of the token embedding and of the output layer.
+    /// Returns the names of two tensors in this layout: the token embedding and the output layer.
     pub(crate) fn embedding_and_head(self) -> (&'static str, &'static str) {
         match self {
             Self::Book => ("tok_emb.weight", "out_head.weight"),
@@ -54,8 +57,8 @@ impl Layout {
         }
     }
 
-    /// Returns true if the tensor is a causal mask. Masks aren't weights, but PyTorch saves them
-    /// because they are buffers of the model.
+    /// Returns true if the tensor `name` is a causal mask. Causal masks aren't weights, but PyTorch
+    /// saves them with the weights because they are buffers of the model.
     pub(crate) fn is_buffer(self, name: &str) -> bool {
         let masks: &[&str] = match self {
             Self::Book => &[".att.mask"],
@@ -64,9 +67,9 @@ impl Layout {
         masks.iter().any(|mask| name.ends_with(mask))
     }
 
-    /// Returns the name that a tensor has in current files. In Hugging Face's layout, this function
-    /// adds the prefix `transformer.` to all names except that of the output layer, because names
-    /// in old files don't have this prefix.
+    /// Converts the name of a tensor in an old file to the name that current files use. In old
+    /// files with Hugging Face's layout, the names don't begin with `transformer.`, so this method
+    /// adds the prefix to all names except `lm_head.weight`. Current names aren't changed.
     pub(crate) fn in_file(self, name: &str) -> String {
         match self {
             Self::HuggingFace if !name.starts_with("transformer.") && name != "lm_head.weight" => {
@@ -86,11 +89,11 @@ fn book(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     })
 }
 
-/// Names of the modules. Each row contains the name of a module in the book, in OpenAI's GPT-2, and
-/// in llama.cpp.
+/// Names of the model's modules. Each row contains the names of one module in the three layouts:
+/// the book's, OpenAI's, and llama.cpp's.
 ///
-/// The row with `att.W_query` stands for query, key and value, which are a single module in
-/// OpenAI's GPT-2 and in llama.cpp.
+/// The row with `att.W_query` stands for three modules of the book (query, key and value), which
+/// are a single module in OpenAI's and llama.cpp's layouts.
 const MODULES: [[&str; 3]; 10] = [
     ["tok_emb", "wte", "token_embd"],
     ["pos_emb", "wpe", "position_embd"],
@@ -104,7 +107,8 @@ const MODULES: [[&str; 3]; 10] = [
     ["out_head", "lm_head", "output"],
 ];
 
-/// Returns the tensors of a model in OpenAI's layout. The matrices in blocks are transposed.
+/// Returns the descriptions of a model's tensors in OpenAI's layout. The matrices in the blocks are
+/// transposed.
 fn openai(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     gpt2(config, 1, "h.").map(|mut tensor| {
         tensor.transposed = tensor.name.starts_with("h.") && tensor.shape.len() == 2;
@@ -116,13 +120,15 @@ fn openai(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     })
 }
 
-/// Returns the tensors of a model in llama.cpp's layout.
+/// Returns the descriptions of a model's tensors in llama.cpp's layout.
 pub(crate) fn llama_cpp(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     gpt2(config, 2, "blk.")
 }
 
-/// Returns the tensors of a model, with the names in a column of [`MODULES`]. In these layouts,
-/// query, key and value always have a bias.
+/// Returns the descriptions of a model's tensors in OpenAI's layout (`column` 1) or llama.cpp's
+/// layout (`column` 2), before any transposition. The names are taken from this column of
+/// [`MODULES`], and the names of tensors in blocks begin with `blocks`. In both layouts, query, key
+/// and value always have biases.
 fn gpt2(
     config: GptConfig,
     column: usize,

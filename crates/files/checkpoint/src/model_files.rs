@@ -28,8 +28,8 @@ const PICKLES: [&str; 5] = [
 /// Error message for a pickle, which suggests how to convert it.
 const PICKLE: &str = "this is a pickle, which can't be read safely; in Python, load it and call save_pretrained(NEW), or save its state_dict with safetensors.torch.save_file(..., \"model.safetensors\") next to a config.json that contains GPT_CONFIG_124M";
 
-/// Names of files that belong to other kinds of models, and error messages that suggest how to
-/// convert these models.
+/// Names of files that are typical of unsupported kinds of models. The error message for each file
+/// suggests how to convert the model.
 const OTHERS: [(&str, &str); 5] = [
     (
         "adapter_config.json",
@@ -53,8 +53,14 @@ const OTHERS: [(&str, &str); 5] = [
     ),
 ];
 
-/// Returns the path of the configuration for the model at `path`. If `path` is a file, this is the
-/// path of a config.json in the same folder, which may not exist.
+/// Returns the path to the config.json of the model at `path`. If `path` isn't a folder, the
+/// function returns the path to a config.json in the same folder as `path`, without checking
+/// whether this file exists.
+///
+/// # Errors
+///
+/// Returns an error if `path` is a folder without a config.json, or if the model is stored as a
+/// pickle.
 pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     if PICKLES.iter().any(|name| path.ends_with(name)) {
         return Err(lacks(path.to_owned(), PICKLE));
@@ -72,8 +78,8 @@ pub(crate) fn config_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     }
 }
 
-/// Returns the path of the weights for the model at `path`. This is the path of a safetensors file,
-/// or of the index of several weight files.
+/// Returns the path to the weights of the model at `path`, which is the path to a safetensors file
+/// or to the index of several weight files.
 pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     let folder = match path.is_dir() {
         true => path,
@@ -92,8 +98,9 @@ pub(crate) fn weights_of(path: &Path) -> Result<PathBuf, CheckpointError> {
     ))
 }
 
-/// Returns the error for a folder in which a file is missing. If the folder contains another kind
-/// of model, the message says how to convert it.
+/// Returns the error for a folder that lacks config.json or the weights. If the folder contains an
+/// unsupported kind of model, the error message says how to convert this model. Otherwise, the
+/// message is `problem`.
 fn incomplete(folder: &Path, problem: &'static str) -> CheckpointError {
     let mut pickles = PICKLES.iter().map(|name| folder.join(name));
     if let Some(pickle) = pickles.find(|file| file.exists() || file.is_symlink()) {

@@ -1,8 +1,8 @@
-//! A model folder that has been opened and checked, but whose weights haven't been read yet.
+//! Opens a model folder and checks its files before the weights are read.
 //!
-//! The configuration says which tensors are expected, and the weight files say which exist. They
-//! can disagree about whether the output layer is tied to the token embedding, and about whether
-//! query, key and value have biases. In these cases, the tensors decide.
+//! The configuration says whether the output layer is tied to the token embedding, and whether
+//! query, key and value have biases. If the tensors in the weight files contradict the
+//! configuration in one of these two points, the model is loaded as the tensors require.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,8 +21,8 @@ use crate::weights::{TensorSlice, Weights, open_files};
 /// A model folder whose files have been opened and checked against each other. The weights aren't
 /// read until [`load`](Self::load) or [`read_rows`](Self::read_rows) is called.
 ///
-/// The files stay open, so the model can be loaded even if they are deleted in the meantime. On
-/// Windows, open files can't be deleted.
+/// The files stay open, so the model can be loaded even if they have been deleted in the meantime.
+/// On Windows, open files can't be deleted.
 ///
 /// ```
 /// use checkpoint::{ModelFolder, save_book};
@@ -41,7 +41,7 @@ use crate::weights::{TensorSlice, Weights, open_files};
 #[derive(Debug)]
 pub struct ModelFolder {
     config: GptConfig,
-    /// Location of each parameter in the weight files, by the name of the parameter.
+    /// Location of each parameter in the weight files. The keys are the names of the parameters.
     places: HashMap<String, TensorSlice>,
     query: QueryFactor,
     weights: Weights,
@@ -76,27 +76,27 @@ impl ModelFolder {
         })
     }
 
-    /// Returns the model's configuration. Whether the model is tied, and whether query, key and
-    /// value have biases, is determined from the weights.
+    /// Returns the model's configuration. If config.json and the weights disagree about `tied` or
+    /// `qkv_bias`, the returned values match the weights.
     pub fn config(&self) -> GptConfig {
         self.config
     }
 
-    /// Returns a line that tells the user about tensors that weren't read because the model doesn't
-    /// have them, or about biases that are zero because the files don't contain them. Returns
-    /// `None` if there is nothing to tell.
+    /// Returns a message of one line for the user if the files contain tensors that are ignored
+    /// because they don't belong to the model, or if the files lack biases, which are then zero.
+    /// Otherwise, returns `None`.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
 
-    /// Replaces the dropout rates of the model. The loaded model will have the new rates.
+    /// Replaces the dropout rates from config.json. The loaded model will have the new rates.
     #[must_use = "the folder itself is given back"]
     pub fn with_drop_rates(mut self, rates: DropRates) -> Self {
         self.config.drop_rates = rates;
         self
     }
 
-    /// Loads the model. This takes only slightly more memory than the model itself.
+    /// Loads the model. This needs only slightly more memory than the model itself.
     ///
     /// # Errors
     ///
@@ -120,8 +120,9 @@ impl ModelFolder {
     /// Reads some rows of the parameter `name` into `out`, in row-major order.
     /// [`GptConfig::parameters`] returns the names of all parameters.
     ///
-    /// This is useful for programs that store the weights in another format, such as a decoder with
-    /// int8 weights, because they never need all weights in `f32` at the same time.
+    /// A program that stores the weights in another format, such as int8, can use this method to
+    /// convert them piece by piece. Then the `f32` weights are never all in memory at the same
+    /// time.
     ///
     /// # Errors
     ///
@@ -152,8 +153,8 @@ impl ModelFolder {
             return Ok(());
         };
         let (file, entry) = self.weights.at(tensor);
-        // The rows of the parameter are consecutive rows of the tensor, or consecutive columns if
-        // it is transposed.
+        // The requested rows of the parameter are consecutive rows of the tensor in the file. If
+        // the tensor is transposed, they are consecutive columns.
         let first = place.first + rows.start;
         match place.transposed {
             true => {
@@ -172,8 +173,9 @@ impl ModelFolder {
 
 /// Loads the model at `path`, by calling [`ModelFolder::open`] and [`ModelFolder::load`].
 ///
-/// If the configuration says that the model is tied, but the file contains an output layer that
-/// differs from the embedding, the model has a separate output layer. transformers 5 does the same.
+/// If the configuration says that the model is tied, but the weight file contains an output layer
+/// that differs from the token embedding, the loaded model has a separate output layer.
+/// transformers 5 behaves in the same way.
 ///
 /// ```no_run
 /// let model = checkpoint::load_model("runs/0001/checkpoints/step-00000450")?;
@@ -189,10 +191,10 @@ pub fn load_model(path: impl AsRef<Path>) -> Result<GptModel, CheckpointError> {
 }
 
 /// Reads the configuration of the model at `path`, which can be a folder, its config.json or its
-/// weight file. The weight file doesn't have to exist.
+/// weight file. The weights aren't read and don't have to exist.
 ///
-/// Whether a model is `tied` or has `qkv_bias` can depend on its weights. [`ModelFolder::config`]
-/// takes them into account, but this function doesn't.
+/// If the weights contradict `tied` or `qkv_bias` in config.json, this function still returns the
+/// values from config.json. [`ModelFolder::config`] returns the values that match the weights.
 ///
 /// # Errors
 ///

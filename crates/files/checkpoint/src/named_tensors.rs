@@ -1,6 +1,5 @@
-//! Saves named arrays to a safetensors file and loads them again. They can be, for example, the
-//! state of an optimizer or the gradients of a model. Unlike a model, such a file has no
-//! configuration.
+//! Saves named arrays, such as the state of an optimizer or the gradients of a model, to a
+//! safetensors file and loads them again. Unlike a model folder, such a file has no config.json.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,8 +11,8 @@ use crate::error::{CheckpointError, MISSING, UNEXPECTED, in_tensor};
 use crate::tensor_file::{Entry, TensorFile};
 use crate::writer::{LazyTensor, write};
 
-/// Writes arrays to a safetensors file in `f32`. The file is replaced atomically. Its contents
-/// don't depend on the order of the arrays.
+/// Writes named arrays to a safetensors file as `f32`. The file is replaced atomically. The
+/// contents of the file don't depend on the order of the arrays.
 ///
 /// ```
 /// use checkpoint::{load_tensors_into, save_tensors};
@@ -31,9 +30,16 @@ use crate::writer::{LazyTensor, write};
 ///
 /// # Errors
 ///
-/// Returns an error if the file can't be written, if two arrays have the same name, if a name is
-/// `__metadata__`, if the names and shapes take more than 2 MiB, if an array doesn't have the shape
-/// that it declares, or if a number isn't finite. In these cases, the old file isn't changed.
+/// Returns an error in these cases:
+///
+/// - Two arrays have the same name, or an array is called `__metadata__`.
+/// - The header of the file, which contains the names and shapes, would have more than 2 MiB.
+/// - An array doesn't have the shape that is given in its [`LazyTensor`].
+/// - A number isn't finite.
+/// - The file can't be written.
+///
+/// If an old file exists, it isn't changed, unless the new file has been written and only its
+/// folder couldn't be synced.
 pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,
@@ -41,8 +47,8 @@ pub fn save_tensors<'a>(
     save_tensors_with_metadata(path, tensors, &[])
 }
 
-/// Writes arrays in the same way as [`save_tensors`], and adds the pairs of keys and values in
-/// `metadata` to the metadata of the file. [`read_metadata`] returns this metadata.
+/// Writes arrays in the same way as [`save_tensors`], and adds the keys and values in `metadata` to
+/// the metadata in the file's header. [`read_metadata`] returns this metadata.
 ///
 /// # Errors
 /// Returns an error under the same conditions as [`save_tensors`].
@@ -55,8 +61,8 @@ pub fn save_tensors_with_metadata<'a>(
     write(path.as_ref(), tensors, Dtype::Float32, metadata)
 }
 
-/// Reads the metadata of a safetensors file, which consists of strings with unique keys. Every file
-/// that this crate writes has the key `format`.
+/// Reads the metadata in the header of a safetensors file, which maps keys to strings. The metadata
+/// of every file that this crate writes contains the key `format`.
 ///
 /// # Errors
 /// Returns an error if the file can't be read or isn't a safetensors file.
@@ -64,14 +70,16 @@ pub fn read_metadata(path: impl AsRef<Path>) -> Result<BTreeMap<String, String>,
     Ok(TensorFile::open(path.as_ref())?.metadata)
 }
 
-/// Fills every parameter with the numbers of the tensor whose name is `prefix` followed by the name
-/// of the parameter. Tensors whose names don't begin with `prefix` are ignored.
+/// Fills each parameter with the numbers of a tensor. The name of the tensor must be `prefix`
+/// followed by the name of the parameter. Tensors whose names don't begin with `prefix` are
+/// ignored.
 ///
 /// # Errors
 ///
 /// Returns an error if the file can't be read or is damaged; if a tensor is missing, has the wrong
 /// shape or type, or contains a number that isn't finite; or if there is no parameter for a tensor
-/// whose name begins with `prefix`. Some of the parameters may already have been filled.
+/// whose name begins with `prefix`. If an error is returned, some of the parameters may have been
+/// changed.
 pub fn load_tensors_into(
     path: impl AsRef<Path>,
     parameters: &mut (impl Parameters + ?Sized),

@@ -1,9 +1,9 @@
 //! Saves a model as a folder, in the book's layout or in Hugging Face's layout.
 //!
 //! The weights are written first. If the weight file can't be written completely, the existing
-//! files aren't changed. The files are replaced one after another, so a crash can leave new weights
-//! next to an old configuration. If all files must change together, the caller has to write a new
-//! folder and rename it, for example with [`atomic_file::StagedFolder`].
+//! files aren't changed. The files are replaced one after another, so after a crash the folder can
+//! contain new weights and an old configuration. If all files must change together, save the model
+//! to a new folder and rename this folder, for example with [`atomic_file::StagedFolder`].
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -24,10 +24,10 @@ use crate::writer::{LazyTensor, write};
 /// Saves a model as config.json and model.safetensors in the layout of the book's `state_dict`. The
 /// book's `GPTModel` can load these weights with `strict=True`.
 ///
-/// All weights are saved exactly, as `f32`. The file also contains the tensors of a `state_dict`
-/// that [`save_hugging_face`] doesn't write: the causal mask of each block, which has
-/// `context_length` rows and columns, and, if the model is tied, a copy of the token embedding as
-/// the output layer.
+/// All weights are saved exactly, as `f32`. The book's `state_dict` also contains the causal mask
+/// of each block, which has `context_length` rows and columns. If the model is tied, it contains a
+/// copy of the token embedding as the output layer, too. These tensors are therefore also written
+/// to the file, although [`save_hugging_face`] omits them.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -48,9 +48,8 @@ use crate::writer::{LazyTensor, write};
 /// # Errors
 ///
 /// Returns an error if a field of the model doesn't match its configuration (see
-/// [`GptModel::check`] and [`GptModel::check_drop_rates`]) or if a weight isn't finite. In these
-/// cases, existing files aren't changed. Also returns an error if the folder or a file can't be
-/// written.
+/// [`GptModel::check`] and [`GptModel::check_drop_rates`]) or if a weight isn't finite. Existing
+/// files then aren't changed. Also returns an error if the folder or a file can't be written.
 pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), CheckpointError> {
     let folder = folder.as_ref();
     let mut tensors = tensors(model, folder, Layout::Book)?;
@@ -69,9 +68,9 @@ pub fn save_book(model: &GptModel, folder: impl AsRef<Path>) -> Result<(), Check
 /// `tokens` contains the IDs of the BOS, EOS and padding tokens. For GPT-2, use
 /// `SpecialTokens::between(50256)`.
 ///
-/// Each weight is rounded to the nearest number in the format `dtype`. With float32, loading the
-/// folder returns the same model, bit for bit. The output layer is saved as `lm_head.weight` unless
-/// the model uses its token embedding instead.
+/// Each weight is rounded to the nearest number in the format `dtype`. If `dtype` is float32, the
+/// weights are saved exactly, so loading the folder returns the same model. The output layer is
+/// saved as `lm_head.weight` unless the model uses its token embedding as the output layer.
 ///
 /// GPT-2 always has biases for query, key and value. If the model doesn't have them, the biases are
 /// saved as zeros, and config.json contains the additional key `"qkv_bias": false`. This crate then
@@ -111,8 +110,12 @@ pub fn save_hugging_face(
     tokens.save(folder)
 }
 
-/// Returns the tensors of a model in the given layout, for the weight file in `folder`. Returns the
-/// errors of [`items`].
+/// Returns the tensors that the weight file of `model` contains in the given layout. The path
+/// `folder` is used only in error messages.
+///
+/// # Errors
+///
+/// Returns the errors of [`items`].
 fn tensors<'m>(
     model: &'m GptModel,
     folder: &Path,
@@ -122,7 +125,7 @@ fn tensors<'m>(
     items(model, &folder.join(WEIGHTS), tensors)
 }
 
-/// Creates the folder if it doesn't exist, and writes the weights and then the configuration.
+/// Creates the folder if it doesn't exist, and writes first the weights and then config.json.
 fn write_folder(
     folder: &Path,
     tensors: Vec<LazyTensor<'_>>,
@@ -135,9 +138,9 @@ fn write_folder(
     Ok(())
 }
 
-/// Returns the tensors in a `state_dict` of the book's `GPTModel` that aren't parameters of
-/// `model`. These are the causal masks and, if the model is tied, a copy of the token embedding as
-/// the output layer.
+/// Returns the tensors that the `state_dict` of the book's `GPTModel` contains in addition to the
+/// parameters of `model`. These are the causal masks and, if the model is tied, a copy of the token
+/// embedding as the output layer.
 fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
     let config = model.config();
     let n = config.context_length;
@@ -157,8 +160,8 @@ fn beside_parameters(model: &GptModel) -> Vec<LazyTensor<'_>> {
     (0..config.n_layers).map(mask).chain(head).collect()
 }
 
-/// Returns the tensors that `tensors` describes. Their numbers are taken from the parameters of
-/// `model`. The path `file` is used only in error messages.
+/// Creates the tensors that `tensors` describes from the parameters of `model`. The path `file` is
+/// used only in error messages.
 ///
 /// # Errors
 ///
@@ -181,8 +184,8 @@ pub(crate) fn items<'m>(
     Ok(tensors.map(item).collect())
 }
 
-/// Returns a tensor that is the concatenation of the parameters `parts`. If the model doesn't have
-/// one of these parameters, which can only be a bias, the part is `None` and is saved as zeros.
+/// Creates the tensor that `tensor` describes by concatenating the parameters in `parts`. A bias
+/// that the model doesn't have is `None` in `parts`, and is saved as zeros.
 fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTensor<'_> {
     let FileTensor {
         name,
@@ -197,7 +200,8 @@ fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTens
         }
         let zeros = ArrayD::zeros(zeros_shape.clone());
         let views = parts.iter().map(|part| match part {
-            // The parameters have the shape (out, in), and the tensor has the shape (in, out).
+            // The parameter has the shape (out, in), but the tensor in the file must have the shape
+            // (in, out).
             Some(part) if transposed => part.clone().reversed_axes(),
             Some(part) => part.clone(),
             None => zeros.view(),

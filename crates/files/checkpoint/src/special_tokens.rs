@@ -1,8 +1,9 @@
-//! The special tokens of a model, which mark the beginning (BOS) and the end (EOS) of a text or are
-//! used for padding. A model folder contains their IDs.
+//! Reads and writes the IDs of a model's special tokens, which mark the beginning (BOS) and the end
+//! (EOS) of a text or are used for padding.
 //!
-//! This crate doesn't read vocabularies. If a folder doesn't contain the ID of a special token,
-//! this crate therefore calls a function that returns the ID from the caller's tokenizer.
+//! The IDs are usually stored in the configuration files of the model folder. If the files don't
+//! contain the ID of a special token, the ID must be looked up in the tokenizer's vocabulary.
+//! Because this crate doesn't read vocabularies, the caller passes a function for this purpose.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,8 +15,8 @@ use crate::error::CheckpointError;
 use crate::json::{self, Fields};
 use crate::model_files::{CONFIG, GENERATION_CONFIG};
 
-/// The IDs of a model's BOS token, which marks the beginning of a text, of its EOS tokens, which
-/// mark the end, and of its padding token.
+/// The IDs of a model's special tokens: the BOS token, which marks the beginning of a text, the EOS
+/// tokens, which mark the end, and the padding token.
 ///
 /// ```
 /// use checkpoint::SpecialTokens;
@@ -34,16 +35,16 @@ use crate::model_files::{CONFIG, GENERATION_CONFIG};
 pub struct SpecialTokens {
     /// ID of the BOS token. An empty prompt is replaced by this token.
     pub bos: Option<u32>,
-    /// IDs of the EOS tokens, which end a text. If there are none, a generated text ends only when
-    /// it reaches its maximum length.
+    /// IDs of the EOS tokens. A generated text ends when the model generates one of them. If there
+    /// are no EOS tokens, the text ends only when it reaches its maximum length.
     pub eos: Vec<u32>,
-    /// ID of the padding token, with which the shorter sequences in a batch are padded.
+    /// ID of the padding token, which fills up the shorter sequences in a batch.
     pub pad: Option<u32>,
 }
 
 impl SpecialTokens {
-    /// Returns the special tokens of a model in which the same token ends one text and begins the
-    /// next. For GPT-2, the ID of this token is 50256.
+    /// Returns the special tokens of a model that uses the same token as its BOS token and its EOS
+    /// token. For GPT-2, the ID of this token is 50256.
     #[must_use]
     pub fn between(id: u32) -> Self {
         Self {
@@ -53,18 +54,20 @@ impl SpecialTokens {
         }
     }
 
-    /// Reads the special tokens of a model folder. A token that generation_config.json doesn't
-    /// contain is read from config.json. If config.json doesn't contain it, either, `tokenizer` is
-    /// called with `bos_token`, `eos_token` or `pad_token` and returns its ID.
+    /// Finds the special tokens of the model in `folder`. Each token is looked up first in
+    /// generation_config.json and then in config.json. If neither file specifies the token, the
+    /// function calls `tokenizer` with `bos_token`, `eos_token` or `pad_token`. It should return
+    /// the ID of this token, or `None` if the tokenizer doesn't have it.
     ///
-    /// The value `null` or a negative number means that there is no such token. As in transformers,
-    /// if generation_config.json exists but contains no EOS token, there is none. If neither the
-    /// files nor the tokenizer specify a BOS token, the first EOS token is used instead.
+    /// If a file contains `null` or a negative number instead of an ID, the model doesn't have the
+    /// token. As in transformers, the model has no EOS token if generation_config.json exists but
+    /// doesn't specify one. If neither the files nor the tokenizer specify a BOS token, the first
+    /// EOS token is used as the BOS token.
     ///
     /// # Errors
     ///
-    /// Returns an error if a file can't be read, is damaged or is too long, or if a value isn't an
-    /// ID.
+    /// Returns an error if a file can't be read, isn't a JSON object, or has more than 256 KiB, or
+    /// if the value of a token isn't an integer, a list of integers or `null`.
     pub fn of_folder(
         folder: impl AsRef<Path>,
         tokenizer: impl Fn(&str) -> Option<u32>,
@@ -94,8 +97,7 @@ impl SpecialTokens {
         })
     }
 
-    /// Removes all IDs that aren't less than `vocab_size`, because a model with this vocabulary
-    /// can't generate them.
+    /// Removes all IDs that are too large for a model with a vocabulary of `vocab_size` tokens.
     #[must_use]
     pub fn within(mut self, vocab_size: usize) -> Self {
         let known = |&id: &u32| (id as usize) < vocab_size;
@@ -135,8 +137,8 @@ impl SpecialTokens {
     }
 }
 
-/// Returns the IDs in the value of a key, which is a number, an array of numbers or `null`. Numbers
-/// that can't be IDs, such as -1, are omitted.
+/// Returns the token IDs that a configuration file specifies for `key`. The value can be a number,
+/// an array of numbers or `null`. Numbers that can't be IDs, such as -1, are omitted.
 fn ids(file: &Fields<'_>, key: &str) -> Result<Vec<u32>, CheckpointError> {
     let list = match file.get(key) {
         None => &[],

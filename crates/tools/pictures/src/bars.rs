@@ -1,5 +1,5 @@
-//! Draws bar charts, such as the probabilities of tokens at several temperatures or before and
-//! after top-k filtering (section 5.3 of the book).
+//! Draws bar charts. The notebooks use them to compare the probabilities of tokens at several
+//! temperatures, and before and after top-k filtering (section 5.3 of the book).
 
 use kuva::prelude::{BarPlot, Layout, LegendPosition, Plot};
 use kuva::render::render::{Scene, render_multiple};
@@ -7,8 +7,8 @@ use kuva::render::render::{Scene, render_multiple};
 use crate::Bars;
 use crate::described::COLORS;
 
-/// Returns the scene of a bar chart. Each label has one bar per group, and these bars stand next to
-/// each other.
+/// Returns the scene of a bar chart. Above each label on the horizontal axis, there is one bar per
+/// group, and these bars are drawn side by side.
 pub(crate) fn scene(bars: &Bars) -> Scene {
     let mut plot = BarPlot::new();
     for (index, label) in bars.labels.iter().enumerate() {
@@ -69,8 +69,8 @@ mod tests {
                     .ok()
             })
             .collect();
-        // There are two rectangles for each label, which are its bars, and one rectangle for each
-        // group in the legend.
+        // The first two rectangles are the bars of the label "closer", and the next two are the
+        // bars of "every". Each group also has a rectangle in the legend.
         assert!(
             heights[1] > heights[0] && heights[0] > heights[2],
             "{heights:?}"

@@ -1,5 +1,5 @@
-//! Draws line charts, such as activation functions, gradients by layer, and losses by step
-//! (sections 4.3, 4.4 and 5.2 of the book).
+//! Draws line charts, for example of activation functions, of the gradient in each layer, and of
+//! the loss at each step (sections 4.3, 4.4 and 5.2 of the book).
 
 use std::sync::Arc;
 

@@ -1,16 +1,16 @@
-//! Functions that create pictures, and types that describe the contents of a picture. If the
-//! feature `draw` is disabled, the functions return pictures that contain only a title.
+//! The functions that create pictures, and the types of their arguments. If the feature `draw` is
+//! disabled, the functions return pictures that contain only a title.
 
 use ndarray::ArrayRef2;
 
 use crate::Picture;
 
-/// Colors of lines and bars, in the order in which they are used. Color-blind readers can also tell
-/// them apart.
+/// Colors of lines and bars, in the order in which they are used. People with color blindness can
+/// also tell these colors apart.
 pub(crate) const COLORS: [&str; 5] = ["#2563a8", "#d1571b", "#3a8f5c", "#8c5aa8", "#7a7a7a"];
 
-/// Creates a picture from a title and the scene that the given module draws. If the feature `draw`
-/// is disabled, the picture has no scene.
+/// Creates a picture with the given title. Its scene is returned by the function `scene` of the
+/// given module, such as `heat_map`. If the feature `draw` is disabled, the picture has no scene.
 macro_rules! picture {
     ($title:expr, $module:ident($($argument:expr),*)) => {{
         #[cfg(feature = "draw")]
@@ -49,8 +49,8 @@ pub struct HeatMap<'a> {
 ///
 /// # Panics
 ///
-/// Panics if the number of row labels isn't the number of rows, or if the number of column labels
-/// isn't the number of columns.
+/// Panics if the number of row labels differs from the number of rows, or if the number of column
+/// labels differs from the number of columns.
 pub fn heat_map(values: &ArrayRef2<f32>, labels: HeatMap) -> Picture {
     let (rows, columns) = values.dim();
     assert!(
@@ -84,15 +84,15 @@ pub struct Line {
     pub name: String,
     /// Points (x, y) of the line, from left to right.
     pub points: Vec<(f64, f64)>,
-    /// Whether the line is thin and gray, which is suitable for raw data if another line shows
-    /// their trend.
+    /// Whether the line is thin and gray. This style is suitable for noisy data whose trend is
+    /// shown by another line.
     pub faint: bool,
     /// Whether the line is dashed.
     pub dashed: bool,
 }
 
-/// Draws a line chart. `x_tick` converts the numbers below the horizontal axis to text. Pass
-/// [`PLAIN`] to show the numbers themselves.
+/// Draws a line chart. The function `x_tick` formats the numbers that label the horizontal axis.
+/// Pass [`PLAIN`] to use the default format.
 ///
 /// Lines without points are omitted.
 pub fn chart(
@@ -102,7 +102,8 @@ pub fn chart(
     picture!(chart.title, chart(chart, x_tick))
 }
 
-/// The value of `x_tick` that makes [`chart`] show the numbers of the horizontal axis unchanged.
+/// The argument of [`chart`] for which the numbers that label the horizontal axis have the default
+/// format.
 pub const PLAIN: Option<fn(f64) -> String> = None;
 
 /// The content of a bar chart.
@@ -114,9 +115,10 @@ pub struct Bars<'a> {
     pub x: &'a str,
     /// Name of the vertical axis, including its unit.
     pub y: &'a str,
-    /// Labels on the horizontal axis. There is one bar per group above each label.
+    /// Labels on the horizontal axis. Above each label, the chart shows one bar for each group.
     pub labels: &'a [&'a str],
-    /// Groups of bars. Each group has a name, which appears in the legend, and one value per label.
+    /// Groups of bars. Each group consists of its name, which appears in the legend, and one value
+    /// for each label.
     pub groups: &'a [(&'a str, Vec<f64>)],
 }
 
@@ -138,12 +140,12 @@ pub fn bars(bars: &Bars) -> Picture {
     picture!(bars.title, bars(bars))
 }
 
-/// Draws how a data loader divides a text into windows. The first row shows the tokens. Below it,
-/// each window has a row of inputs (blue) and a row of targets (orange), aligned with the tokens
-/// above.
+/// Draws how a data loader divides a text into windows. The first row of the picture shows all
+/// tokens of the text. Below this row, each window has a row of inputs (blue) and a row of targets
+/// (orange), which are aligned with the tokens in the first row.
 ///
-/// `starts` contains the index of the first input of each window. A window has `max_length` inputs.
-/// Its targets are the same tokens shifted by one.
+/// `starts` contains the index of each window's first input. A window has `max_length` inputs and
+/// as many targets. The target of each input is the token that follows the input.
 ///
 /// # Panics
 ///

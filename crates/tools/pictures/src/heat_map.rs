@@ -1,8 +1,8 @@
-//! Draws heat maps: matrices whose rows and columns belong to tokens, such as attention weights and
-//! masks (sections 3.3 to 3.6 of the book).
+//! Draws matrices as heat maps, in which a color represents the value of each element. The
+//! notebooks use heat maps to show attention weights and masks (sections 3.3 to 3.6 of the book).
 //!
-//! kuva's own heat map isn't used because its first row is at the bottom, unlike in a printed
-//! matrix, and because its numbers are black even on dark cells.
+//! This crate doesn't use kuva's heat map, which draws the first row of a matrix at the bottom
+//! instead of at the top, and black numbers even on dark cells.
 
 use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
@@ -12,8 +12,8 @@ use crate::HeatMap;
 use crate::scene::{FONT_SIZE, TEXT_COLOR, caption, heading, rect, text, width};
 
 const CELL_SIZE: f64 = 46.0;
-/// Size of a cell in a grid with more than `MAX_LARGE_CELLS` rows or columns. Such cells are too
-/// small for numbers.
+/// Size of a cell in a grid with more than `MAX_LARGE_CELLS` rows or columns, in pixels. Cells of
+/// this size are too small to contain numbers.
 const SMALL_CELL_SIZE: f64 = 14.0;
 const MAX_LARGE_CELLS: usize = 16;
 
@@ -161,8 +161,8 @@ fn cell_color(fraction: f32) -> Color {
     )
 }
 
-/// Draws the color scale below the grid, with the smallest and the largest value at its ends and
-/// the unit below.
+/// Draws the color scale, with the values `least` and `largest` at its ends and the unit below it.
+/// The coordinates (`x`, `y`) are those of the upper left corner.
 fn color_scale(scene: &mut Scene, (x, y): (f64, f64), (least, largest): (f32, f32), unit: &str) {
     const STEPS: usize = 24;
     let end = |value: f32| {

@@ -1,8 +1,8 @@
-//! Functions that assemble a web page from pictures and text. A page is a single file that needs no
-//! network. It supports light and dark color schemes, small screens and printing.
+//! Functions that assemble a web page from pictures and text. The page is a single file that works
+//! offline. It supports light and dark color schemes, small screens and printing.
 
-/// The script that shows how a model processes a text. It defines the function `showModel(root,
-/// source, text)`.
+/// JavaScript code for pages that show how a model processes a text. It defines the function
+/// `showModel(root, source, text)`.
 pub const VIEW_SCRIPT: &str = include_str!("view.js");
 
 /// The style sheet for the elements that [`VIEW_SCRIPT`] creates.
@@ -35,13 +35,14 @@ pub fn page(title: &str, style: &str, body: &str) -> String {
     filled(include_str!("page.html"), &values)
 }
 
-/// Replaces placeholders such as `{title}` in `text` with values. The placeholders must occur in
-/// `text` in the order of `values`. Each placeholder is replaced once, and the inserted values
-/// aren't searched for placeholders.
+/// Replaces placeholders such as `{title}` in `text` with values. Each element of `values` consists
+/// of the name of a placeholder and its value. The placeholders must occur in `text` in the same
+/// order as in `values`. Each placeholder is replaced once, and the inserted values aren't searched
+/// for placeholders.
 ///
 /// # Panics
 ///
-/// Panics if a placeholder is missing, or if the placeholders have a different order.
+/// Panics if `text` doesn't contain all of the placeholders in this order.
 pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     let (mut filled, mut rest) = (String::new(), text);
     for (name, value) in values {
@@ -56,15 +57,15 @@ pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     filled + rest
 }
 
-/// Returns the HTML for a picture. Since the feature `draw` is disabled, this is a paragraph with
-/// the title.
+/// Returns the HTML for a picture. Because the feature `draw` is disabled, the HTML is a paragraph
+/// that contains the picture's title.
 #[cfg(not(feature = "draw"))]
 pub fn figure(picture: &crate::Picture) -> String {
     format!("<p>{}</p>\n", escape(picture.title()))
 }
 
 /// Returns the HTML for a picture, which is scaled to the width of the page. Screen readers read
-/// the title.
+/// the picture's title aloud.
 #[cfg(feature = "draw")]
 pub fn figure(picture: &crate::Picture) -> String {
     let title = escape(picture.title());

@@ -16,8 +16,8 @@ mod scene;
 #[cfg(feature = "draw")]
 mod windows;
 
-// Public functions take ndarray's arrays as arguments. Programs that use this re-export always have
-// the version of ndarray that this crate expects.
+// The arguments of public functions include arrays from ndarray. A program that uses this re-export
+// always gets the version of ndarray that this crate was built with.
 pub use ndarray;
 
 pub use described::{Bars, Chart, HeatMap, Line, PLAIN, bars, chart, heat_map, windows};

@@ -1,10 +1,10 @@
-//! The type of the pictures that this crate draws. The scene of a picture exists only if the
-//! feature `draw` is enabled.
+//! The type of the pictures that this crate draws. A picture consists of a title and, if the
+//! feature `draw` is enabled, a scene, which contains the shapes and texts to be drawn.
 
 #[cfg(feature = "draw")]
 use kuva::render::render::{Primitive, Scene};
 
-/// A picture that a drawing function of this crate has returned.
+/// A picture, as returned by the drawing functions of this crate.
 #[derive(Debug)]
 pub struct Picture {
     title: String,
@@ -21,7 +21,8 @@ impl Picture {
         }
     }
 
-    /// Returns the title, which also describes the picture to readers who can't see it.
+    /// Returns the title, which is also the description of the picture for people who use a screen
+    /// reader.
     pub fn title(&self) -> &str {
         &self.title
     }

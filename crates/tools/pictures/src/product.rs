@@ -1,21 +1,22 @@
-//! Generates HTML that shows a matrix product. Readers can choose an element of the result to see
-//! how it is computed. The page doesn't need a script for this.
+//! Generates HTML that shows a matrix product. The user can choose an element of the result to see
+//! how it is computed. The HTML works without JavaScript.
 
 use ndarray::ArrayRef2;
 
 use crate::html::escape;
 
-/// Maximum number of rows and columns of a matrix, and of products in a sum, that are shown.
-/// `page.css` contains a rule for each of these rows and columns.
+/// Maximum number of rows, columns and terms that are shown: of each matrix, the first 8 rows and
+/// columns, and of each sum, the first 8 products. If this number is increased, `page.css` needs
+/// rules to highlight the additional rows and columns.
 const MAX_SHOWN: usize = 8;
 
 /// Returns the HTML that shows the product of `a`, of shape (rows, inner), and `b`, of shape
-/// (inner, columns). When a reader chooses an element of the result, the page highlights its row of
-/// `a` and its column of `b`, and shows the sum of their products.
+/// (inner, columns). When the user chooses an element of the result, the page highlights the row of
+/// `a` and the column of `b` from which it is computed, and shows the sum of products.
 ///
 /// # Panics
 ///
-/// Panics if the number of columns of `a` isn't the number of rows of `b`.
+/// Panics if the number of columns of `a` differs from the number of rows of `b`.
 pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
     let (title, result) = (escape(title), a.dot(b));
     let numbers = |matrix: &ArrayRef2<f32>, class: &str| {
@@ -51,9 +52,9 @@ pub fn product(title: &str, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> String {
     )
 }
 
-/// Returns an HTML table of the first [`MAX_SHOWN`] rows and columns of a matrix. Columns that
-/// aren't shown are replaced with an ellipsis at the end of each row, and rows with an ellipsis in
-/// an additional row.
+/// Returns an HTML table of the first [`MAX_SHOWN`] rows and columns of a matrix. If the matrix has
+/// more columns, each row of the table ends with an ellipsis. If it has more rows, the table ends
+/// with a row that contains an ellipsis. The function `cell` returns the HTML of an element.
 fn table(
     class: &str,
     (rows, columns): (usize, usize),

@@ -1,4 +1,5 @@
-//! Functions that add text and rectangles to a scene, and the conversion of a scene to SVG.
+//! Functions that add text and rectangles to a scene, and a method that converts the scene of a
+//! picture to SVG.
 
 use kuva::backend::svg::SvgBackend;
 use kuva::render::color::Color;
@@ -13,14 +14,14 @@ impl Picture {
     }
 }
 
-/// Color of the text on light backgrounds.
+/// Color of text on light backgrounds.
 pub(crate) const TEXT_COLOR: Color = Color::Rgb(0x22, 0x22, 0x22);
 
 /// Font size of labels and captions, in pixels.
 pub(crate) const FONT_SIZE: u32 = 12;
 
-/// Average width of a character, as a fraction of the font size. The value is typical of a
-/// sans-serif font.
+/// Average width of a character, as a fraction of the font size. The value is typical of sans-serif
+/// fonts.
 const CHARACTER_WIDTH: f64 = 0.62;
 
 /// Returns an estimate of the width of a text in pixels.
@@ -46,8 +47,8 @@ pub(crate) fn caption(scene: &mut Scene, place: (f64, f64), content: &str, ancho
     text(scene, place, content, FONT_SIZE, anchor, None, TEXT_COLOR);
 }
 
-/// Adds text. If `rotate` is given, the text is rotated around its position by that angle in
-/// degrees.
+/// Adds text at the position (`x`, `y`). If `rotate` is given, the text is rotated around this
+/// position by `rotate` degrees.
 pub(crate) fn text(
     scene: &mut Scene,
     (x, y): (f64, f64),
@@ -69,7 +70,7 @@ pub(crate) fn text(
     });
 }
 
-/// Adds a rectangle. If `about` is given, browsers show it as a tooltip of the rectangle.
+/// Adds a rectangle. If `about` is given, web browsers show this text as the rectangle's tooltip.
 pub(crate) fn rect(
     scene: &mut Scene,
     (x, y): (f64, f64),

@@ -8,8 +8,8 @@ use crate::scene::{FONT_SIZE, caption, heading, rect, width};
 
 const ROW_HEIGHT: f64 = 34.0;
 
-/// Returns the scene, which has one row for all tokens, and below it two rows for each window: its
-/// inputs and its targets.
+/// Returns the scene of the picture. The first row contains all tokens. Below it, there are two
+/// rows for each window: one for its inputs and one for its targets.
 pub(crate) fn scene(title: &str, tokens: &[&str], starts: &[usize], max_length: usize) -> Scene {
     let sizes = tokens.iter().map(|token| width(token, FONT_SIZE) + 14.0);
     let mut edges = vec![110.0];
@@ -78,8 +78,8 @@ mod tests {
         let tokens = ["I", " HAD", " always", " thought", " Jack"];
         let svg = windows("Windows of 3", &tokens, &[0, 1], 3).svg();
         let texts = |token: &str| svg.matches(&format!(">{token}</text>")).count();
-        // Each token appears once in the first row. It appears once more for each window that
-        // contains it as an input, and for each window that contains it as a target.
+        // The expected numbers count how often each token appears: once in the first row, once for
+        // each window in which it is an input, and once for each window in which it is a target.
         assert_eq!([texts("I"), texts(" HAD"), texts(" Jack")], [2, 4, 2]);
     }
 
