@@ -1,5 +1,5 @@
-//! Locks files, and detects errors which mean that the file system doesn't support an operation.
-//! Many network file systems, for example, don't support locks.
+//! Locks files, and recognizes the errors that operating systems report if a file system doesn't
+//! support an operation. For example, many network file systems don't support locks.
 
 use std::fs::{File, TryLockError};
 use std::io;

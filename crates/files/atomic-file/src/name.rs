@@ -53,7 +53,8 @@ pub fn is_system_file(name: &OsStr) -> bool {
 /// `notes.txt`. Other system files contain nothing of value, so they may always be deleted.
 pub(crate) fn is_system_file_of(name: &OsStr, ours: impl Fn(&OsStr) -> bool) -> bool {
     match name.as_encoded_bytes().strip_prefix(ATTRIBUTES.as_bytes()) {
-        // This program creates only files whose names are valid UTF-8.
+        // This program creates only files whose names are valid UTF-8, so an attribute file with
+        // another name doesn't belong to one of them.
         Some(file) => str::from_utf8(file).is_ok_and(|file| ours(file.as_ref())),
         None => is_system_file(name),
     }
@@ -65,9 +66,9 @@ const UNFINISHED: &str = ".unfinished";
 /// Maximum length in bytes of a final name that is part of a temporary name. If the final name is
 /// longer, the temporary name contains its hash instead.
 ///
-/// Besides the final name, a temporary name has at most 33 bytes (up to a counter of one billion).
-/// The temporary name is therefore shorter than 143 bytes, the maximum length of names on some
-/// encrypting file systems.
+/// In addition to the final name, a temporary name contains at most 33 bytes as long as its counter
+/// is less than one billion. The temporary name is therefore shorter than 143 bytes, which is the
+/// maximum length of a name on some encrypting file systems.
 const MAX_BYTES: usize = 100;
 
 /// Number of temporary names that this process has generated so far.

@@ -11,8 +11,8 @@ use crate::replace::create_new;
 use crate::support::missing_support;
 
 /// Returns true if `path` refers to a file descriptor, as `/dev/stdout` and `/proc/self/fd/1` do.
-/// The file that is open in a file descriptor must not be replaced, because it may belong to
-/// another program.
+/// If the file descriptor stands for a regular file, this file must not be replaced, because it may
+/// belong to another program.
 ///
 /// The function examines only the text of the path, so the file doesn't have to exist.
 pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
@@ -83,7 +83,7 @@ enum Output {
     /// its final name when it is complete.
     New,
     /// The path refers to a device, a FIFO or a file descriptor, and the output is written directly
-    /// to it. The `bool` is true if a regular file is open in the file descriptor. The output is
+    /// to it. The `bool` is true if the file descriptor stands for a regular file. The output is
     /// then appended to this file.
     Stream(bool),
 }
@@ -235,7 +235,7 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", folder.path().join("null")).unwrap();
         put(&folder.path().join("null"), b"x").unwrap();
         assert!(folder.path().join("null").is_symlink());
-        // If a regular file is open in a file descriptor, the output is appended to the file's old
+        // If a file descriptor stands for a regular file, the output is appended to the file's old
         // contents.
         let path = folder.path().join("redirected");
         fs::write(&path, "head ").unwrap();

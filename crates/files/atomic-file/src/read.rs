@@ -17,9 +17,9 @@ use crate::file_format::{FileFormat, MAX_POINTER_BYTES};
 /// # Errors
 ///
 /// Returns an error if something other than a regular file exists at `path`, or if the operating
-/// system reports an error, for example because the user has no permission to search a folder. Also
-/// returns an error if the file is missing and [`missing_reason`] knows why. This error contains
-/// the reason.
+/// system reports an error, for example because the user has no permission to search a folder. If
+/// the file is missing and [`missing_reason`] can explain why, the function also returns an error,
+/// which contains this explanation.
 pub fn is_file(path: impl AsRef<Path>) -> Result<bool, FileError> {
     match length(path.as_ref()) {
         Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(false),
@@ -54,9 +54,9 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<(File, u64), FileError> {
     Ok((file, length))
 }
 
-/// Returns an explanation of why the file at `path` is missing. This is possible if `path` is a
-/// link whose target doesn't exist, or if the folder contains the file's DVC pointer, whose name
-/// ends in `.dvc`. Otherwise, returns `None`.
+/// Returns an explanation of why the file at `path` is missing, if `path` is a link whose target
+/// doesn't exist, or if the folder contains the file's DVC pointer, whose name ends in `.dvc`.
+/// Otherwise, returns `None`.
 ///
 /// Call this function only if the file is known to be missing. If `path` is a link, the function
 /// doesn't check whether the link's target exists.

@@ -104,7 +104,7 @@ fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
 /// overwritten. However, if this process is killed before the rename, the empty file remains.
 fn rename_over_own(from: &Path, to: &Path) -> io::Result<()> {
     drop(File::create_new(to)?);
-    // If another program has already written to the new, empty file, the file must not be
+    // If another program has written to the file since it was created, the file must not be
     // overwritten.
     if fs::symlink_metadata(to)?.len() > 0 {
         return Err(ErrorKind::AlreadyExists.into());
@@ -114,8 +114,8 @@ fn rename_over_own(from: &Path, to: &Path) -> io::Result<()> {
     })
 }
 
-/// Renames the file `from` to `to`, but fails if `to` exists. Unlike a hard link, this operation is
-/// also supported by file systems such as FAT.
+/// Renames the file `from` to `to`, but fails if `to` exists. Unlike hard links, this operation is
+/// also supported on file systems such as FAT.
 #[cfg(unix)]
 pub(crate) fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};

@@ -266,9 +266,9 @@ pub(crate) fn hugging_face(config: &GptConfig, dtype: Dtype, tokens: &SpecialTok
     text(&json)
 }
 
-/// Converts an `f32` to the `f64` that has the same shortest decimal representation. JSON files
-/// contain `f64` numbers, and after this conversion the number 1e-5, for example, is written as
-/// 1e-5 instead of 9.999999747378752e-6.
+/// Converts an `f32` to the `f64` that has the same shortest decimal representation. For example,
+/// the number 1e-5 is then written to a JSON file as 1e-5. If the `f32` were simply cast to `f64`,
+/// it would be written as 9.999999747378752e-6.
 fn decimal(x: f32) -> f64 {
     x.to_string()
         .parse()

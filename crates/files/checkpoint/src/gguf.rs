@@ -336,8 +336,8 @@ fn header(
     out
 }
 
-/// Returns the code that a GGUF file contains if most of its tensors have the format `dtype`, the
-/// code for a single tensor in this format, and the size of 32 elements in bytes.
+/// Returns three numbers for the number format `dtype`: the code that GGUF uses for a file in this
+/// format, the code for a single tensor in this format, and the size of 32 elements in bytes.
 fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     match dtype {
         Dtype::Int8 => (7, 8, 2 + BLOCK),

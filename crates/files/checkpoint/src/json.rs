@@ -1,5 +1,6 @@
 //! Reads and checks the settings in JSON configuration files. The files may contain the numbers
-//! `NaN` and `Infinity`, which aren't allowed in JSON, because Python's `json` module writes them.
+//! `NaN` and `Infinity`. Although JSON doesn't allow these numbers, Python's `json` module writes
+//! them.
 
 use std::path::Path;
 
@@ -62,15 +63,15 @@ impl<'a> Fields<'a> {
         self.problem(format!("{key} must be {expected}, got {found}"))
     }
 
-    /// Returns the error for a setting with an unsupported value. Such a setting can't be ignored
-    /// if it affects the results of the model.
+    /// Returns the error for a setting that affects the results of the model but has an unsupported
+    /// value.
     pub(crate) fn unsupported(&self, key: &str, found: &Value, can_be: &str) -> CheckpointError {
         self.problem(format!("{key} is {found}, but only {can_be} is supported"))
     }
 
-    /// Returns the value of a setting that has several possible names, `keys`. The function `read`
-    /// converts the JSON value, and returns `None` if the value is invalid. If the file contains
-    /// none of the keys, this method returns `None`.
+    /// Returns the value of a setting. `keys` contains all names that the setting can have. The
+    /// function `read` converts the value from JSON, or returns `None` if the value is invalid. If
+    /// the file contains none of the keys, this method returns `None`.
     ///
     /// # Errors
     ///
@@ -97,8 +98,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the value of a setting that must be an integer of at least 1 and has several
-    /// possible names, `keys`.
+    /// Returns the value of a setting that must be an integer of at least 1. `keys` contains all
+    /// names that the setting can have.
     pub(crate) fn size(&self, keys: &[&str]) -> Result<Option<usize>, CheckpointError> {
         let size = |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|&n| n > 0);
         self.first(keys, "a whole number of at least 1", size)

@@ -7,8 +7,8 @@
 //!   linear layers in the blocks are stored in the shape (in, out), which is the transpose of
 //!   `nn.Linear`. The weights for query, key and value are stored side by side in a single tensor,
 //!   `c_attn`.
-//! - In llama.cpp's layout, tensors have yet other names. Query, key and value are stored in a
-//!   single tensor, too, but nothing is transposed.
+//! - In llama.cpp's layout, tensors have yet other names. As in OpenAI's layout, the weights for
+//!   query, key and value are stored in a single tensor, but nothing is transposed.
 
 use gpt::GptConfig;
 
@@ -125,10 +125,10 @@ pub(crate) fn llama_cpp(config: GptConfig) -> impl Iterator<Item = FileTensor> {
     gpt2(config, 2, "blk.")
 }
 
-/// Returns the descriptions of a model's tensors in OpenAI's layout (`column` 1) or llama.cpp's
-/// layout (`column` 2), before any transposition. The names are taken from this column of
-/// [`MODULES`], and the names of tensors in blocks begin with `blocks`. In both layouts, query, key
-/// and value always have biases.
+/// Returns the descriptions of a model's tensors in OpenAI's or llama.cpp's layout, before any
+/// matrices are transposed. The names are taken from the given column of [`MODULES`]: 1 for OpenAI
+/// and 2 for llama.cpp. The names of tensors in blocks begin with `blocks`. In both layouts, query,
+/// key and value always have biases.
 fn gpt2(
     config: GptConfig,
     column: usize,

@@ -24,10 +24,10 @@ use crate::writer::{LazyTensor, write};
 /// Saves a model as config.json and model.safetensors in the layout of the book's `state_dict`. The
 /// book's `GPTModel` can load these weights with `strict=True`.
 ///
-/// All weights are saved exactly, as `f32`. The book's `state_dict` also contains the causal mask
-/// of each block, which has `context_length` rows and columns. If the model is tied, it contains a
-/// copy of the token embedding as the output layer, too. These tensors are therefore also written
-/// to the file, although [`save_hugging_face`] omits them.
+/// All weights are saved exactly, as `f32`. The file also contains two kinds of tensors that belong
+/// to the book's `state_dict` but that [`save_hugging_face`] omits: the causal mask of each block,
+/// which has `context_length` rows and columns, and, if the model is tied, a copy of the token
+/// embedding as the output layer.
 ///
 /// ```
 /// use checkpoint::gpt::{GptConfig, GptModel, torch_rng::TorchRng};

@@ -15,8 +15,8 @@ use crate::error::CheckpointError;
 use crate::json::{self, Fields};
 use crate::model_files::{CONFIG, GENERATION_CONFIG};
 
-/// The IDs of a model's special tokens: the BOS token, which marks the beginning of a text, the EOS
-/// tokens, which mark the end, and the padding token.
+/// The IDs of a model's special tokens: the BOS token, which marks the beginning of a text; the EOS
+/// tokens, which mark its end; and the padding token.
 ///
 /// ```
 /// use checkpoint::SpecialTokens;

@@ -102,8 +102,8 @@ pub fn chart(
     picture!(chart.title, chart(chart, x_tick))
 }
 
-/// The argument of [`chart`] for which the numbers that label the horizontal axis have the default
-/// format.
+/// A value for the argument `x_tick` of [`chart`], with which the numbers that label the horizontal
+/// axis have the default format.
 pub const PLAIN: Option<fn(f64) -> String> = None;
 
 /// The content of a bar chart.

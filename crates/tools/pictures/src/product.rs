@@ -5,9 +5,9 @@ use ndarray::ArrayRef2;
 
 use crate::html::escape;
 
-/// Maximum number of rows, columns and terms that are shown: of each matrix, the first 8 rows and
-/// columns, and of each sum, the first 8 products. If this number is increased, `page.css` needs
-/// rules to highlight the additional rows and columns.
+/// Maximum number of rows and columns of a matrix, and maximum number of products in a sum, that
+/// are shown. Larger matrices and longer sums end with an ellipsis. For each of these rows and
+/// columns, `page.css` contains a rule that highlights it.
 const MAX_SHOWN: usize = 8;
 
 /// Returns the HTML that shows the product of `a`, of shape (rows, inner), and `b`, of shape
