@@ -5,7 +5,8 @@
 //! ```
 //!
 //! In each step, the decoder computes the logits of the next token. The program then chooses the
-//! token with the largest logit, but never one of the last three tokens of the text.
+//! token with the largest logit, skipping any token that is among the last three tokens of the
+//! text.
 
 use std::error::Error;
 
@@ -22,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         n_layers: 2,
         ..GptConfig::GPT2_124M
     };
-    // This model has random weights. To load a trained model, use checkpoint::load_model.
+    // This model has random weights. To load a trained model, use `checkpoint::load_model`.
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut ids = tokenizer.encode("Every effort moves you")?;

@@ -5,11 +5,11 @@
 //! ```
 //!
 //! `MODEL` is the path of a model folder, and `TEXT` is the path of a text file. For each number
-//! format, the program prints the loss and the percentage of predictions whose most probable token
-//! is the same as in f32.
+//! format, the program prints the loss of the model, and how often the most probable token is the
+//! same as with f32 weights (in percent).
 //!
 //! The program splits the text into windows of the model's context length. Within each window, it
-//! predicts every token from the true tokens before it, with one decoding step per token. The
+//! predicts each token from the preceding tokens of the text, one decoding step at a time. The
 //! measurement therefore uses the same kernels as text generation.
 
 use std::error::Error;

@@ -4,16 +4,18 @@
 //! cargo run --release -p generate --example server MODEL [ADDRESS]
 //! ```
 //!
-//! `MODEL` is the folder of a model that uses GPT-2's vocabulary. The default of `ADDRESS` is
-//! `127.0.0.1:7878`. To try the server, run `nc localhost 7878` in two terminals.
+//! `MODEL` is the folder of a model that uses GPT-2's vocabulary. `ADDRESS` is the address to
+//! listen on, `127.0.0.1:7878` by default. To try the server, run `nc localhost 7878` in two
+//! terminals.
 //!
 //! Each connection is a session with its own text. When a client sends a line, the server appends
-//! the line to the text and then generates tokens up to the end of a line.
+//! the line to the session's text and continues the text until the model generates a line break,
+//! but by at most 50 tokens.
 //!
-//! A single thread computes the next tokens of all texts in shared steps, so each step reads the
-//! weights only once, regardless of the number of texts. Each connection also has a thread, which
-//! waits for the client's lines. Between two lines, a session stores only its text and the KV cache
-//! of this text.
+//! A single thread generates the tokens of all sessions. In each step, it computes the next token
+//! of every text at once, so it reads the weights only once per step. In addition, each connection
+//! has its own thread, which waits for lines from the client. While a session waits, it stores only
+//! its text and the KV cache of this text.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -29,18 +31,18 @@ use generate::{
 };
 use tokenizer::{Gpt2Tokenizer, StreamingDecoder};
 
-/// Maximum number of texts that are continued at the same time. Further requests wait in the
-/// channel until another text ends.
+/// Maximum number of texts that are continued at the same time. Once this limit is reached, further
+/// requests wait in the channel until one of the texts ends.
 const MAX_TEXTS: usize = 64;
 /// IDs of the tokens in GPT-2's vocabulary that end a line: `\n`, `\n\n` and `<|endoftext|>`.
 const END_OF_LINE: [u32; 3] = [198, 628, 50256];
 
-/// A reply to a session: an event (a new token or the end of the text), or the error that prevented
-/// the text from being added to the streams.
+/// The server's answer to a [`Request`]: an event (a new token or the end of the text), or an error
+/// if the text couldn't be added to the [`TokenStreams`].
 type Reply = Result<StreamEvent, GenerateError>;
 
-/// A request to append the tokens `ids` to the text in `state` and to continue this text. The
-/// resulting events are sent to the channel `session`.
+/// A request to append the tokens `ids` to the text that is stored in `state`, and then to continue
+/// this text. The generated tokens are sent to the channel `session`.
 struct Request {
     state: DecoderState,
     ids: Vec<u32>,
@@ -76,14 +78,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Generates the tokens of all requests. Returns when all senders of requests have been dropped and
-/// all texts have ended.
+/// Processes requests and generates the requested tokens. Returns when all texts have ended and no
+/// more requests can arrive, because all senders have been dropped.
 fn compute(weights: DecoderWeights, requests: &Receiver<Request>) {
     let mut streams = TokenStreams::new(weights);
     let mut sessions = BTreeMap::new();
     loop {
-        // Add the texts of waiting requests before the next step. If there are no texts at all,
-        // wait for a request.
+        // Before each step, add the texts of all waiting requests. If there are no texts at all,
+        // wait for the next request.
         while streams.len() < MAX_TEXTS {
             let request = match streams.is_empty() {
                 true => requests.recv().ok(),
@@ -121,8 +123,8 @@ fn compute(weights: DecoderWeights, requests: &Receiver<Request>) {
     }
 }
 
-/// Reads lines from a client and sends back the generated continuation of each line, until the
-/// client closes the connection.
+/// Reads lines from a client and sends back the generated continuation of each line. Returns when
+/// the client closes the connection.
 fn serve(client: &TcpStream, seed: u64, requests: &Sender<Request>) -> Result<(), Box<dyn Error>> {
     let tokenizer = Gpt2Tokenizer::new();
     let (mut state, mut client_output) = (DecoderState::default(), client);

@@ -1,8 +1,8 @@
 //! The functions `generate_text_simple` (listing 4.8) and `generate` (listing 5.4) of the book.
 //!
 //! As in the book, both functions process the whole context again for each new token, which is
-//! simple but slow. The tests use them as a reference for the [`Decoder`](crate::Decoder), which
-//! has a cache.
+//! simple but slow. The tests compare the results of the [`Decoder`](crate::Decoder), which has a
+//! cache, with the results of these functions.
 
 use gpt::{GptConfig, GptModel};
 use ndarray::{Array1, Array2, ArrayRef2, Axis, concatenate, s};
@@ -12,24 +12,25 @@ use torch_rng::TorchRng;
 use crate::filters::{greedy_id, softmax_with_temperature, top_k_filter};
 use crate::{GenerateError, Sampling};
 
-/// Settings of [`generate`], which are the arguments of the function in the book.
+/// Settings of [`generate`]. The fields have the same names as the arguments of the book's
+/// function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct BookSampling {
-    /// Largest number of tokens to append.
+    /// Maximum number of tokens to append.
     pub max_new_tokens: usize,
     /// Maximum number of tokens that the model sees at a time. If a text is longer, the model sees
-    /// only its last tokens.
+    /// only the end of it.
     pub context_size: usize,
     /// Temperature by which the logits are divided, a finite number of at least 0. If it is 0, the
     /// token with the largest logit is chosen and no random numbers are drawn.
     pub temperature: f32,
-    /// Number of most probable tokens among which the next token is drawn. If it is `None` or 0,
-    /// the token is drawn from the whole vocabulary.
+    /// Number of most probable tokens from which the next token is drawn. If it is `None` or 0, the
+    /// token is drawn from the whole vocabulary.
     pub top_k: Option<usize>,
-    /// ID of the token that ends the text, such as `<|endoftext|>`. If the batch has a single row,
-    /// this token isn't appended to the text.
+    /// ID of a token that ends the text, such as `<|endoftext|>`. If `idx` has a single row, this
+    /// token isn't appended to the text.
     pub eos_id: Option<u32>,
 }
 
@@ -47,8 +48,8 @@ impl Default for BookSampling {
     }
 }
 
-/// Appends the most probable next token to each row of `idx` and repeats this `max_new_tokens`
-/// times (listing 4.8).
+/// Appends the most probable next token to each row of `idx`, and repeats this step
+/// `max_new_tokens` times (listing 4.8).
 ///
 /// The shape of `idx` is (batch, num_tokens), and the shape of the result is (batch, num_tokens +
 /// max_new_tokens).
@@ -74,8 +75,9 @@ impl Default for BookSampling {
 /// # Errors
 ///
 /// Returns an error in each of these cases:
-/// - `idx` contains no tokens, or a token that isn't in the model's vocabulary.
-/// - The context size is 0, or the model would get more tokens than its context length.
+/// - `idx` is empty, or it contains a token that isn't in the model's vocabulary.
+/// - The context size is 0.
+/// - The input of the model would become longer than the model's context length.
 /// - A logit is NaN or plus infinity.
 pub fn generate_text_simple(
     model: &GptModel,
@@ -111,8 +113,9 @@ fn argmax(x: &ArrayRef2<f32>) -> Result<Array2<u32>, GenerateError> {
 /// The shape of `idx` is (batch, num_tokens), and the shape of the result is (batch, num_tokens +
 /// number of new tokens).
 ///
-/// A row ends when `eos_id` is chosen. If the batch has several rows, a row that has ended is
-/// filled with `eos_id` until all rows have ended.
+/// The text in a row ends when `eos_id` is chosen. If there are several rows, the function
+/// continues until all of them have ended. Meanwhile, it appends `eos_id` to the rows that have
+/// already ended.
 ///
 /// ```
 /// use generate::{BookSampling, generate};
@@ -135,8 +138,10 @@ fn argmax(x: &ArrayRef2<f32>) -> Result<Array2<u32>, GenerateError> {
 ///
 /// # Errors
 ///
-/// Returns an error in the cases that [`generate_text_simple`] lists, if the temperature is
-/// negative or not finite, or if no token can be drawn from the probabilities.
+/// Returns an error in each of these cases:
+/// - [`generate_text_simple`] would return an error.
+/// - The temperature is negative or not finite.
+/// - No token can be drawn from the probabilities.
 pub fn generate(
     model: &GptModel,
     mut idx: Array2<u32>,
@@ -192,12 +197,13 @@ pub fn generate(
     Ok(idx)
 }
 
-/// Checks the prompt and the context size before the first token is computed.
+/// Checks the prompt `idx` and the context size, so that [`generate`] and [`generate_text_simple`]
+/// can return an error before they compute anything.
 ///
 /// # Errors
 ///
-/// Returns an error if the prompt is empty, if the context size is 0, or if the model would get
-/// more tokens than its context length.
+/// Returns an error if the prompt is empty, if the context size is 0, or if the input of the model
+/// would become longer than the model's context length.
 fn check_prompt(
     model: &GptModel,
     idx: &Array2<u32>,

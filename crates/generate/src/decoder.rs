@@ -15,12 +15,13 @@ use ndarray::{ArrayView1, ArrayViewMut2};
 
 use crate::{AsWeights, DecoderConfig, DecoderState, DecoderWeights, GenerateError, WeightsRef};
 
-/// A model together with a text that the model continues.
+/// A model together with the text that the model continues.
 ///
-/// The type parameter `W` determines how the decoder stores the model. `Decoder::new(&model)`
-/// borrows a [`GptModel`](gpt::GptModel). If the decoder has to own its model, for example because
-/// it is a field of a struct, use [`DecoderWeights`], whose clones share the same memory, or an
-/// `Arc<GptModel>`.
+/// The type parameter `W` determines how the decoder stores the model. For example,
+/// `Decoder::new(&model)` borrows a [`GptModel`](gpt::GptModel). If the decoder has to own its
+/// model, for example because the decoder is a field of a struct, pass [`DecoderWeights`] or an
+/// `Arc<GptModel>`. Several decoders can then share the weights, because clones of both types refer
+/// to the same memory.
 ///
 /// ```
 /// use generate::Decoder;
@@ -49,15 +50,15 @@ pub struct Decoder<W = DecoderWeights> {
 }
 
 impl<W: AsWeights> Decoder<W> {
-    /// Creates a decoder with an empty text. If the text becomes longer than the model's context
-    /// length, the model sees only the last tokens, as in the book.
+    /// Creates a decoder with an empty text. If the text later becomes longer than the model's
+    /// context length, the model sees only the end of the text, as in the book.
     pub fn new(weights: W) -> Self {
         Self::with_config(weights, DecoderConfig::default())
             .expect("the default configuration suits every model")
     }
 
-    /// Creates a decoder with an empty text. `config` determines the context size, and what happens
-    /// when the text becomes longer than the context.
+    /// Creates a decoder with an empty text. `config` determines the context size and the behavior
+    /// if the text becomes longer than the context.
     ///
     /// # Errors
     ///
@@ -66,27 +67,27 @@ impl<W: AsWeights> Decoder<W> {
         Self::with_state(weights, DecoderState::new(config))
     }
 
-    /// Creates a decoder that continues the text in `state`, which an earlier decoder of the same
-    /// model has left behind. This call takes only one or two microseconds, because no weights are
-    /// copied or rounded.
+    /// Creates a decoder that continues the text in `state`, which can come from another decoder or
+    /// a batch with the same model. This function takes only one or two microseconds, because it
+    /// neither copies nor converts any weights.
     ///
     /// # Errors
     ///
     /// Returns [`GenerateError::OtherModel`] if the state belongs to a model with a different
-    /// configuration, or [`GenerateError::ContextSize`] if the state is new and its context size is
-    /// 0 or larger than the model's context length.
+    /// configuration. Returns [`GenerateError::ContextSize`] if the state is new and its context
+    /// size is 0 or larger than the model's context length.
     pub fn with_state(weights: W, state: DecoderState) -> Result<Self, GenerateError> {
         let state = state.bind(&weights.as_weights().config())?;
         Ok(Self { weights, state })
     }
 
-    /// Returns the text and its KV cache, and drops the weights.
+    /// Returns the state, which contains the text and its KV cache, and drops the weights.
     pub fn into_state(self) -> DecoderState {
         self.state
     }
 
-    /// Returns the text and its KV cache. To continue the text in several ways, clone the returned
-    /// state.
+    /// Returns the state, which contains the text and its KV cache. To continue the text in several
+    /// ways, clone the state.
     pub fn state(&self) -> &DecoderState {
         &self.state
     }
@@ -106,7 +107,7 @@ impl<W: AsWeights> Decoder<W> {
         self.weights.as_weights().config()
     }
 
-    /// Returns the largest number of tokens that the model sees at a time.
+    /// Returns the maximum number of tokens that the model sees at a time.
     pub fn context_size(&self) -> usize {
         self.state.context_size()
     }
@@ -117,39 +118,41 @@ impl<W: AsWeights> Decoder<W> {
         self.state.tokens()
     }
 
-    /// Returns the number of pending tokens, which the next call of [`advance`](Self::advance) will
-    /// process.
+    /// Returns the number of pending tokens, which are the tokens that the next call of
+    /// [`advance`](Self::advance) will process.
     pub fn pending(&self) -> usize {
         self.state.pending()
     }
 
-    /// Returns the number of tokens that can be appended to the text until it fills the context.
+    /// Returns the number of tokens that can still be appended to the text before it fills the
+    /// context.
     pub fn room(&self) -> usize {
         self.state.room()
     }
 
-    /// Replaces the text with a new prompt. The prompt is processed by the next call of
-    /// [`advance`](Self::advance).
+    /// Replaces the text with a new prompt. The next call of [`advance`](Self::advance) processes
+    /// the prompt.
     ///
     /// # Errors
     ///
     /// Returns an error and leaves the decoder unchanged in each of these cases:
     /// - The prompt is empty.
     /// - A token of the prompt isn't in the model's vocabulary.
-    /// - The prompt is longer than the context, and the configuration is
+    /// - The prompt is longer than the context, and the decoder was configured with
     ///   [`PastContext::Stop`](crate::PastContext::Stop).
     pub fn start(&mut self, prompt: &[u32]) -> Result<(), GenerateError> {
         self.state.start(prompt)
     }
 
-    /// Appends tokens to the text. The tokens are processed by the next call of
-    /// [`advance`](Self::advance).
+    /// Appends tokens to the text. The next call of [`advance`](Self::advance) processes these
+    /// tokens.
     ///
     /// # Errors
     ///
-    /// Returns an error and appends nothing if a token isn't in the model's vocabulary, or if the
-    /// text would become longer than the context and the configuration is
-    /// [`PastContext::Stop`](crate::PastContext::Stop).
+    /// Returns an error and appends nothing in each of these cases:
+    /// - A token isn't in the model's vocabulary.
+    /// - The text would become longer than the context, and the decoder was configured with
+    ///   [`PastContext::Stop`](crate::PastContext::Stop).
     pub fn push(&mut self, tokens: &[u32]) -> Result<(), GenerateError> {
         self.state.push(tokens)
     }
@@ -157,12 +160,14 @@ impl<W: AsWeights> Decoder<W> {
     /// Removes all tokens after the first `len` tokens. If the text has at most `len` tokens, it
     /// stays unchanged.
     ///
-    /// This method is useful if a user edits an earlier turn of a conversation, if the next text
-    /// has the same beginning, or if guessed tokens turn out to be wrong (speculative decoding).
+    /// For example, use this method if a user edits an earlier message of a conversation, if the
+    /// next text begins with the same tokens as this one, or if guessed tokens turn out to be wrong
+    /// (speculative decoding).
     ///
     /// The remaining tokens stay in the cache, except for the last one. This token becomes pending,
-    /// because the logits that follow it haven't been kept. If the text was longer than the
-    /// context, all remaining tokens that the model sees become pending.
+    /// because it has to be processed again to compute the logits of the token after it. If the
+    /// text was longer than the context, the cache can't be used, and all tokens that the model
+    /// sees become pending.
     ///
     /// ```
     /// use generate::Decoder;
@@ -202,11 +207,14 @@ impl<W: AsWeights> Decoder<W> {
     /// first block and after each block. The hook can read and change the residual stream, for
     /// example for activation steering or ablation.
     ///
-    /// The arguments of the hook are the number of blocks that the pending tokens have passed, and
-    /// the residual stream of these tokens, of shape (tokens, emb_dim). The number of blocks is 0
-    /// when the hook receives the embeddings, and `n_layers` when it receives the input of the
-    /// final layer normalization. Later tokens also see the changes, because the keys and values
-    /// are computed from the changed residual stream. If the text is longer than the context, all
+    /// The hook has two arguments: the number of blocks that have already processed the pending
+    /// tokens, and the residual stream of these tokens, of shape (tokens, emb_dim). In the first
+    /// call, the number of blocks is 0, and the residual stream contains the embeddings. In the
+    /// last call, the number of blocks is `n_layers`, and the residual stream is the input of the
+    /// final layer normalization.
+    ///
+    /// A change also affects tokens that are added later, because the cached keys and values are
+    /// computed from the changed residual stream. If the text is longer than the context, all
     /// tokens that the model sees are pending.
     ///
     /// ```

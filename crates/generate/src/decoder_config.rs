@@ -1,15 +1,15 @@
 //! The configuration of a decoder.
 
-/// The behavior of a decoder when its text becomes longer than the context.
+/// What a decoder does when its text becomes longer than the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum PastContext {
-    /// The model sees only the last `context_size` tokens, as in the book. Each further token
-    /// shifts the positions of all tokens that the model sees, so their cached keys and values are
-    /// no longer valid. The decoder therefore processes all of these tokens again for each new
-    /// token.
+    /// The decoder continues, but the model sees only the last `context_size` tokens of the text,
+    /// as in the book. Each further token shifts the positions of all tokens that the model sees,
+    /// which invalidates their cached keys and values. The decoder therefore processes all of these
+    /// tokens again for each new token.
     #[default]
     Crop,
     /// The decoder returns the error
@@ -25,6 +25,6 @@ pub struct DecoderConfig {
     /// Maximum number of tokens that the model sees at a time. `None` means the model's context
     /// length.
     pub context_size: Option<usize>,
-    /// Behavior of the decoder when the text becomes longer than the context.
+    /// Behavior of the decoder if the text becomes longer than the context.
     pub past_context: PastContext,
 }

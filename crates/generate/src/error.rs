@@ -6,7 +6,7 @@ use torch_rng::ProbabilityError;
 
 use crate::slot::Slot;
 
-/// An error that occurs while a text is generated, for example because the prompt is empty or a
+/// An error that prevents the generation of text, for example because the prompt is empty or a
 /// setting is out of range.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum GenerateError {
         /// Context length of the model.
         context_length: usize,
     },
-    /// The text is longer than the context, and the decoder's configuration is
+    /// The text is longer than the context, and the decoder was configured with
     /// [`PastContext::Stop`](crate::PastContext::Stop).
     #[error(
         "the text has {num_tokens} tokens, but the context has room for only {context_size}; use a shorter text"
@@ -35,23 +35,23 @@ pub enum GenerateError {
         /// Largest number of tokens that fit in the context.
         context_size: usize,
     },
-    /// The decoder state was created for a model whose configuration differs from that of the
-    /// current model.
+    /// The decoder state belongs to a model whose configuration differs from the configuration of
+    /// the current model.
     #[error(
         "this decoder state belongs to a model with another configuration; use the model that created the state"
     )]
     OtherModel,
-    /// The batch contains no text that is identified by this slot.
+    /// The batch doesn't contain a sequence with this slot.
     #[error(
         "this batch has no text with the slot {0:?}, because the text was removed or the slot belongs to another batch"
     )]
     UnknownSlot(Slot),
-    /// A deserialized decoder state is damaged: its text, its cache and the configuration of its
-    /// model don't match each other.
+    /// A deserialized decoder state is damaged, because its text, its cache and the configuration
+    /// of its model are inconsistent.
     #[error("this decoder state is damaged, because its cache doesn't match its text or its model")]
     DamagedState,
-    /// A stop string is empty. Because every text contains the empty string, such a stop string
-    /// would end every text at once.
+    /// A stop string is empty. An empty stop string isn't allowed, because it occurs in every text
+    /// and would therefore end the generation immediately.
     #[error("a stop string is empty, but it must contain at least one character")]
     EmptyStopString,
     /// A sampling setting is out of range.
@@ -83,7 +83,7 @@ pub enum GenerateError {
     /// No token can be drawn from the probabilities.
     #[error(transparent)]
     Probabilities(#[from] ProbabilityError),
-    /// The model returned an error, for example because a token isn't in its vocabulary.
+    /// The model returned an error, for example because a token isn't in the model's vocabulary.
     #[error(transparent)]
     Gpt(#[from] GptError),
 }

@@ -1,13 +1,14 @@
 //! Functions that prepare logits for sampling (section 5.3 of the book): temperature scaling, the
-//! top-k, top-p and min-p filters, and the repetition penalty. This module also contains the greedy
-//! choice of the largest logit.
+//! top-k, top-p and min-p filters, and the repetition penalty. This module also contains
+//! [`greedy_id`], which returns the token with the largest logit.
 //!
-//! Each filter works on the logits of one position, an array of shape (vocab_size). To exclude a
-//! token, a filter sets its logit to minus infinity, so the probability of the token becomes 0. The
-//! filters don't draw random numbers.
+//! Each filter processes the logits of a single position, an array of shape (vocab_size). To
+//! exclude a token, the filter sets its logit to minus infinity, so that the probability of the
+//! token becomes 0. The filters don't use random numbers.
 //!
 //! [`softmax_with_temperature`] and [`greedy_id`] return an error if the logits are invalid. The
-//! other functions don't check the logits, so [`Sampling`](crate::Sampling) calls [`check_logits`].
+//! other functions don't check the logits, so [`Sampling`](crate::Sampling) calls [`check_logits`]
+//! before it uses them.
 
 use kernels::reduce::max;
 use ndarray::{Array1, ArrayRef1, ArrayView1, Axis};
@@ -46,11 +47,11 @@ pub fn softmax_with_temperature(
     Ok(softmax(&Array1::from(scaled), Axis(0)))
 }
 
-/// Keeps the `top_k` largest logits and sets the others to minus infinity.
+/// Keeps the `top_k` largest logits and sets all other logits to minus infinity.
 ///
-/// The result is the same as in the book and in the transformers library, which compute
-/// `torch.where(logits < torch.topk(logits, top_k)[0][-1], -inf, logits)`. If several tokens tie
-/// with the smallest logit that is kept, all of them are kept.
+/// If several tokens have the same logit as the smallest one that is kept, all of them are kept.
+/// The book and the transformers library produce the same result with the expression
+/// `torch.where(logits < torch.topk(logits, top_k)[0][-1], -inf, logits)`.
 ///
 /// ```
 /// use ndarray::array;
@@ -80,8 +81,8 @@ pub fn greedy_id(logits: &ArrayRef1<f32>) -> Result<u32, GenerateError> {
     Ok(id.expect("the largest is one of them") as u32)
 }
 
-/// Returns the IDs of the `top` largest scores in descending order of score. Equal scores are in
-/// ascending order of ID.
+/// Returns the IDs of the `top` largest scores, sorted by score in descending order. IDs with equal
+/// scores are in ascending order.
 pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
     let mut order: Vec<u32> = (0..scores.len() as u32).collect();
     let larger = |a: &u32, b: &u32| {
@@ -96,19 +97,19 @@ pub fn likeliest(scores: &ArrayRef1<f32>, top: usize) -> Vec<u32> {
     order
 }
 
-/// Checks that a token can be chosen: no logit is NaN or plus infinity, and at least one logit is
-/// finite.
+/// Checks that a token can be chosen, which requires that no logit is NaN or plus infinity and that
+/// at least one logit is finite.
 ///
 /// # Errors
 ///
-/// If a logit is NaN or plus infinity, returns an error that contains the first such logit. If all
-/// logits are minus infinity, returns [`GenerateError::NoCandidate`].
+/// If a logit is NaN or plus infinity, returns an error that contains the first such logit and its
+/// ID. If all logits are minus infinity, returns [`GenerateError::NoCandidate`].
 pub(crate) fn check_logits(logits: &ArrayRef1<f32>) -> Result<(), GenerateError> {
     largest(logits).map(drop)
 }
 
-/// Divides the logits by the temperature. If this division would overflow, the largest logit is
-/// first subtracted from all logits, which doesn't change their softmax.
+/// Divides the logits by the temperature. If a quotient would overflow, this function first
+/// subtracts the largest logit from all logits, which doesn't change their softmax.
 pub(crate) fn divide_by_temperature(logits: &mut [f32], temperature: f32) {
     let max = max(logits);
     let overflows = !(max / temperature).is_finite();
@@ -132,18 +133,19 @@ pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
     }
 }
 
-/// Keeps the smallest set of most probable tokens whose probabilities sum to at least `top_p`, and
-/// sets the logits of the other tokens to minus infinity.
+/// Keeps the smallest set of most probable tokens whose probabilities add up to at least `top_p`,
+/// and sets the logits of all other tokens to minus infinity.
 ///
-/// If two tokens are equally probable, the token with the higher ID is preferred. The transformers
-/// library has the same preference, because it sorts the probabilities in ascending order and
-/// removes tokens from the start.
+/// If only some of several equally probable tokens can be kept, those with the highest IDs are
+/// kept. This agrees with the transformers library, which sorts the probabilities in ascending
+/// order and removes tokens from the beginning.
 pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     let p = softmax(&ArrayView1::from(&*logits), Axis(0));
-    // Most tokens can be excluded without sorting. All tokens that are at most as probable as token
-    // i have a total probability of at most n * p_i. If this bound is less than 1 - top_p, the more
-    // probable tokens already sum to at least top_p, so token i is excluded. The factor 0.999 is a
-    // margin for rounding errors.
+    // To avoid sorting the whole vocabulary, exclude most tokens with a simple bound. The tokens
+    // that are at most as probable as token i have a total probability of at most n * p_i. If this
+    // bound is less than 1 - top_p, the remaining tokens, which are more probable than token i,
+    // already add up to more than top_p, so token i isn't needed. The factor 0.999 is a margin for
+    // rounding errors.
     let (top_p, n) = (f64::from(top_p), p.len() as f64);
     let can_stay = |p: f32| f64::from(p) * n >= (1.0 - top_p) * 0.999;
     let mut order: Vec<usize> = (0..p.len()).filter(|&i| can_stay(p[i])).collect();
@@ -176,8 +178,8 @@ pub(crate) fn keep_min_p(logits: &mut [f32], min_p: f32) {
 /// Applies the repetition penalty to the logits of the tokens that already occur in the text. A
 /// penalty above 1 makes these tokens less likely, and a penalty below 1 makes them more likely.
 ///
-/// Each token is penalized only once, regardless of how often it occurs in the text. Finite logits
-/// stay finite, because they are clamped to the range of f32.
+/// Each token is penalized only once, regardless of how often it occurs in the text. The new logits
+/// are clamped to the range of f32, so finite logits stay finite.
 pub(crate) fn penalize(logits: &mut Array1<f32>, tokens: &[u32], penalty: f32) {
     let mut seen = vec![false; logits.len()];
     for &id in tokens {

@@ -2,8 +2,8 @@
 //!
 //! The operations and their order are the same as in `GptModel::forward`. The rows of all sequences
 //! are stacked in a single matrix, so that each matrix product reads the weights only once. For
-//! example, a sequence with three new tokens and a sequence with one new token form a matrix with
-//! four rows. Attention is the only operation that treats each sequence separately.
+//! example, three new tokens of one sequence and a single new token of another sequence form a
+//! matrix with four rows. Attention is the only operation that treats each sequence separately.
 
 use attention::KvCache;
 use ndarray::{Array1, ArrayViewMut2, Axis, Ix2, s};
@@ -12,11 +12,11 @@ use tensor_ops::engine::{Pooled, awake, empty, for_each};
 use crate::layers::BlockRef;
 use crate::weights::WeightsRef;
 
-/// The new tokens of a sequence, together with the caches and the logits that the forward pass
+/// The new tokens of a sequence, together with the KV caches and the logits that the forward pass
 /// updates.
 ///
-/// The tokens must be in the model's vocabulary and fit in the context. The forward pass doesn't
-/// check these conditions.
+/// The tokens must be in the model's vocabulary, and they must fit in the context. The forward pass
+/// doesn't check either condition.
 pub(crate) struct Sequence<'s> {
     pub(crate) tokens: &'s [u32],
     /// Position of the first new token in the context, which equals the number of tokens that are
@@ -33,20 +33,20 @@ pub(crate) struct Sequence<'s> {
 type Rows = Pooled<Ix2>;
 
 /// A function that can read and change the residual stream before the first block and after each
-/// block. Its arguments are the index of a sequence, the number of blocks that the new tokens of
-/// this sequence have passed, and the residual stream of these tokens, of shape (new tokens,
-/// emb_dim).
+/// block. Its arguments are the index of a sequence, the number of blocks that have already
+/// processed the new tokens of this sequence, and the residual stream of these tokens, of shape
+/// (new tokens, emb_dim).
 pub(crate) type Hook<'h> = dyn FnMut(usize, usize, ArrayViewMut2<f32>) + Send + 'h;
 
-/// Runs the new tokens of all sequences through the model, appends their keys and values to the
+/// Runs the new tokens of all sequences through the model, appends their keys and values to the KV
 /// caches, and writes the requested logits. Each sequence must have at least one new token.
 pub(crate) fn take_in(
     weights: WeightsRef<'_>,
     sequences: &mut [Sequence<'_>],
     mut hook: Option<&mut Hook<'_>>,
 ) {
-    // The whole forward pass runs inside the thread pool, because entering the pool once is much
-    // cheaper than entering it for each matrix product.
+    // The whole forward pass runs inside the thread pool, because entering the pool is expensive.
+    // This way, the pool is entered only once instead of once for each matrix product.
     awake(|| {
         let config = weights.config();
         let mut x = embed(weights, sequences, config.emb_dim);
@@ -55,8 +55,8 @@ pub(crate) fn take_in(
             let block = weights.block(i);
             let mut context = attend(&block, i, sequences, &x);
             if i + 1 == config.n_layers && hook.is_none() {
-                // After the last attention layer, only the rows of tokens whose logits were
-                // requested are still needed.
+                // The rest of the last block processes each token separately. It is therefore
+                // enough to continue with the tokens whose logits were requested.
                 context = last_rows(sequences, &context);
                 x = last_rows(sequences, &x);
                 if x.is_empty() {
@@ -73,7 +73,8 @@ pub(crate) fn take_in(
     });
 }
 
-/// Calls `hook`, if there is one, once for each sequence with the rows of this sequence.
+/// Calls `hook` for each sequence and passes the rows of `x` that belong to this sequence. Does
+/// nothing if `hook` is `None`.
 fn show(hook: &mut Option<&mut Hook<'_>>, blocks: usize, sequences: &[Sequence<'_>], x: &mut Rows) {
     let Some(hook) = hook else { return };
     let mut rest = x.view_mut();
@@ -103,8 +104,9 @@ fn embed(weights: WeightsRef<'_>, sequences: &[Sequence<'_>], emb_dim: usize) ->
     x
 }
 
-/// Computes the attention layer of a block without its output projection. Appends the new keys and
-/// values to the caches, and returns the context vectors `att(norm1(x))`, of shape (rows, emb_dim).
+/// Computes the attention of block `i` for all tokens, except for the output projection. Appends
+/// the new keys and values to the KV caches, and returns the context vectors, of shape (rows,
+/// emb_dim).
 fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Rows) -> Rows {
     let (n, emb_dim) = x.dim();
     let normed = Pooled::from(block.norm1.forward(&**x));
@@ -125,7 +127,7 @@ fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Ro
     context
 }
 
-/// Returns a matrix with the last row of each sequence whose logits were requested.
+/// Returns a matrix that contains the last row of each sequence whose logits were requested.
 fn last_rows(sequences: &[Sequence<'_>], all: &Rows) -> Rows {
     let mut end = 0;
     let ends = sequences.iter().map(|sequence| {
@@ -141,7 +143,8 @@ fn last_rows(sequences: &[Sequence<'_>], all: &Rows) -> Rows {
     chosen
 }
 
-/// Computes the second half of a block: `x += out_proj(context)`, and then `x += ff(norm2(x))`.
+/// Computes the part of a block that follows the attention: first `x += out_proj(context)`, then `x
+/// += ff(norm2(x))`.
 fn finish(block: &BlockRef<'_>, hidden_dim: usize, x: &mut Rows, context: &Rows) {
     let (n, emb_dim) = x.dim();
     let mut branch = rows(n, emb_dim);
@@ -156,9 +159,9 @@ fn finish(block: &BlockRef<'_>, hidden_dim: usize, x: &mut Rows, context: &Rows)
     **x += &*branch;
 }
 
-/// Computes the logits of the rows of `x`, of shape (rows, emb_dim), and writes them to the
-/// sequences whose logits were requested. `x` contains one row for each of these sequences, in the
-/// same order.
+/// Computes the logits of each row of `x` and writes them to the sequences whose logits were
+/// requested. `x` has the shape (rows, emb_dim) and contains one row for each of these sequences,
+/// in the same order.
 fn logits(weights: WeightsRef<'_>, sequences: &mut [Sequence<'_>], x: &Rows, vocab_size: usize) {
     let wanted = sequences.iter_mut().filter_map(|of| of.logits.as_mut());
     let mut wanted: Vec<ArrayViewMut2<f32>> = wanted

@@ -1,9 +1,10 @@
-//! Inspection of a model's computation on a text: the loss of each token, the most likely next
-//! tokens and, for each block, the attention weights and the predictions that the model would make
-//! if this block were the last one (the "logit lens").
+//! Inspection of the computations that a model performs for a text. For each token, this module
+//! computes the loss and the most likely next tokens. For each block, it computes the attention
+//! weights, and the predictions that the model would make if this block were the last one (the
+//! "logit lens").
 //!
-//! To save memory, the blocks are inspected one after the other, so memory contains the attention
-//! weights of only one block at a time. Similarly, logits are computed for at most
+//! To save memory, the blocks are inspected one after the other, so that the attention weights of
+//! only one block are in memory at a time. Similarly, logits are computed for at most
 //! [`Inspection::ROWS`] tokens at a time.
 
 use std::fmt;
@@ -15,9 +16,9 @@ use tensor_ops::cross_entropy_rows;
 use crate::GenerateError;
 use crate::filters::{likeliest, softmax_with_temperature};
 
-/// The results of running a model on a text. They contain the loss of each token and the most
-/// likely next tokens. The method [`blocks`](Self::blocks) also computes the attention weights and
-/// the predictions of each block.
+/// The losses and predictions of a model for a text, which are stored in the field `tokens`. The
+/// method [`blocks`](Self::blocks) also computes the attention weights and the predictions of each
+/// block.
 ///
 /// ```
 /// use generate::Inspection;
@@ -42,11 +43,11 @@ pub struct Inspection<'m> {
     text_of: &'m (dyn Fn(u32) -> String + Sync),
     /// IDs of the text's tokens, of shape (1, num_tokens).
     ids: Array2<u32>,
-    /// Tokens of the text, each with the model's predictions of the token that follows it.
+    /// Tokens of the text, in order, together with the model's predictions.
     pub tokens: Vec<Token>,
 }
 
-/// A token of the text, and the model's predictions of the token that follows it.
+/// A token of the text, together with the loss of this token and the predictions of the next token.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Token {
@@ -71,8 +72,8 @@ pub struct Candidate {
     pub text: String,
     /// Probability that the model assigns to this token.
     pub probability: f32,
-    /// Logit of the token. It equals the natural logarithm of the probability plus a constant that
-    /// is the same for all tokens of the vocabulary.
+    /// Logit of the token. It differs from the natural logarithm of the probability by a constant,
+    /// which is the same for all candidates at this position.
     pub logit: f32,
 }
 
@@ -85,24 +86,24 @@ pub struct BlockView {
     /// Residual stream after this block, of shape (num_tokens, emb_dim), before any layer
     /// normalization.
     pub residual: Array2<f32>,
-    /// Most likely next tokens that the model would predict if this block were the last one (the
-    /// logit lens). There is one list for each token of the text, beginning with the token at the
-    /// index `from` that was passed to [`Inspection::blocks`].
+    /// Predictions that the model would make if this block were the last one (the logit lens). For
+    /// each token of the text, starting at the index `from` that was passed to
+    /// [`Inspection::blocks`], there is one list of the most likely next tokens.
     pub predictions: Vec<Vec<Candidate>>,
 }
 
 impl<'m> Inspection<'m> {
     /// Maximum number of tokens whose logits are computed at a time.
     pub const ROWS: usize = 64;
-    /// Usual number of most likely next tokens to request for each token, for example as the
-    /// argument `top` of [`Inspection::of`].
+    /// Recommended value for the argument `top` of [`Inspection::of`] and [`blocks`](Self::blocks),
+    /// which is the number of most likely next tokens to list for each token of the text.
     pub const TOP: usize = 10;
 
-    /// Runs the model on a text and collects the `top` most likely next tokens after each token.
-    /// The function `text_of` converts a token ID to the token's text.
+    /// Runs the model on a text. For each token of the text, stores its loss and the `top` most
+    /// likely next tokens. The function `text_of` converts a token ID to the text of the token.
     ///
-    /// The function `each` is called once for each token of the text, in order. Its argument
-    /// contains the logits of the token that follows, of shape (vocab_size), which aren't stored.
+    /// The function `each` is called once for each token of the text, in order. It receives the
+    /// logits of the next token, of shape (vocab_size), which aren't stored otherwise.
     ///
     /// # Errors
     ///
@@ -144,14 +145,15 @@ impl<'m> Inspection<'m> {
         Ok(inspection)
     }
 
-    /// Returns an iterator over the blocks, which computes one block at a time. The predictions of
-    /// each block contain the `top` most likely next tokens after each token from index `from` to
-    /// the end of the text. If `from` is past the end, the predictions are empty.
+    /// Returns an iterator over the blocks of the model. Each call of its method `next` computes a
+    /// single block. The predictions of a block start at the token with the index `from`. For each
+    /// token from there to the end of the text, they contain the `top` most likely next tokens. If
+    /// `from` is past the end of the text, there are no predictions.
     ///
     /// # Errors
     ///
-    /// Returns an error if the model rejects the text. If a logit of a block's predictions is NaN
-    /// or plus infinity, the iterator's item for this block is an error.
+    /// Returns an error if the model can't process the text. If a logit in the predictions of a
+    /// block is NaN or plus infinity, the iterator returns an error instead of this block.
     pub fn blocks(
         &self,
         from: usize,
@@ -175,7 +177,8 @@ impl<'m> Inspection<'m> {
         }))
     }
 
-    /// Computes the logits at the positions `first..last`, of shape (last - first, vocab_size).
+    /// Computes the logits for the positions from `first` to `last - 1`, of shape (last - first,
+    /// vocab_size).
     fn logits(&self, hidden: &Array3<f32>, first: usize, last: usize) -> Array2<f32> {
         let rows = hidden.slice_axis(Axis(1), (first..last).into());
         self.model.logits(&rows).remove_axis(Axis(0))
@@ -226,8 +229,8 @@ mod tests {
             ..gpt::GptConfig::GPT2_124M
         };
         let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap();
-        // The text has more tokens than [`Inspection::ROWS`], so its logits are computed in two
-        // parts.
+        // This text is longer than [`Inspection::ROWS`], so its logits are computed in two batches
+        // of tokens.
         let ids: Vec<u32> = (0..Inspection::ROWS as u32 + 9)
             .map(|i| i * i % 30)
             .collect();

@@ -1,5 +1,5 @@
-//! Borrowed views of a model's layers, through which the forward pass reads the weights. The
-//! forward pass therefore doesn't depend on the number format of the weights or on their owner.
+//! Borrowed views of a model's layers. The forward pass reads the weights through these views, so
+//! it doesn't depend on the number format of the weights or on the type that owns them.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ use crate::Dtype;
 /// The layers of a transformer block.
 pub(crate) struct BlockRef<'w> {
     pub(crate) norm1: &'w LayerNorm,
-    /// Projections to the queries, keys and values: either three layers, or a single layer that
-    /// computes all three.
+    /// Layers that compute the queries, keys and values. There are either three layers, or a single
+    /// layer whose outputs are the concatenated queries, keys and values.
     pub(crate) qkv: Vec<Projection<'w>>,
     pub(crate) out_proj: Projection<'w>,
     pub(crate) norm2: &'w LayerNorm,
@@ -38,8 +38,8 @@ impl Projection<'_> {
         match (self.weight, self.bias) {
             (Matrix::F32(weight), None) => matmul_into(x, &weight.t(), 0.0, out),
             (Matrix::F32(weight), Some(bias)) => {
-                // The output is initialized with the bias, and the matrix product is added to it,
-                // as in `Linear`. The results are therefore bit for bit the same.
+                // Like `Linear`, initialize the output with the bias and add the matrix product to
+                // it. The results are therefore bitwise identical to the results of `Linear`.
                 out.assign(bias);
                 matmul_into(x, &weight.t(), 1.0, out);
             }
@@ -73,8 +73,8 @@ pub(crate) enum Matrix<'w> {
     Packed(&'w Packed),
 }
 
-/// A weight matrix of shape (outputs, inputs), stored in one of the number formats in the order in
-/// which products read it.
+/// A weight matrix of shape (outputs, inputs) in one of the number formats. In memory, the weights
+/// are in the order in which the kernels for matrix products read them.
 pub(crate) enum Packed {
     F32(F32Matrix),
     F16(F16Matrix),
@@ -84,8 +84,8 @@ pub(crate) enum Packed {
 }
 
 impl Packed {
-    /// Creates a rounded matrix from the f32 rows that `read` writes, a few rows at a time. Returns
-    /// an error if `read` returns one.
+    /// Creates a matrix in the number format `dtype`. Calls `read` repeatedly to get a few rows in
+    /// f32 at a time, and rounds them. Returns an error if `read` returns an error.
     pub(crate) fn read<E>(
         (outputs, inputs): (usize, usize),
         dtype: Dtype,
@@ -107,7 +107,7 @@ impl Packed {
         })
     }
 
-    /// Converts a row to f32 and writes it to `out`, of shape (inputs).
+    /// Converts the row with the index `row` to f32 and writes it to `out`, of shape (inputs).
     pub(crate) fn read_row(&self, row: usize, out: &mut [f32]) {
         match self {
             Self::F32(matrix) => matrix.read_row(row, out),

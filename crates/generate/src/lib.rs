@@ -20,8 +20,8 @@ mod streams;
 mod weight_bytes;
 mod weights;
 
-// The public API of this crate contains types from these crates. Re-exporting the crates lets
-// dependent crates use the same versions.
+// The public API of this crate contains types from these crates. They are re-exported so that
+// dependent crates can use exactly the same versions.
 pub use {gpt, ndarray, torch_rng};
 
 pub use batch::Batch;

@@ -1,7 +1,7 @@
-//! Copies of a model's matrices in one of the number formats.
+//! The weights of a model, with matrices that are stored in one of the number formats.
 //!
-//! The weights are rounded a few rows at a time, so only these rows are in memory in f32. The
-//! position embeddings, the layer normalizations and the biases stay in f32 in every format. The
+//! The matrices are rounded a few rows at a time, so no complete copy in f32 is needed. In every
+//! number format, the position embeddings, the layer normalizations and the biases stay in f32. The
 //! activations and the KV caches are in f32 as well.
 
 use std::collections::HashMap;
@@ -35,8 +35,8 @@ impl PackedLinear {
 /// The layers of a transformer block with rounded weight matrices.
 pub(crate) struct PackedBlock {
     norm1: LayerNorm,
-    /// Projections to the queries, keys and values, in this order: either three layers, or a single
-    /// layer whose outputs are the concatenated outputs of all three.
+    /// Layers that compute the queries, keys and values, in this order. There are either three
+    /// layers, or a single layer whose outputs are the concatenated outputs of all three.
     qkv: Vec<PackedLinear>,
     out_proj: PackedLinear,
     norm2: LayerNorm,
@@ -59,7 +59,7 @@ impl PackedBlock {
     }
 }
 
-/// The weights of a model, with matrices that are rounded to the format `dtype`.
+/// The weights of a model, with matrices in the number format `dtype`.
 pub(crate) struct PackedWeights {
     pub(crate) config: GptConfig,
     pub(crate) dtype: Dtype,
@@ -68,13 +68,13 @@ pub(crate) struct PackedWeights {
     pub(crate) pos_emb: Array2<f32>,
     pub(crate) blocks: Vec<PackedBlock>,
     pub(crate) final_norm: LayerNorm,
-    /// Weights of the output head, or `None` if the head uses the matrix `tok_emb`.
+    /// Weight matrix of the output head, or `None` if the output head uses `tok_emb` instead.
     pub(crate) head: Option<Packed>,
 }
 
 impl PackedWeights {
-    /// Copies and rounds the weights of a model. The caller must have checked the shapes of the
-    /// model's fields with [`GptModel::check`].
+    /// Copies the weights of a model and rounds the matrices to `dtype`. The caller must first
+    /// check the shapes of the model's fields with [`GptModel::check`].
     pub(crate) fn new(model: &GptModel, dtype: Dtype) -> Self {
         let parameters: HashMap<_, _> = model.named_parameters().into_iter().collect();
         let Ok(weights) = Self::read(model.config(), dtype, |name, rows, out| {
@@ -85,8 +85,9 @@ impl PackedWeights {
         weights
     }
 
-    /// Rearranges the f32 weights of a model in their own memory. The caller must have checked the
-    /// shapes of the model's fields with [`GptModel::check`].
+    /// Takes over the f32 weights of a model and rearranges its matrices in place, without
+    /// allocating memory for a copy. The caller must first check the shapes of the model's fields
+    /// with [`GptModel::check`].
     pub(crate) fn from_model(model: GptModel) -> Self {
         let config = model.config();
         let matrix = |weight: Array2<f32>| Packed::F32(weight.into());
@@ -120,9 +121,9 @@ impl PackedWeights {
         }
     }
 
-    /// Reads and rounds the weights of a model. The function calls `read(name, rows, out)`, which
-    /// must write the given rows of the parameter `name` to `out`. The names are those of
-    /// [`GptConfig::parameters`].
+    /// Reads the weights of a model and rounds the matrices to `dtype`. To get the weights, this
+    /// function calls `read(name, rows, out)`, which must write the given rows of the parameter
+    /// `name` to `out`. The parameters have the names that [`GptConfig::parameters`] returns.
     pub(crate) fn read<E>(
         config: GptConfig,
         dtype: Dtype,
@@ -134,7 +135,7 @@ impl PackedWeights {
             dtype,
         };
         let vocabulary = (config.vocab_size, config.emb_dim);
-        // The largest matrices are read first, while most of the memory is still free.
+        // Read the largest matrices first, while most of the memory is still free.
         let of_embeddings = of_embeddings(dtype);
         let mut table = |name, dtype| {
             Packed::read(vocabulary, dtype, |rows, out| {
@@ -163,8 +164,8 @@ impl PackedWeights {
     }
 }
 
-/// The source of a model's parameters: the function that reads them, the configuration that
-/// determines their shapes, and the number format to which the matrices are rounded.
+/// A source of a model's parameters. It consists of the function that reads them, the configuration
+/// that determines their shapes, and the number format to which the matrices are rounded.
 struct Source<'c, F> {
     read: F,
     config: &'c GptConfig,
@@ -187,8 +188,8 @@ impl<E, F: FnMut(&str, Range<usize>, &mut [f32]) -> Result<(), E>> Source<'_, F>
         })
     }
 
-    /// Reads several linear layers that have the same input and combines them into one layer. Each
-    /// output row of the combined layer is the concatenation of the output rows of these layers.
+    /// Reads several linear layers that have the same input and combines them into a single layer.
+    /// The outputs of the combined layer are the concatenated outputs of the original layers.
     fn linear(
         &mut self,
         layers: &[String],

@@ -1,9 +1,10 @@
 //! The choice of the next token from its logits.
 //!
-//! The repetition penalty, temperature, top-k, top-p and min-p are applied in the same order as in
-//! the transformers library. A token is then drawn from the resulting probabilities with the
-//! algorithm of `torch.multinomial` and the same random numbers as in PyTorch. If the temperature
-//! is 0, the token with the largest logit is chosen and no random numbers are used.
+//! The settings are applied in the same order as in the transformers library: repetition penalty,
+//! temperature, top-k, top-p and min-p. The token is then drawn from the resulting probabilities.
+//! As the algorithm is that of `torch.multinomial` and the random numbers are those of PyTorch, the
+//! same seed produces the same token as in PyTorch. If the temperature is 0, the token with the
+//! largest logit is chosen, and no random numbers are used.
 
 use std::borrow::BorrowMut;
 
@@ -41,40 +42,43 @@ use crate::filters::{
 pub struct Sampling {
     /// Temperature by which the logits are divided, a finite number of at least 0. A value below 1
     /// makes likely tokens even more likely, and a value above 1 makes the probabilities more
-    /// equal. If the value is 0, the token with the largest logit is chosen (greedy decoding).
+    /// similar. If the value is 0, the token with the largest logit is always chosen (greedy
+    /// decoding).
     ///
     /// The transformers library implements this setting as `TemperatureLogitsWarper`, which
     /// requires a value above 0. For greedy decoding, that library has the option `do_sample=False`
     /// instead.
     pub temperature: f32,
-    /// Number of tokens that are kept, which are those with the largest logits. Other tokens whose
-    /// logits equal the smallest of these logits are kept as well. If the value is `None`, 0 or
-    /// larger than the vocabulary, all tokens are kept.
+    /// Number of tokens that can be drawn, which are the tokens with the largest logits. If several
+    /// tokens tie for last place among them, all of these can be drawn. If the value is `None`, 0
+    /// or larger than the vocabulary, all tokens can be drawn.
     ///
     /// The transformers library implements this filter as `TopKLogitsWarper`. The book uses it in
     /// section 5.3.2.
     pub top_k: Option<usize>,
-    /// Minimum total probability of the tokens that are kept, above 0 and at most 1. The filter
-    /// keeps the smallest set of most probable tokens whose probabilities sum to at least `top_p`.
-    /// The value 1 keeps all tokens.
+    /// Minimum total probability of the tokens that can be drawn, above 0 and at most 1. The filter
+    /// keeps the smallest set of most probable tokens whose probabilities add up to at least
+    /// `top_p`. If the value is 1, all tokens can be drawn.
     ///
-    /// The transformers library implements this filter, which is known as nucleus sampling
-    /// (Holtzman et al., 2019), as `TopPLogitsWarper`.
+    /// This filter is known as nucleus sampling (Holtzman et al., 2019). The transformers library
+    /// implements it as `TopPLogitsWarper`.
     pub top_p: f32,
-    /// Minimum probability of the tokens that are kept, as a fraction of the highest probability,
-    /// from 0 to 1. For example, 0.1 keeps the tokens that are at least a tenth as probable as the
-    /// most probable token. The value 0 keeps all tokens.
+    /// Minimum probability of the tokens that can be drawn, relative to the probability of the most
+    /// probable token. The value is between 0 and 1. For example, 0.1 keeps the tokens that are at
+    /// least a tenth as probable as the most probable token. If the value is 0, all tokens can be
+    /// drawn.
     ///
     /// The transformers library implements this filter as `MinPLogitsWarper`.
     pub min_p: f32,
-    /// Penalty for tokens that already occur in the text, a finite number above 0. The logit of
-    /// such a token is divided by the penalty if it is positive, and multiplied by the penalty if
-    /// it is negative. A value above 1 makes repetitions less likely. The value 1 has no effect.
+    /// Penalty for tokens that already occur in the text, a finite number above 0. If the logit of
+    /// such a token is positive, it is divided by the penalty. If the logit is negative, it is
+    /// multiplied by the penalty. A value above 1 makes repetitions less likely. The value 1 has no
+    /// effect.
     ///
-    /// The transformers library implements this setting as `RepetitionPenaltyLogitsProcessor` (from
-    /// CTRL, Keskar et al., 2019). Like that class, [`choose_after`](Self::choose_after) considers
-    /// the whole text, including the prompt. In contrast, llama.cpp considers only the last 64
-    /// tokens.
+    /// The transformers library implements this setting as `RepetitionPenaltyLogitsProcessor`
+    /// (Keskar et al., 2019, "CTRL"). The penalty applies to all tokens of the text that is passed
+    /// to [`choose_after`](Self::choose_after), including the prompt, as in the transformers
+    /// library. By contrast, llama.cpp penalizes only the last 64 tokens.
     pub repetition_penalty: f32,
 }
 
@@ -132,8 +136,8 @@ impl Sampling {
         Ok(())
     }
 
-    /// Returns the probability with which each token of the vocabulary is chosen, as an array of
-    /// shape (vocab_size). The repetition penalty is not applied.
+    /// Returns the probability of each token of the vocabulary, as an array of shape (vocab_size).
+    /// All settings are taken into account except for the repetition penalty.
     ///
     /// # Errors
     ///
@@ -161,9 +165,9 @@ impl Sampling {
         Ok(softmax(&ArrayView1::from(&logits), Axis(0)))
     }
 
-    /// Chooses the next token of a text and returns its ID. The repetition penalty is applied to
-    /// the token IDs in `tokens`, which must contain all tokens of the text so far. The shape of
-    /// the logits is (vocab_size).
+    /// Chooses the next token of a text and returns its ID. `tokens` must contain the IDs of all
+    /// tokens of the text so far, because the repetition penalty applies to them. `logits` has the
+    /// shape (vocab_size).
     ///
     /// # Errors
     ///
@@ -183,15 +187,15 @@ impl Sampling {
         self.choose(&logits, rng)
     }
 
-    /// Chooses the next token from its logits, of shape (vocab_size), and returns its ID. The
-    /// repetition penalty is not applied.
+    /// Chooses the next token and returns its ID. `logits` has the shape (vocab_size). The
+    /// repetition penalty isn't applied, because this method doesn't know the text.
     ///
-    /// Unless the temperature is 0, this method uses one random number for each token of the
-    /// vocabulary.
+    /// This method draws one random number for each token of the vocabulary, or none if the
+    /// temperature is 0.
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`probabilities`](Self::probabilities), or an error if no token
+    /// Returns an error if [`probabilities`](Self::probabilities) would return one, or if no token
     /// can be drawn from the probabilities.
     pub fn choose(
         &self,
@@ -208,19 +212,19 @@ impl Sampling {
     }
 }
 
-/// A rule that chooses the next token of a text. [`RandomSampler`] implements this trait, and so
-/// does every closure of type `FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E>`.
+/// A rule that chooses the next token of a text. Both [`RandomSampler`] and every closure of type
+/// `FnMut(&[u32], ArrayView1<f32>) -> Result<u32, E>` implement this trait.
 pub trait Sampler {
-    /// Type of the error that [`choose`](Self::choose) returns. Errors that occur in the decoder
-    /// are converted to this type.
+    /// Error type of [`choose`](Self::choose). The errors of the decoder must be convertible to
+    /// this type.
     type Error: From<GenerateError>;
 
-    /// Chooses the next token from all tokens of the text so far and from the logits of the next
-    /// token, of shape (vocab_size), and returns its ID.
+    /// Chooses the next token and returns its ID. `text` contains all tokens of the text so far,
+    /// and `logits` contains the logits of the next token, of shape (vocab_size).
     ///
     /// # Errors
     ///
-    /// Returns an error if no token can be chosen. Such an error ends the generation.
+    /// Returns an error if no token can be chosen. The generation then ends with this error.
     fn choose(&mut self, text: &[u32], logits: ArrayView1<f32>) -> Result<u32, Self::Error>;
 }
 
@@ -236,8 +240,8 @@ where
     }
 }
 
-/// A [`Sampler`] that chooses tokens with the given settings and random number generator. The type
-/// `R` of the generator is [`TorchRng`] or `&mut TorchRng`.
+/// A [`Sampler`] that draws tokens according to the given settings, with the given random number
+/// generator. The generator type `R` is either [`TorchRng`] or `&mut TorchRng`.
 #[derive(Clone, Debug)]
 pub struct RandomSampler<R> {
     /// Settings with which the tokens are chosen.

@@ -1,5 +1,5 @@
-//! The state of a text that is being decoded: its tokens, their KV cache, and the logits of the
-//! next token. The state doesn't contain the model.
+//! The state of a text that a decoder or a batch continues. It consists of the tokens of the text,
+//! their KV cache, and the logits of the next token, but it doesn't contain the model.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 
 /// The tokens of a text, their key-value cache, and the logits of the next token.
 ///
-/// Between two requests of a session, a server needs to keep only this state. A
-/// [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) then continues the text from its state
-/// without processing any token again.
+/// Between two requests of a session, a server needs to store only this state. A
+/// [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) can later continue the text without
+/// processing its tokens again.
 ///
 /// To continue a text in several ways, clone its state. The clones share the memory of the cached
-/// tokens, so a common beginning of several texts, such as a system prompt, has to be processed and
-/// stored only once.
+/// tokens. Therefore, if several texts have the same beginning, such as a system prompt, this
+/// beginning has to be processed and stored only once.
 ///
 /// ```
 /// use generate::{Decoder, DecoderState, DecoderWeights, GenerateError};
@@ -60,16 +60,16 @@ use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 #[cfg_attr(feature = "serde", serde(try_from = "written::State"))]
 pub struct DecoderState {
     config: DecoderConfig,
-    /// Configuration of the model with which the state is used, or `None` if the state hasn't been
+    /// Configuration of the model that this state belongs to, or `None` if the state hasn't been
     /// used with a model yet.
     model: Option<GptConfig>,
     /// KV caches, one for each block.
     caches: Vec<KvCache>,
-    /// All tokens of the text, including those that the model no longer sees because the text is
-    /// longer than the context.
+    /// All tokens of the text. If the text is longer than the context, this includes tokens that
+    /// the model no longer sees.
     tokens: Vec<u32>,
-    /// Index in `tokens` of the first cached token. It is above 0 if the text is longer than the
-    /// context.
+    /// Index in `tokens` of the first token in the cache. It is above 0 if the text was longer than
+    /// the context in the last step.
     start: usize,
     /// Logits of the next token, of shape (vocab_size).
     #[cfg_attr(feature = "serde", serde(serialize_with = "written::numbers"))]
@@ -91,13 +91,14 @@ impl DecoderState {
     }
 
     /// Returns the logits of the next token, of shape (vocab_size), as computed by the last step.
-    /// The array is empty if the state hasn't been used with a model, and contains zeros before the
-    /// first step.
+    /// Before the first step, all logits are 0. If the state hasn't been used with a model yet, the
+    /// array is empty.
     pub fn logits(&self) -> ArrayView1<'_, f32> {
         self.logits.view()
     }
 
-    /// Returns the number of pending tokens, which are the tokens that haven't been processed yet.
+    /// Returns the number of pending tokens, which are the tokens that the next step has to
+    /// process.
     pub fn pending(&self) -> usize {
         let start = self.window_start();
         let cached = match start == self.start {
@@ -107,26 +108,29 @@ impl DecoderState {
         self.tokens.len() - start - cached
     }
 
-    /// Returns the number of tokens that can be appended to the text until it fills the context.
+    /// Returns the number of tokens that can still be appended to the text before it fills the
+    /// context.
     pub fn room(&self) -> usize {
         self.context_size().saturating_sub(self.tokens.len())
     }
 
-    /// Returns the maximum number of tokens that the model sees at a time. If the state hasn't been
-    /// used with a model and its configuration contains no context size, returns `usize::MAX`.
+    /// Returns the maximum number of tokens that the model sees at a time. Returns `usize::MAX` if
+    /// the state hasn't been used with a model yet and its configuration doesn't contain a context
+    /// size.
     pub fn context_size(&self) -> usize {
         let of_model = self.model.map_or(usize::MAX, |model| model.context_length);
         self.config.context_size.unwrap_or(of_model)
     }
 
-    /// Returns true if the text fills the context and the configuration is [`PastContext::Stop`].
+    /// Returns true if the text fills the context and the state was configured with
+    /// [`PastContext::Stop`].
     pub(crate) fn is_full(&self) -> bool {
         self.config.past_context == PastContext::Stop && self.room() == 0
     }
 
     /// Prepares the state for use with a model. If the state is new, this method creates the KV
-    /// caches. Otherwise, it only checks that the state belongs to a model with the same
-    /// configuration.
+    /// caches and the array for the logits. Otherwise, it only checks that the state belongs to a
+    /// model with the same configuration.
     ///
     /// # Errors
     ///
@@ -185,8 +189,8 @@ impl DecoderState {
     pub(crate) fn truncate(&mut self, len: usize) {
         if len < self.tokens.len() {
             self.tokens.truncate(len);
-            // The last remaining token must be processed again, because the logits that follow it
-            // haven't been kept.
+            // The last remaining token must be processed again to compute the logits of the token
+            // after it.
             let cached = len.saturating_sub(self.start + 1);
             self.caches
                 .iter_mut()
@@ -215,10 +219,10 @@ impl DecoderState {
         Ok(())
     }
 
-    /// Returns a [`Sequence`] that contains the next pending tokens, at most `most`, and the caches
-    /// and logits that the forward pass updates. If the text has outgrown the context since the
-    /// last step, this method first empties the cache, so all tokens that the model sees are
-    /// pending.
+    /// Returns a [`Sequence`] that contains the first pending tokens, at most `most` of them, and
+    /// the KV caches and logits that the forward pass updates. If the text has become longer than
+    /// the context since the last step, this method first empties the cache, which makes all tokens
+    /// that the model sees pending.
     pub(crate) fn next(&mut self, most: usize) -> Sequence<'_> {
         let start = self.window_start();
         if start != self.start {
@@ -251,8 +255,9 @@ impl DecoderState {
         self.tokens.len().saturating_sub(self.context_size())
     }
 
-    /// Checks that all `tokens` are in the model's vocabulary. If the configuration is
-    /// [`PastContext::Stop`], also checks that they fit in the context after `len` other tokens.
+    /// Checks that all `tokens` are in the model's vocabulary. If the state was configured with
+    /// [`PastContext::Stop`], this method also checks that `len` earlier tokens and these tokens
+    /// fit in the context together.
     fn check(&self, len: usize, tokens: &[u32]) -> Result<(), GenerateError> {
         let vocab_size = self.logits.len();
         check_vocabulary(vocab_size, 0, len, tokens.iter().copied())?;
@@ -277,7 +282,7 @@ impl fmt::Debug for DecoderState {
     }
 }
 
-/// The serialized form of a state, which is checked during deserialization.
+/// The serialized form of a state, and the checks that are performed during deserialization.
 #[cfg(feature = "serde")]
 mod written {
     use serde::Serializer;
@@ -311,9 +316,9 @@ mod written {
                 };
             };
             model.validate()?;
-            // Check these lengths before `bind` allocates memory, because the sizes of its
-            // allocations depend on the configuration. A damaged configuration could request far
-            // too much memory.
+            // Check these lengths before calling `bind`, which allocates memory according to the
+            // configuration. If the configuration is damaged, `bind` might try to allocate far too
+            // much memory.
             if state.caches.len() != model.n_layers || state.logits.len() != model.vocab_size {
                 return damaged;
             }

@@ -1,13 +1,14 @@
 //! Detection of stop strings in a text that arrives in pieces.
 //!
-//! No part of a stop string is ever returned, even if the string spans several pieces. For example,
-//! if the stop string is `"\nUser:"` and a piece ends with `"\nUs"`, these characters are held back
-//! until the next piece shows whether they begin the stop string.
+//! The returned text never contains any part of a stop string, even if the stop string spans
+//! several pieces. For example, if the stop string is `"\nUser:"` and a piece ends with `"\nUs"`,
+//! these three characters are held back until the next piece shows whether they are the beginning
+//! of the stop string.
 
 use crate::GenerateError;
 
-/// A detector of stop strings, which receives a text in pieces and returns the parts of the text
-/// that can be shown.
+/// A detector of stop strings. It receives a text in pieces and returns the parts of the text that
+/// can be shown to the user.
 ///
 /// ```
 /// use generate::StopStrings;
@@ -21,7 +22,7 @@ use crate::GenerateError;
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
-    /// End of the text so far. It hasn't been returned yet, because it may be the beginning of a
+    /// End of the text so far, which hasn't been returned yet because it may be the beginning of a
     /// stop string.
     held: String,
     is_found: bool,
@@ -32,8 +33,7 @@ impl StopStrings {
     ///
     /// # Errors
     ///
-    /// Returns an error if a stop string is empty, because an empty string would end every text at
-    /// once.
+    /// Returns an error if a stop string is empty, because it would end every text immediately.
     pub fn new(stops: impl IntoIterator<Item = String>) -> Result<Self, GenerateError> {
         let stops: Vec<String> = stops.into_iter().collect();
         if stops.iter().any(String::is_empty) {
@@ -45,8 +45,8 @@ impl StopStrings {
         })
     }
 
-    /// Appends a piece to the text and returns the part of the text that can now be shown. If an
-    /// earlier call has found a stop string, returns an empty string.
+    /// Appends a piece to the text and returns the part of the text that can now be shown to the
+    /// user. Returns an empty string if an earlier call has already found a stop string.
     #[must_use]
     pub fn push(&mut self, piece: &str) -> String {
         if self.is_found {
@@ -57,8 +57,8 @@ impl StopStrings {
             let start = self.held.find(stop)?;
             Some((start + stop.len(), start))
         });
-        // If several stop strings occur in the text, the one that ends first is used. If several of
-        // them end at the same position, the longest one is used.
+        // If the text contains several stop strings, use the one that ends first. If several of
+        // them end at the same position, use the longest one.
         let first = hits.min();
         self.is_found = first.is_some();
         let shown = first.map_or_else(|| self.held.len() - self.unclear(), |(_, start)| start);
@@ -66,8 +66,8 @@ impl StopStrings {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// Returns the rest of the text, which was held back because it might have been the beginning
-    /// of a stop string. Call this method when the text has ended.
+    /// Returns the rest of the text, which has been held back because it might have been the
+    /// beginning of a stop string. Call this method when the text has ended.
     #[must_use]
     pub fn finish(&mut self) -> String {
         let held = std::mem::take(&mut self.held);

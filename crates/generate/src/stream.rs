@@ -1,9 +1,10 @@
-//! Token generation for one text, one token at a time, until a stop condition is met.
+//! An iterator that generates tokens for a single text, one at a time, until a stop condition is
+//! met.
 //!
-//! A stream continues the text of its decoder. To hold a conversation, push the user's turn to the
-//! decoder, generate the answer with a stream, push the next turn, and so on. Use
-//! `tokenizer::StreamingDecoder` to convert the tokens to text, and
-//! [`StopStrings`](crate::StopStrings) to stop at a string rather than at a token.
+//! A stream continues the text of a decoder. To hold a conversation, push the user's first message
+//! to the decoder, generate the answer with a stream, push the next message, and so on. To convert
+//! the tokens to text, use `tokenizer::StreamingDecoder`. To stop at a string rather than at a
+//! token, use [`StopStrings`](crate::StopStrings).
 
 use std::time::{Duration, Instant};
 
@@ -20,15 +21,14 @@ use crate::{AsWeights, Decoder, DecoderState, GenerateError, Sampling, WeightsRe
 pub struct GenerateOptions {
     /// Settings that determine how each token is chosen.
     pub sampling: Sampling,
-    /// Largest number of tokens to generate.
+    /// Maximum number of tokens to generate.
     pub max_new_tokens: usize,
-    /// IDs of tokens that end the text, such as `<|endoftext|>`. When the model chooses such a
-    /// token, the token isn't appended to the text.
+    /// IDs of the tokens that end the text, such as `<|endoftext|>`. If the model chooses one of
+    /// these tokens, the generation ends and the token isn't appended to the text.
     pub stop_ids: Vec<u32>,
 }
 
-/// By default, a stream generates at most 50 tokens with greedy decoding, and no token ends the
-/// text.
+/// By default, a stream generates 50 tokens with greedy decoding, and no token ends the text early.
 impl Default for GenerateOptions {
     fn default() -> Self {
         Self {
@@ -49,27 +49,28 @@ pub enum FinishReason {
     StopToken(u32),
     /// The requested number of tokens, [`GenerateOptions::max_new_tokens`], has been generated.
     MaxNewTokens,
-    /// The text fills the context, and the decoder's configuration is
+    /// The text fills the context, and the decoder was configured with
     /// [`PastContext::Stop`](crate::PastContext::Stop).
     ContextFull,
 }
 
-/// Token counts and durations of the two phases of generation: processing the prompt, and decoding,
-/// which generates one token per step.
+/// Token counts and durations of the two phases of text generation. In the first phase, the prompt
+/// is processed. In the second phase, which is called decoding, each step generates one token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[non_exhaustive]
 pub struct Timings {
-    /// Number of tokens that were processed before the first token was chosen.
+    /// Number of prompt tokens, which are the tokens that were processed before the first new token
+    /// was chosen.
     pub prompt_tokens: usize,
-    /// Time spent on processing these prompt tokens.
+    /// Time spent on processing the prompt tokens.
     pub prompt_time: Duration,
-    /// Number of tokens that were chosen after the first one. Each of them required a pass through
-    /// the model.
+    /// Number of decoded tokens, which are all new tokens except for the first one. Each of them
+    /// required a pass through the model.
     pub decoded_tokens: usize,
-    /// Time spent on these decoded tokens, which includes the passes through the model and the
-    /// choices of the tokens.
+    /// Time spent on the decoded tokens. It includes both the passes through the model and the
+    /// choice of the tokens.
     pub decode_time: Duration,
 }
 
@@ -95,14 +96,14 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 
 /// An iterator that generates the next tokens of a decoder's text.
 ///
-/// Iterate with `for token in &mut stream` if you need the stream afterwards, for example to ask
-/// why the text has ended and how long the generation took.
+/// If you need the stream after the loop, iterate with `for token in &mut stream`. The stream can
+/// then tell you why the text has ended and how long the generation took.
 ///
-/// If the decoder stops at the end of the context
-/// ([`PastContext::Stop`](crate::PastContext::Stop)), the stream can return one more token than the
-/// context can hold. The model predicts this token from a full context, so the stream returns it
-/// without appending it to the text. If the context is already full and all of its tokens have been
-/// processed, the stream returns no tokens.
+/// If the decoder was configured with [`PastContext::Stop`](crate::PastContext::Stop), the stream
+/// can return one more token than the context can hold. The model predicts this last token from a
+/// full context, so the stream returns the token without appending it to the text. If the context
+/// is already full before the stream is created, and all of its tokens have been processed, the
+/// stream returns no tokens.
 ///
 /// ```
 /// use generate::{Decoder, FinishReason, GenerateOptions, TokenStream};
@@ -133,8 +134,8 @@ pub struct TokenStream<'s, F = RandomSampler<&'s mut TorchRng>> {
 }
 
 impl<'s> TokenStream<'s> {
-    /// Creates a stream that continues the decoder's text. The tokens are chosen with the sampling
-    /// settings of `options` and the random numbers of `rng`.
+    /// Creates a stream that continues the decoder's text. The stream chooses tokens according to
+    /// the sampling settings in `options`, with random numbers from `rng`.
     ///
     /// # Errors
     ///
@@ -151,9 +152,9 @@ impl<'s> TokenStream<'s> {
 }
 
 impl<'s, F> TokenStream<'s, F> {
-    /// Creates a stream that continues the decoder's text with tokens that `sampler` chooses. The
-    /// arguments of `sampler` are all tokens of the text and the logits of the next token, of shape
-    /// (vocab_size). The sampling settings of `options` are ignored.
+    /// Creates a stream that continues the decoder's text with the tokens that `sampler` chooses.
+    /// The arguments of `sampler` are all tokens of the text so far, and the logits of the next
+    /// token, of shape (vocab_size). The sampling settings in `options` are ignored.
     ///
     /// ```
     /// use generate::{Decoder, GenerateError, GenerateOptions, TokenStream, greedy_id};
@@ -198,8 +199,8 @@ impl<'s, F> TokenStream<'s, F> {
         }
     }
 
-    /// Returns the reason why the generation has ended, or `None` if it hasn't ended yet or has
-    /// ended with an error.
+    /// Returns the reason why the generation has ended. Returns `None` if it hasn't ended yet, or
+    /// if it has ended with an error.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         self.continuation.finish
     }
@@ -209,14 +210,14 @@ impl<'s, F> TokenStream<'s, F> {
         self.continuation.timings
     }
 
-    /// Returns the state of the text. Its logits, of shape (vocab_size), are those from which the
-    /// last token was chosen.
+    /// Returns the state of the text. The logits in this state, of shape (vocab_size), are the
+    /// logits from which the last token was chosen.
     pub fn state(&self) -> &DecoderState {
         self.state
     }
 
-    /// Returns an iterator over the new tokens. Each item also contains a copy of the logits from
-    /// which the token was chosen, of shape (vocab_size).
+    /// Returns an iterator over the new tokens. Each item consists of a token and a copy of the
+    /// logits from which the token was chosen, of shape (vocab_size).
     pub fn with_logits(
         &mut self,
     ) -> impl Iterator<Item = Result<(u32, Array1<f32>), F::Error>> + use<'_, 's, F>
@@ -261,7 +262,8 @@ impl<F> std::fmt::Debug for TokenStream<'_, F> {
     }
 }
 
-/// A text that is being continued: its stop conditions, its sampler, and the progress so far.
+/// The continuation of a text, which consists of a sampler, the stop conditions, and the progress
+/// so far.
 ///
 /// [`TokenStream`] and [`TokenStreams`](crate::TokenStreams) share this implementation. The type
 /// parameter `F` is the type of the sampler.
@@ -298,8 +300,8 @@ impl<F> Continuation<F> {
         self.finish
     }
 
-    /// Records a pass through the model: the number of tokens that it processed, and its duration.
-    /// If no token has been chosen yet, the processed tokens are prompt tokens.
+    /// Updates the timings after a pass through the model that processed `tokens` tokens in the
+    /// duration `time`. If no token has been chosen yet, the processed tokens are prompt tokens.
     pub(crate) fn processed(&mut self, tokens: usize, time: Duration) {
         if self.steps == 0 {
             self.timings.prompt_tokens += tokens;
@@ -309,8 +311,8 @@ impl<F> Continuation<F> {
         }
     }
 
-    /// Adds the time that the choice of a token took to the decoding time. The choice of the first
-    /// token isn't part of this time, because decoding begins after it.
+    /// Updates the decoding time after a token has been chosen, which took the duration `time`. The
+    /// choice of the first token isn't counted, because the decoding phase begins after it.
     pub(crate) fn chose(&mut self, time: Duration) {
         if self.steps > 1 {
             self.timings.decode_time += time;
@@ -320,7 +322,8 @@ impl<F> Continuation<F> {
     /// Chooses the next token and appends it to the text. Returns `None` if the chosen token ends
     /// the text.
     ///
-    /// If the context is full, the token is returned but not appended.
+    /// If the context is full and the state was configured with
+    /// [`PastContext::Stop`](crate::PastContext::Stop), the token is returned but not appended.
     pub(crate) fn choose(&mut self, state: &mut DecoderState) -> Result<Option<u32>, F::Error>
     where
         F: Sampler,

@@ -1,5 +1,5 @@
-//! Token generation for several sequences that share a model, where each sequence has its own
-//! sampler and its own stop conditions.
+//! Token generation for several sequences that share a model. Each sequence has its own sampler and
+//! its own stop conditions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,10 +18,10 @@ use crate::{
 
 /// A group of sequences for which one model generates tokens together.
 ///
-/// Each sequence behaves like a [`TokenStream`](crate::TokenStream): it has its own sampler, seed
-/// and stop conditions, and gets exactly the tokens that it would get alone. Sequences can be added
-/// and removed between two steps. All sequences share the steps of a [`Batch`], so the weights are
-/// read only once per step.
+/// Each sequence behaves like a [`TokenStream`](crate::TokenStream). It has its own sampler and
+/// stop conditions, and the tokens are exactly the same as if the sequence were continued alone.
+/// Sequences can be added and removed between two steps. Each step continues all sequences together
+/// as a [`Batch`], so it reads the weights only once.
 ///
 /// ```
 /// use generate::{DecoderState, GenerateOptions, StreamEvent, TokenStreams};
@@ -67,30 +67,29 @@ pub enum StreamEvent<E = GenerateError> {
     Ended(Box<EndedStream<E>>),
 }
 
-/// A sequence that has ended, together with the reason for its end.
+/// A sequence that has ended, together with the reason why it has ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedStream<E = GenerateError> {
     /// Reason why the sequence has ended, or the error that its sampler returned.
     pub reason: Result<FinishReason, E>,
-    /// Token counts and durations for the sequence. All sequences of a step are processed together,
-    /// so the durations include the computation for the other sequences.
+    /// Token counts and durations of the sequence. Because each step processes all sequences
+    /// together, the durations include the time that was spent on the other sequences.
     pub timings: Timings,
-    /// State of the sequence, which contains its tokens and its KV cache. The sequence can be
-    /// continued from this state later.
+    /// State of the sequence, which contains its tokens and its KV cache. Use it to continue the
+    /// sequence later.
     pub state: DecoderState,
 }
 
 impl<W: AsWeights> TokenStreams<'_, W> {
-    /// Creates a [`TokenStreams`] without sequences, whose samplers return a [`GenerateError`] if
-    /// they fail.
+    /// Creates an empty group of sequences. If a sampler fails, it must return a [`GenerateError`].
     pub fn new(weights: W) -> Self {
         Self::with_error_type(weights)
     }
 }
 
 impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
-    /// Creates a [`TokenStreams`] without sequences, whose samplers can return errors of any type
+    /// Creates an empty group of sequences. If a sampler fails, it must return an error of the type
     /// `E`.
     pub fn with_error_type(weights: W) -> Self {
         Self {
@@ -99,9 +98,9 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         }
     }
 
-    /// Adds a sequence that consists of the tokens in `state`, if any, followed by `tokens`. The
-    /// new tokens are chosen with the sampling settings of `options` and the random numbers of
-    /// `rng`, as in [`TokenStream::new`](crate::TokenStream::new).
+    /// Adds a sequence that consists of the tokens in `state`, if there are any, followed by
+    /// `tokens`. The sequence is continued with tokens that are chosen according to the sampling
+    /// settings in `options`, with random numbers from `rng`.
     ///
     /// # Errors
     ///
@@ -129,14 +128,14 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         })
     }
 
-    /// Adds a sequence as [`add`](Self::add) does, but lets `sampler` choose the tokens. The
-    /// arguments of `sampler` are all tokens of the sequence and the logits of the next token, of
-    /// shape (vocab_size). The sampling settings of `options` are ignored.
+    /// Adds a sequence in the same way as [`add`](Self::add), but lets `sampler` choose the new
+    /// tokens. The arguments of `sampler` are all tokens of the sequence so far, and the logits of
+    /// the next token, of shape (vocab_size). The sampling settings in `options` are ignored.
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`add`](Self::add), except that the sampling settings aren't
-    /// checked.
+    /// Returns the same errors as [`add`](Self::add), except that it doesn't check the sampling
+    /// settings.
     pub fn add_with_sampler(
         &mut self,
         state: DecoderState,
@@ -159,15 +158,16 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         Ok(slot)
     }
 
-    /// Removes a sequence before its end and returns its state. Returns `None` if the sequence has
-    /// already ended or has been removed.
+    /// Removes a sequence before it has ended, and returns its state. Returns `None` if the
+    /// sequence has already ended or been removed.
     pub fn remove(&mut self, slot: Slot) -> Option<DecoderState> {
         self.continuations.remove(&slot);
         self.batch.remove(slot)
     }
 
-    /// Returns the state of a sequence. Its logits, of shape (vocab_size), are those from which the
-    /// last token was chosen. Returns `None` if the sequence has already ended or has been removed.
+    /// Returns the state of a sequence. The logits in this state, of shape (vocab_size), are the
+    /// logits from which the last token was chosen. Returns `None` if the sequence has already
+    /// ended or been removed.
     pub fn get(&self, slot: Slot) -> Option<&DecoderState> {
         self.batch.get(slot)
     }
@@ -182,15 +182,16 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         self.batch.is_empty()
     }
 
-    /// Performs one step, which generates at most one token for each sequence, and returns the
-    /// events of the step. A sequence that gets its last token reports two events, first
-    /// [`StreamEvent::Token`] and then [`StreamEvent::Ended`].
+    /// Performs one step, which generates at most one token for each sequence. Returns the events
+    /// of this step, each with the slot of its sequence. If a sequence ends after a new token, the
+    /// step returns two events for it, first [`StreamEvent::Token`] and then
+    /// [`StreamEvent::Ended`].
     ///
-    /// A sequence that is already complete when it is added, for example because `max_new_tokens`
-    /// is 0, ends without a token. The events of such sequences come first. The events of the other
-    /// sequences are in the order in which the sequences were added. A sequence with a long prompt
-    /// needs several steps until its first token (see [`Batch::advance`]) and reports no events
-    /// until then.
+    /// If a sequence was already complete when it was added, for example because `max_new_tokens`
+    /// is 0, it ends without a new token. The events of such sequences come first. They are
+    /// followed by the events of the other sequences, in the order in which the sequences were
+    /// added. If a sequence has a long prompt, it takes several steps to process the prompt (see
+    /// [`Batch::advance`]), and there are no events for this sequence until its first new token.
     pub fn step(&mut self) -> Vec<(Slot, StreamEvent<E>)> {
         let over = self.continuations.iter_mut();
         let over = over.filter_map(|(&slot, of)| Some((slot, of.over()?)));
@@ -215,8 +216,8 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
         events
     }
 
-    /// Performs one step of the batch and chooses a token for each sequence that has new logits.
-    /// The result contains `None` instead of a token if the chosen token ends the sequence.
+    /// Performs one step of the batch, and chooses a token for each sequence that has new logits.
+    /// The result for a sequence is `None` if the chosen token ends the sequence.
     fn choose(&mut self) -> Vec<(Slot, Result<Option<u32>, E>)> {
         let pending: Vec<_> = self
             .batch

@@ -1,11 +1,11 @@
-//! Calculation of the memory that the weights of a decoder need in each number format.
+//! Calculation of the memory that a decoder needs for its weights in each number format.
 
 use gpt::GptConfig;
 use kernels::{Bf16Matrix, Dtype, F16Matrix, Int4Matrix, Int8Matrix};
 
-/// Returns the number of bytes of memory that a decoder needs for the weights of a model in the
-/// number format `dtype`. The result is calculated from the configuration alone. If it would exceed
-/// the range of `usize`, it is `usize::MAX`.
+/// Returns the number of bytes that a decoder needs for the weights of a model with the
+/// configuration `config`, if its matrices are stored in the number format `dtype`. Returns
+/// `usize::MAX` if the result doesn't fit in `usize`.
 ///
 /// ```
 /// use generate::{Dtype, weight_bytes};
@@ -36,15 +36,15 @@ pub fn weight_bytes(dtype: Dtype, config: &GptConfig) -> usize {
     .fold(others, usize::saturating_add)
 }
 
-/// Returns the number of bytes of weights that a decoding step reads: the matrices of all blocks
-/// and the matrix of the output head, each of them once. If the result would exceed the range of
-/// `usize`, it is `usize::MAX`.
+/// Returns the number of bytes of weights that a decoding step reads. Each step reads the matrices
+/// of all blocks and the matrix of the output head once. Returns `usize::MAX` if the result doesn't
+/// fit in `usize`.
 pub fn step_bytes(dtype: Dtype, config: &GptConfig) -> usize {
     let head = bytes_of(dtype, (config.vocab_size, config.emb_dim));
     bytes_of_blocks(dtype, config).saturating_add(head)
 }
 
-/// Returns the number of bytes that the matrices of all blocks need in the format `dtype`.
+/// Returns the number of bytes that the matrices of all blocks need in the number format `dtype`.
 fn bytes_of_blocks(dtype: Dtype, config: &GptConfig) -> usize {
     let (features, hidden) = (config.emb_dim, config.feed_forward_dim());
     [
@@ -59,7 +59,8 @@ fn bytes_of_blocks(dtype: Dtype, config: &GptConfig) -> usize {
     .saturating_mul(config.n_layers)
 }
 
-/// Returns the number of bytes that a matrix of shape (rows, columns) needs in the format `dtype`.
+/// Returns the number of bytes that a matrix of shape (rows, columns) needs in the number format
+/// `dtype`.
 fn bytes_of(dtype: Dtype, (rows, columns): (usize, usize)) -> usize {
     match dtype {
         Dtype::Float32 => rows.saturating_mul(columns).saturating_mul(4),
@@ -70,9 +71,9 @@ fn bytes_of(dtype: Dtype, (rows, columns): (usize, usize)) -> usize {
     }
 }
 
-/// Returns the number format of the token embeddings of a model whose other matrices have the
-/// format `dtype`. If `dtype` is int4, the embeddings are in int8, because 4 bits aren't enough to
-/// distinguish the tokens.
+/// Returns the number format of the token embeddings of a model whose other matrices are stored in
+/// the number format `dtype`. If `dtype` is int4, the embeddings are stored in int8, because 4 bits
+/// aren't enough to distinguish the tokens.
 pub(crate) fn of_embeddings(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::Int4 => Dtype::Int8,

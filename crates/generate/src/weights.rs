@@ -1,8 +1,9 @@
-//! The weights that decoders read: either a [`GptModel`], or copies of its matrices in one of the
-//! number formats, stored in the order in which a decoder reads them.
+//! The weights that a decoder reads. These are either the fields of a [`GptModel`], or packed
+//! matrices, which are stored in one of the number formats and in the order in which a decoder
+//! reads them.
 //!
-//! The forward pass reads the weights through [`WeightsRef`], a borrowed view of either form. A
-//! decoder can therefore store its model by reference, in an [`Arc`], or by value.
+//! The forward pass reads both kinds of weights through [`WeightsRef`], a borrowed view. A decoder
+//! can therefore store its model by reference, in an [`Arc`], or by value.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,11 +20,11 @@ use crate::{Dtype, GenerateError};
 ///
 /// Clones share the same memory, so any number of decoders and batches can use the same weights.
 ///
-/// A decoder reads its matrices in a special order, in which the weights of 16 outputs alternate.
-/// Conversion from a [`GptModel`] rearranges the f32 weights in their own memory, and
-/// [`DecoderWeights::new`] and [`DecoderWeights::read`] create copies in this order, in any number
-/// format. Conversion from an `Arc<GptModel>` leaves the shared model as it is. Decoding with such
-/// a model is slower, but the results are bitwise identical.
+/// A decoder is fastest if the weights of each matrix are stored in a special order, in which the
+/// weights of 16 outputs are interleaved. Conversion from a [`GptModel`] rearranges the f32 weights
+/// in place. [`DecoderWeights::new`] and [`DecoderWeights::read`] create copies of the weights in
+/// this order, in any number format. Conversion from an `Arc<GptModel>` keeps the original order,
+/// because the model is shared. Decoding is then slower, but the results are bitwise identical.
 ///
 /// ```
 /// use generate::gpt::{GptConfig, GptModel};
@@ -73,10 +74,10 @@ impl DecoderWeights {
 
     /// Reads the weights of a model with the configuration `config`.
     ///
-    /// This function calls `read(name, rows, out)`, which must write the given rows of the
-    /// parameter `name` to `out`, in row-major order. The names are those of
-    /// [`GptConfig::parameters`]. The weights are read and rounded in blocks of about one
-    /// megabyte, so the model is never in memory twice.
+    /// To get the weights, this function calls `read(name, rows, out)`, which must write the given
+    /// rows of the parameter `name` to `out`, in row-major order. The parameters have the names
+    /// that [`GptConfig::parameters`] returns. The weights are read and rounded in blocks of about
+    /// one megabyte, so memory never contains two copies of the model.
     ///
     /// ```
     /// use generate::gpt::GptConfig;
@@ -118,9 +119,9 @@ impl DecoderWeights {
     }
 }
 
-/// Converts a model to weights in f32. Its matrices are rearranged in their own memory. If a field
-/// of the model doesn't match the model's configuration, the model is left as it is, and a decoder
-/// reports the field.
+/// Converts a model to weights in f32, and rearranges its matrices in place. If a field of the
+/// model doesn't match the model's configuration, the conversion leaves the model unchanged, and
+/// decoders that use it return an error that contains the name of the field.
 impl From<GptModel> for DecoderWeights {
     fn from(model: GptModel) -> Self {
         match model.check() {
@@ -130,7 +131,7 @@ impl From<GptModel> for DecoderWeights {
     }
 }
 
-/// Converts a shared model to weights in f32. The model isn't copied.
+/// Converts a shared model to weights in f32, without copying the model.
 impl From<Arc<GptModel>> for DecoderWeights {
     fn from(model: Arc<GptModel>) -> Self {
         Self(Form::Model(model))
@@ -147,8 +148,9 @@ impl fmt::Debug for DecoderWeights {
     }
 }
 
-/// A model that a [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) can use: a [`GptModel`]
-/// or [`DecoderWeights`], by value, by reference, or in an [`Arc`].
+/// A type that provides the weights for a [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch).
+/// This trait is implemented for [`GptModel`] and [`DecoderWeights`], and for references to them
+/// and [`Arc`]s of them.
 pub trait AsWeights: Send + Sync {
     /// Returns a borrowed view of the weights.
     fn as_weights(&self) -> WeightsRef<'_>;
@@ -200,12 +202,14 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Checks that the public fields of a [`GptModel`] match the model's configuration. Rounded
-    /// copies aren't checked, because their fields are private.
+    /// Checks that the fields of a [`GptModel`] match the model's configuration, because any code
+    /// can change these public fields. Packed weights need no check, because their fields are
+    /// private.
     ///
     /// # Errors
     ///
-    /// Returns an error that contains the name of the first field that doesn't match.
+    /// Returns an error that contains the name of the first field that doesn't match the
+    /// configuration.
     pub(crate) fn check(self) -> Result<(), GptError> {
         match self.0 {
             FormRef::Model(model) => model.check(),
@@ -213,8 +217,8 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Adds the embedding of the token `id` and the embedding of the position, and writes the sum
-    /// to `out`, of shape (emb_dim).
+    /// Looks up the token embedding of `id` and the position embedding of `position`, and writes
+    /// their sum to `out`, of shape (emb_dim).
     pub(crate) fn embed(self, id: u32, position: usize, mut out: ArrayViewMut1<f32>) {
         let (table, positions) = match self.0 {
             FormRef::Model(model) => (Matrix::F32(&model.tok_emb.weight), &model.pos_emb.weight),
@@ -251,8 +255,9 @@ impl<'w> WeightsRef<'w> {
         }
     }
 
-    /// Applies the final layer normalization and the output head to `x`, the output of the last
-    /// block, of shape (rows, emb_dim). Writes the logits to `out`, of shape (rows, vocab_size).
+    /// Applies the final layer normalization and the output head to `x`, which is the output of the
+    /// last block and has the shape (rows, emb_dim). Writes the logits to `out`, of shape (rows,
+    /// vocab_size).
     pub(crate) fn logits(self, x: &ArrayRef2<f32>, out: ArrayViewMut2<f32>) {
         let (norm, head) = match self.0 {
             FormRef::Model(model) => (&model.final_norm, Matrix::F32(model.head_weight())),

@@ -1,8 +1,8 @@
 //! Measures the peak memory that a decoder needs to load its weights and to compute the first
 //! logits.
 //!
-//! The allocator counts the memory of the whole process. Because tests in the same file run in
-//! parallel, this file contains only one test.
+//! The allocator counts the memory of the whole process, and tests in the same file run in
+//! parallel. Therefore, this file contains only one test.
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{ModelFolder, SpecialTokens, save_book, save_hugging_face};
@@ -14,8 +14,8 @@ use torch_rng::TorchRng;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Loads a model and computes the first logits. Returns the peak memory during this time in bytes,
-/// minus the memory that was already in use before.
+/// Loads a model and computes the first logits. Returns the peak memory in bytes that this
+/// requires, not counting the memory that was already in use before.
 fn peak_of_decoding(folder: &ModelFolder, precision: Dtype) -> usize {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();

@@ -1,10 +1,12 @@
-//! Tests that models with different number formats can share a thread pool without changing each
+//! Tests that models with different number formats can share a thread pool without affecting each
 //! other's results.
 //!
-//! While a thread waits for a task to finish, it may execute another task of the same pool. If the
-//! number format were stored in a thread-local variable, the format of one model would then be used
-//! for the matrix products of another model. The environment variable `SHARED_POOL_TRIES` sets how
-//! often each kind of task is executed for each pool size. The default is 20.
+//! While a thread of the pool waits for one task to finish, it may execute a different task, which
+//! may belong to a different model. If the number format were stored in a thread-local variable,
+//! matrix products could therefore use the number format of the wrong model.
+//!
+//! The environment variable `SHARED_POOL_TRIES` determines how often each task is repeated for each
+//! size of the pool. The default is 20.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test")]
 
@@ -41,7 +43,7 @@ fn bits<'a>(numbers: impl IntoIterator<Item = &'a f32>) -> Vec<u32> {
     numbers.into_iter().map(|x| x.to_bits()).collect()
 }
 
-/// Returns the bits of the logits of a forward pass for training.
+/// Returns the bit patterns of the logits that a forward pass in training mode computes.
 fn forward(model: &GptModel) -> Vec<u32> {
     let (logits, _) = model
         .forward_train(&ids(1, 60), &mut TorchRng::manual_seed(2))
@@ -49,14 +51,14 @@ fn forward(model: &GptModel) -> Vec<u32> {
     bits(&logits)
 }
 
-/// Returns the bits of a decoder's logits after a prompt.
+/// Returns the bit patterns of the logits that a decoder computes for a prompt.
 fn decode(model: &GptModel) -> Vec<u32> {
     let mut decoder = Decoder::new(model.clone());
     decoder.start(&(0..60).collect::<Vec<u32>>()).unwrap();
     bits(decoder.advance().unwrap())
 }
 
-/// Returns the bits of the loss and of one gradient of a training step.
+/// Returns the bit patterns of the loss and of one gradient that a training step computes.
 fn step(model: &GptModel) -> Vec<u32> {
     let mut grads = GptModel::zeros(model.config()).unwrap();
     let mut rng = TorchRng::manual_seed(3);
@@ -67,7 +69,7 @@ fn step(model: &GptModel) -> Vec<u32> {
     all
 }
 
-/// A kind of task: its name and the function that executes it.
+/// The name of a task, and the function that executes it for a model.
 type Task = (&'static str, fn(&GptModel) -> Vec<u32>);
 
 const TASKS: [Task; 3] = [
@@ -104,9 +106,9 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
     let asked = &model(64, Dtype::Float32);
     let expected = TASKS.map(|(_, task)| task(asked));
     let in_bf16 = TASKS.map(|(_, task)| task(&model(64, Dtype::BFloat16)));
-    // If the format of one model were used for another model, the comparisons below would fail,
-    // because results in bf16 have different bits. The decoder is left out here, because the format
-    // for training doesn't affect decoders.
+    // First check that the comparisons below can detect an error: training in bf16 must produce
+    // results with other bit patterns. This doesn't apply to the decoder, because it ignores the
+    // number format for training.
     assert!(expected[0] != in_bf16[0] && expected[2] != in_bf16[2]);
     let (trained, ids) = (&model(256, Dtype::BFloat16), &ids(2, 256));
     for threads in [2, 3, 4, 8] {

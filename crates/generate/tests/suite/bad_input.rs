@@ -1,5 +1,5 @@
-//! Tests that invalid prompts, settings and logits are rejected with an error that contains the
-//! invalid value.
+//! Tests that invalid prompts, settings and logits are rejected with an error message that contains
+//! the invalid value.
 
 use crate::common::{scripted, take_in};
 use generate::{
@@ -17,7 +17,8 @@ fn rng() -> TorchRng {
 /// Checks that these settings are rejected with the given message.
 fn refused(sampling: Sampling, expected: &str) {
     let logits = array![1.0, 2.0, 3.0, 4.0, 5.0];
-    // The errors are compared as text, because an error that contains NaN isn't equal to itself.
+    // Compare the error messages instead of the errors, because an error that contains NaN isn't
+    // equal to itself.
     let error = sampling.choose(&logits, &mut rng()).unwrap_err();
     assert_eq!(error.to_string(), expected);
     assert_eq!(sampling.check().unwrap_err().to_string(), expected);

@@ -1,5 +1,5 @@
-//! Tests that the results for a sequence in a batch are bit for bit the same as if the sequence
-//! were decoded alone.
+//! Tests that the results for a sequence in a batch are bitwise identical to the results for the
+//! same sequence alone.
 
 use crate::common::{models, scripted, take_in};
 use generate::{
@@ -13,17 +13,17 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use torch_rng::TorchRng;
 
-/// A random sequence that is added to [`TokenStreams`] and may be removed before it ends.
+/// A random sequence for the tests of [`TokenStreams`]: when it is added, how it is continued, and
+/// when it is removed.
 #[derive(Clone, Debug)]
 struct Visit {
-    /// Number of steps between the addition of the previous sequence and the addition of this
-    /// sequence.
+    /// Number of steps between the addition of the previous sequence and the addition of this one.
     wait: usize,
     prompt: Vec<u32>,
     config: DecoderConfig,
     options: GenerateOptions,
     seed: u64,
-    /// Number of tokens after which the sequence is removed.
+    /// Number of new tokens after which the sequence is removed if it hasn't ended before.
     leaves_after: usize,
 }
 
@@ -68,8 +68,8 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
 }
 
 impl Visit {
-    /// Adapts this sequence to a model by limiting the token IDs to the model's vocabulary and the
-    /// lengths to the model's context.
+    /// Returns this sequence with token IDs that are in the model's vocabulary, and with lengths
+    /// that fit in the model's context.
     fn to(mut self, model: &gpt::GptConfig) -> Self {
         let (vocab_size, context) = (model.vocab_size as u32, model.context_length);
         let eighths = self.config.context_size.unwrap();
@@ -87,7 +87,7 @@ impl Visit {
 }
 
 /// The generated tokens of a sequence, the reason why the sequence has ended (`None` if it was
-/// removed before its end), and its last logits.
+/// removed before its end), and the logits from which its last token was chosen.
 type Outcome = (Vec<u32>, Option<FinishReason>, Array1<f32>);
 
 fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
@@ -97,8 +97,9 @@ fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
     let mut stream = TokenStream::new(&mut decoder, visit.options.clone(), &mut rng).unwrap();
     let most = visit.leaves_after;
     let tokens: Vec<u32> = stream.by_ref().take(most).map(Result::unwrap).collect();
-    // The sequence has ended if it got fewer tokens than `leaves_after`, or as many as its options
-    // allow. The stream may report the reason only after it has been asked for one more token.
+    // If the stream returned fewer tokens than `leaves_after`, or as many tokens as its options
+    // allow, the sequence has ended. In this case, the stream may report the reason only after
+    // another call of `next`.
     let over = tokens.len() < most || tokens.len() == visit.options.max_new_tokens;
     let reason = match stream.finish_reason() {
         None if over => stream
@@ -184,8 +185,8 @@ proptest! {
                 parts.push(part).unwrap();
                 parts.advance().unwrap();
                 rest = others;
-                // Append the same tokens to the sequence and to a fork of it, which must lead to
-                // the same logits. Then remove the tokens from the sequence again.
+                // Append the same tokens to the decoder and to a clone of it. Both must compute the
+                // same logits. Then remove the tokens from the original decoder again.
                 let (len, tried) = (parts.tokens().len(), vec![0; cut]);
                 let mut fork = parts.clone();
                 for decoder in [&mut parts, &mut fork] {
@@ -316,8 +317,8 @@ fn a_hook_sees_every_text_after_each_block_and_what_it_changes_counts() {
     for (slot, alone) in slots.iter().zip(&alone) {
         assert_eq!(batch.get(*slot).unwrap().logits(), alone.logits());
     }
-    // The logits are computed from the residual stream after the last block, so they must change if
-    // a hook changes this residual stream.
+    // The logits are computed from the output of the last block, so a hook that changes this output
+    // must also change the logits.
     let mut decoder = Decoder::new(&model);
     decoder.start(&[1, 2]).unwrap();
     let steered = decoder.advance_with(|blocks, mut rows| {

@@ -6,12 +6,12 @@ use gpt::{Activation, DropRates, GptConfig, GptModel};
 use proptest::prelude::*;
 use torch_rng::TorchRng;
 
-/// Generates small models of all kinds: with and without a tied head, with and without biases, with
-/// one or several heads, and with each activation function.
+/// Generates small models of all kinds: with and without a tied output head, with and without
+/// biases, with one or several attention heads, and with each activation function.
 ///
-/// The models have at least 8 features. With only two features, layer normalization would
-/// essentially divide by the difference between the two. If this difference were small, rounding
-/// errors would become very large.
+/// The models have at least 8 features, because layer normalization of only two features would
+/// amplify rounding errors. It would essentially divide by the difference between the two features,
+/// which may be very small.
 pub(crate) fn models() -> impl Strategy<Value = GptModel> {
     (
         (1..4usize, 8..17usize, 1..4usize, 2..60usize),
@@ -77,7 +77,8 @@ pub(crate) fn scripted(script: &[u32]) -> GptModel {
     model
 }
 
-/// Returns true if rounding errors can't change which logit is the largest.
+/// Returns true if the largest logit exceeds the second largest by so much that rounding errors
+/// can't change which token is chosen.
 pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));

@@ -1,4 +1,4 @@
-//! Tests that a decoder with a cache predicts the same tokens as the model without a cache.
+//! Tests that a decoder with a cache predicts the same tokens as the model does without a cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ const TOLERANCE: Tolerance = Tolerance {
     relative: 2e-5,
 };
 
-/// Computes the logits of the token after `tokens` without a cache, as in the book's functions.
+/// Computes the logits of the token that follows `tokens`, without a cache. If there are more
+/// tokens than fit in the context, the model sees only the last ones, as in the book's functions.
 fn uncached(model: &GptModel, tokens: &[u32]) -> Array1<f32> {
     let first = tokens.len().saturating_sub(model.config().context_length);
     let idx = Array2::from_shape_vec((1, tokens.len() - first), tokens[first..].to_vec()).unwrap();
@@ -59,8 +60,8 @@ proptest! {
         for (i, &token) in completion.iter().enumerate() {
             let before = &book[..prompt.len() + i];
             if !has_clear_winner(&uncached(&model, before)) {
-                // Rounding errors may change the choice of this token, and all later tokens would
-                // then differ, too.
+                // Two logits are almost equal, so rounding errors may change which token is chosen.
+                // In this case, all later tokens may differ as well, so the comparison ends here.
                 return Ok(());
             }
             prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);

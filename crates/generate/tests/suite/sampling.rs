@@ -1,5 +1,5 @@
-//! Tests of [`Sampling`]: which tokens are kept and drawn, and which settings must give the same
-//! results as others.
+//! Tests of [`Sampling`]: which tokens can be drawn, and which pairs of settings must produce the
+//! same results.
 
 use generate::{Sampling, greedy_id, softmax_with_temperature, top_k_filter};
 use ndarray::{Array1, Axis, array};
@@ -115,8 +115,8 @@ proptest! {
     }
 }
 
-/// Compares the probabilities with the results of the transformers library, which
-/// `fixtures/make_logits_processors.py` has written to a file.
+/// Compares the probabilities with results of the transformers library. The script
+/// `fixtures/make_logits_processors.py` has written these results to a file.
 #[test]
 fn probabilities_are_those_of_the_logits_processors_of_transformers() {
     let file = include_str!("../fixtures/logits_processors.txt");
@@ -143,9 +143,10 @@ fn probabilities_are_those_of_the_logits_processors_of_transformers() {
     }
 }
 
-/// Compares the results of the min-p filter and of the repetition penalty with those of
-/// `MinPLogitsWarper` and `RepetitionPenaltyLogitsProcessor` in the transformers library (version
-/// 5.24). The expected results were calculated by hand from the documentation of these classes.
+/// Compares the results of the min-p filter and of the repetition penalty with the classes
+/// `MinPLogitsWarper` and `RepetitionPenaltyLogitsProcessor` of the transformers library (version
+/// 5.24). The expected results were calculated by hand, according to the documentation of these
+/// classes.
 #[test]
 fn min_p_and_the_repetition_penalty_are_those_of_transformers() {
     // The probabilities are 0.5, 0.25, 0.125 and 0.125.
