@@ -1,13 +1,13 @@
-//! Measures the speed of each operation at the sizes of GPT-2 124M. The following command runs the
-//! benchmarks:
+//! Measures the speed of each operation, with arrays of the same size as in the GPT-2 model with
+//! 124 million parameters. The following command runs the benchmarks:
 //!
 //! ```sh
 //! cargo bench -p tensor-ops
 //! ```
 //!
-//! To run only some of them, add `-- FILTER`. Criterion compares each time with the previous run,
-//! which shows which operations have become slower. The command `cargo xtask bench` compares
-//! complete programs with PyTorch and other implementations.
+//! To run only some of the benchmarks, add `-- FILTER` to the command. Criterion compares the
+//! results with the previous run and reports which operations have become slower. To compare
+//! complete programs with PyTorch and other implementations, use `cargo xtask bench` instead.
 
 use std::hint::black_box;
 
@@ -22,8 +22,7 @@ use torch_rng::{Build, TorchRng};
 
 const EMB_DIM: usize = 768;
 const VOCAB_SIZE: usize = 50257;
-/// Number of rows in the matrices of a training step, including the logits. A step processes 4
-/// sequences of 256 tokens.
+/// Number of rows of the matrices in a training step that processes 4 sequences of 256 tokens.
 const ROWS: usize = 1024;
 
 fn random(rows: usize, columns: usize) -> Array2<f32> {

@@ -1,9 +1,9 @@
-//! The cross-entropy of logits and target IDs, `mean_i (ln sum_j e^(x_ij) - x_(i, t_i))`
-//! (`torch.nn.functional.cross_entropy`; book section 5.1.2).
+//! The cross-entropy loss for logits `x` and target IDs `t`, `mean_i (ln sum_j e^(x_ij) - x_(i,
+//! t_i))` (`torch.nn.functional.cross_entropy`; book section 5.1.2).
 //!
-//! As in PyTorch, the maximum of a row is subtracted from all its logits, including the logit of
-//! the target, so the loss is accurate even if the logits are far from 0. The losses of the rows
-//! are added in order and in `f64`.
+//! As in PyTorch, the maximum of each row of logits is first subtracted from the whole row, so that
+//! the loss is accurate even if the logits are far from 0. The losses of the rows are added in
+//! order, in `f64`.
 
 use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array2, ArrayRef2};
@@ -11,12 +11,12 @@ use rayon::prelude::*;
 
 use crate::rows::{as_rows, into_contiguous, rows_per_task, slice_mut};
 
-/// Target ID that marks a row as ignored, for example because the row is padding. It is the default
-/// value of `ignore_index` in PyTorch, -100, converted to `u32`.
+/// Target ID of rows that should be ignored, for example because they are padding. It is PyTorch's
+/// default value for `ignore_index`, -100, converted to `u32`.
 pub const IGNORE_INDEX: u32 = -100i32 as u32;
 
-/// Returns the number of targets that aren't ignored. The mean loss is the sum of the losses
-/// divided by this number.
+/// Returns the number of targets other than [`IGNORE_INDEX`]. To compute the mean loss, divide the
+/// sum of the losses by this number.
 #[must_use]
 pub fn counted_targets<'t>(targets: impl IntoIterator<Item = &'t u32>) -> usize {
     let targets = targets.into_iter();
@@ -47,9 +47,9 @@ pub fn cross_entropy(logits: &ArrayRef2<f32>, targets: &[u32]) -> f32 {
     mean(&row_losses(logits, targets), targets)
 }
 
-/// Returns the cross-entropy of each row of the logits, which have the shape `(rows, vocab_size)`.
-/// `targets` contains one target ID for each row. The loss of a row is 0 if its target is
-/// [`IGNORE_INDEX`].
+/// Returns the cross-entropy loss of each row of the logits, which have the shape `(rows,
+/// vocab_size)`. `targets` contains one target ID for each row. If the target of a row is
+/// [`IGNORE_INDEX`], its loss is 0.
 ///
 /// # Panics
 ///
@@ -61,13 +61,14 @@ pub fn cross_entropy_rows(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> 
     row_losses(logits, targets)
 }
 
-/// Returns the mean [`cross_entropy`] and the gradient of the logits, which have the shape
-/// `(rows, vocab_size)`. The memory of the logits is reused for the gradient.
+/// Returns the mean cross-entropy loss, as computed by [`cross_entropy`], and the gradient of the
+/// logits. The logits and their gradient have the shape `(rows, vocab_size)`. The gradient reuses
+/// the memory of the logits.
 ///
-/// `d_loss` is the gradient of the loss. The gradient of a row is
-/// `(softmax(x) - one_hot(target)) d_loss / n`, where `n` is the number of rows that aren't
-/// ignored. If the target of a row is [`IGNORE_INDEX`], the gradient of this row is 0. Exponentials
-/// that are smaller than 2^-64 of the largest one in their row are set to 0.
+/// `d_loss` is the gradient of the loss. The gradient of a row `x` is `(softmax(x) -
+/// one_hot(target)) d_loss / n`, where `n` is the number of rows that aren't ignored. If the target
+/// of a row is [`IGNORE_INDEX`], all elements of its gradient are 0. Probabilities that are less
+/// than 2^-64 times the largest probability of their row are treated as 0.
 ///
 /// # Panics
 ///
@@ -100,8 +101,8 @@ pub fn cross_entropy_train(
     (mean(&losses, targets), d_logits)
 }
 
-/// Returns `ln sum_j e^(x_ij - max) - (x_(i, t_i) - max)` for each row `i`. The exponentials aren't
-/// stored.
+/// Returns the loss `ln sum_j e^(x_ij - max) - (x_(i, t_i) - max)` for each row `i`, or 0 if its
+/// target is [`IGNORE_INDEX`]. The exponentials aren't stored.
 fn row_losses(logits: &ArrayRef2<f32>, targets: &[u32]) -> Vec<f32> {
     let logits = as_rows(logits);
     let width = logits.ncols();

@@ -1,9 +1,9 @@
-//! Dropout, which sets each element to 0 with the probability `p` and divides the other elements by
-//! `1 - p` (`nn.Dropout`; book section 3.5.2).
+//! Dropout, which sets each element to 0 with the probability `p` and divides all remaining
+//! elements by `1 - p` (`nn.Dropout`; book section 3.5.2).
 //!
-//! The masks are the same as those of PyTorch for the same seed and the same
-//! [`Build`](torch_rng::Build) of PyTorch. If the layer is in evaluation mode or `p` is 0, the
-//! elements don't change and no random numbers are drawn.
+//! For the same seed, the masks are the same as in the [`Build`](torch_rng::Build) of PyTorch that
+//! the random number generator emulates. In evaluation mode, or if `p` is 0, the elements stay
+//! unchanged and no random numbers are drawn.
 
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
@@ -14,7 +14,7 @@ use crate::rows::{WIDTH, for_each_block, fresh_rows, into_contiguous, slice_mut}
 /// A dropout layer, like `nn.Dropout`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// Probability with which an element is set to 0. It must be in [0, 1].
+    /// Probability that an element is set to 0, in the range from 0 to 1.
     pub p: f64,
 }
 
@@ -24,8 +24,8 @@ pub struct Dropout {
 pub struct DropoutCache(Option<KeepMask>);
 
 impl Dropout {
-    /// Returns the factor by which the remaining elements are multiplied, `1 / (1 - p)`. It is
-    /// rounded in the same way as in PyTorch. If `p` is 1, no elements remain, and the factor is 0.
+    /// Returns the factor by which the remaining elements are multiplied, `1 / (1 - p)`, rounded in
+    /// the same way as in PyTorch. If `p` is 1, no elements remain, and this method returns 0.
     pub fn scale(&self) -> f32 {
         if self.p >= 1.0 {
             0.0
@@ -34,8 +34,8 @@ impl Dropout {
         }
     }
 
-    /// Draws a mask for `n` elements in row-major order. If `p` is 0, returns `None` without
-    /// drawing anything.
+    /// Draws a mask for `n` elements in row-major order. Returns `None` without drawing any random
+    /// numbers if `p` is 0.
     ///
     /// # Panics
     ///
@@ -49,9 +49,9 @@ impl Dropout {
         rng.skip_mask(n, self.p);
     }
 
-    /// Applies dropout, like `forward` of `nn.Dropout`. If `training` contains a generator,
-    /// elements are dropped. If `training` is `None`, the layer is in evaluation mode and returns
-    /// `x` unchanged.
+    /// Applies dropout, like the method `forward` of `nn.Dropout`. The argument `training`
+    /// determines the mode. In training mode, it contains the random number generator. In
+    /// evaluation mode, it is `None`, and the method returns `x` unchanged.
     ///
     /// ```
     /// use tensor_ops::{Dropout, ndarray::Array2, torch_rng::TorchRng};
@@ -76,8 +76,9 @@ impl Dropout {
         }
     }
 
-    /// Applies dropout in training mode, and returns a cache for [`backward`](Self::backward). The
-    /// mask is drawn in row-major order, and the memory of `x` is reused for the result.
+    /// Applies dropout in training mode, and returns the result together with a cache for
+    /// [`backward`](Self::backward). The mask is drawn in row-major order. The result reuses the
+    /// memory of `x`.
     ///
     /// # Panics
     ///
@@ -91,10 +92,10 @@ impl Dropout {
         self.forward_with(x, mask)
     }
 
-    /// Applies a mask that [`draw`](Self::draw) has returned, and returns a cache for
-    /// [`backward`](Self::backward). Together, these two methods do the same as
-    /// [`forward_train`](Self::forward_train), but the mask can be drawn while other threads
-    /// compute `x`.
+    /// Applies a mask that [`draw`](Self::draw) has returned, and returns the result together with
+    /// a cache for [`backward`](Self::backward). Calling `draw` and then this method is equivalent
+    /// to calling [`forward_train`](Self::forward_train), but you can draw the mask while other
+    /// threads are still computing `x`.
     ///
     /// # Panics
     ///
@@ -108,8 +109,9 @@ impl Dropout {
         (out, DropoutCache(mask))
     }
 
-    /// Returns the gradient of the input. The elements of `d_out` are dropped and scaled in the
-    /// same way as in the forward pass.
+    /// Returns the gradient of the input. The elements of `d_out`, which is the gradient of the
+    /// output, are set to 0 or scaled in the same way as the elements of the input in the forward
+    /// pass.
     ///
     /// # Panics
     ///
@@ -123,8 +125,8 @@ impl Dropout {
     }
 
     /// Does the same as [`backward`](Self::backward), but borrows `d_out`, so that the caller can
-    /// still use it afterwards. Copying `d_out` and applying the mask take a single pass over the
-    /// memory.
+    /// still use this array afterwards. This method is faster than calling `backward` with a copy
+    /// of `d_out`, because it copies the array and applies the mask at the same time.
     ///
     /// # Panics
     ///
@@ -149,8 +151,9 @@ impl Dropout {
         Array::from_shape_vec(d_out.raw_dim(), d_x).expect("as many numbers as `d_out`")
     }
 
-    /// Applies a part of the mask to `values`, which multiplies each value by the
-    /// [`scale`](Self::scale) or by 0. The first value belongs to element `first` of the mask.
+    /// Applies a section of the mask to `values`, which multiplies each value by either
+    /// [`scale`](Self::scale) or 0. The section begins at the mask element with the index `first`,
+    /// which applies to the first value.
     ///
     /// # Panics
     ///

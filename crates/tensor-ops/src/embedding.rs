@@ -1,5 +1,5 @@
-//! Embedding layers, which look up a row for each ID: `y = weight[ids]` (`torch.nn.Embedding`; book
-//! section 2.7).
+//! Embedding layers, which look up a row of a table for each ID: `y = weight[ids]`
+//! (`torch.nn.Embedding`; book section 2.7).
 
 use ndarray::{Array, Array2, ArrayRef, Axis, Dimension, RemoveAxis};
 use torch_rng::TorchRng;
@@ -7,8 +7,8 @@ use torch_rng::TorchRng;
 use crate::parameters;
 use crate::rows::{as_rows, slice_mut, zero_weights};
 
-/// An embedding layer, which is a table with one row for each ID. The gradients of the table are
-/// stored in another value of this type.
+/// An embedding layer, which is a table with one row for each ID. To store the gradient of the
+/// table, use a second value of this type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embedding {
     /// The table, with the shape `(num_embeddings, embedding_dim)`.
@@ -16,24 +16,24 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// Creates a table whose elements are drawn from the standard normal distribution, as in
-    /// PyTorch's `nn.Embedding(num_embeddings, embedding_dim)`.
+    /// Creates a table whose elements are drawn from the standard normal distribution, like
+    /// `nn.Embedding(num_embeddings, embedding_dim)` in PyTorch.
     pub fn new(num_embeddings: usize, embedding_dim: usize, rng: &mut TorchRng) -> Self {
         let mut table = Self::zeros(num_embeddings, embedding_dim);
         rng.fill_normal(slice_mut(&mut table.weight), 0.0, 1.0);
         table
     }
 
-    /// Creates a table of zeros. Use it to accumulate gradients, or as a destination for weights
-    /// from a file.
+    /// Creates a table of zeros. Use it to accumulate gradients, or to fill it with weights from a
+    /// file.
     pub fn zeros(num_embeddings: usize, embedding_dim: usize) -> Self {
         Self {
             weight: zero_weights((num_embeddings, embedding_dim)),
         }
     }
 
-    /// Returns the row of each ID. If the IDs have the shape `(...)`, the result has the shape
-    /// `(..., embedding_dim)`.
+    /// Returns the table row of each ID. If the IDs have the shape `(...)`, the result has the
+    /// shape `(..., embedding_dim)`.
     ///
     /// ```
     /// use ndarray::array;
@@ -63,12 +63,13 @@ impl Embedding {
         Array::from_shape_vec(shape, out).expect("one row an id")
     }
 
-    /// Adds the gradient of the table to `grads`. For each ID, the corresponding row of `d_out` is
-    /// added to the row of `grads` with this index. `d_out` is the gradient of the output, with the
-    /// shape `(..., embedding_dim)`.
+    /// Computes the gradient of the table and adds it to `grads`. `d_out` is the gradient of the
+    /// output, with the shape `(..., embedding_dim)`, so it contains one row for each element of
+    /// `ids`. If this element is `i`, its row of `d_out` is added to row `i` of `grads`.
     ///
-    /// Each task processes some columns of all rows, and it processes the rows in order. Therefore,
-    /// no two threads write to the same element, even if an ID occurs several times.
+    /// The work is divided by columns: each task processes all rows, in order, but only some of the
+    /// columns. Therefore, no two threads write to the same element, even if an ID occurs several
+    /// times.
     ///
     /// # Panics
     ///

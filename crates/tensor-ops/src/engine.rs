@@ -1,8 +1,9 @@
-//! Building blocks for the fast code in the crates `attention`, `gpt`, `train` and `checkpoint`:
-//! arrays that reuse memory, a thread pool whose threads don't sleep during a pass, the softmax of
-//! causal attention, the inner loops of the optimizer, and matrix transposition.
+//! Building blocks that the crates `attention`, `gpt`, `train` and `checkpoint` need for speed:
+//! arrays that reuse memory, a thread pool whose threads stay awake during a forward or backward
+//! pass, the softmax of causal attention, the inner loops of the optimizer, and matrix
+//! transposition.
 //!
-//! You don't need this module to write your own layers. Its items may change in any version.
+//! You don't need this module to write your own layers. Its items may change in any release.
 
 pub use kernels::gemm::packed_bytes;
 pub use kernels::{

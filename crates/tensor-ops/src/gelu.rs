@@ -1,17 +1,17 @@
-//! The activation function GELU in the form with `tanh`,
-//! `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))` (book listing 4.3). GPT-2 was trained with
-//! this form.
+//! The activation function GELU in the approximate form, which uses `tanh`: `0.5 x (1 +
+//! tanh(sqrt(2/pi) (x + 0.044715 x^3)))` (book listing 4.3). GPT-2 was trained with this form.
 //!
-//! The exact form, `x Phi(x)`, is in `gelu_exact.rs`. The two forms differ by up to 5e-4.
+//! The module `gelu_exact` contains the exact form, `x Phi(x)`. The results of the two forms differ
+//! by up to 5e-4.
 
 use kernels::elementwise;
 use ndarray::{Array, ArrayRef, Dimension};
 
 use crate::rows::{WIDTH, fresh_rows, with_each_of};
 
-/// Applies GELU to each element of an array of any shape. The result is the same as that of
-/// `gpt::gelu`, which follows the listing of the book, but it is computed faster. In PyTorch, this
-/// is `nn.GELU(approximate="tanh")`.
+/// Applies the approximate form of GELU to each element of an array of any shape, like
+/// `nn.GELU(approximate="tanh")` in PyTorch. This function is a faster version of `gpt::gelu`,
+/// which follows the book's listing and computes the same result.
 ///
 /// ```
 /// let y = tensor_ops::gelu(&ndarray::array![-1.0, 0.0, 1.0]);
@@ -28,8 +28,8 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     Array::from_shape_vec(dim, out).expect("as many numbers as the input has")
 }
 
-/// Returns the gradient of the input, `d_out * gelu'(x)`. `x` is the input of [`gelu`], and `d_out`
-/// is the gradient of its output.
+/// Returns the gradient of the input, `d_out * gelu'(x)`, where `x` is the input of [`gelu`] and
+/// `d_out` is the gradient of its output.
 ///
 /// # Panics
 ///

@@ -1,9 +1,9 @@
-//! The activation function GELU in its exact form, `x Phi(x) = x (1 + erf(x / sqrt(2))) / 2`. `Phi`
-//! is the cumulative distribution function of the standard normal distribution (Hendrycks and
+//! The activation function GELU in the exact form, `x Phi(x) = x (1 + erf(x / sqrt(2))) / 2`, where
+//! `Phi` is the cumulative distribution function of the standard normal distribution (Hendrycks and
 //! Gimpel, 2016). Section 4.3 of the book mentions this form.
 //!
-//! The result is computed in `f64` and rounded once. GPT-2 was trained with the `tanh` form, which
-//! is in `gelu.rs`.
+//! Each result is computed in `f64` and then rounded to `f32`. GPT-2 was trained with the
+//! approximate form, which is in the module `gelu`.
 
 use std::f64::consts::{PI, SQRT_2};
 
@@ -12,7 +12,8 @@ use rayon::prelude::*;
 
 use crate::rows::{into_contiguous, slice_mut, with_each_of};
 
-/// Applies exact GELU to each element of an array of any shape. In PyTorch, this is `nn.GELU()`.
+/// Applies the exact form of GELU to each element of an array of any shape, like `nn.GELU()` in
+/// PyTorch.
 ///
 /// ```
 /// let y = tensor_ops::gelu_exact(&ndarray::array![-1.0, 0.0, 1.0]);
@@ -28,8 +29,8 @@ pub fn gelu_exact<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     y
 }
 
-/// Returns the gradient of the input, `d_out * (Phi(x) + x Phi'(x))`. `x` is the input of
-/// [`gelu_exact`], and `d_out` is the gradient of its output.
+/// Returns the gradient of the input, `d_out * (Phi(x) + x Phi'(x))`, where `x` is the input of
+/// [`gelu_exact`] and `d_out` is the gradient of its output.
 ///
 /// # Panics
 ///
@@ -47,9 +48,9 @@ pub fn gelu_exact_backward<D: Dimension>(
     })
 }
 
-/// Returns the cumulative distribution function of the standard normal distribution at `x`. The
-/// complementary error function `erfc` is used because `1 + erf` would lose digits if the result is
-/// close to 0.
+/// Returns the cumulative distribution function of the standard normal distribution at `x`. It is
+/// computed with the complementary error function `erfc`, because `1 + erf` would lose precision
+/// for results close to 0.
 fn phi(x: f64) -> f64 {
     libm::erfc(-x / SQRT_2) / 2.0
 }

@@ -1,8 +1,9 @@
 //! Layer normalization over the last dimension, `y = scale (x - mean) / sqrt(var + eps) + shift`
 //! (book listing 4.2).
 //!
-//! The variance is the biased one, which is divided by `n` instead of `n - 1`. There are no running
-//! statistics, so training mode and evaluation mode give the same result.
+//! The variance is divided by `n` instead of `n - 1`, so it is the biased estimate. Unlike batch
+//! normalization, layer normalization uses no running statistics, so training mode and evaluation
+//! mode produce the same result.
 
 use kernels::{elementwise, for_each, reduce};
 use ndarray::{Array, Array1, Array2, ArrayRef, Axis, Dimension};
@@ -12,8 +13,8 @@ use crate::rows::{
     as_rows, empty, for_each_block, fresh_rows, rows_per_task, slice_mut, with_leading_dims_of,
 };
 
-/// A layer normalization module. It corresponds to the class `LayerNorm` of the book (listing 4.2).
-/// The gradients of its weights are stored in another value of this type.
+/// A layer normalization module, like the class `LayerNorm` of the book (listing 4.2). To store the
+/// gradients of its weights, use a second value of this type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNorm {
     /// Learned factors by which the normalized features are multiplied, with `emb_dim` elements.
@@ -46,7 +47,7 @@ impl LayerNorm {
         }
     }
 
-    /// Creates a module whose scale and shift are 0. Such a module is used to accumulate gradients.
+    /// Creates a module whose scale and shift are 0. Use it to accumulate gradients.
     pub fn zeros(emb_dim: usize) -> Self {
         Self {
             scale: Array1::zeros(emb_dim),
@@ -54,9 +55,9 @@ impl LayerNorm {
         }
     }
 
-    /// Normalizes each row of `x`. The input and the output have the shape `(..., emb_dim)`. The
-    /// result is the same as that of `gpt::layer_norm`, which follows the listing of the book, but
-    /// it is computed faster.
+    /// Normalizes each row of `x`. The input and the output have the shape `(..., emb_dim)`. This
+    /// method is a faster version of `gpt::layer_norm`, which follows the book's listing and
+    /// computes the same result.
     ///
     /// ```
     /// use tensor_ops::{LayerNorm, ndarray::{Axis, array}};
@@ -121,12 +122,13 @@ impl LayerNorm {
     }
 
     /// Adds the gradients of the scale and the shift to `grads`, and returns the gradient of the
-    /// input. `d_out` is the gradient of the output. Both have the shape `(..., emb_dim)`.
+    /// input. `d_out` is the gradient of the output. Both `d_out` and the returned gradient have
+    /// the shape `(..., emb_dim)`.
     ///
     /// # Panics
     ///
     /// Panics if `d_out` doesn't have the same number of rows and features as the input of the
-    /// forward pass, or if the gradients in `grads` don't have `emb_dim` elements.
+    /// forward pass, or if the gradients in `grads` don't have `emb_dim` contiguous elements.
     pub fn backward<D: Dimension>(
         &self,
         cache: LayerNormCache,
@@ -148,11 +150,11 @@ impl LayerNorm {
             grads.shift.len(),
             x_hat.ncols()
         );
-        // This step is the backward pass of `out = scale * x_hat + shift`.
+        // First comes the backward pass of the last operation, `out = scale * x_hat + shift`.
         self.backward_affine(&x_hat, &d_rows, grads);
-        // This step is the backward pass of `x_hat = (x - mean) * rstd`. The mean and `rstd` also
-        // depend on `x`, so the gradient has three terms:
-        // `d_x = rstd * (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat))`.
+        // Then comes the backward pass of the normalization, `x_hat = (x - mean) * rstd`. Because
+        // `mean` and `rstd` depend on `x` as well, the gradient has three terms: `d_x = rstd *
+        // (d_x_hat - mean(d_x_hat) - x_hat * mean(d_x_hat * x_hat))`.
         let mut d_x = x_hat;
         let width = d_x.ncols();
         let scale = self.affine().0;
@@ -167,8 +169,9 @@ impl LayerNorm {
         with_leading_dims_of(d_x, d_out)
     }
 
-    /// Adds the sum of `d_out * x_hat` over the rows to the gradient of the scale, and the sum of
-    /// `d_out` over the rows to the gradient of the shift. Each task processes 64 columns.
+    /// Computes the gradients of the scale and the shift and adds them to `grads`. The gradient of
+    /// the scale is the sum of `d_out * x_hat` over all rows, and the gradient of the shift is the
+    /// sum of `d_out` over all rows. Each task processes 64 columns.
     fn backward_affine(
         &self,
         x_hat: &Array2<f32>,

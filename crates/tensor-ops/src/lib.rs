@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-// Each of these modules contains an operation with its forward pass and its backward pass.
+// Each of these modules contains the forward pass and the backward pass of an operation.
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -21,8 +21,8 @@ pub mod engine;
 mod pooled;
 mod rows;
 
-// These crates are re-exported because their types appear in the public API. Dependents that use
-// the re-exports always get the matching versions.
+// The public API of this crate contains types from these crates. They are re-exported so that
+// dependent crates can use exactly the same versions.
 pub use {ndarray, torch_rng};
 
 pub use cross_entropy::{

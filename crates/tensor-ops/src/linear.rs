@@ -1,9 +1,9 @@
 //! Linear layers, `y = x W^T + b` (`torch.nn.Linear`), for inputs with any number of leading
 //! dimensions.
 //!
-//! A layer doesn't store its input for the backward pass. Instead, the caller passes the input to
-//! `backward` again. This way, layers that share an input, such as the layers for queries, keys and
-//! values, need only one copy of this input.
+//! A layer doesn't store its input for the backward pass. Instead, the caller must pass the input
+//! to `backward` again. If several layers have the same input, such as the layers for queries, keys
+//! and values, the input therefore has to be stored only once.
 
 use kernels::{Dtype, OPERAND_DTYPES};
 use ndarray::{Array, Array1, Array2, ArrayRef, Dimension};
@@ -15,7 +15,7 @@ use crate::rows::{
     add_column_sums, as_rows, into_contiguous, slice_mut, with_leading_dims_of, zero_weights,
 };
 
-/// A linear layer. The gradients of its weights are stored in another value of this type.
+/// A linear layer. To store the gradients of its weights, use a second value of this type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     /// Weights, with the shape `(out_features, in_features)` as in PyTorch's `nn.Linear`.
@@ -23,17 +23,18 @@ pub struct Linear {
     /// Bias with `out_features` elements, or `None` if the layer has no bias.
     pub bias: Option<Array1<f32>>,
     /// Number format to which the operands of the matrix products are rounded in the forward and
-    /// backward passes. It is float32 or bfloat16. The weights, the gradients and the sums are
-    /// always float32.
+    /// backward passes, either float32 or bfloat16. The weights, the gradients and the sums are
+    /// always stored in float32.
     pub dtype: Dtype,
 }
 
 impl Linear {
-    /// Creates a layer with random weights, which are drawn before the bias. As in PyTorch's
-    /// `nn.Linear`, both are uniformly distributed between `-1/sqrt(in_features)` and
-    /// `1/sqrt(in_features)`.
+    /// Creates a layer with a random weight matrix and, if `bias` is true, a random bias, which is
+    /// drawn after the matrix. As in PyTorch's `nn.Linear`, all elements are uniformly distributed
+    /// between `-1/sqrt(in_features)` and `1/sqrt(in_features)`.
     ///
-    /// If `in_features` is 0, the bias is 0, but random numbers are still drawn for it.
+    /// If `in_features` is 0, the elements of the bias are 0. As in PyTorch, random numbers are
+    /// drawn for them nevertheless.
     pub fn new(in_features: usize, out_features: usize, bias: bool, rng: &mut TorchRng) -> Self {
         let mut layer = Self::zeros(in_features, out_features, bias);
         let bound = match in_features {
@@ -47,8 +48,8 @@ impl Linear {
         layer
     }
 
-    /// Creates a layer whose weights and bias are all zero. Use it to accumulate gradients, or as a
-    /// destination for weights from a file.
+    /// Creates a layer whose weights and bias are all 0. Use it to accumulate gradients, or to fill
+    /// it with weights from a file.
     pub fn zeros(in_features: usize, out_features: usize, bias: bool) -> Self {
         Self {
             weight: zero_weights((out_features, in_features)),
@@ -57,22 +58,24 @@ impl Linear {
         }
     }
 
-    /// Returns the number of input features, which is the last dimension of the input.
+    /// Returns the number of input features, which is the size of the last dimension of the input.
     pub fn in_features(&self) -> usize {
         self.weight.ncols()
     }
 
-    /// Returns the number of output features, which is the last dimension of the output.
+    /// Returns the number of output features, which is the size of the last dimension of the
+    /// output.
     pub fn out_features(&self) -> usize {
         self.weight.nrows()
     }
 
-    /// Compares the fields of this layer with the given sizes, and checks that the number format is
-    /// supported. `bias` says whether the layer must have a bias. Returns a description of the
-    /// first field that doesn't fit, or `None` if all of them fit.
+    /// Checks that the weight matrix and the bias have the expected sizes, and that the number
+    /// format is supported. The argument `bias` specifies whether the layer must have a bias.
+    /// Returns `None` if all fields are valid. Otherwise, returns a description of the first
+    /// invalid field.
     ///
-    /// A module with public fields uses this method to detect that a layer was replaced by one that
-    /// doesn't fit.
+    /// A module whose layers are public fields can use this method to check that nobody has
+    /// replaced a layer with a layer of the wrong shape.
     ///
     /// ```
     /// let mut layer = tensor_ops::Linear::zeros(3, 2, false);
@@ -123,9 +126,10 @@ impl Linear {
     ///
     /// # Panics
     ///
-    /// Panics if the last dimension of `x` isn't `in_features`, if `x` has no dimensions, if the
-    /// bias doesn't have `out_features` contiguous elements, or if [`dtype`](Self::dtype) is
-    /// neither float32 nor bfloat16.
+    /// Panics in each of these cases:
+    /// - `x` has no dimensions, or its last dimension isn't `in_features`.
+    /// - The bias doesn't have `out_features` contiguous elements.
+    /// - [`dtype`](Self::dtype) is neither float32 nor bfloat16.
     pub fn forward<D: Dimension>(&self, x: &ArrayRef<f32, D>) -> Array<f32, D> {
         self.check("Linear::forward", "the input", x, self.in_features());
         let rows = as_rows(x); // shape: (rows, in_features)
@@ -144,8 +148,11 @@ impl Linear {
     ///
     /// # Panics
     ///
-    /// Panics if the shapes of `x`, `d_out` and this layer don't fit together, or if `grads`
-    /// doesn't have the same shapes as this layer.
+    /// Panics in each of these cases:
+    /// - `x` or `d_out` doesn't have the shape given above, or their leading dimensions differ.
+    /// - The bias doesn't have `out_features` elements.
+    /// - The weights and the bias of `grads` don't have the same shapes as in this layer.
+    /// - [`dtype`](Self::dtype) is neither float32 nor bfloat16.
     pub fn backward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -158,7 +165,8 @@ impl Linear {
     }
 
     /// Does the same as [`backward`](Self::backward), but adds the gradient of the input to `d_x`
-    /// instead of returning it. This is useful if several layers have the same input.
+    /// instead of returning it. This is useful if several layers have the same input, because their
+    /// gradients must be added.
     ///
     /// # Panics
     ///
@@ -189,8 +197,8 @@ impl Linear {
         matmul_into_in(self.dtype, &d_out, &self.weight, 1.0, d_x);
     }
 
-    /// Adds the gradients of the weights and the bias to `grads`. This is the part of
-    /// [`backward`](Self::backward) that doesn't compute the gradient of the input.
+    /// Adds the gradients of the weights and the bias to `grads`, without computing the gradient of
+    /// the input.
     fn backward_weights<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -226,7 +234,8 @@ impl Linear {
             x.shape(),
             self.weight.shape()
         );
-        // A bias with a single element would be broadcast if its length weren't checked.
+        // Check the length of the bias, because a bias with a single element would be broadcast to
+        // all outputs without an error.
         let bias = self.bias.as_ref().map_or(self.out_features(), Array1::len);
         assert!(
             bias == self.out_features(),
@@ -240,8 +249,8 @@ impl Linear {
     }
 }
 
-/// Returns all dimensions but the last one, which is the number of features. The array must have at
-/// least one dimension.
+/// Returns the sizes of all dimensions except for the last one, which is the dimension of the
+/// features. The array must have at least one dimension.
 fn leading<D: Dimension>(x: &ArrayRef<f32, D>) -> &[usize] {
     &x.shape()[..x.ndim() - 1]
 }

@@ -1,9 +1,9 @@
-//! Matrix products, `c[i][j] = sum_k a[i][k] b[k][j]`. All operations of this crate that multiply
-//! matrices call these functions.
+//! Matrix products, `c[i][j] = sum_k a[i][k] b[k][j]`. The other modules of this crate use these
+//! functions to multiply matrices.
 //!
-//! A row of a product is bitwise identical whether it is computed alone or together with other
-//! rows, and for any number of threads. The operands can have any strides, so transposed views
-//! aren't copied. Unlike in PyTorch, no dimension is broadcast.
+//! Each row of a product is bitwise identical whether it is computed alone or together with other
+//! rows, and regardless of the number of threads. The operands can have any strides, so transposed
+//! views don't have to be copied. Unlike in PyTorch, there is no broadcasting.
 
 use kernels::Dtype;
 use kernels::gemm::{self, Threads};
@@ -30,20 +30,21 @@ pub fn matmul(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
     matmul_in(Dtype::Float32, a, b)
 }
 
-/// Does the same as [`matmul`], but rounds the operands to another number format, such as bfloat16.
+/// Does the same as [`matmul`], but first rounds both matrices to the number format `dtype`, such
+/// as bfloat16.
 ///
 /// # Panics
 ///
-/// Panics if the inner dimensions differ, or if the format isn't one of
-/// [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
+/// Panics if the number of columns of `a` differs from the number of rows of `b`, or if `dtype`
+/// isn't one of [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
 #[must_use]
 pub fn matmul_in(dtype: Dtype, a: &ArrayRef2<f32>, b: &ArrayRef2<f32>) -> Array2<f32> {
     check_inner("matmul", a, b);
     gemm::product(a, b, None, dtype)
 }
 
-/// Returns `a @ b` with the vector `row` added to each row. A linear layer with a bias uses this
-/// function.
+/// Returns `a @ b` with the vector `row` added to each row of the product. Linear layers with a
+/// bias use this function.
 pub(crate) fn matmul_plus_row(
     dtype: Dtype,
     a: &ArrayRef2<f32>,
@@ -57,23 +58,24 @@ pub(crate) fn matmul_plus_row(
     gemm::product(a, b, Some(row), dtype)
 }
 
-/// Computes `c = a @ b + beta * c` on all threads. If `beta` is 0, the previous contents of `c`
-/// aren't read, so they can be NaN.
+/// Computes `c = a @ b + beta * c` on all threads. If `beta` is 0, the previous elements of `c`
+/// aren't read, so they may be NaN.
 ///
 /// # Panics
 ///
-/// Panics if the shapes don't fit together. The message contains the shapes.
+/// Panics if the product `a @ b` doesn't exist or doesn't have the shape of `c`. The message
+/// contains the shapes.
 pub fn matmul_into(a: &ArrayRef2<f32>, b: &ArrayRef2<f32>, beta: f32, c: ArrayViewMut2<f32>) {
     matmul_into_in(Dtype::Float32, a, b, beta, c);
 }
 
-/// Does the same as [`matmul_into`], but rounds the operands `a` and `b` to another number format,
+/// Does the same as [`matmul_into`], but first rounds `a` and `b` to the number format `dtype`,
 /// such as bfloat16.
 ///
 /// # Panics
 ///
-/// Panics if the shapes don't fit together, or if the format isn't one of
-/// [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
+/// Panics if the product `a @ b` doesn't exist or doesn't have the shape of `c`, or if `dtype`
+/// isn't one of [`OPERAND_DTYPES`](crate::OPERAND_DTYPES).
 pub fn matmul_into_in(
     dtype: Dtype,
     a: &ArrayRef2<f32>,
@@ -86,12 +88,13 @@ pub fn matmul_into_in(
     gemm::accumulate(a, b, beta, c, Threads::Pool, dtype);
 }
 
-/// Does the same as [`matmul_into`], but runs only on the calling thread. This is useful inside
-/// tasks that already run in parallel.
+/// Does the same as [`matmul_into`], but uses only the calling thread. This is useful inside a task
+/// that already runs in parallel with others.
 ///
 /// # Panics
 ///
-/// Panics if the shapes don't fit together. The message contains the shapes.
+/// Panics if the product `a @ b` doesn't exist or doesn't have the shape of `c`. The message
+/// contains the shapes.
 pub fn matmul_into_serial(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
@@ -103,9 +106,9 @@ pub fn matmul_into_serial(
     gemm::accumulate(a, b, beta, c, Threads::One, Dtype::Float32);
 }
 
-/// Returns the products of the matrices in the last two dimensions of `a` and `b`, one for each
-/// index of the leading dimensions. In PyTorch, this is `torch.matmul(a, b)` for tensors whose
-/// leading dimensions are equal.
+/// Multiplies the matrices that the last two dimensions of `a` and `b` contain. The result contains
+/// one product for each index of the leading dimensions, like the result of `torch.matmul(a, b)`
+/// for tensors with equal leading dimensions.
 ///
 /// ```
 /// use ndarray::Array4;
@@ -117,7 +120,8 @@ pub fn matmul_into_serial(
 /// # Panics
 ///
 /// Panics if the arrays have fewer than two dimensions, if their leading dimensions differ, or if
-/// the number of columns of `a` differs from the number of rows of `b`.
+/// the number of columns of the matrices in `a` differs from the number of rows of the matrices in
+/// `b`.
 #[must_use]
 pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) -> Array<f32, D> {
     let n = a.ndim();
@@ -138,8 +142,8 @@ pub fn matmul_batched<D: Dimension>(a: &ArrayRef<f32, D>, b: &ArrayRef<f32, D>) 
     out
 }
 
-/// Returns the gradients of `a` and `b` for [`matmul_batched`], which are `d_out @ b^T` and
-/// `a^T @ d_out`. `d_out` is the gradient of the product.
+/// Returns the gradients of the two arguments of [`matmul_batched`], which are `d_out @ b^T` and
+/// `a^T @ d_out`. `d_out` is the gradient of the product `a @ b`.
 ///
 /// # Panics
 ///
@@ -158,7 +162,7 @@ pub fn matmul_batched_backward<D: Dimension>(
 }
 
 /// Computes `c = a @ b` for each index of the leading dimensions. Each product is bitwise identical
-/// to the result of [`matmul`].
+/// to the result of [`matmul`] for the same two matrices.
 fn for_each_matrix(a: ArrayViewD<f32>, b: ArrayViewD<f32>, mut c: ArrayViewMutD<f32>) {
     if a.ndim() > 2 {
         for ((a, b), c) in a.outer_iter().zip(b.outer_iter()).zip(c.outer_iter_mut()) {

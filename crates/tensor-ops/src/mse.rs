@@ -5,8 +5,8 @@ use ndarray::{Array, ArrayRef, Dimension};
 
 use crate::rows::check_same_shape;
 
-/// Returns the mean of the squared differences of all elements. As in PyTorch, the result is NaN if
-/// there are no elements.
+/// Returns the mean of the squared differences between `x` and `target`. As in PyTorch, the result
+/// is NaN if the arrays are empty.
 ///
 /// # Panics
 ///
@@ -22,8 +22,8 @@ pub fn mse_loss<D: Dimension>(x: &ArrayRef<f32, D>, target: &ArrayRef<f32, D>) -
     (total / x.len() as f64) as f32
 }
 
-/// Returns the gradient of `x`, which is `2 (x - target) d_loss / n`. `d_loss` is the gradient of
-/// the loss, and `n` is the number of elements.
+/// Returns the gradient of `x`, which is `2 (x - target) d_loss / n`, where `d_loss` is the
+/// gradient of the loss and `n` is the number of elements.
 ///
 /// # Panics
 ///

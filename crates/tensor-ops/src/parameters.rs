@@ -1,21 +1,21 @@
-//! The trait [`Parameters`], which gives access to the names and values of all weights of a module.
-//! Optimizers, gradient clipping, parameter counts and checkpoints use it.
+//! The trait [`Parameters`], which provides the names and values of all weights of a module.
+//! Optimizers, gradient clipping, parameter counts and checkpoints are based on it.
 //!
-//! [`Parameters`] is the only trait that all modules implement. It doesn't determine how a module
+//! [`Parameters`] is the only trait that all modules implement. It doesn't prescribe how a module
 //! computes its output.
 
 use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
 
-/// A type that contains weights or their gradients. The gradients of a module are stored in another
-/// value of the same type.
+/// A type that contains weights or their gradients. To store the gradients of a module, use a
+/// second value of the same type.
 ///
-/// For the modules of the book, the names and their order are the same as those of PyTorch's
-/// `named_parameters()`. Therefore, a name is also a key of the `state_dict`.
+/// For the modules of the book, the names are the same as in PyTorch's `named_parameters()` and in
+/// the same order. Each name is therefore also a key of the module's `state_dict`.
 ///
-/// The trait is implemented for arrays of `f32`. If a type `T` implements it, so do `Option<T>`,
-/// `Vec<T>`, `[T; N]`, `Box<T>` and `&mut T`. The macro [`parameters!`](crate::parameters)
-/// implements the trait for a struct. A function with a parameter of the type
-/// `&(impl Parameters + ?Sized)` also accepts a `&dyn Parameters`.
+/// Arrays of `f32` implement this trait. If a type `T` implements it, so do `Option<T>`, `Vec<T>`,
+/// `[T; N]`, `Box<T>` and `&mut T`. To implement it for a struct, use the macro
+/// [`parameters!`](crate::parameters). If your function has a parameter of the type `&(impl
+/// Parameters + ?Sized)`, it also accepts a `&dyn Parameters`.
 ///
 /// ```
 /// use tensor_ops::torch_rng::TorchRng;
@@ -31,8 +31,8 @@ use ndarray::{Array, ArrayViewD, ArrayViewMutD, Dimension};
     note = "a field in `parameters!` must be an f32 array, a module, or an `Option`, `Vec`, array or `Box` of modules"
 )]
 pub trait Parameters {
-    /// Calls `visit(name, view)` for each weight. All names begin with `prefix`, which is empty or
-    /// ends with a dot, such as `"att."`.
+    /// Calls `visit(name, view)` for each weight. Each name begins with `prefix`, which must either
+    /// be empty or end with a dot, such as `"att."`.
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>));
 
     /// Does the same as [`visit`](Self::visit), but passes mutable views.
@@ -56,26 +56,27 @@ pub trait Parameters {
         all
     }
 
-    /// Returns the total number of elements of all weights, like
-    /// `sum(p.numel() for p in model.parameters())` in PyTorch.
+    /// Returns the total number of elements in all weights, like `sum(p.numel() for p in
+    /// model.parameters())` in PyTorch.
     fn num_parameters(&self) -> usize {
         let mut total = 0;
         self.visit("", &mut |_, view| total += view.len());
         total
     }
 
-    /// Sets all elements to 0. For gradients, this is the same as `zero_grad()` in PyTorch.
+    /// Sets all elements to 0. If this value contains gradients, this is equivalent to
+    /// `zero_grad()` in PyTorch.
     fn fill_zero(&mut self) {
         self.visit_mut("", &mut |_, mut view| view.fill(0.0));
     }
 
-    /// Selects the weights for which `keep(name, shape)` returns true. This makes it possible to
-    /// define parameter groups and to freeze layers.
+    /// Selects the weights for which `keep(name, shape)` returns true. Use this method to define
+    /// parameter groups or to freeze layers.
     ///
-    /// The selection also implements [`Parameters`]. It can be passed to an optimizer, to a
-    /// function that computes a norm, or to a function that saves tensors. The weights and their
-    /// gradients must be selected in the same way. An optimizer doesn't change the weights that
-    /// aren't selected, so weight decay doesn't affect frozen layers either.
+    /// Because the selection also implements [`Parameters`], you can pass it to an optimizer, to a
+    /// function that computes a norm, or to a function that saves tensors. If you pass a selection
+    /// of the weights to an optimizer, select their gradients in the same way. The optimizer then
+    /// leaves all other weights unchanged, so frozen layers aren't affected even by weight decay.
     ///
     /// ```
     /// use tensor_ops::torch_rng::TorchRng;
@@ -93,8 +94,8 @@ pub trait Parameters {
     }
 }
 
-/// A selection of weights, returned by [`Parameters::select_mut`]. The weights have the same names
-/// as in the module.
+/// A selection of weights, returned by [`Parameters::select_mut`]. Each weight keeps the name that
+/// it has in the module.
 #[derive(Debug)]
 pub struct Selection<'m>(Vec<(String, ArrayViewMutD<'m, f32>)>);
 
@@ -116,13 +117,14 @@ impl Parameters for Selection<'_> {
     }
 }
 
-/// Implements [`Parameters`] for a struct. The macro takes the type of the struct and its fields in
-/// order, each preceded by its name.
+/// Implements [`Parameters`] for a struct. The arguments of the macro are the type of the struct
+/// and all fields with weights, in order. Each field is preceded by its name as a string.
 ///
-/// Each field must be an array or implement [`Parameters`] itself. The name of an array is the
-/// complete name of a weight. The name of a module is the prefix of the names of its weights and
-/// must end with a dot. A `Vec` or array of modules adds `0.`, `1.` and so on to the prefix. If the
-/// struct is generic, its generic parameters must be given in brackets first.
+/// Each field must be an array or a module that implements [`Parameters`] itself. If the field is
+/// an array, the string is the complete name of a weight. If the field is a module, the string is a
+/// prefix for the names of its weights and must end with a dot. For a `Vec` or an array of modules,
+/// the index of each module is added to the prefix (`0.`, `1.` and so on). If the struct is
+/// generic, the generic parameters come first, in brackets.
 ///
 /// ```
 /// use tensor_ops::{LayerNorm, Linear, Parameters, parameters};
@@ -169,7 +171,7 @@ macro_rules! parameters {
     };
 }
 
-/// An array is a single weight, whose name is the prefix.
+/// An array is a single weight, whose name is `prefix`.
 impl<D: Dimension> Parameters for Array<f32, D> {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         visit(prefix.to_owned(), self.view().into_dyn());
@@ -184,7 +186,7 @@ impl<D: Dimension> Parameters for Array<f32, D> {
     }
 }
 
-/// `None` has no weights. This is useful for optional weights, such as a bias.
+/// `None` contains no weights. This is useful for optional weights, such as a bias.
 impl<P: Parameters> Parameters for Option<P> {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         if let Some(module) = self {
@@ -203,8 +205,8 @@ impl<P: Parameters> Parameters for Option<P> {
     }
 }
 
-/// Implements [`Parameters`] for lists of modules. The index of a module is part of the names of
-/// its weights, as in `nn.ModuleList`.
+/// Implements [`Parameters`] for a list of modules. As in `nn.ModuleList`, the names of the weights
+/// contain the index of their module.
 macro_rules! list_of_parameters {
     ($list:ty, $($generics:tt)+) => {
         impl<$($generics)+> Parameters for $list {
@@ -230,8 +232,8 @@ macro_rules! list_of_parameters {
 list_of_parameters!(Vec<P>, P: Parameters);
 list_of_parameters!([P; N], P: Parameters, const N: usize);
 
-/// Implements [`Parameters`] for pointers. A pointer has the weights of the value that it points
-/// to.
+/// Implements [`Parameters`] for a pointer type. A pointer contains the same weights as the value
+/// that it points to.
 macro_rules! pointer_to_parameters {
     ($pointer:ty) => {
         impl<P: Parameters + ?Sized> Parameters for $pointer {

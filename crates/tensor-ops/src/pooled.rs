@@ -1,13 +1,14 @@
 //! Arrays whose memory is reused by later operations.
 //!
-//! A training step or a forward pass creates many large arrays. If their memory were allocated
-//! again in every step, the operating system would have to map and clear it each time. Therefore,
-//! the memory of a dropped [`Pooled`] array goes to a pool, from which the operations take the
-//! memory for their results. One or two seconds after the last use, the pool returns all memory to
-//! the allocator.
+//! A training step or a forward pass creates many large arrays. If each array were allocated by the
+//! operating system, a lot of time would be spent on mapping and clearing memory. Therefore, when a
+//! [`Pooled`] array is dropped, its memory goes to a pool, and later operations take the memory for
+//! their results from this pool. One or two seconds after it was last used, the pool returns all
+//! memory to the allocator.
 //!
-//! Public functions accept and return plain arrays, so callers don't have to return any memory to
-//! the pool. Only intermediate results and the caches for backward passes are [`Pooled`].
+//! The public functions of this crate accept and return plain arrays, so callers don't have to
+//! return any memory to the pool. Only intermediate results and the caches for backward passes are
+//! [`Pooled`].
 
 use std::ops::{Deref, DerefMut};
 

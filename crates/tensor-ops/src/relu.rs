@@ -1,5 +1,5 @@
-//! The activation function ReLU, `max(0, x)` (`nn.ReLU`). Section 4.2 of the book uses it to
-//! demonstrate normalization.
+//! The activation function ReLU, `max(0, x)` (`nn.ReLU`). Section 4.2 of the book uses it in its
+//! introduction to layer normalization.
 
 use ndarray::{Array, ArrayRef, Dimension};
 
@@ -11,8 +11,8 @@ pub fn relu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
     x.mapv(|x| if x < 0.0 { 0.0 } else { x })
 }
 
-/// Returns the gradient of the input. It is 0 where `x <= 0`, and `d_out` elsewhere. This is the
-/// same convention as in PyTorch for the kink at `x = 0`, where ReLU has no derivative.
+/// Returns the gradient of the input. It is equal to `d_out` where `x` is positive or NaN, and 0
+/// elsewhere. At `x = 0`, ReLU has no derivative, and PyTorch also defines the gradient as 0.
 ///
 /// # Panics
 ///

@@ -1,22 +1,24 @@
 //! Functions that treat an array with any number of dimensions as a matrix of rows, and loops that
 //! process blocks of rows on all threads.
 //!
-//! The size of the blocks doesn't depend on the number of threads, and no sum extends over several
-//! blocks. Therefore, the results are bitwise identical for any number of threads.
+//! The number of threads affects neither the size of the blocks nor the order of additions, because
+//! each sum is computed within a single task. Therefore, the results are bitwise identical for any
+//! number of threads.
 
 use kernels::{elementwise, fill_blocks, for_each};
 use ndarray::{Array, Array1, ArrayRef, ArrayRef2, CowArray, Dimension, Ix2, ShapeBuilder};
 
-/// Number of elements in a block of an elementwise operation.
+/// Number of elements per row in elementwise operations, which treat each array as a sequence of
+/// rows of this length, regardless of its shape.
 pub(crate) const WIDTH: usize = 1024;
 
-/// Number of elements that a task processes (32 KiB). It is so small that even the arrays of a
-/// small model are divided into enough tasks for many threads.
+/// Number of elements that a task processes, which take up 32 KiB. This number is small enough to
+/// divide even the arrays of a small model into many tasks, so that all threads have work to do.
 const ELEMENTS_PER_TASK: usize = 8 * 1024;
 
-/// Returns an array of shape `(..., n)` as a matrix of shape `(rows, n)`. The matrix is a view if
-/// the array is in row-major order, and a copy otherwise. An array with a single dimension becomes
-/// one row.
+/// Returns an array of shape `(..., n)` as a matrix of shape `(rows, n)`. If the array is in
+/// row-major order, the matrix is a view. Otherwise, it is a copy. An array with a single dimension
+/// becomes a matrix with a single row.
 pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, Ix2> {
     let n = x.shape().last().copied().unwrap_or(1);
     let rows = x.shape().iter().rev().skip(1).product();
@@ -25,7 +27,7 @@ pub(crate) fn as_rows<D: Dimension>(x: &ArrayRef<f32, D>) -> CowArray<'_, f32, I
         .expect("a row-major array of rows * n elements")
 }
 
-/// Returns a matrix of shape `(rows, n)` as an array with the leading dimensions of `like` and the
+/// Reshapes a matrix of shape `(rows, n)` to an array with the leading dimensions of `like` and the
 /// last dimension `n`. This is the inverse of [`as_rows`].
 pub(crate) fn with_leading_dims_of<D: Dimension>(
     rows: Array<f32, Ix2>,
@@ -39,7 +41,7 @@ pub(crate) fn with_leading_dims_of<D: Dimension>(
         .expect("the same number of rows as the input")
 }
 
-/// Returns the array in row-major order. It is copied only if it isn't in this order yet.
+/// Returns the array in row-major order, copying it only if it is in a different order.
 pub(crate) fn into_contiguous<D: Dimension>(x: Array<f32, D>) -> Array<f32, D> {
     if x.is_standard_layout() {
         x
@@ -48,22 +50,23 @@ pub(crate) fn into_contiguous<D: Dimension>(x: Array<f32, D>) -> Array<f32, D> {
     }
 }
 
-/// Returns the number of rows with `width` elements that a task processes.
+/// Returns the number of rows that a task processes if each row has `width` elements.
 pub(crate) fn rows_per_task(width: usize) -> usize {
     (ELEMENTS_PER_TASK / width.max(1)).max(1)
 }
 
-/// Creates a vector of `n` elements, which form rows of `width` elements, by calling
-/// `f(first_row, block)` for each block of rows on all threads. `f` must write all elements of the
+/// Creates a vector of `n` elements, which is divided into rows of `width` elements. Calls
+/// `f(first_row, block)` for each block of rows, on all threads. `f` must write all elements of the
 /// block.
 pub(crate) fn fresh_rows(n: usize, width: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     let rows = rows_per_task(width);
     fill_blocks(n, rows * width, |i, block| f(i * rows, block))
 }
 
-/// Returns an array whose elements must be written before they are read, like `torch.empty`. The
-/// elements are 0 or come from the former contents of a [`Pooled`](crate::engine::Pooled) array. In
-/// debug builds, they are NaN, so that tests detect elements that were never written.
+/// Returns an array with unspecified elements, like `torch.empty`. The caller must write each
+/// element before reading it. In debug builds, all elements are NaN, so that tests can detect
+/// elements that were never written. In release builds, they are 0 or come from an earlier
+/// [`Pooled`](crate::engine::Pooled) array.
 pub fn empty<Sh: ShapeBuilder>(shape: Sh) -> Array<f32, Sh::Dim> {
     let shape = shape.into_shape_with_order();
     let n = shape.size();
@@ -81,7 +84,7 @@ pub(crate) fn zero_weights((rows, columns): (usize, usize)) -> Array<f32, Ix2> {
     Array::from_shape_vec((rows, columns), kernels::zeros(rows * columns)).expect("as many")
 }
 
-/// Adds `y` to `x` on all threads. This is `x += y` for arrays of the same shape.
+/// Adds `y` to `x` on all threads, which is equivalent to `x += y` for arrays of the same shape.
 ///
 /// # Panics
 ///
@@ -90,12 +93,14 @@ pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
     *x = with_each_of("add_assign", std::mem::take(x), y, elementwise::add);
 }
 
-/// Updates `x` with the elements of `y` by calling `f(x_block, y_block)` for each block of
-/// elements, on all threads. Returns the updated array.
+/// Updates `x` with the elements of `y` and returns it. For this purpose, calls `f(x_block,
+/// y_block)` for each block of elements, on all threads. The two blocks contain the elements at the
+/// same positions in row-major order.
 ///
 /// # Panics
 ///
-/// Panics if the shapes differ. The message contains the name of the operation, `op`.
+/// Panics if the shapes differ. The message contains the name of the operation, `op`, and both
+/// shapes.
 pub(crate) fn with_each_of<D: Dimension>(
     op: &str,
     x: Array<f32, D>,
@@ -123,8 +128,8 @@ pub(crate) fn check_same_shape<D: Dimension>(op: &str, x: &ArrayRef<f32, D>, y: 
     assert!(x == y, "{op}: shapes {x:?} and {y:?} differ");
 }
 
-/// Calls `f(first_row, block)` for each block of consecutive rows in `out`, on all threads. A row
-/// has `width` elements.
+/// Calls `f(first_row, block)` for each block of consecutive rows in `out`, on all threads. Each
+/// row has `width` elements.
 pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     if out.is_empty() || width == 0 {
         return;
@@ -134,8 +139,9 @@ pub(crate) fn for_each_block(out: &mut [f32], width: usize, f: impl Fn(usize, &m
     for_each(blocks, |(i, block)| f(i * rows, block));
 }
 
-/// Adds the sum of each column of `x` to the element of `sums` for this column. Each task processes
-/// 64 columns and adds the rows in order, so the result doesn't depend on the number of threads.
+/// Adds up each column of `x` and adds the result to the element of `sums` for this column. Each
+/// task processes 64 columns and adds their rows in order, so the result doesn't depend on the
+/// number of threads.
 pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
     const COLUMNS_PER_TASK: usize = 64;
     let tasks = slice_mut(sums).chunks_mut(COLUMNS_PER_TASK).enumerate();
@@ -148,8 +154,8 @@ pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
     });
 }
 
-/// Returns the elements of an array that was created by this crate and is therefore in row-major
-/// order.
+/// Returns the elements of an array as a slice. The array must be in row-major order, as all arrays
+/// that this crate creates are.
 pub(crate) fn slice_mut<D: Dimension>(x: &mut Array<f32, D>) -> &mut [f32] {
     x.as_slice_mut()
         .expect("arrays made by this crate are row-major")

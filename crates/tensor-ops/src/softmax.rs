@@ -1,5 +1,5 @@
-//! Softmax, `e^x_i / sum_j e^x_j`: the naive form and the numerically stable form of section 3.3 of
-//! the book, and the causal form that attention uses.
+//! Softmax, `e^x_i / sum_j e^x_j`. This module contains the naive version and the numerically
+//! stable version (book section 3.3), and the version with a causal mask that attention uses.
 
 use kernels::elementwise::NEGLIGIBLE;
 use kernels::{elementwise, reduce};
@@ -64,18 +64,19 @@ pub fn softmax_backward<D: Dimension>(
     d_x
 }
 
-/// Replaces attention scores with the weights `softmax(scale * scores)` under the causal mask. The
-/// query in row `i` may attend to the keys in the columns from 0 to `first_query + i`. The weights
-/// in later columns become 0.
+/// Replaces attention scores with the attention weights `softmax(scale * scores)` under the causal
+/// mask. The query in row `i` may attend to the keys in the columns from 0 to `first_query + i`.
+/// The weights in later columns become 0.
 ///
-/// `scores` has the shape `(n_queries, n_keys)`. For each row, the logarithm
-/// `ln(sum_j e^(scale * score_j))` is written to `log_sums`. With [`causal_softmax_from_log_sums`],
-/// the backward pass can recompute the weights from these logarithms and the scores.
+/// `scores` has the shape `(n_queries, n_keys)`. For each row, this function also writes the
+/// logarithm `ln(sum_j e^(scale * score_j))` to `log_sums`. In the backward pass,
+/// [`causal_softmax_from_log_sums`] can recompute the weights from these logarithms and the scores.
 ///
-/// The result is the same as that of `torch.softmax(scale * scores, dim=-1)` after the masked
-/// elements were set to minus infinity, but most masked elements aren't processed. Exponentials
-/// that are smaller than 2^-64 of the largest one in the row are set to 0. They don't affect the
-/// sums, and products with them would be subnormal numbers, which are slow on many CPUs.
+/// The result is the same as if the masked scores were set to minus infinity before calling
+/// `torch.softmax(scale * scores, dim=-1)`, but this function skips most masked scores.
+/// Exponentials that are less than 2^-64 times the largest one of their row are set to 0. They are
+/// too small to affect the sums, and products with them would be subnormal numbers, which are slow
+/// on many CPUs.
 ///
 /// # Panics
 ///
@@ -104,9 +105,9 @@ pub fn causal_softmax_rows(
     }
 }
 
-/// Replaces attention scores with the weights that [`causal_softmax_rows`] computed for the same
-/// scores. `scale` and `first_query` must be the same as in that call, and `log_sums` must contain
-/// the values that it wrote.
+/// Replaces attention scores with the attention weights that [`causal_softmax_rows`] has computed
+/// for the same scores. `scale` and `first_query` must be the same as in that call, and `log_sums`
+/// must contain the logarithms that it wrote.
 ///
 /// # Panics
 ///
@@ -130,8 +131,8 @@ pub fn causal_softmax_from_log_sums(
     }
 }
 
-/// Computes the backward pass of `p = softmax(scale * x)` for one row. `d` contains the gradient of
-/// `p` and is replaced by the gradient of `x`.
+/// Computes the backward pass of `p = softmax(scale * x)` for a single row. `d` must contain the
+/// gradient of `p`, which is replaced by the gradient of `x`.
 ///
 /// # Panics
 ///
@@ -148,7 +149,7 @@ pub fn softmax_backward_row(p: &[f32], d: &mut [f32], scale: f32) {
     elementwise::softmax_backward(p, d, dot, scale);
 }
 
-/// Returns a copy of `x` in which `f` has been applied to each one-dimensional lane along `axis`.
+/// Returns a copy of `x` with `f` applied to each one-dimensional lane along `axis`.
 fn map_lanes<D: Dimension>(
     x: &ArrayRef<f32, D>,
     axis: Axis,

@@ -1,5 +1,5 @@
-//! Tests that operations whose results can underflow return 0 instead of subnormal (denormal)
-//! numbers. With such numbers, many CPUs are a hundred times slower.
+//! Tests that results that underflow become 0 instead of subnormal (denormal) numbers. Many CPUs
+//! are about a hundred times slower at operations on subnormal numbers.
 
 use ndarray::{Array1, Array2, Axis};
 use tensor_ops::engine::{
@@ -8,7 +8,8 @@ use tensor_ops::engine::{
 };
 use tensor_ops::{cross_entropy_train, gelu, softmax};
 
-/// Returns scores whose exponentials range from 1 down to numbers that underflow to 0.
+/// Returns attention scores whose exponentials range from 1 to numbers so small that they underflow
+/// to 0.
 fn peaked() -> Array2<f32> {
     Array2::from_shape_fn((40, 400), |(i, j)| {
         ((i * 7 + j * 13) % 401) as f32 * -0.3 - i as f32
@@ -94,8 +95,9 @@ fn moments_of_weights_without_a_gradient_die_out() {
     let mut p = vec![0.5; n];
     let (mut m, mut v) = (vec![0.0; n], vec![0.0; n]);
     for turn in 0..3000 {
-        // In the first step, the gradients range from 1 to 1e-63, which underflows to 0 in `f32`.
-        // After that, only the first weight has a gradient other than 0.
+        // In the first step, the gradients range from 1 to 1e-63, and the smallest of them
+        // underflow to 0 in `f32`. In all later steps, only the gradient of the first weight
+        // differs from 0.
         let gradient = |i: usize| {
             if i == 0 || turn == 0 {
                 10f32.powi(-(i as i32))

@@ -1,5 +1,6 @@
-//! Tests of the forward passes. Matrix products and activation functions are compared with their
-//! definitions, which are computed in `f64`. The other tests check properties and special cases.
+//! Tests of the forward passes. The results of matrix products and activation functions are
+//! compared with reference results, which are computed in `f64` from the definitions. Further tests
+//! check properties and special cases.
 
 use ndarray::{Array2, Array3, ArrayD, Axis, IxDyn, array, s};
 use proptest::prelude::*;
@@ -33,8 +34,8 @@ proptest! {
     }
 }
 
-/// Numbers of rows and columns of the matrices. They include 0 and numbers that aren't multiples of
-/// the length of a vector register or a block.
+/// Numbers of rows and columns of the matrices in the tests. They include 0, and numbers that
+/// aren't multiples of the length of a vector register or of a block.
 const SIZES: [usize; 11] = [0, 1, 2, 3, 4, 7, 10, 11, 17, 65, 130];
 
 #[test]
@@ -66,8 +67,8 @@ fn products_of_every_small_shape_agree_with_the_definition() {
     }
 }
 
-/// Returns all pairs of an item of `some` and an item of `others`, as in Python's
-/// `itertools.product`.
+/// Returns all pairs of an item of `some` and an item of `others`, like `itertools.product` in
+/// Python.
 fn iproduct<A: Copy, B>(
     some: impl IntoIterator<Item = A>,
     others: impl IntoIterator<Item = B> + Clone,
@@ -181,7 +182,7 @@ fn embedding_names_the_id_out_of_range() {
 
 #[test]
 fn exact_gelu_is_x_times_the_normal_distribution() {
-    // The values of `phi` are from a table of the standard normal distribution.
+    // The values of `phi` come from a table of the standard normal distribution.
     for (x, phi) in [
         (-3.0f64, 0.001349898),
         (-1.0, 0.158655254),

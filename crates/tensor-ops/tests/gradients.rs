@@ -1,5 +1,5 @@
-//! Compares every backward pass with numerical derivatives of the forward pass. Most inputs are in
-//! the ranges from -0.1 to 0.1, from -1 to 1 and from -3 to 3.
+//! Compares each backward pass with numerical derivatives of the forward pass. Most tests use
+//! inputs from three ranges: from -0.1 to 0.1, from -1 to 1, and from -3 to 3.
 //!
 //! The following command prints the largest relative error of each gradient:
 //!
@@ -19,8 +19,8 @@ use test_support::{
 };
 use torch_rng::{Build, TorchRng};
 
-/// Checks the gradient of each parameter of a layer. `objective` computes the number whose gradient
-/// is checked.
+/// Checks the gradient of each weight of a layer. `objective` computes a number from the layer, and
+/// `grads` contains the gradient of this number, which is compared with numerical derivatives.
 fn check_parameters<L: Parameters + Clone>(
     name: &str,
     layer: &L,
@@ -134,8 +134,8 @@ fn layer_norm_gradients_are_right_for_input_scale_and_shift() {
     }
 }
 
-/// Checks the gradient of an elementwise function for each scale in [`INPUT_SCALES`]. The absolute
-/// value of each input is at least `margin * scale`.
+/// Checks the gradient of an elementwise function with inputs from each range in [`INPUT_SCALES`].
+/// The absolute value of each input is at least `margin * scale`.
 fn check_elementwise(
     name: &str,
     margin: f32,
@@ -159,7 +159,8 @@ fn activations_gradients_are_right() {
         |x| gelu_exact(x),
         |x, d| gelu_exact_backward(x, d),
     );
-    // ReLU has a kink at 0, so no input may be close to 0.
+    // ReLU has a kink at 0, where numerical derivatives are wrong. Therefore, no input may be close
+    // to 0.
     check_elementwise("relu", 0.3, |x| relu(x), |x, d| relu_backward(x, d));
 }
 

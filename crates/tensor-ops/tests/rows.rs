@@ -1,5 +1,5 @@
-//! Tests that a row of a matrix product is bitwise identical whether it is computed alone or
-//! together with other rows, and for any number of threads.
+//! Tests that each row of a matrix product is bitwise identical whether it is computed alone or
+//! together with other rows, and regardless of the number of threads.
 
 use kernels::ndarray::{Array1, Array2, s};
 use kernels::{Bf16Matrix, F16Matrix, Int4Matrix, Int8Matrix};
@@ -10,8 +10,9 @@ use torch_rng::TorchRng;
 
 type Product<'a> = Box<dyn Fn(&Array2<f32>) -> Array2<f32> + Sync + 'a>;
 
-/// Returns the name of each number format, and a function that multiplies its argument by the
-/// weights of the layer in this format.
+/// Returns all implementations of a matrix product that the tests compare, each with its name. An
+/// implementation is a function that multiplies its argument by the weights of `layer`, after
+/// rounding them to a number format.
 fn products(layer: &Linear) -> Vec<(&'static str, Product<'_>)> {
     let linear = |dtype| -> Product<'_> {
         let layer = Linear {
