@@ -37,12 +37,12 @@ const MAX_TEXTS: usize = 64;
 /// IDs of the tokens in GPT-2's vocabulary that end a line: `\n`, `\n\n` and `<|endoftext|>`.
 const END_OF_LINE: [u32; 3] = [198, 628, 50256];
 
-/// The server's answer to a [`Request`]: an event (a new token or the end of the text), or an error
-/// if the text couldn't be added to the [`TokenStreams`].
+/// A reply to a [`Request`]. It is either an event (a new token or the end of the text), or an
+/// error if the text couldn't be added to the [`TokenStreams`].
 type Reply = Result<StreamEvent, GenerateError>;
 
 /// A request to append the tokens `ids` to the text that is stored in `state`, and then to continue
-/// this text. The generated tokens are sent to the channel `session`.
+/// this text. The replies to this request are sent through the channel `session`.
 struct Request {
     state: DecoderState,
     ids: Vec<u32>,

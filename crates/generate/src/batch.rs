@@ -160,9 +160,10 @@ impl<W: AsWeights> Batch<W> {
     /// added.
     ///
     /// A sequence gets new logits when the last of its pending tokens has been processed. If it has
-    /// only one pending token, this takes a single step. If it has many, it may take several steps,
-    /// because all sequences together can process only [`PROMPT_ROWS`](Self::PROMPT_ROWS)
-    /// additional tokens per step. Sequences that were added earlier have priority.
+    /// only one pending token, this takes a single step. If it has more, it may take several steps,
+    /// because a step processes one token of each sequence and only
+    /// [`PROMPT_ROWS`](Self::PROMPT_ROWS) further tokens in total. Sequences that were added
+    /// earlier have priority.
     ///
     /// # Panics
     ///

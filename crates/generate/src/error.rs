@@ -30,9 +30,9 @@ pub enum GenerateError {
         "the text has {num_tokens} tokens, but the context has room for only {context_size}; use a shorter text"
     )]
     PastContext {
-        /// Number of tokens of the text.
+        /// Number of tokens in the text.
         num_tokens: usize,
-        /// Largest number of tokens that fit in the context.
+        /// Maximum number of tokens that fit in the context.
         context_size: usize,
     },
     /// The decoder state belongs to a model whose configuration differs from the configuration of

@@ -55,8 +55,8 @@ pub(crate) fn take_in(
             let block = weights.block(i);
             let mut context = attend(&block, i, sequences, &x);
             if i + 1 == config.n_layers && hook.is_none() {
-                // The rest of the last block processes each token separately. It is therefore
-                // enough to continue with the tokens whose logits were requested.
+                // The rest of the last block processes each token separately. Therefore, continue
+                // only with the tokens whose logits were requested.
                 context = last_rows(sequences, &context);
                 x = last_rows(sequences, &x);
                 if x.is_empty() {

@@ -41,7 +41,7 @@ use crate::filters::{likeliest, softmax_with_temperature};
 pub struct Inspection<'m> {
     model: &'m GptModel,
     text_of: &'m (dyn Fn(u32) -> String + Sync),
-    /// IDs of the text's tokens, of shape (1, num_tokens).
+    /// IDs of the tokens of the text, of shape (1, num_tokens).
     ids: Array2<u32>,
     /// Tokens of the text, in order, together with the model's predictions.
     pub tokens: Vec<Token>,
@@ -229,8 +229,8 @@ mod tests {
             ..gpt::GptConfig::GPT2_124M
         };
         let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap();
-        // This text is longer than [`Inspection::ROWS`], so its logits are computed in two batches
-        // of tokens.
+        // This text has more than [`Inspection::ROWS`] tokens, so its logits are computed in two
+        // parts.
         let ids: Vec<u32> = (0..Inspection::ROWS as u32 + 9)
             .map(|i| i * i % 30)
             .collect();

@@ -44,7 +44,7 @@ impl Projection<'_> {
                 matmul_into(x, &weight.t(), 1.0, out);
             }
             (Matrix::Packed(Packed::F32(weight)), Some(bias)) => {
-                out.assign(bias); // as above
+                out.assign(bias); // as for `Matrix::F32`
                 weight.accumulate_rows(x, out);
             }
             (Matrix::Packed(weight), bias) => {

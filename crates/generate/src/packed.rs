@@ -16,7 +16,7 @@ use crate::Dtype;
 use crate::layers::{BlockRef, Matrix, Packed, Projection};
 use crate::weight_bytes::of_embeddings;
 
-/// A linear layer with a rounded weight matrix.
+/// A linear layer with a weight matrix in one of the number formats.
 struct PackedLinear {
     weight: Packed,
     /// Bias of shape (outputs), in f32.
@@ -32,7 +32,7 @@ impl PackedLinear {
     }
 }
 
-/// The layers of a transformer block with rounded weight matrices.
+/// The layers of a transformer block, with weight matrices in one of the number formats.
 pub(crate) struct PackedBlock {
     norm1: LayerNorm,
     /// Layers that compute the queries, keys and values, in this order. There are either three

@@ -1,10 +1,10 @@
 //! The choice of the next token from its logits.
 //!
 //! The settings are applied in the same order as in the transformers library: repetition penalty,
-//! temperature, top-k, top-p and min-p. The token is then drawn from the resulting probabilities.
-//! As the algorithm is that of `torch.multinomial` and the random numbers are those of PyTorch, the
-//! same seed produces the same token as in PyTorch. If the temperature is 0, the token with the
-//! largest logit is chosen, and no random numbers are used.
+//! temperature, top-k, top-p and min-p. The token is then drawn from the resulting probabilities
+//! with the algorithm of `torch.multinomial`. The random numbers are also the same as in PyTorch
+//! for the same seed. If the temperature is 0, the token with the largest logit is chosen instead,
+//! and no random numbers are used.
 
 use std::borrow::BorrowMut;
 
@@ -92,7 +92,7 @@ impl Sampling {
         repetition_penalty: 1.0,
     };
 
-    /// Checks that each setting is in its range.
+    /// Checks that each setting is in its valid range.
     ///
     /// # Errors
     ///
@@ -244,9 +244,9 @@ where
 /// generator. The generator type `R` is either [`TorchRng`] or `&mut TorchRng`.
 #[derive(Clone, Debug)]
 pub struct RandomSampler<R> {
-    /// Settings with which the tokens are chosen.
+    /// Settings that determine how the tokens are chosen.
     pub sampling: Sampling,
-    /// Generator of the random numbers.
+    /// Random number generator.
     pub rng: R,
 }
 

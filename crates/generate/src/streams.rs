@@ -16,7 +16,7 @@ use crate::{
     RandomSampler, Sampler, Timings,
 };
 
-/// A group of sequences for which one model generates tokens together.
+/// A group of sequences for which a model generates tokens in shared steps.
 ///
 /// Each sequence behaves like a [`TokenStream`](crate::TokenStream). It has its own sampler and
 /// stop conditions, and the tokens are exactly the same as if the sequence were continued alone.

@@ -16,7 +16,7 @@ use crate::layers::{BlockRef, Matrix, Projection};
 use crate::packed::PackedWeights;
 use crate::{Dtype, GenerateError};
 
-/// The weights of a decoder in one number format.
+/// The weights that a decoder uses, in one of the number formats.
 ///
 /// Clones share the same memory, so any number of decoders and batches can use the same weights.
 ///

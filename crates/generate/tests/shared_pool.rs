@@ -106,9 +106,9 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
     let asked = &model(64, Dtype::Float32);
     let expected = TASKS.map(|(_, task)| task(asked));
     let in_bf16 = TASKS.map(|(_, task)| task(&model(64, Dtype::BFloat16)));
-    // First check that the comparisons below can detect an error: training in bf16 must produce
-    // results with other bit patterns. This doesn't apply to the decoder, because it ignores the
-    // number format for training.
+    // The comparisons below can detect a wrong number format only if bf16 produces results with
+    // different bit patterns. Check this first, except for the decoder, which ignores the number
+    // format for training.
     assert!(expected[0] != in_bf16[0] && expected[2] != in_bf16[2]);
     let (trained, ids) = (&model(256, Dtype::BFloat16), &ids(2, 256));
     for threads in [2, 3, 4, 8] {

@@ -151,9 +151,8 @@ impl Dropout {
         Array::from_shape_vec(d_out.raw_dim(), d_x).expect("as many numbers as `d_out`")
     }
 
-    /// Applies a section of the mask to `values`, which multiplies each value by either
-    /// [`scale`](Self::scale) or 0. The section begins at the mask element with the index `first`,
-    /// which applies to the first value.
+    /// Multiplies each element of `values` by either [`scale`](Self::scale) or 0, according to the
+    /// mask. The first value corresponds to the mask element with the index `first`.
     ///
     /// # Panics
     ///

@@ -64,8 +64,8 @@ impl Embedding {
     }
 
     /// Computes the gradient of the table and adds it to `grads`. `d_out` is the gradient of the
-    /// output, with the shape `(..., embedding_dim)`, so it contains one row for each element of
-    /// `ids`. If this element is `i`, its row of `d_out` is added to row `i` of `grads`.
+    /// output, with the shape `(..., embedding_dim)`, which contains one row for each element of
+    /// `ids`. For an ID `i`, this row is added to row `i` of `grads`.
     ///
     /// The work is divided by columns: each task processes all rows, in order, but only some of the
     /// columns. Therefore, no two threads write to the same element, even if an ID occurs several

@@ -93,9 +93,9 @@ pub fn add_assign<D: Dimension>(x: &mut Array<f32, D>, y: &ArrayRef<f32, D>) {
     *x = with_each_of("add_assign", std::mem::take(x), y, elementwise::add);
 }
 
-/// Updates `x` with the elements of `y` and returns it. For this purpose, calls `f(x_block,
-/// y_block)` for each block of elements, on all threads. The two blocks contain the elements at the
-/// same positions in row-major order.
+/// Updates `x` with the elements of `y`, and returns `x`. The update is performed by `f(x_block,
+/// y_block)`, which is called for each block of elements, on all threads. The two blocks contain
+/// the elements at the same positions in row-major order.
 ///
 /// # Panics
 ///
@@ -154,8 +154,8 @@ pub(crate) fn add_column_sums(x: &ArrayRef2<f32>, sums: &mut Array1<f32>) {
     });
 }
 
-/// Returns the elements of an array as a slice. The array must be in row-major order, as all arrays
-/// that this crate creates are.
+/// Returns the elements of an array as a slice. The array must be in row-major order, which is
+/// always the case for arrays that this crate creates.
 pub(crate) fn slice_mut<D: Dimension>(x: &mut Array<f32, D>) -> &mut [f32] {
     x.as_slice_mut()
         .expect("arrays made by this crate are row-major")

@@ -34,8 +34,8 @@ proptest! {
     }
 }
 
-/// Numbers of rows and columns of the matrices in the tests. They include 0, and numbers that
-/// aren't multiples of the length of a vector register or of a block.
+/// Numbers of rows and columns of the tested matrices. They include 0, and numbers that aren't
+/// multiples of the length of a vector register or of a block.
 const SIZES: [usize; 11] = [0, 1, 2, 3, 4, 7, 10, 11, 17, 65, 130];
 
 #[test]

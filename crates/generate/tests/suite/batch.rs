@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use torch_rng::TorchRng;
 
-/// A random sequence for the tests of [`TokenStreams`]: when it is added, how it is continued, and
-/// when it is removed.
+/// A random sequence for the tests of [`TokenStreams`]. The fields specify when the sequence is
+/// added, how it is continued, and when it is removed.
 #[derive(Clone, Debug)]
 struct Visit {
     /// Number of steps between the addition of the previous sequence and the addition of this one.
@@ -324,7 +324,7 @@ fn a_hook_sees_every_text_after_each_block_and_what_it_changes_counts() {
     let steered = decoder.advance_with(|blocks, mut rows| {
         if blocks == 1 {
             rows.row_mut(1).fill(0.0);
-            rows[[1, 3]] = 9.0; // as at position 3
+            rows[[1, 3]] = 9.0; // as in the embedding of position 3
         }
     });
     assert_eq!(greedy_id(&steered.unwrap()).unwrap(), 8);

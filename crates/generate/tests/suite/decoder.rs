@@ -226,7 +226,7 @@ proptest! {
 
 #[test]
 fn one_decoder_alternates_between_texts_and_every_owner_of_a_model_gives_the_same_bits() {
-    /// A struct that owns a model and two decoders for it.
+    /// A struct that owns a model and two decoders for this model.
     struct Owner {
         model: Arc<GptModel>,
         shared: Decoder<Arc<GptModel>>,
