@@ -1,6 +1,6 @@
 //! The configuration of a decoder.
 
-/// What a decoder does when its text becomes longer than the context.
+/// The behavior of a decoder whose text becomes longer than the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]

@@ -104,9 +104,9 @@ fn embed(weights: WeightsRef<'_>, sequences: &[Sequence<'_>], emb_dim: usize) ->
     x
 }
 
-/// Computes the attention of block `i` for all tokens, except for the output projection. Appends
-/// the new keys and values to the KV caches, and returns the context vectors, of shape (rows,
-/// emb_dim).
+/// Applies the first layer normalization and the attention of block `i`, without the output
+/// projection. Appends the new keys and values to the KV caches, and returns the context vectors,
+/// of shape (rows, emb_dim).
 fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Rows) -> Rows {
     let (n, emb_dim) = x.dim();
     let normed = Pooled::from(block.norm1.forward(&**x));

@@ -14,7 +14,7 @@ use crate::{DecoderConfig, GenerateError, PastContext, WeightsRef};
 ///
 /// Between two requests of a session, a server needs to store only this state. A
 /// [`Decoder`](crate::Decoder) or a [`Batch`](crate::Batch) can later continue the text without
-/// processing its tokens again.
+/// processing the cached tokens again.
 ///
 /// To continue a text in several ways, clone its state. The clones share the memory of the cached
 /// tokens. Therefore, if several texts have the same beginning, such as a system prompt, this

@@ -1,6 +1,6 @@
 //! Detection of stop strings in a text that arrives in pieces.
 //!
-//! The returned text never contains any part of a stop string, even if the stop string spans
+//! If the text contains a stop string, no part of the stop string is returned, even if it spans
 //! several pieces. For example, if the stop string is `"\nUser:"` and a piece ends with `"\nUs"`,
 //! these three characters are held back until the next piece shows whether they are the beginning
 //! of the stop string.

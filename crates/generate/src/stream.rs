@@ -28,7 +28,7 @@ pub struct GenerateOptions {
     pub stop_ids: Vec<u32>,
 }
 
-/// By default, a stream generates 50 tokens with greedy decoding, and no token ends the text early.
+/// By default, a stream generates up to 50 tokens with greedy decoding, and no token ends the text.
 impl Default for GenerateOptions {
     fn default() -> Self {
         Self {

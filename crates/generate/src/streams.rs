@@ -107,7 +107,7 @@ impl<'s, W: AsWeights, E: From<GenerateError> + Send> TokenStreams<'s, W, E> {
     /// Returns an error and adds nothing in each of these cases:
     /// - A sampling setting is out of range.
     /// - The sequence is empty, or it contains a token that isn't in the model's vocabulary.
-    /// - The sequence is longer than the context, and the state's configuration is
+    /// - The sequence is longer than the context, and the state was configured with
     ///   [`PastContext::Stop`](crate::PastContext::Stop).
     /// - The context size of the state is 0 or larger than the model's context length.
     /// - The state belongs to a model with a different configuration.

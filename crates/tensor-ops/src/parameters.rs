@@ -262,6 +262,7 @@ pointer_to_parameters!(Box<P>);
 /// Returns the elements of a weight as a slice in row-major order.
 ///
 /// # Panics
+///
 /// Panics if the weight isn't in row-major order. The message contains `name`.
 pub fn row_major<'a>(name: &str, weight: ArrayViewD<'a, f32>) -> &'a [f32] {
     weight.to_slice().unwrap_or_else(|| not_row_major(name))
@@ -270,6 +271,7 @@ pub fn row_major<'a>(name: &str, weight: ArrayViewD<'a, f32>) -> &'a [f32] {
 /// Returns the elements of a weight as a mutable slice in row-major order.
 ///
 /// # Panics
+///
 /// Panics if the weight isn't in row-major order. The message contains `name`.
 pub fn row_major_mut<'a>(name: &str, weight: ArrayViewMutD<'a, f32>) -> &'a mut [f32] {
     weight.into_slice().unwrap_or_else(|| not_row_major(name))
