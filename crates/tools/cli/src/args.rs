@@ -49,14 +49,15 @@ pub(crate) enum Command {
     },
 }
 
-/// Returns the definition of the complete command line for clap. The rules of [`with_rules`] are
-/// applied to every subcommand.
+/// Returns the complete definition of the command line, from which clap parses the arguments. The
+/// rules of [`with_rules`] are applied to every subcommand.
 pub(crate) fn command() -> clap::Command {
     Cli::command().mut_subcommands(with_rules)
 }
 
-/// Replaces underscores in flag names with dashes, so that nanoGPT's notation `--n_layer=4` means
-/// the same as `--n-layer=4`. Values stay unchanged, and so do all arguments after `--`.
+/// Replaces underscores in flag names with dashes, so that users can also write flags such as
+/// `--n-layer=4` as they do with nanoGPT: `--n_layer=4`. The values of flags aren't changed, and
+/// neither are arguments that follow a separate `--`.
 pub(crate) fn with_dashes(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut only_values_follow = false;
     args.map(|arg| {

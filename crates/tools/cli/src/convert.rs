@@ -35,14 +35,14 @@ pub(crate) struct ConvertArgs {
     /// The layout of the output [default: gguf if TO ends in .gguf, otherwise hugging-face]
     #[arg(long, value_enum)]
     layout: Option<Layout>,
-    /// The number format of the weights: float32, float16, bfloat16 (not in GGUF) or int8 (only in
-    /// GGUF, as Q8_0)
+    /// The number format of the weights: float32, float16, bfloat16 (not for GGUF) or int8 (only
+    /// for GGUF, as Q8_0)
     #[arg(long, value_name = "TYPE", default_value_t)]
     dtype: Dtype,
 }
 
-/// The layout in which a model is written. It determines how the weights are named and in which
-/// files they are stored.
+/// The layout of a converted model, which determines how the weights are named and in which files
+/// they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Layout {
     /// A folder for GPT2LMHeadModel of transformers
@@ -55,9 +55,9 @@ enum Layout {
 }
 
 impl ConvertArgs {
-    /// Returns the layout that `--layout` requests. If this option isn't given, the extension of
-    /// the output path determines the layout: `.gguf` stands for GGUF, and any other name for a
-    /// folder in Hugging Face's layout.
+    /// Returns the layout that `--layout` requests. If this option isn't given, the output path
+    /// determines the layout: GGUF if the path ends in `.gguf`, and otherwise a folder in Hugging
+    /// Face's layout.
     ///
     /// # Errors
     /// Returns a usage error if the output path ends in `.gguf` but `--layout` requests a folder,
@@ -102,12 +102,13 @@ pub(crate) fn run(args: &ConvertArgs) -> Result<()> {
     }
 }
 
-/// Writes the model to a folder. If `dtype` is given, the folder has Hugging Face's layout and its
-/// weights have this number format. Otherwise, the folder has the book's layout, and its weights
-/// are `f32` numbers.
+/// Writes the model to a folder. If `dtype` is given, the function uses Hugging Face's layout and
+/// stores the weights in this number format. Otherwise, it uses the book's layout and stores the
+/// weights as `f32`.
 ///
-/// The files are first written to a temporary folder next to the output path. This folder is
-/// renamed at the end, so an interrupted conversion leaves either the complete model or nothing.
+/// The files are first written to a temporary folder next to the output path, and this folder is
+/// renamed when it is complete. An interrupted conversion therefore never leaves an incomplete
+/// model at the output path.
 fn to_folder(args: &ConvertArgs, found: &FoundModel, dtype: Option<Dtype>) -> Result<()> {
     let vocabulary = &found.vocabulary;
     require_new_or_empty(&args.to)?;
@@ -175,10 +176,10 @@ fn report(args: &ConvertArgs, model: &GptModel, layout: &str, has_tokenizer: boo
     ))?)
 }
 
-/// Converts the tokenizer and the generation settings of a model to the form in which a GGUF file
-/// stores them. IDs below `vocab_size` for which the tokenizer has no token become unused tokens.
-/// Returns `None` if the tokenizer isn't byte-level BPE as in GPT-2, because llama.cpp doesn't
-/// support this project's other tokenizers.
+/// Converts a model's tokenizer and generation settings to the data structure that is written to a
+/// GGUF file. If the tokenizer has no token for an ID below `vocab_size`, the file lists the ID as
+/// an unused token. Returns `None` if the tokenizer isn't a byte-level BPE tokenizer like GPT-2's,
+/// because llama.cpp doesn't support any other kind of tokenizer that this project implements.
 ///
 /// # Errors
 /// Returns an error if the tokenizer has more tokens than the model, or if the model's folder
@@ -212,7 +213,7 @@ fn gguf_tokens(
             Some((text, None)) => (text.clone(), GgufTokenKind::Normal),
             Some((text, Some(true))) => (text.clone(), GgufTokenKind::Special),
             Some((text, Some(false))) => (text.clone(), GgufTokenKind::Added),
-            // llama.cpp's conversion script gives unused tokens the same names.
+            // These are the names that llama.cpp's own conversion script gives to unused tokens.
             None => (format!("[PAD{id}]"), GgufTokenKind::Unused),
         };
         GgufToken { text, kind }

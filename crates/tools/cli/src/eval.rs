@@ -1,11 +1,13 @@
-//! Implements `gpt eval`, which measures how well a model predicts a text. It prints the mean
-//! cross-entropy per token, the perplexity, and the cross-entropy in bits per byte.
+//! Implements `gpt eval`, which measures how well a model predicts a text. The command prints the
+//! mean cross-entropy per token, the perplexity, and the cross-entropy in bits per byte.
 //!
-//! The text is divided into windows that are as long as the model's context, and the loss of each
-//! token except the first is counted once. With `--stride`, the windows overlap, as in the
-//! published perplexities of GPT-2. After the first window, only the tokens that weren't in the
-//! previous window are counted, so each of them is predicted from at least
-//! `context_length - stride` tokens.
+//! The text is divided into windows that are as long as the model's context. Each token except the
+//! first is counted once.
+//!
+//! With `--stride`, consecutive windows overlap, as in the evaluation that OpenAI used for GPT-2's
+//! published perplexities. In all windows but the first, only the tokens that weren't in the
+//! previous window are counted. Each of these tokens is predicted from at least `context_length -
+//! stride` preceding tokens, which usually lowers the loss.
 
 use std::path::PathBuf;
 
@@ -31,21 +33,21 @@ use crate::terminal::threads::ThreadArgs;
 pub(crate) struct EvalArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// A file with text (UTF-8) or with token IDs (.npy, or .bin as written by nanoGPT or llm.c);
+    /// A text file (UTF-8) or a file of token IDs (.npy, or .bin as written by nanoGPT or llm.c);
     /// use - to read standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["file", "tokens"], conflicts_with_all = ["file", "tokens"])]
     text: Option<PathBuf>,
-    /// The file to evaluate; this option means the same as the argument FILE
+    /// The file to evaluate; equivalent to the argument FILE
     #[arg(short = 'f', long, value_name = "FILE", conflicts_with = "tokens")]
     file: Option<PathBuf>,
     /// Token IDs to evaluate instead of a file
     #[arg(long, value_name = "1,2,3")]
     tokens: Option<TokenList>,
     /// The number of tokens from the start of one window to the start of the next; with a smaller
-    /// number, each token is predicted from more context [default: the context length]
+    /// stride, tokens are predicted from more context [default: the context length]
     #[arg(long, value_name = "N")]
     stride: Option<AtLeast1>,
-    /// The number format of the weights and of the operands of matrix products: float32 or bfloat16
+    /// The number format of the weights and of the inputs to matrix products: float32 or bfloat16
     #[arg(
         long,
         value_name = "TYPE",
@@ -68,11 +70,11 @@ struct Report {
     loss: f64,
     /// Perplexity, which is `exp(loss)`.
     perplexity: f64,
-    /// Number of predicted tokens. This is one less than the number of tokens in the input, because
+    /// Number of predicted tokens, which is one less than the number of tokens in the input because
     /// the first token isn't predicted.
     tokens: usize,
-    /// Mean loss per byte of text, in bits, which can be compared between models with different
-    /// vocabularies. It is `None` if the input consists of token IDs.
+    /// Mean loss per byte of text, in bits. Unlike the loss per token, this value can be compared
+    /// between models with different vocabularies. It is `None` if the input consists of token IDs.
     #[serde(skip_serializing_if = "Option::is_none")]
     bits_per_byte: Option<f64>,
 }
@@ -102,8 +104,9 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     let mut model = found.load()?;
     model.set_dtype(args.dtype)?;
     if args.dtype == Dtype::BFloat16 {
-        // With bfloat16, the token embedding is also rounded, as in `gpt generate`. In a model with
-        // tied weights, it is the output layer as well.
+        // `set_dtype` rounds only the inputs to matrix products. The token embedding is rounded
+        // here, because `gpt generate` also rounds it. In a model with tied weights, the token
+        // embedding is also the weight matrix of the output layer.
         model.tok_emb.weight.mapv_inplace(round_to_bf16);
     }
     let tokens = ids.len() - 1;
@@ -150,9 +153,10 @@ pub(crate) fn run(args: &EvalArgs) -> Result<()> {
     Ok(print(format!("tokens      {tokens}\n"))?)
 }
 
-/// Returns the number of bytes of `text` that the model predicts. The first token, whose ID is
-/// `first`, and the names of special tokens such as `<|endoftext|>` don't count. Returns `None` if
-/// no bytes remain or if the model has no tokenizer.
+/// Returns the number of bytes by which the loss is divided to get bits per byte. This is the
+/// length of `text` without the first token, which isn't predicted and whose ID is `first`, and
+/// without the names of special tokens such as `<|endoftext|>`. Returns `None` if no bytes remain
+/// or if the model has no tokenizer.
 fn predicted_bytes(
     text: &str,
     first: u32,
@@ -174,9 +178,10 @@ fn predicted_bytes(
     bytes.filter(|&bytes| bytes > 0)
 }
 
-/// Returns the number of bytes at the beginning of `text` that the first token represents. `piece`
-/// contains the bytes of this token. A leading space that the tokenizer adds to each text isn't
-/// counted. If the token replaces an unknown character, the result is the length of that character.
+/// Returns how many bytes at the beginning of `text` belong to the first token, which decodes to
+/// the bytes `piece`. A space that the tokenizer adds before each text isn't counted. If `text`
+/// doesn't begin with `piece`, because the token stands for an unknown character, the function
+/// returns the length of the first character.
 fn first_bytes(piece: &[u8], text: &str) -> usize {
     match piece {
         _ if text.as_bytes().starts_with(piece) => piece.len(),
@@ -185,19 +190,19 @@ fn first_bytes(piece: &[u8], text: &str) -> usize {
     }
 }
 
-/// Sums of the losses of a text's tokens, in nats. The first token has no loss, because nothing
-/// precedes it.
+/// Sums of the losses of all tokens in a text, in nats. The first token has no loss, because there
+/// is nothing from which it could be predicted.
 #[derive(Default)]
 struct Losses {
     total: f64,
-    /// Sum of the losses of all tokens that aren't special tokens.
+    /// Sum of the losses of all tokens except special tokens.
     between_special: f64,
 }
 
 impl Losses {
-    /// Sums up the token losses, which are computed in windows of `window` tokens. A new window
-    /// begins every `stride` tokens. If a token is in several windows, only its loss in the first
-    /// of them is counted.
+    /// Adds up the losses of all tokens. The losses are computed in windows of `window` tokens, and
+    /// a new window begins every `stride` tokens. If a token is in several windows, only its loss
+    /// in the first of these windows is counted.
     fn of(
         model: &GptModel,
         ids: &Corpus,
@@ -213,8 +218,8 @@ impl Losses {
                 let ids = &ids[first..first + end - start];
                 ArrayView2::from_shape((1, ids.len()), ids).expect("one row of as many ids")
             };
-            // The targets are the inputs shifted by one position, because each position predicts
-            // the next token.
+            // The targets are the input tokens shifted by one position, because the model predicts
+            // the next token at each position.
             let losses = model.token_losses(&row(0), &row(1))?;
             for (&loss, id) in losses.iter().zip(&ids[1..]).skip(counted - start) {
                 sums.total += f64::from(loss);

@@ -1,5 +1,5 @@
-//! Implements `gpt info`, which shows a model's dimensions, its number of parameters, and the
-//! memory that it needs. Only the configuration is read, so the command also works for models that
+//! Implements `gpt info`, which shows a model's dimensions, its number of parameters, and its
+//! memory requirements. The command reads only the configuration, so it also works for models that
 //! don't fit in memory.
 
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ pub(crate) struct InfoArgs {
     /// Show the model of a preset instead of the model in a folder
     #[arg(long, value_name = "NAME", value_parser = preset_parser(), ignore_case = true, conflicts_with = "model")]
     preset: Option<Preset>,
-    /// The number of texts that are generated at the same time, which determines the memory for
-    /// generating
+    /// The number of texts to generate at the same time, which determines how much memory
+    /// generation needs
     #[arg(long, value_name = "N", default_value_t = AtLeast1(1))]
     num_samples: AtLeast1,
 }
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<()> {
     let (config, folder) = read(asked, |folder| {
         match ModelFolder::open(folder) {
             Ok(model) => Ok(model.config()),
-            // `gpt info` needs only the configuration, so a folder without weights is sufficient.
+            // `gpt info` needs only the configuration, so it accepts a folder without weights.
             Err(CheckpointError::Folder { .. }) => Ok(load_config(folder)?),
             Err(error) => Err(error.into()),
         }

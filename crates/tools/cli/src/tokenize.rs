@@ -1,6 +1,6 @@
-//! Implements `gpt tokenize`, which converts text to token IDs, or token IDs to text, with GPT-2's
-//! tokenizer or the tokenizer of a model. It prints the tokens, or writes their IDs to a `.bin` or
-//! `.npy` file.
+//! Implements `gpt tokenize`, which converts text to token IDs, or token IDs to text, using GPT-2's
+//! tokenizer or the tokenizer of a model. The command prints the tokens, or writes their IDs to a
+//! `.bin` or `.npy` file.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ use crate::terminal::shell::{program, shell_quoted};
 pub(crate) struct TokenizeArgs {
     #[command(flatten)]
     text: TextArgs,
-    /// The folder of a model, of a training run, or of a tokenizer alone [default: GPT-2's
-    /// tokenizer]
+    /// The folder of a model, of a training run, or of a tokenizer without a model [default:
+    /// GPT-2's tokenizer]
     #[arg(short = 'm', long, value_name = "DIR")]
     model: Option<PathBuf>,
     /// Write the token IDs to a new file: .npy (NumPy) or .bin (16-bit integers, as in nanoGPT)
@@ -40,8 +40,8 @@ pub(crate) struct TokenizeArgs {
     json: bool,
 }
 
-/// The object that `--json` prints. If a token contains only some of the bytes of a character, its
-/// piece contains U+FFFD in place of the character.
+/// The object that `--json` prints. A multibyte character can be divided among several tokens. In
+/// the pieces of these tokens, U+FFFD stands for the incomplete character.
 #[derive(Serialize)]
 struct Report<'t> {
     tokens: &'t [u32],
@@ -73,8 +73,8 @@ pub(crate) fn run(args: &TokenizeArgs) -> Result<()> {
         return Ok(print(ids.join(",") + "\n")?);
     }
     if let (Some(path), false) = (&args.output, args.json) {
-        // The messages are printed to standard error, because the token IDs may have been written
-        // to `/dev/stdout`.
+        // These messages are printed to standard error instead of standard output, because the user
+        // may have chosen `/dev/stdout` as the output file.
         note(&format!("wrote {} tokens to {}", ids.len(), path.display()));
         if let Some(model) = &args.model {
             note(&format!(
@@ -111,8 +111,8 @@ fn check_output(path: &Path) -> Result<()> {
     let is_new = !path.exists();
     match extension(path).as_str() {
         "bin" | "npy" => Ok(()),
-        // If `check_new` has accepted an existing path, it is a device or a pipe, whose name needs
-        // no extension.
+        // Although `check_new` rejects existing files, it accepts devices and pipes. Their names
+        // don't need an extension.
         _ if !is_new => Ok(()),
         _ => misused(format!(
             "{}: the name must end in .bin or .npy; to print token IDs as text, use --ids",
@@ -121,8 +121,8 @@ fn check_output(path: &Path) -> Result<()> {
     }
 }
 
-/// Reads the tokenizer in the folder of a model or of a training run, or in a folder that contains
-/// only a tokenizer.
+/// Reads the tokenizer in the folder of a model or a training run, or in a folder that contains
+/// nothing but a tokenizer.
 fn of_folder(path: &Path) -> Result<Vocabulary> {
     let (vocabulary, _) = read(Some(path), |folder| {
         if let Some(tokenizer) = ModelTokenizer::from_folder(folder)? {
@@ -134,8 +134,8 @@ fn of_folder(path: &Path) -> Result<Vocabulary> {
     Ok(vocabulary)
 }
 
-/// Prints a line with the ID and the text of each token, and finally a line with the number of
-/// tokens, characters and bytes.
+/// Prints the ID and the text of each token on a separate line, followed by a line with the number
+/// of tokens, characters and bytes.
 fn print_table(ids: &[u32], text: &str, tokenizer: &ModelTokenizer) -> Result<()> {
     let mut table = String::new();
     for (id, piece) in ids

@@ -1,9 +1,9 @@
 //! Implements `gpt generate`, which continues a text. New tokens are printed to standard output as
-//! soon as they are generated, and the speed is printed to standard error.
+//! soon as they are generated. The speed is printed to standard error.
 //!
-//! With `--json`, each text is printed as a JSON object when it is complete. With `-i`, the user
-//! and the model take turns: each line that the user enters is appended to the text, and then the
-//! model continues the text.
+//! With `--json`, each text is printed as a JSON object as soon as it is complete. With `-i`, the
+//! user and the model take turns: each line that the user enters is appended to the text, and then
+//! the model continues the text.
 
 mod options;
 mod pieces;
@@ -29,8 +29,8 @@ use texts::Texts;
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let GenerateArgs { input, output, .. } = args;
     output.threads.apply()?;
-    // In an interactive session, standard input provides the user's turns, so the prompt can't be
-    // read from it.
+    // In an interactive session, standard input contains the lines that the user enters, so it
+    // can't also contain the prompt.
     let prompt = match input.interactive && !input.text.is_present() {
         true => None,
         false => input.text.prompt()?,
@@ -46,7 +46,8 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let longest = prompts.iter().map(Vec::len).max();
     let memory = args.memory(&found, &settings, prompts.len(), longest.unwrap_or(0))?;
     let weights = found.weights(output.dtype, &memory)?;
-    // This line reports an invalid context size before anything is printed.
+    // This call only checks the context size, so that an error is reported before anything is
+    // printed.
     Decoder::with_config(&weights, args.decoder())?;
     if !output.json {
         found.note();
@@ -61,8 +62,9 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
 /// Runs an interactive session until standard input ends. In each turn, the user adds a line to the
 /// text, and then the model continues the text.
 ///
-/// If the user enters an empty line, the model continues the text as it is. Ctrl-C stops an answer
-/// that is being generated. While the program waits for input, Ctrl-C ends the program.
+/// If the user enters an empty line, nothing is added, and the model continues the existing text.
+/// While the model generates text, Ctrl-C stops it and returns control to the user. While the
+/// program waits for the user's input, Ctrl-C ends the program.
 fn take_turns(
     args: &GenerateArgs,
     settings: &Settings,
@@ -93,7 +95,7 @@ fn take_turns(
             },
         };
         match session.is_empty() {
-            // There is no text yet that the model could continue.
+            // There is no text yet for the model to continue.
             true if ids.is_empty() => continue,
             true => session.add(vocabulary.begin(&ids)?)?,
             false => session.add(&ids)?,
@@ -105,9 +107,9 @@ fn take_turns(
     }
 }
 
-/// Returns a prompt in the form in which it is printed, without the tokens that the tokenizer adds
-/// before each text. If there is no tokenizer, the result consists of token IDs and ends with a
-/// space, which separates them from the generated IDs.
+/// Converts a prompt to the text that is printed before the generated text. The tokens that the
+/// tokenizer adds at the beginning of each text are omitted. If the model has no tokenizer, the
+/// prompt is printed as token IDs, followed by a space that separates them from the generated IDs.
 fn shown(ids: &[u32], vocabulary: &Vocabulary) -> String {
     match vocabulary.tokenizer() {
         Ok(tokenizer) => {

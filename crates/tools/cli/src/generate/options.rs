@@ -41,8 +41,8 @@ pub(crate) struct GenerateArgs {
     pub(crate) output: OutputArgs,
 }
 
-// The following structs have no doc comments, because clap would use these as the help text of the
-// subcommand.
+// The following structs have no doc comments, because clap would show the comments in the help for
+// `gpt generate`.
 #[derive(Args, Debug)]
 pub(crate) struct InputArgs {
     #[command(flatten)]
@@ -52,8 +52,8 @@ pub(crate) struct InputArgs {
     /// Use each line of the text as a separate prompt
     #[arg(long, conflicts_with_all = ["tokens", "interactive"])]
     lines: bool,
-    /// Write a text turn by turn: add each input line to the text, and let the model continue it
-    /// (an empty line adds nothing)
+    /// Write a text in turns with the model: each line that you enter is added to the text, which
+    /// the model then continues (an empty line adds nothing)
     #[arg(short = 'i', long, conflicts_with = "json")]
     pub(crate) interactive: bool,
 }
@@ -63,50 +63,51 @@ pub(crate) struct LengthArgs {
     /// The maximum number of tokens to generate [default: the model's setting, or 100]
     #[arg(short = 'n', long, value_name = "N", visible_alias = "n-predict")]
     max_new_tokens: Option<Count>,
-    /// The number of texts to generate for each prompt; text I, counted from 0, is the text that
-    /// --seed SEED+I generates alone
+    /// The number of texts to generate for each prompt; text I, counted from 0, is the same text
+    /// that --seed SEED+I generates on its own
     #[arg(long, value_name = "N", default_value_t = AtLeast1(1), conflicts_with = "interactive")]
     pub(crate) num_samples: AtLeast1,
-    /// End the text before the first occurrence of TEXT; can be given several times [default: the
+    /// End the text before the first occurrence of TEXT; can be used several times [default: the
     /// model's setting]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     stop: Vec<String>,
     /// Continue a text after an end-of-text token instead of stopping there
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// The maximum number of tokens that the model sees [default: its context length]
+    /// The maximum number of tokens that the model sees at once [default: the model's context
+    /// length]
     #[arg(short = 'c', long, value_name = "N", visible_alias = "ctx-size")]
     context_size: Option<AtLeast1>,
-    /// What to do when a text becomes longer than the context [default: crop, but a prompt that is
-    /// too long is rejected]
+    /// What to do if a text becomes longer than the context [default: crop; but if the prompt
+    /// itself is too long, report an error]
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) past_context: Option<WhenFull>,
 }
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct SamplingArgs {
-    /// The temperature: lower values make improbable tokens less likely, and 0 always chooses the
+    /// The temperature: lower values make improbable tokens less likely, and 0 always selects the
     /// most probable token [default: the model's setting, or 0.8]
     #[arg(long, value_name = "X", visible_alias = "temp", value_parser = sampling(|s, x| s.temperature = x))]
     temperature: Option<f32>,
     /// Choose among the N most probable tokens; 0 means all tokens [default: the model's setting;
-    /// otherwise 40, or 0 if --temp, --top-p or --min-p isn't at its default]
+    /// otherwise 40, or 0 if the temperature, top-p or min-p differs from its usual default]
     #[arg(long, value_name = "N")]
     top_k: Option<Count>,
-    /// Choose among the most probable tokens whose probabilities add up to P [default: the model's
-    /// setting, or 1]
+    /// Choose among the most probable tokens, as many as are needed for their probabilities to add
+    /// up to P [default: the model's setting, or 1]
     #[arg(long, value_name = "P", value_parser = sampling(|s, x| s.top_p = x))]
     top_p: Option<f32>,
-    /// Choose among the tokens that have at least P times the probability of the most probable
-    /// token [default: the model's setting, or 0]
+    /// Choose among the tokens that are at least P times as probable as the most probable token
+    /// [default: the model's setting, or 0]
     #[arg(long, value_name = "P", value_parser = sampling(|s, x| s.min_p = x))]
     min_p: Option<f32>,
     /// Make tokens that are already in the text less likely; 1 means no penalty [default: the
     /// model's setting, or 1]
     #[arg(long, value_name = "X", visible_alias = "repetition-penalty", value_parser = sampling(|s, x| s.repetition_penalty = x))]
     repeat_penalty: Option<f32>,
-    /// The seed of the random numbers; negative seeds mean the same as in PyTorch [default: a new
-    /// seed, which is printed]
+    /// The seed of the random number generator; negative seeds are interpreted as in PyTorch
+    /// [default: a new seed, which is printed]
     #[arg(short = 's', long, value_name = "N", value_parser = seed)]
     pub(crate) seed: Option<u64>,
     /// The PyTorch build whose random numbers are reproduced: portable or mkl
@@ -116,7 +117,8 @@ pub(crate) struct SamplingArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct OutputArgs {
-    /// Print each text as a JSON object with the keys tokens, text, finish and seed
+    /// Print each text as a JSON object with the keys tokens, text, finish (the reason why the text
+    /// ended) and seed
     #[arg(long)]
     pub(crate) json: bool,
     /// Print only the new text, without the prompt
@@ -136,8 +138,8 @@ const TEMPERATURE: f32 = 0.8;
 const TOP_K: usize = 40;
 const MAX_NEW_TOKENS: usize = 100;
 
-/// Maximum number of samples that are generated at the same time. Generating more samples at once
-/// would need more memory, but would hardly be faster.
+/// Maximum number of samples that are generated at the same time. A larger number would require
+/// more memory without being much faster.
 pub(crate) const MAX_PARALLEL_TEXTS: usize = 64;
 
 fn new_seed() -> u64 {
@@ -145,13 +147,12 @@ fn new_seed() -> u64 {
     now.map_or(0, |now| now.subsec_nanos().into())
 }
 
-/// The generation settings of a command. A command-line option takes precedence over a setting in
-/// the model's folder, which takes precedence over a default of this program.
+/// The generation settings of a command. Command-line options take precedence over the settings in
+/// the model's folder, which take precedence over this program's defaults.
 pub(crate) struct Settings {
     pub(crate) sampling: Sampling,
     pub(crate) length: MaxTokens,
-    /// Strings that end the text. The generated text ends before the first occurrence of any of
-    /// them.
+    /// Stop strings. The generated text ends before the first occurrence of any of these strings.
     pub(crate) stops: Vec<String>,
     /// IDs of the tokens that end the generated text.
     stop_ids: Vec<u32>,
@@ -160,7 +161,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns true if tokens are sampled at random, which is the case if the temperature isn't 0.
+    /// Returns true if tokens are sampled at random. This is the case unless the temperature is 0.
     pub(crate) fn draws(&self) -> bool {
         self.sampling.temperature != 0.0
     }
@@ -168,8 +169,8 @@ impl Settings {
     /// Returns the options for continuing a text of `tokens` tokens.
     ///
     /// # Errors
-    /// Returns an error if the text already has the maximum length that the model's folder allows.
-    /// transformers rejects such a text, too.
+    /// Returns an error if the text has already reached the maximum length that is set in the
+    /// model's folder. transformers also rejects such a text.
     pub(crate) fn options(&self, tokens: usize) -> Result<GenerateOptions> {
         let max_new_tokens = match self.length {
             MaxTokens::New(most) => most,
@@ -186,7 +187,7 @@ impl Settings {
     }
 
     /// Prints the seeds of the samples to standard error, so that the user can generate the same
-    /// texts again. Prints nothing if the user has set the seed, or if tokens aren't sampled at
+    /// texts again. Prints nothing if the user has specified the seed or if the generation isn't
     /// random.
     pub(crate) fn note_seed(&self, args: &GenerateArgs) {
         if args.sampling.seed.is_some() || !self.draws() {
@@ -209,7 +210,7 @@ impl Settings {
 pub(crate) enum MaxTokens {
     /// Maximum number of generated tokens.
     New(usize),
-    /// Maximum number of tokens in the prompt and the generated text together.
+    /// Maximum total number of tokens in the prompt and the generated text.
     All(usize),
 }
 
@@ -262,8 +263,8 @@ impl GenerateArgs {
         })
     }
 
-    /// Returns the token IDs of each prompt. With `--lines`, each line of the input is a prompt.
-    /// The result is empty if an interactive session begins without a prompt.
+    /// Returns the token IDs of each prompt. With `--lines`, each line of the input is a separate
+    /// prompt. If an interactive session begins without a prompt, the result is empty.
     ///
     /// # Errors
     /// Returns the errors of [`prompt`](Self::prompt). With `--lines`, the message contains the
@@ -292,9 +293,9 @@ impl GenerateArgs {
         }
     }
 
-    /// Returns the memory that is needed to generate all samples, in addition to the weights.
-    /// `prompts` is the number of prompts, and `longest` is the number of tokens in the longest
-    /// prompt.
+    /// Returns the memory that is needed for generating all samples, in addition to the memory for
+    /// the weights. `prompts` is the number of prompts, and `longest` is the number of tokens in
+    /// the longest prompt.
     pub(crate) fn memory(
         &self,
         found: &FoundModel,
@@ -349,8 +350,8 @@ impl GenerateArgs {
 
 impl SamplingArgs {
     /// Returns the sampling settings for a model whose vocabulary has `vocab_size` tokens.
-    /// Command-line options take precedence over the settings in the model's
-    /// `generation_config.json` (`folder`), which take precedence over the defaults.
+    /// Command-line options take precedence over `folder`, the settings in the model's
+    /// `generation_config.json`, which take precedence over this program's defaults.
     ///
     /// # Errors
     /// Returns an error if a setting in the folder is outside its range and isn't overridden by an

@@ -1,8 +1,8 @@
 //! Converts generated tokens to text, one token at a time, until a stop string occurs.
 //!
-//! Special tokens such as `<|endoftext|>` are hidden by default, but a stop string may contain the
-//! name of such a token. All text is therefore searched for stop strings first, and hidden tokens
-//! are removed from it afterwards.
+//! By default, special tokens such as `<|endoftext|>` aren't shown. Nevertheless, a stop string may
+//! contain the name of a special token. Stop strings are therefore searched for in the text with
+//! all special tokens, which are removed only after the search.
 
 use std::collections::VecDeque;
 
@@ -14,20 +14,21 @@ use tokenizer::StreamingDecoder;
 use crate::model::vocabulary::Vocabulary;
 
 /// Text that is shown in place of a token ID that the tokenizer doesn't know. A model can generate
-/// such IDs if its vocabulary is padded to more tokens than the tokenizer has.
+/// such an ID if its vocabulary is padded, so that it is larger than the tokenizer's.
 const UNKNOWN: &str = "\u{fffd}";
 
 /// The text of the tokens that have been generated so far.
 pub(crate) struct Pieces<'v> {
-    /// Tokenizer of the model. If there is none, the text consists of token IDs, separated by
+    /// Tokenizer of the model. If the model has none, the text consists of token IDs, separated by
     /// spaces.
     tokenizer: Option<&'v ModelTokenizer>,
     /// Decoder, which holds back the bytes of an incomplete character.
     decoder: Option<StreamingDecoder<'v, ModelTokenizer>>,
     stops: StopStrings,
     shows_special: bool,
-    /// Parts of the text that `stops` still holds back, because they may belong to a stop string.
-    /// Each part is described by its length in bytes and by whether it will be shown.
+    /// Segments of the text that aren't shown yet because they may be the beginning of a stop
+    /// string. Each element contains the length of a segment in bytes, and whether the segment will
+    /// be shown. Segments that won't be shown are the names of hidden special tokens.
     parts: VecDeque<(usize, bool)>,
     pub(crate) text: String,
 }
@@ -58,21 +59,22 @@ impl<'v> Pieces<'v> {
         self.stops.is_found()
     }
 
-    /// Adds a generated token and returns the text that can now be shown. Text is held back while
-    /// it may belong to a stop string or to an incomplete character.
+    /// Adds a generated token and returns the text that can now be shown. Text isn't returned as
+    /// long as it may be the beginning of a stop string or part of an incomplete character.
     pub(crate) fn push(&mut self, token: u32) -> &str {
         let special = self.tokenizer.filter(|all| all.is_special(token));
         if let (Some(tokenizer), false) = (special, self.shows_special) {
-            // The bytes of a character may be interrupted by a hidden token. As in transformers and
-            // llama.cpp, the tokens after it can still complete the character.
+            // A hidden token can occur between two tokens that together form a character. As in
+            // transformers and llama.cpp, the decoder isn't reset by the hidden token, so the
+            // character can still be completed.
             let name = tokenizer.piece(token).unwrap_or_default();
             return self.add(&String::from_utf8_lossy(name), false);
         }
         let piece = match &mut self.decoder {
             Some(decoder) => match decoder.push(token) {
                 Ok(piece) => piece,
-                // An unknown token ends an incomplete character, so the bytes after the token begin
-                // a new character.
+                // An unknown token ends an incomplete character, so the bytes that follow the token
+                // begin a new character.
                 Err(_) => self.flush() + UNKNOWN,
             },
             None if self.text.is_empty() => token.to_string(),
@@ -81,7 +83,8 @@ impl<'v> Pieces<'v> {
         self.add(&piece, true)
     }
 
-    /// Ends the text and returns the part of it that was held back.
+    /// Ends the text. Returns the end of the text that hasn't been shown yet, because it could have
+    /// been the beginning of a stop string or of a character.
     pub(crate) fn finish(&mut self) -> &str {
         let before = self.text.len();
         let rest = self.flush();
@@ -91,8 +94,8 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Adds a part of the text and returns the text that can now be shown. If `is_shown` is false,
-    /// the part is only searched for stop strings and never shown.
+    /// Adds a segment to the text and returns the text that can now be shown. If `is_shown` is
+    /// false, the segment is searched for stop strings, but is never shown.
     fn add(&mut self, part: &str, is_shown: bool) -> &str {
         let before = self.text.len();
         self.parts.push_back((part.len(), is_shown));
@@ -101,8 +104,8 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Appends `known`, which isn't part of a stop string, to the shown text, but leaves out hidden
-    /// tokens.
+    /// Appends the next part of the generated text, `known`, to the text to show, omitting hidden
+    /// special tokens. `known` must not contain any part of a stop string.
     fn show(&mut self, mut known: &str) {
         while let Some((length, is_shown)) = self.parts.front_mut().filter(|_| !known.is_empty()) {
             let (part, rest) = known.split_at(known.len().min(*length));
@@ -117,8 +120,8 @@ impl<'v> Pieces<'v> {
         }
     }
 
-    /// Resets the decoder. Returns U+FFFD if the decoder has held back an incomplete character, and
-    /// an empty string otherwise.
+    /// Resets the decoder. If the decoder contains an incomplete character, returns U+FFFD in its
+    /// place. Otherwise, returns an empty string.
     fn flush(&mut self) -> String {
         let new = self.tokenizer.map(StreamingDecoder::new);
         let decoder = std::mem::replace(&mut self.decoder, new);
@@ -175,8 +178,9 @@ mod tests {
             of(text, &["> and <|endoftext|>a"], false),
             "a bell and another"
         );
-        // Version 0.23.3 of Hugging Face's `tokenizers` library also decodes these IDs to the crab
-        // emoji, if `skip_special_tokens=True` is passed to `decode`.
+        // In this test, a special token occurs between the tokens of a crab emoji. Version 0.23.3
+        // of Hugging Face's `tokenizers` library also decodes such a sequence to the emoji if
+        // `skip_special_tokens=True` is passed to `decode`.
         let bytes = vocabulary.encode("\u{1f980}").unwrap();
         let mut pieces = Pieces::new(&vocabulary, &[], false).unwrap();
         for id in [&bytes[..1], &[50256], &bytes[1..]].concat() {

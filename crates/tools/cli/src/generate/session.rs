@@ -1,4 +1,4 @@
-//! Implements interactive sessions, in which the user and the model take turns adding to a text.
+//! Implements interactive sessions, in which the user and the model take turns extending a text.
 
 use std::io;
 
@@ -12,16 +12,16 @@ use super::pieces::Pieces;
 use crate::model::vocabulary::Vocabulary;
 use crate::terminal::interrupt::Interrupt;
 
-/// An interactive session: the text to which the user and the model add, and the decoder that
-/// continues it.
+/// An interactive session. The decoder contains the text, to which the user and the model add in
+/// turn.
 pub(crate) struct Session<'m> {
     args: &'m GenerateArgs,
     settings: &'m Settings,
     vocabulary: &'m Vocabulary,
     decoder: Decoder<&'m DecoderWeights>,
-    /// Random number generator, which all turns share.
+    /// Random number generator that is used for the whole session.
     rng: TorchRng,
-    /// Handler of Ctrl-C, which ends an answer that is being generated.
+    /// Handler of Ctrl-C. If the model is generating text, Ctrl-C stops it.
     interrupt: &'m Interrupt,
 }
 
@@ -34,12 +34,12 @@ pub(crate) struct Continued<'t> {
     pub(crate) text: &'t str,
     /// Reason why the text has ended: `length`, `stop` or `context`.
     pub(crate) finish: &'static str,
-    /// Seed with which the text was generated, or `None` if the generation wasn't random.
+    /// Seed with which the text was generated, or `None` if no random numbers were used.
     pub(crate) seed: Option<u64>,
 }
 
-/// Returns the reason why a text has ended: `stop`, `context` or `length`. This word is part of the
-/// output of `--json`.
+/// Returns the reason why a text has ended: `stop`, `context` or `length`. With `--json`, this word
+/// is part of the output.
 pub(crate) fn finish(pieces: &Pieces<'_>, reason: Option<FinishReason>) -> &'static str {
     match reason {
         _ if pieces.are_stopped() => "stop",
@@ -82,8 +82,9 @@ impl<'m> Session<'m> {
         Ok(self.decoder.push(ids)?)
     }
 
-    /// Generates the model's next answer and passes each piece of its text to `show` as soon as the
-    /// piece is available. Returns how long the model has spent on the prompt and on the answer.
+    /// Lets the model continue the text, and passes each piece of new text to `show` as soon as it
+    /// is available. Returns how much time was spent on processing the prompt and on generating new
+    /// tokens.
     ///
     /// # Errors
     /// Returns an error if the model's output is NaN or infinite, or if `show` fails.

@@ -1,11 +1,11 @@
-//! Generates the samples for one or more prompts, many of them at the same time.
+//! Generates one or more samples for each prompt. Many samples are generated at the same time.
 //!
-//! Each step computes the next token of all samples. A step reads the weights only once, so it
-//! takes hardly longer than a step for a single sample. Each sample depends only on its prompt and
-//! its seed, and not on the samples that are generated at the same time.
+//! Each step computes the next token of all samples that are being generated. Because a step reads
+//! the weights only once, it takes hardly longer than a step for a single sample. Each sample
+//! depends only on its prompt and its seed, and not on the other samples.
 //!
-//! The samples are printed in order. The first sample that hasn't ended is printed while it is
-//! being generated. The samples after it are held back until it has ended.
+//! The samples are printed in order. The first unfinished sample is printed while it is being
+//! generated. The samples that follow it are stored and printed later, even if they finish earlier.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -32,12 +32,13 @@ pub(crate) struct Texts<'m> {
     settings: &'m Settings,
     vocabulary: &'m Vocabulary,
     weights: &'m DecoderWeights,
-    /// Token IDs of each prompt. The same number of samples is generated for each prompt.
+    /// Token IDs of each prompt. All prompts get the same number of samples.
     prompts: &'m [Vec<u32>],
     streams: TokenStreams<'m, &'m DecoderWeights>,
     slots: BTreeMap<Slot, usize>,
-    /// State of the decoder after it has processed the current prompt, except for the prompt's last
-    /// token. Each sample of the prompt begins with a copy of this state.
+    /// Decoder state with which each sample of the current prompt begins. If there are several
+    /// samples per prompt, all tokens of the prompt except the last have already been processed in
+    /// this state. Otherwise, the state is empty.
     begun: DecoderState,
     /// Samples that have been started but not completely printed, in order.
     texts: VecDeque<Text<'m>>,
@@ -52,8 +53,8 @@ struct Text<'m> {
     seed: u64,
     tokens: Vec<u32>,
     pieces: Pieces<'m>,
-    /// Number of bytes of the generated text that have been printed, or `None` if the prompt hasn't
-    /// been printed yet.
+    /// Number of bytes of the generated text that have been printed, or `None` if not even the
+    /// prompt has been printed.
     shown: Option<usize>,
     /// Reason why the sample has ended, or `None` if it hasn't.
     finish: Option<&'static str>,
@@ -141,16 +142,17 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Returns the decoder state with which all samples of a prompt begin. The prompt's last token
-    /// isn't included, because each sample needs the logits that this token produces.
+    /// Returns the decoder state with which all samples of a prompt begin, so that the prompt is
+    /// processed only once. The prompt's last token isn't processed here, because each sample needs
+    /// the logits that this token produces.
     fn beginning(&mut self, ids: &[u32], samples: usize) -> Result<DecoderState> {
         let state = DecoderState::new(self.args.decoder());
         let [before @ .., _] = ids else {
             bail!("the prompt is empty, but it must contain at least one token");
         };
         if samples == 1 || before.is_empty() {
-            // If the prompt has only one sample, no other sample could reuse this state. The prompt
-            // is then processed in the first steps of the batch instead of in advance.
+            // With a single sample, no other sample could reuse the state. The prompt is then
+            // processed together with the other samples in `step`, instead of here.
             return Ok(state);
         }
         let began = Instant::now();
@@ -171,8 +173,8 @@ impl<'m> Texts<'m> {
         let events = self.streams.step();
         self.count(decodes, began.elapsed());
         for (slot, event) in events {
-            // A sample that a stop string has just ended no longer has a slot, so its other events
-            // are ignored.
+            // When a stop string ends a sample, the sample's slot is removed. Any remaining events
+            // of this slot are ignored.
             let Some(&index) = self.slots.get(&slot) else {
                 continue;
             };
@@ -195,8 +197,8 @@ impl<'m> Texts<'m> {
         Ok(())
     }
 
-    /// Adds the duration of a step to the decoding time if `decodes` is true, and to the prompt
-    /// time otherwise.
+    /// Adds `time`, the duration of a step, to the total decoding time if `decodes` is true, and
+    /// otherwise to the total time for processing prompts.
     fn count(&mut self, decodes: bool, time: Duration) {
         match decodes {
             true => self.timings.decode_time += time,
@@ -204,8 +206,8 @@ impl<'m> Texts<'m> {
         }
     }
 
-    /// Prints all samples that have ended, in order, up to the first sample that hasn't ended.
-    /// Unless the output is JSON, also prints the part of this sample that is already known.
+    /// Prints all samples that have ended, up to the first unfinished sample. Unless the output is
+    /// JSON, also prints the text of the unfinished sample that has been generated so far.
     fn show(&mut self) -> Result<()> {
         let output = &self.args.output;
         while let Some(text) = self.texts.front_mut() {

@@ -40,11 +40,10 @@ pub(crate) struct InspectArgs {
     threads: ThreadArgs,
 }
 
-/// Number of candidate tokens that the web page shows for the prediction after each transformer
-/// block.
+/// Number of candidate tokens that the web page shows for the prediction after each block.
 const CANDIDATES_PER_BLOCK: usize = 3;
 
-/// The object that `--json` prints. Each number has enough digits for it to be parsed as exactly
+/// The object that `--json` prints. Each number is printed with enough digits to recover exactly
 /// the same `f32`.
 #[derive(Serialize)]
 struct Report<'i> {
@@ -80,8 +79,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let data = live::tokens(&model, &inspection, &scales);
     let name = found.folder.display().to_string();
     write_output(path, |out| page::write(out, &name, data, blocks))?;
-    // The message is printed to standard error, because the page may have been written to
-    // `/dev/stdout`.
+    // This message is printed to standard error instead of standard output, because the user may
+    // have chosen `/dev/stdout` as the path of the page.
     note(&format!(
         "wrote a page that shows {} tokens, {} layers and {} heads per layer to {}",
         ids.len(),
@@ -92,8 +91,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns a table of the tokens that are most likely to follow the text, with their IDs, logits
-/// and probabilities.
+/// Returns a table of the tokens that are most likely to follow the text, with the ID, logit and
+/// probability of each token.
 fn expected(inspection: &Inspection<'_>) -> String {
     let mut table = String::from("    id     logit  probability  token\n");
     let next = inspection.tokens.last().map_or(&[][..], |last| &last.next);

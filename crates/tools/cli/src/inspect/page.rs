@@ -1,5 +1,5 @@
 //! Writes the web page of `gpt inspect --html`. The page is self-contained, so a browser can show
-//! it without a network connection. The style sheet and the scripts come from the crate `pictures`.
+//! it without a network connection. The crate `pictures` provides the style sheet and the scripts.
 //! This module adds the data of the tokens and of each transformer block as JSON.
 
 use std::io::{self, Write};
@@ -8,12 +8,13 @@ use generate::{BlockView, GenerateError};
 use pictures::html::{self, page as frame};
 use serde_json::Value;
 
-/// Placeholder for the body of the page. The HTML around the body is split at this placeholder.
+/// Placeholder for the body of the page. The HTML template is split at this placeholder, so that
+/// the body can be written in between.
 const BODY: &str = "<!-- body -->";
 
-/// Writes the page to `out`. `data` contains the tokens with their losses and candidates. The data
-/// of each transformer block is computed and written before that of the next block, so that only
-/// one block is in memory at a time.
+/// Writes the page to `out`. `data` contains the tokens with their losses and candidates. Each item
+/// of `blocks` is computed and written before the next, so the data of only one transformer block
+/// is in memory at a time.
 pub(super) fn write(
     out: &mut dyn Write,
     name: &str,
@@ -49,7 +50,8 @@ pub(super) fn write(
 }
 
 /// Returns a `<script>` element that contains `data` as JSON. The character `<` is escaped, because
-/// a string such as `</script>` would end the element. No other character needs to be escaped.
+/// the browser would treat a string such as `</script>` as the end of the element. No other
+/// character needs to be escaped.
 fn script(kind: &str, data: &Value) -> String {
     let data = data.to_string().replace('<', "\\u003c");
     format!("<script type=\"application/json\" class=\"{kind}\">{data}</script>")

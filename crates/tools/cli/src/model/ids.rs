@@ -1,10 +1,9 @@
-//! Reads the input of a command, which is either a text or a list of token IDs. The input comes
+//! Reads the input of a command, which is either a text or a list of token IDs. The input can come
 //! from an argument, a file, a pipe or standard input.
 //!
-//! Wherever a file is expected, users can specify `-` for standard input, or a pipe such as
-//! `<(...)` or `/dev/stdin`. A file of token IDs is loaded into memory only when the IDs are
-//! needed. If a text contains `<|endoftext|>`, this string is encoded as the special token, as in
-//! the book.
+//! Wherever a command expects a file, users can also specify `-` for standard input, or a pipe such
+//! as `<(...)` or `/dev/stdin`. Token IDs are loaded from a file only when they are needed. As in
+//! the book, the string `<|endoftext|>` in a text is encoded as the special token.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Read};
@@ -25,7 +24,7 @@ pub(crate) const STDIN: &str = "-";
 /// Maximum length of a prompt in bytes.
 const MAX_PROMPT: u64 = 64 << 20;
 
-/// A list of token IDs in the form that `--tokens` accepts.
+/// A list of token IDs, as specified with `--tokens`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenList(pub(crate) Vec<u32>);
 
@@ -58,8 +57,8 @@ pub(crate) enum Input {
     Text(String),
 }
 
-/// Reads the input from a file or a pipe. If the name ends in `.bin` or `.npy`, the content must be
-/// token IDs. Otherwise, it must be UTF-8 text.
+/// Reads the input from a file or a pipe. If the path ends in `.bin` or `.npy`, the file must
+/// contain token IDs. Otherwise, it must contain UTF-8 text.
 pub(crate) fn read_input(path: &Path) -> Result<Input> {
     read_at_most(path, u64::MAX)
 }
@@ -73,7 +72,8 @@ fn read_at_most(path: &Path, limit: u64) -> Result<Input> {
     })
 }
 
-/// Returns the file extension of a path in lower case, or an empty string if the path has none.
+/// Returns the file extension of a path in lowercase, or an empty string if the path has no
+/// extension.
 pub(crate) fn extension(path: &Path) -> String {
     let extension = path.extension().unwrap_or_default();
     extension.to_string_lossy().to_lowercase()
@@ -90,9 +90,9 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
             "{}: the text has more than {limit} bytes, which is the limit; use a shorter text",
             path.display()
         ),
-        // A token takes about four bytes of text on average, and its ID takes four bytes, too.
-        // Because the IDs are copied once, reading and encoding a text takes about three times the
-        // length of the text in memory.
+        // Reading and encoding a text needs about three times as much memory as the text itself. On
+        // average, a token corresponds to four bytes of text, and its ID also takes four bytes. The
+        // text, the IDs and a copy of the IDs are therefore about equally large.
         false => check_free(3.0 * bytes as f64, "a text and its tokens")
             .with_context(|| path.display().to_string()),
     };
@@ -103,13 +103,14 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
         if read.with_context(|| path.display().to_string())? == 0 {
             break;
         }
-        // A pipe may never end, so the length is checked again after each block of data.
+        // The length of a pipe isn't known in advance and may be unlimited, so the length is
+        // checked again after each block of data.
         check(bytes.len() as u64)?;
     }
     let name = path.display();
     let text = text_of(bytes, path)?;
-    // Most texts contain no CR at all. Searching for this single character first is several times
-    // faster than searching for CR LF.
+    // Most texts don't contain any CR. Searching for this single character first is several times
+    // faster than searching for CR LF right away.
     if text.contains('\r') && text.contains("\r\n") {
         let fix = match cfg!(windows) {
             true => "an editor can save the file with LF",
@@ -122,11 +123,11 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     Ok(text)
 }
 
-/// Reads the next line of standard input, without its line ending. Returns `None` at the end of
-/// standard input.
+/// Reads the next line from standard input and removes its line ending. Returns `None` at the end
+/// of standard input.
 pub(crate) fn read_line() -> Result<Option<String>> {
     let mut line = Vec::new();
-    // A line may never end, so its length is limited.
+    // The length is limited, because the input might not contain a line break.
     let mut source = io::stdin().lock().take(MAX_PROMPT);
     let read = source.read_until(b'\n', &mut line);
     let read = read.context("standard input")?;
@@ -167,7 +168,7 @@ fn open(path: &Path) -> Result<(Box<dyn Read>, u64)> {
     Ok((Box::new(pipe), 0))
 }
 
-/// Returns true if the path stands for standard input: `-`, `/dev/stdin` or `/dev/fd/0`.
+/// Returns true if the path refers to standard input: `-`, `/dev/stdin` or `/dev/fd/0`.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     [STDIN, "/dev/stdin", "/dev/fd/0"]
         .map(Path::new)
@@ -182,12 +183,13 @@ pub(crate) fn shown(path: &Path) -> &Path {
     }
 }
 
-// This struct has no doc comment, because clap would use it as the help text of the subcommand.
+// This struct has no doc comment, because clap would show the comment in the help for each
+// subcommand that uses the struct.
 #[derive(Args, Debug)]
 pub(crate) struct TextArgs {
-    /// The input text; if it is - or omitted, the text is read from standard input
+    /// The input text; if omitted or -, the text is read from standard input
     text: Option<String>,
-    /// The input text; this option means the same as the argument TEXT
+    /// The input text; equivalent to the argument TEXT
     #[arg(short = 'p', long, value_name = "TEXT", conflicts_with_all = ["text", "file", "tokens"])]
     prompt: Option<String>,
     /// Read the text from a file, or token IDs from a .bin or .npy file
@@ -203,12 +205,13 @@ impl TextArgs {
         self.text.as_deref().or(self.prompt.as_deref())
     }
 
-    /// Returns true if an argument of the command provides the input.
+    /// Returns true if the command line specifies an input.
     pub(crate) fn is_present(&self) -> bool {
         self.argument().is_some() || self.file.is_some() || self.tokens.is_some()
     }
 
-    /// Reads a text, without changes, or token IDs.
+    /// Reads a text or token IDs. Unlike [`prompt`](Self::prompt), keeps a line ending at the end
+    /// of a text.
     ///
     /// # Errors
     /// Returns a usage error if there is no input.
@@ -216,7 +219,8 @@ impl TextArgs {
         self.read(false)?.map_or_else(no_text, Ok)
     }
 
-    /// Reads a prompt as [`prompt`](Self::prompt) does, but returns an error if there is none.
+    /// Reads a prompt in the same way as [`prompt`](Self::prompt), but returns an error instead of
+    /// `None` if there is no input.
     ///
     /// # Errors
     /// Returns a usage error if there is no input.
@@ -224,14 +228,15 @@ impl TextArgs {
         self.prompt()?.map_or_else(no_text, Ok)
     }
 
-    /// Reads a prompt, or returns `None` if there is no input. If the prompt comes from a file or a
-    /// pipe, its final line ending is removed, because editors and `echo` add one to each text.
+    /// Reads a prompt, or returns `None` if there is no input. If the prompt is read from a file or
+    /// a pipe, a line ending at the end is removed, because editors and `echo` add one to each
+    /// text.
     pub(crate) fn prompt(&self) -> Result<Option<Input>> {
         self.read(true)
     }
 
-    /// Reads the input from the source that the arguments specify. If they specify none, reads
-    /// standard input, or returns `None` if standard input is a terminal.
+    /// Reads the input from the source that the arguments specify. If they don't specify any, reads
+    /// from standard input. Returns `None` if standard input would be read but is a terminal.
     fn read(&self, is_prompt: bool) -> Result<Option<Input>> {
         let path = match (&self.tokens, &self.file, self.argument()) {
             (Some(TokenList(ids)), ..) => {

@@ -35,7 +35,7 @@ impl ModelArgs {
 }
 
 /// Finds the requested model or, if none is requested, the model of the newest training run. Reads
-/// its configuration and its tokenizer, but not its weights.
+/// the model's configuration and tokenizer, but not its weights.
 pub(crate) fn find(asked: Option<&Path>) -> Result<FoundModel> {
     let ((model, vocabulary), folder) = read(asked, |folder| {
         let model = ModelFolder::open(folder)?;
@@ -50,14 +50,15 @@ pub(crate) fn find(asked: Option<&Path>) -> Result<FoundModel> {
     })
 }
 
-/// A model whose configuration and tokenizer have been read, but whose weights haven't.
+/// A model whose configuration and tokenizer have been read, but whose weights haven't been loaded
+/// yet.
 pub(crate) struct FoundModel {
     asked: Option<PathBuf>,
     /// Folder of the model.
     pub(crate) folder: PathBuf,
     pub(crate) vocabulary: Vocabulary,
-    /// Open files of the model. Because they stay open, the weights can still be loaded if a
-    /// training run deletes this checkpoint in the meantime.
+    /// Folder of the model, whose files are kept open. If the model is a checkpoint that a training
+    /// run deletes in the meantime, its weights can therefore still be loaded.
     model: ModelFolder,
 }
 
@@ -67,14 +68,14 @@ impl FoundModel {
         self.model.config()
     }
 
-    /// Prints the path of the model's folder to standard error, unless the user has specified
-    /// exactly this path.
+    /// Prints the path of the model's folder to standard error, unless it is the path that the user
+    /// specified.
     pub(crate) fn note(&self) {
         note_folder(self.asked.as_deref(), &self.folder);
     }
 
-    /// Returns the token IDs of a prompt. If the prompt is a file that contains more than `room`
-    /// token IDs, the file is rejected without being read.
+    /// Returns the token IDs of a prompt, which may contain at most `room` tokens. If the prompt is
+    /// a file of token IDs with more than `room` IDs, the file is rejected without loading the IDs.
     ///
     /// # Errors
     /// Returns an error if the prompt has more than `room` tokens, or if it contains a token that
@@ -97,9 +98,9 @@ impl FoundModel {
         load(&self.model)
     }
 
-    /// Loads the weights for decoding and rounds them to `dtype` while it reads them. Returns an
-    /// error if there isn't enough memory for both the weights and `beside`, the memory that
-    /// decoding needs in addition.
+    /// Loads the weights for decoding, and rounds them to `dtype` as they are read. `beside` is the
+    /// memory that decoding needs in addition to the weights. Returns an error if there isn't
+    /// enough memory for both.
     pub(crate) fn weights(&self, dtype: Dtype, beside: &Memory) -> Result<DecoderWeights> {
         let bytes = weight_bytes(dtype, &self.config());
         let mut needed = Memory::new().with("weights", &[bytes])?;
@@ -116,11 +117,12 @@ impl FoundModel {
     }
 }
 
-/// Calls `read` with the folder of the requested model or, if none is requested, of the newest
-/// training run's model. Returns the result of `read`, and the folder.
+/// Calls `read` with the folder of a model: the requested model or, if none is requested, the model
+/// of the newest training run. Returns the result of `read` and the path of the folder.
 ///
-/// A training run that is in progress may delete this checkpoint while `read` is using it. In that
-/// case, `read` is called again with the newer checkpoint that replaces it.
+/// If a training run is in progress, it may replace its checkpoint with a newer one and delete the
+/// old one while `read` is using it. In that case, `read` is called again with the newer
+/// checkpoint.
 pub(crate) fn read<T>(
     asked: Option<&Path>,
     read: impl Fn(&Path) -> Result<T>,
@@ -138,23 +140,24 @@ pub(crate) fn read<T>(
     }
 }
 
-/// Prints the path of a model's folder to standard error, unless the user has specified exactly
-/// this path (`asked`).
+/// Prints the path of a model's folder to standard error, unless it is `asked`, the path that the
+/// user specified.
 pub(crate) fn note_folder(asked: Option<&Path>, folder: &Path) {
     if asked != Some(folder) {
         note(&format!("using the model {}", folder.display()));
     }
 }
 
-/// Loads a model. Prints a note if its files contain unused tensors or lack biases. Returns an
-/// error if the model doesn't fit in memory.
+/// Loads a model. Prints a note if the model's files contain unused tensors or lack biases. Returns
+/// an error if there isn't enough memory for the model.
 pub(crate) fn load(model: &ModelFolder) -> Result<GptModel> {
     begin_loading(model, &model.config().weights_memory()?)?;
     Ok(model.load()?)
 }
 
-/// Prepares to load a model. Prints a note if its files contain unused tensors or lack biases.
-/// Returns an error if the configuration is invalid or if less memory than `needed` is free.
+/// Checks that a model can be loaded. Prints a note if the model's files contain unused tensors or
+/// lack biases. Returns an error if the configuration is invalid, or if there is less free memory
+/// than `needed`.
 fn begin_loading(model: &ModelFolder, needed: &Memory) -> Result<()> {
     model.note().into_iter().for_each(note);
     check_model(&model.config(), needed)

@@ -1,9 +1,9 @@
-//! Handles the files in a model's folder that influence how text is generated but don't belong to
-//! the tokenizer: the generation settings and the chat templates.
+//! Reads and writes the files in a model's folder that influence how text is generated but don't
+//! belong to the tokenizer: the generation settings and the chat templates.
 //!
-//! These files are read once, together with the tokenizer. Wherever the model is written, they are
-//! written along with it: to a converted folder, to the checkpoints of a training run, and as
-//! metadata to a GGUF file.
+//! These files are read together with the tokenizer and kept in memory. When the model is saved to
+//! a converted folder or to a checkpoint of a training run, the files are saved with it. A GGUF
+//! file stores their content as metadata.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
@@ -39,17 +39,17 @@ const MAX_TEMPLATES: usize = 64;
 /// Name of the default chat template.
 const DEFAULT: &str = "default";
 
-/// The generation settings and chat templates in a model's folder. If a file is a symbolic link,
-/// the link is followed.
+/// The generation settings and chat templates in a model's folder. Symbolic links to these files
+/// are followed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SidecarFiles {
     folder: PathBuf,
     generation_config: Option<Vec<u8>>,
-    /// Files that contain chat templates. Each pair consists of a path relative to the folder and
-    /// the content of the file.
+    /// Files that contain chat templates. Each element consists of a file's path relative to the
+    /// folder and the file's content.
     templates: Vec<(String, Vec<u8>)>,
-    /// Reason why the chat templates couldn't be read, or `None` if they were read. Only commands
-    /// that need the templates report the reason as an error.
+    /// Reason why the chat templates couldn't be read, or `None` if they were read successfully.
+    /// Only commands that need the templates report this reason as an error.
     unreadable: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) type Template = (String, String);
 
 impl SidecarFiles {
     /// Reads the generation settings and chat templates in a folder. If the chat templates can't be
-    /// read, the error is stored and returned only by the methods that need the templates.
+    /// read, the error is stored, and only methods that need the templates return it.
     ///
     /// # Errors
     /// Returns an error if the generation settings can't be read or are too long.
@@ -88,8 +88,8 @@ impl SidecarFiles {
         }
     }
 
-    /// Returns the files with the generation settings and the chat templates. Each pair consists of
-    /// a path relative to the folder and the content of the file.
+    /// Returns the files that contain the generation settings and the chat templates. Each item
+    /// consists of a file's path relative to the folder and the file's content.
     ///
     /// # Errors
     /// Returns an error if the chat templates couldn't be read.
@@ -113,11 +113,11 @@ impl SidecarFiles {
         Ok(())
     }
 
-    /// Returns the chat templates. If there is a template called `default`, it comes first.
+    /// Returns the chat templates. If there is a template named `default`, it comes first.
     ///
-    /// As in transformers, `tokenizer_config` may contain templates, too. If several templates have
-    /// the same name, the last one is used, so a template in a separate file takes precedence over
-    /// one in `tokenizer_config`.
+    /// As in transformers, `tokenizer_config` can also contain templates. If several templates have
+    /// the same name, the last one that is read is used. A template in a separate file is read
+    /// later, so it takes precedence over a template in `tokenizer_config`.
     ///
     /// # Errors
     /// Returns an error if a template can't be read or isn't UTF-8, if a JSON value has an
@@ -164,8 +164,8 @@ impl SidecarFiles {
         Ok(GenerationSettings::from_json(&path, contents)?)
     }
 
-    /// Prints a note that lists those settings in `generation_config.json` that this program
-    /// doesn't support.
+    /// Prints a note that lists `names`, the settings in `generation_config.json` that this program
+    /// doesn't support. Prints nothing if there are none.
     pub(crate) fn note_unsupported(&self, names: &[String]) {
         if !names.is_empty() {
             let path = self.folder.join(GENERATION_CONFIG);
@@ -178,8 +178,9 @@ impl SidecarFiles {
     }
 }
 
-/// Parses the chat templates in a JSON value, which is `null` if there are none, a string if there
-/// is one, or a list of objects that each contain the name and the text of a template.
+/// Parses chat templates from JSON. The value is `null` if there are no templates, a string if
+/// there is a single one, and otherwise a list of objects, each of which contains the name and the
+/// text of a template.
 fn listed(value: &Value) -> Result<Vec<Template>> {
     #[derive(Deserialize)]
     struct Named {
@@ -202,8 +203,8 @@ fn listed(value: &Value) -> Result<Vec<Template>> {
 /// # Errors
 /// Returns an error if a file can't be read, or if there are too many templates.
 fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    // The order of the names matters, because if several files contain a template with the same
-    // name, the last one is used.
+    // The files must be in this order. If several files contain a template with the same name, the
+    // template in the last of these files is used.
     let mut names = vec![TEMPLATE_JSON.to_owned(), TEMPLATE.to_owned()];
     let more = folder.join(MORE_TEMPLATES);
     match names_in(&more) {
@@ -239,7 +240,8 @@ fn read_templates(folder: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// Checks that the number of chat templates and their total length in bytes are within the limits.
+/// Checks that the number of chat templates and their total length in bytes don't exceed the
+/// limits.
 fn check_limits(folder: &Path, count: usize, bytes: u64) -> Result<()> {
     let folder = folder.display();
     if count > MAX_TEMPLATES {

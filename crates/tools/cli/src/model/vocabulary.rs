@@ -1,7 +1,7 @@
-//! Reads, applies and writes the vocabulary of a model, which consists of a tokenizer, special
-//! tokens, generation settings and chat templates.
+//! Reads, uses and saves the vocabulary of a model, which consists of a tokenizer, special tokens,
+//! generation settings and chat templates.
 //!
-//! If a model's folder contains no tokenizer but the size of the model's vocabulary matches GPT-2,
+//! If a model's folder contains no tokenizer, but the model's vocabulary has the size of GPT-2's,
 //! GPT-2's tokenizer is used. Any other model without a supported tokenizer can be used only with
 //! token IDs.
 
@@ -19,11 +19,11 @@ use crate::model::ids::Input;
 use crate::model::sidecar_files::SidecarFiles;
 use crate::terminal::output::note;
 
-/// Vocabulary sizes for which GPT-2's tokenizer is used if a model has no tokenizer. GPT-2's
-/// tokenizer has 50257 tokens, and nanoGPT pads the vocabulary to 50304.
+/// Vocabulary sizes for which GPT-2's tokenizer is used if a model has no tokenizer of its own.
+/// GPT-2's tokenizer has 50257 tokens, and nanoGPT pads the vocabulary to 50304 tokens.
 const GPT2_SIZES: RangeInclusive<usize> = 50257..=50304;
 
-/// The tokenizer, special tokens and settings that give meaning to a model's token IDs.
+/// The tokenizer, special tokens, generation settings and chat templates of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct Vocabulary {
     /// Tokenizer, or the reason why the model has none.
@@ -35,7 +35,7 @@ pub(crate) struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// Returns the vocabulary of a tokenizer, with the special tokens that the tokenizer defines.
+    /// Creates a vocabulary with a tokenizer and the special tokens that the tokenizer defines.
     pub(crate) fn new(tokenizer: ModelTokenizer) -> Self {
         let special = tokenizer.eos_token_id().map(SpecialTokens::between);
         let mut special = special.unwrap_or_default();
@@ -48,9 +48,9 @@ impl Vocabulary {
         }
     }
 
-    /// Reads the vocabulary of the model at `path`, whose size is `vocab_size`. If the model's
-    /// folder contains no tokenizer but this size matches GPT-2, uses GPT-2's tokenizer and prints
-    /// a note.
+    /// Reads the vocabulary of the model at `path`. `vocab_size` is the number of tokens in this
+    /// vocabulary. If the model's folder contains no tokenizer, but GPT-2's vocabulary has this
+    /// size, uses GPT-2's tokenizer and prints a note.
     ///
     /// # Errors
     /// Returns an error if a file with the tokenizer, the special tokens or the generation settings
@@ -77,11 +77,12 @@ impl Vocabulary {
         Ok(vocabulary)
     }
 
-    /// Reads the tokenizer in a folder. If the folder contains no tokenizer but `vocab_size`
-    /// matches GPT-2, uses GPT-2's tokenizer.
+    /// Reads the tokenizer in a folder. If the folder contains no tokenizer, but `vocab_size` is
+    /// the size of GPT-2's vocabulary, uses GPT-2's tokenizer.
     ///
-    /// If the folder contains a kind of tokenizer that isn't supported, this is reported only when
-    /// a text is encoded, because token IDs can be used without a tokenizer.
+    /// An unsupported kind of tokenizer isn't an error here, because the model can still be used
+    /// with token IDs. The error is returned only when the tokenizer is needed, for example to
+    /// encode a text.
     ///
     /// # Errors
     /// Returns an error if the tokenizer can't be read or is damaged.
@@ -89,8 +90,9 @@ impl Vocabulary {
         Ok(Self::find(folder, vocab_size)?.0)
     }
 
-    /// Returns the same vocabulary as [`of_folder`](Self::of_folder), and whether GPT-2's tokenizer
-    /// was chosen because of `vocab_size`.
+    /// Returns the vocabulary that [`of_folder`](Self::of_folder) returns. The boolean value is
+    /// true if the folder contains no tokenizer, so that GPT-2's tokenizer was chosen because of
+    /// `vocab_size`.
     fn find(folder: &Path, vocab_size: usize) -> Result<(Self, bool)> {
         let reason = match ModelTokenizer::from_folder(folder) {
             Ok(Some(tokenizer)) => return Ok((Self::new(tokenizer), false)),
@@ -131,8 +133,8 @@ impl Vocabulary {
         Ok(self.tokenizer()?.encode(text)?)
     }
 
-    /// Encodes a part of a text. Unlike [`encode`](Self::encode), it adds no tokens before or after
-    /// the text.
+    /// Encodes a text that continues another text. Unlike [`encode`](Self::encode), this method
+    /// doesn't add any tokens before or after the text.
     ///
     /// # Errors
     /// Returns the errors of [`encode`](Self::encode).
@@ -140,7 +142,7 @@ impl Vocabulary {
         Ok(self.tokenizer()?.encode_part(text)?)
     }
 
-    /// Returns the prompt or, if it is empty, the BOS token.
+    /// Returns the prompt or, if it is empty, the beginning-of-text token (BOS).
     ///
     /// # Errors
     /// Returns an error if the prompt is empty and the model has no BOS token.
@@ -154,8 +156,8 @@ impl Vocabulary {
         }
     }
 
-    /// Returns the token IDs of the input. If the input is a text, encodes it and prints a note
-    /// about any characters that the vocabulary lacks.
+    /// Returns the token IDs of the input. If the input is a text, encodes it and prints a note if
+    /// some of its characters aren't in the vocabulary.
     ///
     /// # Errors
     /// Returns the errors of [`encode`](Self::encode).
@@ -170,8 +172,8 @@ impl Vocabulary {
         }
     }
 
-    /// Prints a note that lists the characters of `text` that aren't in the vocabulary. They are
-    /// encoded as the token for unknown text.
+    /// Prints a note that lists the characters of `text` that aren't in the vocabulary. The
+    /// tokenizer encodes them as its token for unknown characters.
     pub(crate) fn note_unknown(&self, text: &str) {
         const MAX_SHOWN: usize = 10;
         let Some(tokenizer) = self
@@ -182,7 +184,8 @@ impl Vocabulary {
         else {
             return;
         };
-        // The names of special tokens aren't searched for unknown characters.
+        // The names of special tokens are removed, because their characters don't have to be in the
+        // vocabulary.
         let special = [tokenizer.bos_token_id(), tokenizer.eos_token_id()];
         let special = special
             .into_iter()
@@ -215,8 +218,8 @@ impl Vocabulary {
         ));
     }
 
-    /// Returns the IDs of all special tokens. These are the tokens that mark the beginning and the
-    /// end of a text, the padding token, and the tokens that the tokenizer adds to each text.
+    /// Returns the IDs of all special tokens: the tokens that mark the beginning and the end of a
+    /// text, the padding token, and the tokens that the tokenizer adds to each text.
     pub(crate) fn special_ids(&self) -> Vec<u32> {
         let special = &self.special;
         let mut ids = special.eos.clone();
@@ -265,7 +268,7 @@ impl Vocabulary {
     }
 
     /// Returns the files that contain the tokenizer, the generation settings and the chat
-    /// templates. Each pair consists of a file's name and its content.
+    /// templates. Each element consists of the name and the content of a file.
     ///
     /// # Errors
     /// Returns an error if the chat templates can't be read.
@@ -280,7 +283,7 @@ impl Vocabulary {
         Ok(files)
     }
 
-    /// Writes the vocabulary to a model's folder, in files that the transformers library can load.
+    /// Saves the vocabulary to a model's folder, in files that the transformers library can load.
     ///
     /// # Errors
     /// Returns an error if a file can't be written, or if the chat templates can't be read.
@@ -301,8 +304,8 @@ pub(crate) fn folder_at(path: &Path) -> &Path {
     }
 }
 
-/// Returns true if the size of a model's vocabulary is that of GPT-2's tokenizer, with or without
-/// the padding that nanoGPT adds.
+/// Returns true if a vocabulary has the size of GPT-2's, either with or without the padding that
+/// nanoGPT adds.
 pub(crate) fn is_gpt2_size(vocab_size: usize) -> bool {
     GPT2_SIZES.contains(&vocab_size)
 }

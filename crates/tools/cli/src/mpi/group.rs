@@ -1,10 +1,10 @@
 //! Manages the group of processes that `mpirun -n N gpt train` starts. Each of these processes is
-//! called a rank. Only the first rank prints, logs and saves. All ranks must have the same options,
-//! and an error on one rank ends all ranks.
+//! called a rank. Only rank 0 prints, logs and saves. All ranks must have the same options, and an
+//! error on one rank ends all ranks.
 //!
-//! If no launcher such as `mpirun` has started the program, the group consists of one process, and
-//! the functions of this module have no effect. All MPI calls are in the module `mpi_group`, which
-//! is compiled only with the feature `mpi`.
+//! If the program wasn't started by a launcher such as `mpirun`, the group consists of a single
+//! process, and the functions of this module have no effect. All MPI calls are in the module
+//! `mpi_group`, which is compiled only with the feature `mpi`.
 
 use std::fs;
 use std::process::ExitCode;
@@ -28,18 +28,18 @@ pub(crate) struct ProcessGroup {
     ranks: Option<Arc<dyn Ranks>>,
 }
 
-/// An error that occurs on all ranks, so only the first rank needs to print it.
+/// An error that occurs on all ranks. Only rank 0 needs to print it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
 pub(crate) struct Common(pub(crate) anyhow::Error);
 
 impl ProcessGroup {
-    /// Joins the group of processes that a launcher has started.
+    /// Joins the group of processes that a launcher started.
     ///
     /// # Errors
-    /// Returns an error if a launcher has started several processes but this process can't join
-    /// them, because it was built without MPI or with a different MPI library than the launcher. If
-    /// there were no error, each process would train the same model alone.
+    /// Returns an error if a launcher started several processes but this process can't join the
+    /// group, because it was built without MPI or with another MPI library than the launcher's.
+    /// Without this error, each process would train the same model on its own.
     pub(crate) fn join() -> Result<Self> {
         let launched = launched().filter(|launched| launched.size != Some(1));
         #[cfg(feature = "mpi")]
@@ -61,7 +61,7 @@ impl ProcessGroup {
         self.ranks.as_ref()
     }
 
-    /// Returns true in the process that prints, logs and saves.
+    /// Returns true on rank 0, which prints, logs and saves.
     pub(crate) fn is_first(&self) -> bool {
         self.ranks.as_ref().is_none_or(|ranks| ranks.rank() == 0)
     }
@@ -75,8 +75,9 @@ impl ProcessGroup {
         1
     }
 
-    /// Tells all ranks whether a piece of work has succeeded. Returns `done` if it has succeeded on
-    /// all ranks, and an error on every rank if it has failed on at least one of them.
+    /// Makes sure that a step succeeds either on all ranks or on none. `done` is the result of the
+    /// step on this rank. Returns `done` if the step succeeded on all ranks. Otherwise, returns an
+    /// error on every rank.
     pub(crate) fn all<T>(&self, done: Result<T>) -> Result<T> {
         let Some(ranks) = &self.ranks else {
             return done;
@@ -96,8 +97,8 @@ impl ProcessGroup {
         Err(Common(error).into())
     }
 
-    /// Checks that all ranks run the same build of the program with the same `options` and the same
-    /// number of threads, on CPUs with the same instruction sets.
+    /// Checks that all ranks run the same build of the program, with the same `options` and the
+    /// same number of threads, on CPUs with the same instruction sets.
     pub(crate) fn agree(&self, options: &Table) -> Result<()> {
         let Some(ranks) = &self.ranks else {
             return Ok(());
@@ -121,8 +122,8 @@ impl ProcessGroup {
         self.common(agree(&**ranks, &fields))
     }
 
-    /// Wraps an error in [`Common`] if it occurs on all ranks. Replaces the names of settings in
-    /// the error message with command-line flags.
+    /// Wraps an error in [`Common`] if it occurs on all ranks. In the error message, replaces the
+    /// names of settings with the corresponding command-line flags.
     pub(crate) fn common<T>(&self, done: Result<T, TrainError>) -> Result<T> {
         done.map_err(|error| match error.is_common() && self.ranks.is_some() {
             true => Common(with_flags(error)).into(),
@@ -130,7 +131,7 @@ impl ProcessGroup {
         })
     }
 
-    /// Prints a line about each rank. Only the first rank prints.
+    /// Prints a line about each rank. Only rank 0 prints these lines.
     #[cfg(feature = "mpi")]
     pub(crate) fn introduce(&self) {
         let Some(ranks) = &self.ranks else { return };
@@ -145,13 +146,14 @@ impl ProcessGroup {
         );
         let all = gather_texts(&**ranks, &own);
         if self.is_first() {
-            // A closed standard output doesn't end the run.
+            // An error is ignored, because a training run continues even if standard output is
+            // closed.
             let _ = print(all.concat());
         }
     }
 
-    /// Prints how many bytes the first rank has sent and how much time it has spent in MPI.
-    /// `seconds` is the duration of the whole run.
+    /// Prints how many bytes rank 0 has sent and how much time it has spent in MPI calls. `seconds`
+    /// is the duration of the whole run.
     #[cfg(feature = "mpi")]
     pub(crate) fn tell_traffic(&self, seconds: f64) {
         if self.ranks.is_some() && self.is_first() {
@@ -163,8 +165,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Leaves the group at the end of the program. If an error has occurred only on this rank,
-    /// prints the error and ends all other ranks, which would otherwise wait for this rank.
+    /// Leaves the group at the end of the program. If an error occurred only on this rank, prints
+    /// the error and ends all other ranks, which would otherwise wait for this rank forever.
     pub(crate) fn leave(self, done: Result<()>) -> Result<()> {
         let (Some(ranks), Err(error)) = (&self.ranks, &done) else {
             return done;
@@ -181,12 +183,12 @@ impl ProcessGroup {
     }
 }
 
-/// Returns the error for a process that a launcher has started, but that can't communicate with the
-/// other processes of its job.
+/// Returns the error for a process that was started by a launcher but can't communicate with the
+/// other processes of the job.
 fn alone(launched: &Launched) -> Error {
     if launched.rank > 0 {
-        // When one process fails, the launcher ends the whole job. The other processes therefore
-        // wait a moment before they fail, so that rank 0 can print the error.
+        // As soon as one process fails, the launcher ends all of them. The processes other than
+        // rank 0 therefore wait before they fail, so that rank 0 has time to print the error.
         std::thread::sleep(Duration::from_secs(3));
         return Stopped(ExitCode::FAILURE).into();
     }
@@ -206,16 +208,16 @@ fn alone(launched: &Launched) -> Error {
     )
 }
 
-/// Returns the CPU's architecture and the instruction sets that are used for matrix products. If
-/// these differ between ranks, the last bits of the products may differ, too.
+/// Returns the CPU's architecture and the instruction sets that are used for matrix products. On
+/// CPUs with other instruction sets, the last bits of the products may be different.
 fn instruction_sets() -> String {
     let mut names = vec![std::env::consts::ARCH];
     names.extend(tensor_ops::instruction_sets());
     names.join(" ")
 }
 
-/// Returns the SHA-256 hash of this program's executable file. The version number isn't sufficient,
-/// because two builds of the same version may round differently.
+/// Returns the SHA-256 hash of this program's executable file. Comparing version numbers wouldn't
+/// be sufficient, because two builds of the same version may round differently.
 fn program_hash() -> Result<String> {
     let path =
         std::env::current_exe().context("can't determine the path of this program's file")?;

@@ -1,13 +1,14 @@
 //! Detects launchers of parallel jobs, such as `mpirun`. A launcher sets environment variables that
-//! tell each process its rank and, in most cases, the number of processes.
+//! tell each process its rank and, in most cases, the total number of processes.
 
-/// A launcher, described by its name, the environment variable that contains the rank, and the
-/// variables that may contain the number of processes. The first of these variables that is set is
-/// used. Some launchers set none of them.
+/// A launcher, described by its name, the environment variable that contains a process's rank, and
+/// the environment variables that may contain the number of processes. If several of the
+/// last-mentioned variables are set, the first one is used. Some launchers don't set any of them.
 type Launcher = (&'static str, &'static str, &'static [&'static str]);
 
-/// All known launchers. If one launcher can start another, as `srun` can start Open MPI's `mpirun`,
-/// the launcher that is started comes first in this list.
+/// All known launchers. Inside a process of one launcher, users can start another launcher. For
+/// example, `srun` can start Open MPI's `mpirun`. The variables of both launchers are set in this
+/// case, so the inner launcher must come first in this list.
 const LAUNCHERS: [Launcher; 12] = [
     (
         "Open MPI's mpirun",
@@ -47,10 +48,11 @@ const LAUNCHERS: [Launcher; 12] = [
 const SRUN: &str = "srun";
 
 /// Lowest ID of Slurm's special job steps, such as the batch script of `sbatch` and the shell of
-/// `salloc`. Such a step is a single process, but its environment variables describe the whole job.
+/// `salloc`. A special step consists of a single process, although its environment variables
+/// describe the whole job.
 const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 
-/// Information from the launcher of this process.
+/// Information about this process that the launcher has provided.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Launched {
     /// Name of the launcher.
@@ -58,12 +60,12 @@ pub(crate) struct Launched {
     /// Environment variable that contains the rank.
     pub(crate) variable: &'static str,
     pub(crate) rank: usize,
-    /// Number of processes, or `None` if the launcher doesn't provide it.
+    /// Number of processes in the job, or `None` if the launcher doesn't provide it.
     pub(crate) size: Option<usize>,
 }
 
-/// Returns the rank and the other information that a launcher has provided, or `None` if no
-/// launcher has started this process.
+/// Returns the rank of this process, its launcher and the number of processes, or `None` if the
+/// process wasn't started by a known launcher.
 pub(crate) fn launched() -> Option<Launched> {
     launched_in(&|name| std::env::var(name).ok())
 }

@@ -1,5 +1,5 @@
-//! Supports training with several processes. The submodules detect the launcher that has started
-//! the processes, manage the group that the processes form, and exchange data through MPI.
+//! Supports training with several processes. The submodules detect the launcher that started the
+//! processes, manage the processes as a group, and exchange data between them through MPI.
 
 pub(crate) mod group;
 mod launcher;

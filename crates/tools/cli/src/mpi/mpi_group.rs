@@ -1,6 +1,6 @@
-//! Implements [`Ranks`] for the processes of `MPI_COMM_WORLD`, using the crate `mpi`. Counts the
-//! bytes that this rank sends and measures the time that it spends in MPI. A panic on one rank ends
-//! all ranks.
+//! Implements [`Ranks`] for the processes of `MPI_COMM_WORLD`, using the crate `mpi`. The module
+//! counts the bytes that this rank sends and measures the time that it spends in MPI calls. If one
+//! rank panics, all ranks are ended.
 //!
 //! This module is compiled only with the feature `mpi`.
 
@@ -18,10 +18,10 @@ use train::Ranks;
 
 /// Number of bytes that this rank has sent.
 static BYTES_SENT: AtomicU64 = AtomicU64::new(0);
-/// Time in nanoseconds that this rank has spent on sending, receiving and waiting.
+/// Time in nanoseconds that this rank has spent on sending, receiving and waiting for other ranks.
 static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
-/// The group of all processes in `MPI_COMM_WORLD`. MPI is finalized when this value is dropped.
+/// All processes in `MPI_COMM_WORLD`. MPI is finalized when this value is dropped.
 struct MpiGroup {
     rank: usize,
     size: usize,
@@ -34,12 +34,12 @@ impl std::fmt::Debug for MpiGroup {
     }
 }
 
-/// Initializes MPI and returns the group of all ranks. Sets a panic hook, so that a panic on this
-/// rank ends all ranks.
+/// Initializes MPI and returns the group of all ranks. Sets a panic hook that ends all ranks if
+/// this rank panics.
 pub(crate) fn start() -> Result<Arc<dyn Ranks>> {
-    // The thread level `Serialized` allows any thread to call MPI, but only one at a time. It is
-    // needed because one of rayon's threads may panic and end all ranks while the main thread
-    // waits.
+    // The thread level `Serialized` allows any thread to call MPI, as long as no other thread does
+    // so at the same time. The main thread makes all regular calls. If another thread panics,
+    // however, the panic hook calls MPI from that thread to end all ranks.
     let Some((universe, threading)) = mpi::initialize_with_threading(Threading::Serialized) else {
         bail!("MPI was already initialized in this process, and it can be initialized only once");
     };
@@ -75,7 +75,7 @@ pub(crate) fn machine() -> String {
 }
 
 /// Returns the number of bytes that this rank has sent, and the time in seconds that it has spent
-/// in MPI.
+/// in MPI calls.
 pub(crate) fn traffic() -> (u64, f64) {
     let nanoseconds = NANOSECONDS.load(Ordering::Relaxed);
     (BYTES_SENT.load(Ordering::Relaxed), nanoseconds as f64 / 1e9)
@@ -104,7 +104,8 @@ impl Ranks for MpiGroup {
     }
 
     fn all_to_all(&self, send: &[u8], receive: &mut [u8]) {
-        // The part of `send` that belongs to this rank isn't sent.
+        // The part of `send` that is addressed to this rank itself isn't counted, because it isn't
+        // sent.
         count(send.len() / self.size * (self.size - 1), |world| {
             world.all_to_all_into(send, receive);
         });

@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 
-/// Returns `command` with the rules of this module applied to its options.
+/// Returns `command` with changed options, so that the options follow the rules in the
+/// documentation of this module.
 pub(crate) fn with_rules(command: Command) -> Command {
     let command = command.args_override_self(true);
     command.mut_args(|arg| {
         let takes_values = arg.get_action().takes_values();
         let is_path = arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
-        // Without this setting, clap would mistake a negative number for an unknown option. With
-        // it, the number is rejected by the option's value parser, whose error message contains the
-        // name of the option.
+        // Without this setting, clap would treat a negative number as an unknown option. With it,
+        // the number is passed to the option's value parser. If the option doesn't accept negative
+        // numbers, the error message then contains the name of the option.
         let arg = arg.allow_negative_numbers(takes_values);
         match takes_values && is_path {
             true => arg.value_parser(path_parser()),
@@ -28,7 +29,7 @@ pub(crate) fn with_rules(command: Command) -> Command {
     })
 }
 
-/// Returns the command-line flag of an option. For example, the flag of `max_steps` is
+/// Returns the command-line flag of an option. For example, the flag for `max_steps` is
 /// `--max-steps`.
 pub(crate) fn flag(option: &str) -> String {
     format!("--{}", option.replace('_', "-"))
@@ -40,8 +41,8 @@ fn path_parser() -> ValueParser {
         .into()
 }
 
-/// Replaces `~` with the path of the home folder if it is the first component of a path. This is
-/// needed because shells replace `~` only at the beginning of a word, so they leave it unchanged in
+/// Replaces `~` with the path of the home folder if it is the first component of a path. Shells
+/// replace `~` only at the beginning of a word, so the program must replace it in arguments such as
 /// `--out-dir=~/x`.
 ///
 /// # Errors

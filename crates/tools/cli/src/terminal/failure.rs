@@ -1,4 +1,4 @@
-//! Reports an error by printing one line to standard error and returning an exit code.
+//! Reports an error by printing a line to standard error and returning an exit code.
 //!
 //! | exit code | meaning |
 //! |---|---|
@@ -14,8 +14,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::terminal::output::{is_closed, report};
 
-/// Reports a mistake that clap has found in the command line, in one line of text. The help and the
-/// version, which clap also returns as errors, are printed unchanged.
+/// Reports a mistake that clap has found in the command line, as a single line. The help and
+/// version texts, which clap also returns as errors, are printed unchanged.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         let shown = error.print().and_then(|()| io::stdout().flush());
@@ -30,7 +30,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Options of similar programs, each with a hint for users who try the option with this program.
+/// Options of similar programs that this program doesn't have. If a user tries one of them, the
+/// error message contains the hint next to it.
 const FOREIGN_OPTIONS: [(&str, &str); 8] = [
     ("--max-tokens", "use --max-new-tokens"),
     ("--max-length", "use --max-new-tokens"),
@@ -80,16 +81,17 @@ fn hint(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// Reports an error with its causes and returns the exit code. It isn't an error if the reader of
-/// standard output has closed it, as in `gpt generate | head`. In that case, nothing is printed,
-/// and the exit code is 0.
+/// Reports an error with its causes and returns the exit code. If the program that reads standard
+/// output has closed it, as in `gpt generate | head`, this isn't treated as an error. In this case,
+/// nothing is printed, and the exit code is 0.
 pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     if is_closed(error) {
         return ExitCode::SUCCESS;
     }
     if error.is::<ReportedElsewhere>() {
-        // The launcher ends all ranks as soon as one of them fails. Only the rank that reports the
-        // error may therefore return an exit code other than 0.
+        // The launcher ends all ranks as soon as one of them returns an exit code other than 0.
+        // This rank must therefore return 0, so that the rank that reports the error isn't ended
+        // before it has done so.
         return ExitCode::SUCCESS;
     }
     if let Some(Stopped(code)) = error.downcast_ref::<Stopped>() {
@@ -103,13 +105,13 @@ pub(crate) fn failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// An error that another rank reports.
+/// An error that another rank reports, so this rank doesn't print it.
 #[derive(Debug, thiserror::Error)]
 #[error("reported by another rank")]
 pub(crate) struct ReportedElsewhere;
 
-/// An error that ends a command early, for example after Ctrl-C. All messages have already been
-/// printed, so the error contains only the exit code.
+/// A reason to end a command early, such as Ctrl-C. All messages have already been printed, so the
+/// error contains only the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped")]
 pub(crate) struct Stopped(pub(crate) ExitCode);
@@ -124,13 +126,13 @@ pub(crate) fn misused<T>(message: impl Into<String>) -> Result<T> {
     Err(Usage(message.into()).into())
 }
 
-/// Joins the messages of an error and its causes to one line.
+/// Joins the messages of an error and its causes into one line.
 fn chain(error: &anyhow::Error) -> String {
     words(&format!("{error:#}")).join(" ")
 }
 
-/// Splits a message at spaces and line breaks. All other whitespace is kept, because it may be the
-/// reason why a value is invalid. [`report`] prints it as visible escape sequences.
+/// Splits a message at spaces and line breaks. Other whitespace, such as tabs, is kept because it
+/// may be the reason why a value is invalid. [`report`] prints it as visible escape sequences.
 fn words(message: &str) -> Vec<&str> {
     let words = message.split([' ', '\n']);
     words.filter(|word| !word.is_empty()).collect()
@@ -150,8 +152,8 @@ fn joined(message: &str) -> String {
         match words.first() {
             None | Some(&"Usage:") => {}
             Some(&"For") => parts.push("(see --help)".to_owned()),
-            // This tip explains how to pass something that looks like an option as a value, which
-            // users hardly ever want to do.
+            // The tip suggests a notation for values that look like options. Users who mistype an
+            // option don't need this notation, so the tip is omitted.
             Some(&"tip:") if paragraph.contains("as a value") => {}
             Some(&"tip:") => parts.push(format!("({})", words.join(" "))),
             Some(_) => parts.push(words.join(" ")),

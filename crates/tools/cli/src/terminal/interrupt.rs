@@ -1,12 +1,13 @@
 //! Handles signals that ask the program to end.
 //!
-//! Two kinds of signals can ask the program to end. A *request*, such as Ctrl-C, comes from the
-//! user or the system. A *warning* comes from a batch system before a job reaches its time limit.
-//! After the first signal of either kind, a training run finishes the current step, saves and ends.
-//! A second request ends the program immediately, but a second warning doesn't.
+//! There are two kinds of such signals. A *request*, such as Ctrl-C, comes from the user or the
+//! system. A *warning* comes from a batch system before a job reaches its time limit. After the
+//! first signal of either kind, a training run finishes the current step, saves a checkpoint and
+//! ends. A second request ends the program immediately, but a second warning doesn't.
 //!
-//! Signals that were ignored when the program started stay ignored. For example, `nohup` starts
-//! programs that ignore SIGHUP, and some shells start background jobs that ignore SIGINT.
+//! Signals that were ignored when the program started remain ignored. For example, `nohup` starts
+//! programs in such a way that they ignore SIGHUP, and some shells start background jobs in such a
+//! way that they ignore SIGINT.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -20,26 +21,27 @@ use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Signals that ask the program to end: SIGINT (Ctrl-C), SIGTERM (the default signal of `kill`)
+/// Signals that request the program to end: SIGINT (Ctrl-C), SIGTERM (the default signal of `kill`)
 /// and, on Unix, SIGHUP (the end of the terminal session).
 #[cfg(unix)]
 const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 #[cfg(not(unix))]
 const REQUESTS: [i32; 2] = [SIGINT, SIGTERM];
 
-/// Signals that warn a job that it will soon be ended. Slurm sends the signal that is chosen with
-/// `--signal`, Grid Engine sends SIGUSR1 or SIGUSR2, and the kernel sends SIGXCPU once per second
-/// after a process has exceeded its limit on CPU time.
+/// Signals that warn the program that it will soon be ended. Slurm sends the signal that the user
+/// selects with `--signal`, Grid Engine sends SIGUSR1 or SIGUSR2, and the kernel sends SIGXCPU once
+/// per second after a process has exceeded its CPU time limit.
 #[cfg(unix)]
 const WARNINGS: [i32; 3] = [SIGUSR1, SIGUSR2, SIGXCPU];
 #[cfg(not(unix))]
 const WARNINGS: [i32; 0] = [];
 
-/// Number that is added to a signal's number to get the exit code of a program that was ended by
-/// the signal, as in shells.
+/// Offset between a signal's number and the exit code of a program that the signal has ended. For
+/// example, SIGINT has the number 2, so the exit code is 130. Shells use the same offset.
 const SIGNAL_EXIT_CODE: i32 = 128;
 
-/// Shared flags that tell whether a signal has asked the program to end, and which signal it was.
+/// Shared flags that signal handlers set. They contain whether a signal has asked the program to
+/// end, and which signal it was.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt {
     asked: Arc<AtomicBool>,
@@ -49,18 +51,18 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Starts handling Ctrl-C. All other signals keep their usual effect.
+    /// Starts handling Ctrl-C. All other signals keep their default effect.
     pub(crate) fn listen_to_ctrl_c() -> Result<Self> {
         let interrupt = Self::default();
         interrupt.hear(&[SIGINT])?;
         Ok(interrupt)
     }
 
-    /// Starts handling requests and warnings. When the first of these signals arrives, `message` is
-    /// printed to standard error.
+    /// Starts handling requests and warnings. When the first of these signals arrives, prints
+    /// `message` to standard error.
     ///
-    /// If several ranks train together, one of them should pass the message and the others an empty
-    /// string, so that the message is printed only once.
+    /// If several ranks train together, only one of them should pass a message, so that it is
+    /// printed only once. The other ranks should pass an empty string.
     pub(crate) fn listen(message: &'static str) -> Result<Self> {
         let interrupt = Self::default();
         let heard = interrupt.hear(&[&REQUESTS[..], &WARNINGS].concat())?;
@@ -68,7 +70,8 @@ impl Interrupt {
             let wait = interrupt.wait(&heard)?;
             let answering = Builder::new().spawn(move || {
                 wait();
-                // Standard error may be closed, which isn't a reason to fail.
+                // An error is ignored, because the run should continue even if standard error is
+                // closed.
                 let _ = io::stderr().write_all(message.as_bytes());
             });
             answering.context("can't start the thread that handles Ctrl-C")?;
@@ -76,8 +79,8 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Registers handlers for those of the `signals` that aren't ignored, and returns the signals
-    /// that are handled.
+    /// Registers handlers for those of the given `signals` that this process doesn't ignore.
+    /// Returns the signals for which handlers were registered.
     fn hear(&self, signals: &[i32]) -> Result<Vec<i32>> {
         let ignored = ignored();
         let heard = signals.iter().copied();
@@ -86,9 +89,10 @@ impl Interrupt {
             .collect();
         for &signal in &heard {
             if REQUESTS.contains(&signal) {
-                // The handlers of a signal run in the order of their registration. The handler that
-                // ends the program is registered first, so the flag that it checks can only have
-                // been set by an earlier signal.
+                // A signal's handlers run in the order in which they are registered. The first
+                // handler ends the program if the flag `ends_at_once` is set, and the second
+                // handler sets this flag. The first signal therefore only sets the flag, and the
+                // second signal ends the program.
                 let ends = &self.ends_at_once;
                 flag::register_conditional_shutdown(
                     signal,
@@ -112,8 +116,8 @@ impl Interrupt {
         })
     }
 
-    /// Returns a function that waits for the first signal. It checks a flag repeatedly, because a
-    /// signal can't wake a thread on Windows.
+    /// Returns a function that waits for the first signal. The function polls a flag, because a
+    /// signal can't wake up a thread on Windows.
     #[cfg(not(unix))]
     fn wait(&self, _: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         const SOON: std::time::Duration = std::time::Duration::from_millis(100);
@@ -130,14 +134,15 @@ impl Interrupt {
     }
 
     /// Sets the effect of the next Ctrl-C. If `ends_at_once` is true, Ctrl-C ends the program
-    /// immediately. Otherwise, it only causes [`asked`](Self::asked) to return true.
+    /// immediately. Otherwise, [`asked`](Self::asked) returns false until the user presses Ctrl-C,
+    /// and true from then on.
     pub(crate) fn set(&self, ends_at_once: bool) {
         self.asked.store(ends_at_once, Ordering::SeqCst);
         self.ends_at_once.store(ends_at_once, Ordering::SeqCst);
     }
 
-    /// Returns the exit code of a program that a signal has ended early. The exit code isn't 0,
-    /// because the program hasn't finished its work.
+    /// Returns the exit code of the program. This is 128 plus the number of the signal that ended
+    /// the program early, or 0 if no signal has arrived.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self.signal.load(Ordering::SeqCst) {
             0 => ExitCode::SUCCESS,
@@ -146,8 +151,8 @@ impl Interrupt {
     }
 }
 
-/// Returns a bit mask of the signals that this process ignores. Bit N - 1 stands for signal N. On
-/// systems other than Linux, the mask is 0.
+/// Returns the set of signals that this process ignores, as a bit mask in which bit N - 1
+/// represents signal N. On systems other than Linux, the mask is 0.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -155,8 +160,8 @@ fn ignored() -> u64 {
         .unwrap_or(0)
 }
 
-/// Handles the signal SIGXFSZ, so that a write beyond the limit on file sizes (`ulimit -f`) fails
-/// with an error. Without a handler, the signal would kill the process.
+/// Handles SIGXFSZ, which would otherwise end the process when a file exceeds the limit on file
+/// sizes (`ulimit -f`). With this handler, the write fails with an error instead.
 pub(crate) fn outlive_large_files() -> io::Result<()> {
     #[cfg(unix)]
     flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;

@@ -1,9 +1,9 @@
 //! Checks that enough memory is free before a command allocates it. If there isn't enough, the user
-//! gets an error message instead of a process that the system kills.
+//! gets an error message. Without the check, the operating system might kill the process.
 //!
 //! `gpt::Memory` estimates how much memory a command needs. This module determines how much memory
-//! the process can still use. It takes the free memory of the system, the limits of the process,
-//! and the limits of its control group into account.
+//! the process can still allocate. It considers the free memory of the system, the limits of the
+//! process, and the limits of its control group.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -13,7 +13,7 @@ use gpt::{GptConfig, Memory};
 
 use crate::terminal::numbers::{bytes, count};
 
-/// Checks that a model's configuration is valid and that `needed` fits in memory.
+/// Checks that a model's configuration is valid and that enough memory is free for `needed`.
 ///
 /// # Errors
 /// Returns an error if the configuration is invalid, or if there isn't enough memory.
@@ -23,7 +23,7 @@ pub(crate) fn check_model(config: &GptConfig, needed: &Memory) -> Result<()> {
     check(needed).with_context(|| format!("a model of {} parameters", count(parameters)))
 }
 
-/// Checks that `needed` fits in memory.
+/// Checks that enough memory is free for `needed`.
 ///
 /// # Errors
 /// Returns an error if there isn't enough memory.
@@ -32,14 +32,14 @@ pub(crate) fn check(needed: &Memory) -> Result<()> {
     check_free(needed.total() as f64, &parts)
 }
 
-/// Checks that `needed` bytes of memory are free. The error message contains `what`, a description
-/// of what the memory is for.
+/// Checks that `needed` bytes of memory are free. `what` says what the memory is needed for, and
+/// becomes part of the error message.
 ///
 /// # Errors
 /// Returns an error if there isn't enough memory.
 pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
-    /// Size in bytes below which an allocation isn't checked, because determining the free memory
-    /// would take longer than the allocation itself.
+    /// Size in bytes below which an allocation isn't checked. Determining the amount of free memory
+    /// would take longer than such a small allocation.
     const LITTLE: f64 = (1 << 20) as f64;
     if needed < LITTLE {
         return Ok(());
@@ -51,7 +51,7 @@ pub(crate) fn check_free(needed: f64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Formats a memory estimate as a list of its parts with their sizes, separated by commas.
+/// Formats a memory estimate as a comma-separated list of its parts, each with its size.
 pub(crate) fn parts(memory: &Memory) -> String {
     let parts = memory.parts().iter();
     let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size as f64)));
@@ -70,9 +70,9 @@ fn available() -> Option<u64> {
     limits.into_iter().flatten().chain([free]).min()
 }
 
-/// Returns the number of bytes by which this process can still grow, according to its limits on the
-/// address space (`ulimit -v`) and on writable memory (`ulimit -d`). Returns `None` if there is no
-/// limit.
+/// Returns the number of bytes that this process can still allocate without exceeding its limits on
+/// address space (`ulimit -v`) and on writable memory (`ulimit -d`). Returns `None` if there are no
+/// such limits.
 fn address_space() -> Option<u64> {
     let limits = read_to_string("/proc/self/limits").ok()?;
     let status = read_to_string("/proc/self/status").ok()?;
@@ -90,9 +90,9 @@ fn address_space() -> Option<u64> {
     space.into_iter().chain(data).min()
 }
 
-/// Returns the number of bytes that the control group of this process and its parent groups can
-/// still allocate, or `None` if there is no limit. Containers and batch systems use control groups
-/// to limit memory. `root` is the folder of the root group, and `groups` is the content of
+/// Returns the number of bytes that can still be allocated in this process's control group and all
+/// of its parent groups, or `None` if there is no limit. Containers and batch systems use control
+/// groups to limit memory. `root` is the folder of the root group, and `groups` is the content of
 /// `/proc/self/cgroup`.
 fn in_group(root: &Path, groups: &str) -> Option<u64> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -101,8 +101,8 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
             let text = read_to_string(group.join(name)).ok()?;
             text.trim().parse().ok() // If there is no limit, the text is "max".
         };
-        // `memory.current` includes the file cache, but the kernel frees the cache when memory is
-        // needed.
+        // `memory.current` includes cached files. The inactive ones are subtracted, because the
+        // kernel removes them from the cache when a process needs the memory.
         let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
         let mut lines = stat.lines();
         let files = lines.find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
@@ -114,8 +114,8 @@ fn in_group(root: &Path, groups: &str) -> Option<u64> {
     around.filter_map(left).min()
 }
 
-/// Parses a line such as `MemAvailable: 12 kB`, which begins with `name`, and returns the number of
-/// bytes.
+/// Finds the line of `text` that begins with `name`, such as `MemAvailable: 12 kB`, and converts
+/// its value to bytes.
 fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

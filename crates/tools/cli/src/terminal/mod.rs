@@ -1,5 +1,5 @@
-//! Contains code that all commands share. It processes options and numbers, prints output and
-//! errors, checks the free memory, starts threads, handles signals, and quotes text for the shell.
+//! Contains functions that all commands share. They process options and numbers, print output and
+//! errors, check the free memory, start threads, handle signals, and quote text for shells.
 
 pub(crate) mod command;
 pub(crate) mod failure;

@@ -1,6 +1,6 @@
-//! Parses the numbers in options and formats the numbers in messages. Each kind of number in an
-//! option has a type that checks its range, so that an error message contains the option, its
-//! value, and the range.
+//! Parses numbers in options and formats numbers in messages. There is a type for each kind of
+//! number that an option can have. The type checks the number's range, so the message about an
+//! invalid number contains the option, the number, and the range.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,9 +10,9 @@ use tensor_ops::{Dtype, UnsupportedDtype};
 
 use serde::Serialize;
 
-/// Declares number types that can be parsed from text and that accept only numbers in a certain
-/// range. All of these numbers fit in an `i64` or `f64`, because a training run saves its options
-/// in a TOML file, which supports no other types of numbers.
+/// Declares number types that can be parsed from text and that accept only numbers in a given
+/// range. All of these numbers can be represented as an `i64` or `f64`, because a training run
+/// saves its options in a TOML file, which has no other number types.
 macro_rules! ranges {
     ($($(#[$doc:meta])* $name:ident($number:ty) of $read:ty: $fits:expr, $expected:literal;)*) => {$(
         $(#[$doc])*
@@ -39,11 +39,11 @@ macro_rules! ranges {
 }
 
 ranges! {
-    /// A number of items, which may be 0.
+    /// A nonnegative number of items.
     Count(usize) of i64: |&n| n >= 0, "a whole number of at least 0 and below 2^63";
-    /// A number of items, which must not be 0.
+    /// A positive number of items.
     AtLeast1(usize) of i64: |&n| n >= 1, "a whole number of at least 1 and below 2^63";
-    /// A number of threads. The upper limit is higher than the number of cores of most machines.
+    /// A number of threads, at most 1024. This is more than the number of cores of most machines.
     Threads(usize) of i64: |n| (1..=1024).contains(n), "a whole number from 1 to 1024";
     /// A rate or a limit, which must not be negative.
     NotNegative(f64) of f64: |&x| x >= 0.0 && x.is_finite(), "a finite number of at least 0";
@@ -69,14 +69,14 @@ pub(crate) fn dtype_among(
     }
 }
 
-/// Returns a parser for a sampling setting. `set` assigns a value to the setting, and
-/// [`Sampling::check`] determines the valid range.
+/// Returns a parser for a sampling setting. `set` assigns a value to the setting.
+/// [`Sampling::check`] then checks whether the value is in the valid range.
 pub(crate) fn sampling(
     set: fn(&mut Sampling, f32),
 ) -> impl Fn(&str) -> Result<f32, String> + Clone {
     move |text| {
-        // Text that isn't a number becomes NaN, which is outside the range of each setting. It is
-        // therefore rejected with the same message as a number that is out of range.
+        // Text that isn't a number is treated as NaN, which isn't a valid value of any sampling
+        // setting. The error message is therefore the same as for a number that is out of range.
         let number = text.parse().unwrap_or(f32::NAN);
         let mut sampling = Sampling::GREEDY;
         set(&mut sampling, number);
@@ -90,15 +90,15 @@ pub(crate) fn sampling(
     }
 }
 
-/// Parses a seed. As in PyTorch, a negative seed stands for the seed plus 2^64.
+/// Parses a seed. As in PyTorch, a negative seed is equivalent to the seed plus 2^64.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     let negative = || text.parse::<i64>().map(i64::cast_unsigned);
     let expected = format!("expected a whole number from {} to {}", i64::MIN, u64::MAX);
     text.parse().or_else(|_| negative()).map_err(|_| expected)
 }
 
-/// Parses a seed and returns it as a signed number, because a seed is saved in a TOML file, which
-/// can't contain numbers of 2^63 or more. Such seeds become negative.
+/// Parses a seed and converts it to a signed number, so that it can be saved in a TOML file. A seed
+/// of 2^63 or more is too large for TOML, so it is converted to the equivalent negative seed.
 pub(crate) fn signed_seed(text: &str) -> Result<i64, String> {
     seed(text).map(u64::cast_signed)
 }
@@ -108,13 +108,13 @@ pub(crate) fn count(n: f64) -> String {
     scaled(n, &["", "K", "M", "B", "T"])
 }
 
-/// Formats a number of bytes, for example `497.6 MB`. A megabyte is a million bytes.
+/// Formats a number of bytes, for example `497.6 MB`. One megabyte is one million bytes.
 pub(crate) fn bytes(n: f64) -> String {
     scaled(n, &[" bytes", " kB", " MB", " GB", " TB", " PB", " EB"])
 }
 
 /// Formats a number with at most six significant digits. For example, the result of `0.003 / 10.0`
-/// is formatted as `0.0003`, and not as `0.00030000000000000003`.
+/// is formatted as `0.0003` instead of `0.00030000000000000003`.
 pub(crate) fn short(x: f64) -> String {
     let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
     rounded.to_string()

@@ -2,12 +2,12 @@
 //! module.
 //!
 //! Text from models, files and file names may contain control characters, which could manipulate
-//! the terminal. These characters are escaped in all messages, and in results that are shown on a
-//! terminal. Results that are written to files and pipes stay unchanged.
+//! the user's terminal. These characters are escaped in all messages, and also in results if
+//! standard output is a terminal. Results that are written to files and pipes aren't changed.
 //!
-//! The program that reads standard output may close it at any time, as in `gpt generate | head`.
-//! `println!` would panic in this case. The functions of this module return an [`io::Error`]
-//! instead, after which `main` ends the program without a message.
+//! The program that reads standard output may close it at any time, as in `gpt generate | head`. In
+//! this case, `println!` would panic. The functions of this module return an [`io::Error`] instead,
+//! and `main` then ends the program without a message.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -30,8 +30,8 @@ pub(crate) fn print(lines: impl AsRef<str>) -> io::Result<()> {
     write(&escaped_but(lines.as_ref(), &['\n', '\t']))
 }
 
-/// Prints a result to standard output. If standard output is a terminal, control characters are
-/// escaped as in [`print`]. Otherwise, the result is written unchanged.
+/// Prints a result to standard output. Control characters are escaped as in [`print`] if standard
+/// output is a terminal, and are written unchanged otherwise.
 ///
 /// # Errors
 /// Returns the errors of [`print`].
@@ -42,7 +42,8 @@ pub(crate) fn print_text(text: &str) -> io::Result<()> {
     }
 }
 
-/// Prints a value as a line of JSON, in the format of [`json_line`].
+/// Prints a value to standard output as a single line of JSON. The line is formatted by
+/// [`json_line`].
 ///
 /// # Errors
 /// Returns the errors of [`print`] and of [`json_line`].
@@ -50,8 +51,8 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
     Ok(print_text(&json_line(value)?)?)
 }
 
-/// Returns a value as a line of JSON. Numbers that JSON can't represent (NaN and infinities) become
-/// `null`. Integers beyond 2^53 become strings, because jq and JavaScript would round them.
+/// Formats a value as a single line of JSON. Numbers that JSON can't represent (NaN and infinities)
+/// become `null`. Integers beyond 2^53 become strings, because jq and JavaScript would round them.
 ///
 /// # Errors
 /// Returns an error if the value has no JSON form.
@@ -62,8 +63,8 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     Ok(String::from_utf8(line)?)
 }
 
-/// A JSON format without spaces, in which integers beyond 2^53 are written as strings because an
-/// `f64` can't represent all of them exactly.
+/// A JSON formatter that doesn't write any spaces. It writes integers beyond 2^53 as strings,
+/// because an `f64` can't represent all of these integers exactly.
 struct ExactNumbers;
 
 impl ExactNumbers {
@@ -86,8 +87,8 @@ impl Formatter for ExactNumbers {
     }
 }
 
-/// First error that occurred when the program wrote to standard output. It isn't set if the reader
-/// had closed standard output.
+/// First error that occurred while the program was writing to standard output. Errors that occur
+/// because the reader has closed standard output aren't stored.
 static OUTPUT_ERROR: OnceLock<String> = OnceLock::new();
 
 fn write(text: &str) -> io::Result<()> {
@@ -101,10 +102,11 @@ fn write(text: &str) -> io::Result<()> {
     written
 }
 
-/// Checks at the end of the program that all output was written.
+/// Checks that all output was written. This function is called at the end of the program.
 ///
 /// # Errors
-/// Returns an error if a write has failed, unless the reader had closed standard output.
+/// Returns an error if a write to standard output has failed, unless the reason was that the reader
+/// had closed it.
 pub(crate) fn check_written() -> Result<()> {
     match OUTPUT_ERROR.get() {
         Some(error) => bail!("can't write to standard output: {error}"),
@@ -112,8 +114,9 @@ pub(crate) fn check_written() -> Result<()> {
     }
 }
 
-/// Checks that a command can write to `path`, which must not exist yet, or must be a device or a
-/// pipe. Prints a note if the file system lacks a feature that is needed for writing files safely.
+/// Checks that a command can create the output file `path`. A device or a pipe is also allowed.
+/// Prints a note if the file system lacks a feature that this program uses to write files safely,
+/// such as locks.
 ///
 /// # Errors
 /// Returns an error if the path is a file, a folder, or a link to one of these or to nothing.
@@ -122,8 +125,8 @@ pub(crate) fn check_new(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Prints a note if the file system that contains `path` lacks a feature that is needed for writing
-/// files safely.
+/// Prints a note if the file system that contains `path` lacks a feature that this program uses to
+/// write files safely, such as locks.
 ///
 /// # Errors
 /// Returns an error if files can't be written there.
@@ -132,14 +135,14 @@ pub(crate) fn note_missing_support(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Escapes the characters in a message that could manipulate the terminal or that are invisible.
-/// Such characters can come from file names and from the content of files.
+/// Escapes invisible characters in a message, and characters that could manipulate the user's
+/// terminal. Such characters can come from file names and from the contents of files.
 pub(crate) fn escaped(line: &str) -> Cow<'_, str> {
     escape(line, |c| is_control(c) || is_invisible(c))
 }
 
-/// Escapes the characters in a string that could manipulate the terminal, except for the characters
-/// in `keeps`.
+/// Escapes characters that could manipulate the user's terminal. The characters in `keeps` aren't
+/// escaped.
 fn escaped_but<'t>(text: &'t str, keeps: &[char]) -> Cow<'t, str> {
     escape(text, |c| is_control(c) && !keeps.contains(&c))
 }
@@ -158,14 +161,15 @@ fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Returns true for control characters (C0, DEL and C1), and for characters that change the writing
-/// direction of the text after them.
+/// Returns true for control characters (C0, DEL and C1) and for characters that change the writing
+/// direction of the text that follows.
 fn is_control(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || ['\u{200e}', '\u{200f}', '\u{61c}'].contains(&c)
 }
 
-/// Returns true for characters of zero width, and for whitespace other than the ordinary space.
+/// Returns true for characters that have no width, and for whitespace other than the ordinary
+/// space.
 fn is_invisible(c: char) -> bool {
     let has_no_width = matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
@@ -173,7 +177,7 @@ fn is_invisible(c: char) -> bool {
     has_no_width || (c.is_whitespace() && c != ' ')
 }
 
-/// Prints a note in gray to standard error.
+/// Prints a note to standard error, in gray if standard error supports colors.
 pub(crate) fn note(text: &str) {
     print_error(&style(escaped(text)).for_stderr().black().bright().bold());
 }
@@ -184,13 +188,14 @@ pub(crate) fn report(message: &str) {
     print_error(&format!("{label} {}", escaped(message)));
 }
 
-/// Prints a line to standard error. If standard error is closed, the line is lost.
+/// Prints a line to standard error. If this fails, for example because standard error is closed,
+/// the error is ignored.
 fn print_error(line: &impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Returns true if an error occurred because the reader of standard output has closed it, as in
-/// `gpt generate | head`.
+/// Returns true if an error occurred because the program that reads standard output has closed it,
+/// as in `gpt generate | head`.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error
         .chain()

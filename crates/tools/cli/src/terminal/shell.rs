@@ -1,19 +1,21 @@
-//! Quotes the arguments of commands in messages, so that users can paste the commands into a shell.
+//! Quotes the arguments of commands that are shown in messages, so that users can paste the
+//! commands into a shell.
 //!
-//! On Unix, commands are quoted for bash, zsh and other POSIX shells. On Windows, they are quoted
-//! for PowerShell and cmd. The program can't know which of these two shells the user has, so an
-//! argument is quoted only if both shells interpret it in the same way.
+//! On Unix, arguments are quoted for bash, zsh and other POSIX shells. On Windows, they are quoted
+//! for PowerShell and cmd. The program can't know which of these two shells the user is using, so
+//! it quotes an argument only if both shells interpret the quoted text in the same way.
 
 use std::env;
 use std::path::Path;
 
 use crate::terminal::output::escaped;
 
-/// Returns the command with which the user can start this program. This is `cargo gpt` if Cargo has
-/// started the program, because then `gpt` may not be installed. Otherwise, it is `gpt`.
+/// Returns the command with which the user can start this program: `cargo gpt` if the program was
+/// started by Cargo, and `gpt` otherwise. A user who starts the program with Cargo may not have
+/// installed `gpt`.
 ///
-/// The environment variable `CARGO` isn't suitable for detecting Cargo, because it is also set for
-/// programs that `cargo watch` starts. `CARGO_PKG_NAME` is suitable, because Cargo sets it only for
+/// The environment variable `CARGO` can't be used to detect this, because it is also set for
+/// programs that `cargo watch` starts. `CARGO_PKG_NAME` can be used, because Cargo sets it only for
 /// programs of the package itself.
 pub(crate) fn program() -> &'static str {
     let package = env::var("CARGO_PKG_NAME");
@@ -36,7 +38,7 @@ const SHELLS: Shells = if cfg!(windows) {
     Shells::Posix
 };
 
-/// Quotes a string as a single argument of a command. Returns `None` if the string can't be quoted.
+/// Quotes a string as a single command-line argument. Returns `None` if this isn't possible.
 pub(crate) fn quoted(text: &str) -> Option<String> {
     quoted_for(SHELLS, text)
 }
@@ -44,8 +46,9 @@ pub(crate) fn quoted(text: &str) -> Option<String> {
 fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     match shells {
         _ if text.contains('\0') => None,
-        // Messages show control characters as escapes, so users can't copy the characters
-        // themselves. The quoted text must contain escapes that the shell understands.
+        // Messages show each control character as an escape sequence, so users couldn't copy the
+        // character itself. The argument is therefore quoted with escape sequences that the shell
+        // understands.
         Shells::Posix if escaped(text) != text => Some(quoted_bytes(text.as_bytes())),
         Shells::Posix => shlex::try_quote(text).ok().map(Into::into),
         Shells::Windows => {
@@ -53,10 +56,11 @@ fn quoted_for(shells: Shells, text: &str) -> Option<String> {
             if !text.is_empty() && text.chars().all(is_plain) {
                 return Some(text.to_owned());
             }
-            // Within quotation marks, `$` and the backtick have a special meaning in PowerShell,
-            // and so has `%` in cmd. PowerShell also accepts typographic quotation marks as the end
-            // of the text. A backslash at the end of the text would escape the closing quotation
-            // mark.
+            // Even within quotation marks, `$` and the backtick have a special meaning in
+            // PowerShell, and so does `%` in cmd. In PowerShell, typographic quotation marks also
+            // end the quoted text. A backslash at the end of the text would escape the closing
+            // quotation mark. An argument with any of these characters can't be quoted for both
+            // shells.
             let changes = |c: char| "\"\u{201c}\u{201d}\u{201e}$`%".contains(c);
             let is_changed =
                 text.contains(changes) || text.ends_with('\\') || escaped(text) != text;
@@ -65,7 +69,7 @@ fn quoted_for(shells: Shells, text: &str) -> Option<String> {
     }
 }
 
-/// Quotes a path as a single argument of a command. If the path can't be quoted, returns a string
+/// Quotes a path as a single command-line argument. If the path can't be quoted, returns a phrase
 /// in parentheses that says so.
 pub(crate) fn shell_quoted(path: &Path) -> String {
     path_for(SHELLS, path)
@@ -77,8 +81,9 @@ fn path_for(shells: Shells, path: &Path) -> String {
         (Shells::Posix, None) => Some(quoted_bytes(path.as_os_str().as_encoded_bytes())),
         (Shells::Posix, Some(path)) => quoted_for(shells, path),
         (Shells::Windows, path) => path.and_then(|path| {
-            // A path with and without a final backslash refers to the same folder, unless the
-            // folder is the root of a drive.
+            // If the path can't be quoted because it ends with a backslash, the path without the
+            // final backslash is quoted instead. Both refer to the same folder, unless the folder
+            // is the root of a drive.
             let folder = path.trim_end_matches('\\');
             quoted_for(shells, path).or_else(|| quoted_for(shells, folder))
         }),
@@ -86,8 +91,8 @@ fn path_for(shells: Shells, path: &Path) -> String {
     quoted.unwrap_or_else(|| BY_HAND.to_owned())
 }
 
-/// Quotes bytes for bash and zsh in the form `$'...'`. Bytes outside printable ASCII are written as
-/// hexadecimal escapes.
+/// Quotes bytes for bash and zsh in the form `$'...'`. All bytes except printable ASCII characters
+/// are written as hexadecimal escape sequences.
 fn quoted_bytes(bytes: &[u8]) -> String {
     let escaped = bytes.iter().map(|&byte| match byte {
         b'\'' | b'\\' => format!("\\{}", char::from(byte)),

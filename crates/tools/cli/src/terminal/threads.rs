@@ -1,7 +1,7 @@
 //! Starts the threads of rayon's global pool, which perform all computations. `--threads` sets the
-//! number of threads.
+//! number of these threads.
 //!
-//! The results don't depend on the number of threads. The same seed always leads to the same bits.
+//! The results don't depend on the number of threads. The same seed always produces the same bits.
 
 use std::thread::available_parallelism;
 
@@ -19,19 +19,19 @@ pub(crate) struct ThreadArgs {
 }
 
 impl ThreadArgs {
-    /// Starts the threads. This must be called before anything is computed.
+    /// Starts the threads. This method must be called before any computation.
     pub(crate) fn apply(self) -> Result<()> {
         use_threads(self.threads, 1)
     }
 }
 
-/// Starts the threads of rayon's global pool. If `threads` is `None`, the environment variable
-/// `RAYON_NUM_THREADS` determines their number. If this variable isn't set either, there is one
-/// thread per core. If a training run has several `processes` on this machine, they share its
-/// cores.
+/// Starts the threads of rayon's global pool. The number of threads is `threads` or, if this is
+/// `None`, the value of the environment variable `RAYON_NUM_THREADS`. If neither is given, the
+/// cores of this machine are divided equally among the `processes` that run on it, and each process
+/// starts one thread per core.
 ///
-/// The calling thread becomes one of the pool's threads. If it didn't, each token or training step
-/// would have to be handed over to another thread, which takes about 50 microseconds.
+/// The calling thread becomes one of the pool's threads. Otherwise, each token or training step
+/// would have to be handed over to another thread, which would take about 50 microseconds.
 pub(crate) fn use_threads(threads: Option<Threads>, processes: usize) -> Result<()> {
     let by_environment = std::env::var("RAYON_NUM_THREADS").unwrap_or_default();
     let threads = match (threads, by_environment.parse::<usize>()) {

@@ -1,17 +1,17 @@
 //! Combines the options of a training run from several sources.
 //!
 //! The options come from the preset, the base model, the saved options of a resumed run, the file
-//! of `--config`, and the command line. Each of these sources is converted to a list of
-//! command-line arguments. The user's own arguments come last, and clap parses all lists together.
-//! If an option occurs several times, its last value is used.
+//! that `--config` specifies, and the command line. Each of these sources is converted to a list of
+//! command-line arguments. Clap parses the concatenation of these lists, which ends with the user's
+//! own arguments. If an option occurs several times, its last value is used.
 //!
 //! | run | arguments, in this order |
 //! |---|---|
 //! | new | defaults of the preset, or of fine-tuning and the base model; `--config`; the user's |
 //! | resumed | the run's `options.toml`; `--config`; the user's |
 //!
-//! The keys in a file of options are the names and aliases of the options. Underscores and dashes
-//! mean the same in a key.
+//! An option file can use the name or any alias of an option as a key. Underscores and dashes in a
+//! key are equivalent.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -31,8 +31,8 @@ use crate::terminal::failure::{misused, one_line};
 use crate::train::runs::{MAX_OPTIONS_BYTES, kept_path};
 
 /// Returns the default arguments of a new training run. The model's dimensions come from the base
-/// model or, if there is none, from the preset. The training settings come from the preset, unless
-/// a base model is given and the user hasn't chosen a preset. In this case, settings for
+/// model or, if there is none, from the preset. The training settings also come from the preset. If
+/// there is a base model, however, and the user hasn't chosen a preset, the settings for
 /// fine-tuning are used.
 pub(crate) fn of_new_run(
     base: Option<&GptConfig>,
@@ -55,7 +55,7 @@ pub(crate) fn of_new_run(
     of_table(&table)
 }
 
-/// Reads a file of options.
+/// Reads an option file.
 ///
 /// # Errors
 /// Returns an error that contains the path of the file, and the line or key. For an unknown key,
@@ -69,8 +69,8 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<OsString>> {
 /// Reads the options that a training run has saved.
 ///
 /// # Errors
-/// Returns the errors of [`of_file`]. Also returns an error if the last option is missing, because
-/// this means that the end of the file has been lost.
+/// Returns the errors of [`of_file`]. Also returns an error if the option that is saved last is
+/// missing, because the end of the file must have been lost in this case.
 pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     let arguments = of_file(path)?;
     // `keep` is the last option in the file.
@@ -86,9 +86,9 @@ pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     Ok(arguments)
 }
 
-/// Parses several lists of arguments. If an option occurs more than once, the last value is used.
-/// `--max-steps` and `--epochs` replace each other. Paths are made absolute, because they are saved
-/// with the run.
+/// Parses the concatenation of several lists of arguments. If an option occurs more than once, its
+/// last value is used. `--max-steps` and `--epochs` override each other. Paths are made absolute,
+/// because they are saved with the run.
 ///
 /// # Errors
 /// Returns a usage error if an argument is invalid, and an error if a path isn't UTF-8.
@@ -125,8 +125,8 @@ fn parse(text: &str) -> Result<Table> {
     })
 }
 
-/// Converts a table of options to arguments. Checks each argument separately, so that an error
-/// contains its key, and then checks all arguments together.
+/// Converts a table of options to command-line arguments. Checks each argument on its own first, so
+/// that an error message can contain the option's key, and then checks all arguments together.
 fn checked(table: &Table) -> Result<Vec<OsString>> {
     let arguments = of_table(table)?;
     let check = |arguments: &[OsString]| {
@@ -155,7 +155,7 @@ fn of_table(table: &Table) -> Result<Vec<OsString>> {
     table.iter().map(argument).collect()
 }
 
-/// Adds the name of a program, which clap expects before the arguments.
+/// Inserts a program name before the arguments, because clap expects one.
 fn words(arguments: &[OsString]) -> Vec<OsString> {
     [&["train".into()], arguments].concat()
 }

@@ -1,4 +1,4 @@
-//! Parses options whose value is a name: the tokenizer and the preset.
+//! Parses the options whose values are names: `--tokenizer` and `--preset`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,9 @@ pub(crate) enum TokenizerChoice {
     Gpt2,
     /// A tokenizer with one token for each character of the data.
     Chars,
-    /// A byte-level BPE tokenizer that is trained on the data. The number is the size of its
-    /// vocabulary.
+    /// A byte-level BPE tokenizer to be trained on the data, with a vocabulary of this size.
     Bpe(usize),
-    /// The tokenizer in a folder. The path may also refer to a file in that folder.
+    /// The tokenizer in a folder. The path can be that of the folder or of a file in it.
     Folder(PathBuf),
 }
 
@@ -49,7 +48,7 @@ impl FromStr for TokenizerChoice {
     }
 }
 
-/// Formats a choice in the form that `--tokenizer` accepts.
+/// Formats a choice as a value that `--tokenizer` accepts.
 impl fmt::Display for TokenizerChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,8 +60,8 @@ impl fmt::Display for TokenizerChoice {
     }
 }
 
-/// Returns a parser for the names of presets. The parser accepts all names of a preset, but the
-/// help shows only the first one.
+/// Returns a parser for the names of presets. A preset can have several names, all of which the
+/// parser accepts. The help shows only the first one.
 pub(crate) fn preset_parser() -> impl TypedValueParser<Value = Preset> {
     let value = |preset: &Preset| PossibleValue::new(preset.name()).aliases(&preset.names[1..]);
     let names = PossibleValuesParser::new(PRESETS.iter().map(value));

@@ -1,12 +1,12 @@
 //! Reads the data of a training run and divides it into a training part and a validation part. The
-//! data comes from a file, a folder, standard input or, by default, from a short story that is part
+//! data comes from a file, a folder or standard input. By default, it is a short story that is part
 //! of the program.
 //!
-//! The training part of a folder is a file called `train` or `training` (`.bin`, `.npy` or `.txt`).
-//! If there is no such file, all `.txt` files are used in the order of their names. The validation
-//! part is a file called `validation`, `valid`, `val` or `dev`. If there is no such file, the end
-//! of the training data is used for validation instead of training. All other files are listed as
-//! skipped. A file that should be used but can't be read causes an error.
+//! In a folder, the training part is a file called `train` or `training` (`.bin`, `.npy` or
+//! `.txt`). If there is no such file, all `.txt` files are used in the order of their names. The
+//! validation part is a file called `validation`, `valid`, `val` or `dev`. If there is no such
+//! file, the end of the training data is used for validation instead of training. A note lists all
+//! other files as skipped. A file that should be used but can't be read causes an error.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -30,8 +30,8 @@ use crate::terminal::shell::{program, shell_quoted};
 /// The default training text, "The Answering Bell", which was written for this project.
 const STORY: &str = include_str!("../../data/the-answering-bell.txt");
 
-/// Unit for the length of shortened windows, in tokens. If the data is shorter than the model's
-/// context, the length of the windows is a multiple of this number, such as 128 or 192.
+/// Granularity of a shortened window, in tokens. If the training data is shorter than the model's
+/// context, the window is shortened to a multiple of this length, such as 128 or 192.
 const WINDOW_UNIT: usize = 64;
 
 /// The data of a training run.
@@ -41,14 +41,14 @@ pub(crate) enum Content {
 }
 
 /// A text whose beginning is used for training and whose remainder is used for validation.
-/// `train_ratio` is the fraction of the text that is used for training.
+/// `train_ratio` is the fraction that is used for training.
 pub(crate) struct Text {
     text: String,
     train_ratio: f64,
 }
 
 /// Token IDs of the data, divided into a training part and a validation part. If there is no
-/// validation part, all data is used for training.
+/// validation part, all of the data is used for training.
 pub(crate) struct Tokens {
     /// Name of the data, as it is shown in messages.
     pub(crate) name: String,
@@ -56,8 +56,9 @@ pub(crate) struct Tokens {
     validation: Option<Corpus>,
 }
 
-/// Reads the data of a training run. Returns the vocabulary, which is either that of the base model
-/// (`own`) or a new one, and the token IDs of the data.
+/// Reads the data of a training run. Returns a vocabulary and the token IDs of the data. `own` is
+/// the vocabulary of the base model, if there is one. Unless another tokenizer must be used, this
+/// vocabulary is returned. Otherwise, a new one is created.
 pub(crate) fn read(
     options: &TrainOptions,
     own: Option<Vocabulary>,
@@ -106,8 +107,8 @@ impl Content {
         }
     }
 
-    /// Joins all texts into one string, with `<|endoftext|>` between them. Returns `None` if the
-    /// data consists of token IDs.
+    /// Joins all texts into one string, separated by `<|endoftext|>`. Returns `None` if the data
+    /// consists of token IDs.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         let Self::Texts(texts) = self else {
             return None;
@@ -129,9 +130,9 @@ impl Tokens {
             .with_context(|| self.name.clone())
     }
 
-    /// Returns the number of tokens in a window, which is normally the context length. If the
-    /// training part is shorter than the context, the result is the largest multiple of
-    /// [`WINDOW_UNIT`] that fits, provided that at least two units fit.
+    /// Returns the number of tokens in a window, which normally equals the context length. If the
+    /// training part is too short for such a window, the window is shortened to the largest
+    /// possible multiple of [`WINDOW_UNIT`], unless even two units would be too long.
     pub(crate) fn window(&self, context_length: usize) -> usize {
         let longest = self.train.len().saturating_sub(1);
         match longest < context_length && longest >= 2 * WINDOW_UNIT {
@@ -140,11 +141,12 @@ impl Tokens {
         }
     }
 
-    /// Divides the training part and the validation part into batches of windows. The windows of
-    /// the training part are shuffled, and all of its batches are full. The windows of the
-    /// validation part are in order, and its last batch may be smaller. The batch size is reduced
-    /// if there are too few windows to train on, and the windows for validation are shortened if
-    /// the validation part is shorter than a window.
+    /// Divides the training part and the validation part into batches of windows.
+    ///
+    /// The windows of the training part are shuffled, and all of its batches are full. If there are
+    /// too few windows for a batch, the batch size is reduced. The windows of the validation part
+    /// are in order, and the last batch may be smaller than the others. If the validation part is
+    /// shorter than a window, its windows are shortened.
     pub(crate) fn windows(
         &self,
         mut config: DataLoaderConfig,
@@ -197,8 +199,9 @@ impl Tokens {
     }
 }
 
-/// Encodes each text and concatenates the token IDs, with an end-of-text token between two texts.
-/// No tokens are added where a text is divided into a training part and a validation part.
+/// Encodes all texts and concatenates their token IDs, with one end-of-text token between
+/// consecutive texts. If a text belongs partly to the training part and partly to the validation
+/// part, no tokens are added at the point of division.
 fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Corpus>)> {
     let (end, tokenizer) = (vocabulary.special.eos.first(), vocabulary.tokenizer()?);
     let mut parts = [Vec::new(), Vec::new()];
@@ -217,8 +220,9 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
                 ids.splice(0..0, tokenizer.ids_before().iter().copied());
             }
             if let (true, false, Some(end)) = (begins, part.is_empty(), end) {
-                // There must be exactly one end-of-text token between two texts. The first text may
-                // already end with this token, and the second text may begin with it.
+                // Exactly one end-of-text token must separate two texts. It isn't added if the
+                // first text ends with this token or the second text begins with it. If both do,
+                // one of the two tokens is removed.
                 match (part.last() == Some(end), ids.first() == Some(end)) {
                     (true, true) => drop(ids.remove(0)),
                     (false, false) => part.push(*end),
@@ -236,11 +240,11 @@ fn encode(texts: &[Text], vocabulary: &Vocabulary) -> Result<(Corpus, Option<Cor
     Ok((train, validates.then_some(validation)))
 }
 
-/// Names, without extension, of the file that contains the training part. Hugging Face's library
-/// `datasets` uses the same names.
+/// Names of the file that contains the training part, without the extension. Hugging Face's library
+/// `datasets` recognizes the same names.
 const TRAINING: [&str; 2] = ["train", "training"];
 
-/// Names, without extension, of the file that contains the validation part.
+/// Names of the file that contains the validation part, without the extension.
 const VALIDATION: [&str; 4] = ["validation", "valid", "val", "dev"];
 
 /// Extensions of files with token IDs.
@@ -251,15 +255,14 @@ const TEXTS: [&str; 1] = ["txt"];
 /// The files of a data folder, divided by their purpose.
 struct DataFolder {
     folder: PathBuf,
-    /// Names of the files for training, which are either one file of token IDs or one or more text
-    /// files.
+    /// Names of the files to train on: either one file of token IDs, or one or more text files.
     training: Vec<OsString>,
     validation: Option<OsString>,
     skipped: Vec<OsString>,
 }
 
 impl DataFolder {
-    /// Finds the parts of the data in a folder.
+    /// Finds the files of the training part and the validation part in a folder.
     ///
     /// # Errors
     /// Returns an error if there is no training part, or if only one of the parts consists of token
@@ -272,8 +275,8 @@ impl DataFolder {
             .into_iter()
             .partition(|name| folder.join(name).is_dir());
         folders.iter_mut().for_each(|name| name.push("/"));
-        // If several files match, the order of `extensions` determines which file is used. Among
-        // files with the same extension, the order of `parts` determines it.
+        // If several files match, the file whose extension comes first in `extensions` is used. If
+        // several files have this extension, the file whose name comes first in `parts` is used.
         let find = |parts: &[&str], extensions: &[&str]| {
             let mut wanted = extensions
                 .iter()
@@ -332,7 +335,8 @@ impl DataFolder {
         })
     }
 
-    /// Prints a note that lists the files that are used and the files that are skipped.
+    /// Prints a note that lists the files that are used for training or validation, and the files
+    /// that are skipped.
     fn note(&self) {
         let mut line = format!(
             "{}: training on {}",
@@ -367,8 +371,8 @@ impl DataFolder {
         let bytes: usize = texts.iter().chain(&validation).map(String::len).sum();
         check(&Memory::new().with("tokens of the texts", &[2, bytes])?)
             .with_context(|| self.folder.display().to_string())?;
-        // If there is no validation file, all texts together are divided at the fraction
-        // `train_ratio` of their bytes.
+        // If there is no validation file, the texts are treated as one long text. The first
+        // `train_ratio` of its bytes is used for training, and the rest for validation.
         let train_ratio = match validation {
             Some(_) => 1.0,
             None => train_ratio,
@@ -390,8 +394,8 @@ impl DataFolder {
     /// Reads a text, and prints a note if it contains markup.
     fn text(&self, name: &OsString) -> Result<String> {
         let path = self.folder.join(name);
-        // This check rejects pipes, because opening a pipe would block until another process writes
-        // to it.
+        // This call returns an error if the path is a pipe. Opening a pipe would block this process
+        // until another process writes to the pipe.
         is_file(&path)?;
         let text = read_text(&path, u64::MAX)?;
         note_markup(&path, &text);
@@ -399,20 +403,20 @@ impl DataFolder {
     }
 }
 
-/// Returns true if the extension of a file shows that it contains token IDs.
+/// Returns true if a file contains token IDs, according to its extension.
 fn is_ids(name: &OsString) -> bool {
     IDS.contains(&extension(Path::new(name)).as_str())
 }
 
-/// Returns true if the extension of a file shows that it contains text. Hidden files are excluded,
-/// because they belong to other programs such as editors.
+/// Returns true if a file contains text, according to its extension. Hidden files are excluded,
+/// because editors and other programs create them for their own purposes.
 fn is_text(name: &OsString) -> bool {
     let is_hidden = name.as_encoded_bytes().starts_with(b".");
     !is_hidden && extension(Path::new(name)) == TEXTS[0]
 }
 
-/// Compares names in natural order, in which numbers are compared by their value. For example,
-/// `book2` comes before `book10`.
+/// Compares two names in natural order, which compares numbers in the names by their values. For
+/// example, `book2` comes before `book10`.
 fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
     let all = (a, b);
     let number = |name: &[u8]| name.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -421,7 +425,9 @@ fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
             (0, _) | (_, 0) => {
                 let order = a.first().cmp(&b.first());
                 if a.is_empty() && b.is_empty() {
-                    // The names differ only in leading zeros, such as `1` and `01`.
+                    // The loop has found no difference, so the names are equal except for leading
+                    // zeros, as in `1` and `01`. The bytes of the names determine their order in
+                    // this case.
                     return all.0.cmp(all.1);
                 }
                 (a, b) = (a.get(1..).unwrap_or(a), b.get(1..).unwrap_or(b));
@@ -444,7 +450,8 @@ fn natural_order(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// Lists the first few names, separated by commas, and the number of remaining names.
+/// Formats the first few names as a comma-separated list, followed by the number of remaining
+/// names.
 fn listed(names: &[OsString]) -> String {
     const MAX: usize = 5;
     let shown = names
@@ -458,8 +465,8 @@ fn listed(names: &[OsString]) -> String {
     shown.collect::<Vec<_>>().join(", ") + &more
 }
 
-/// Prints a note if a text contains markup, such as HTML, because the model would learn the markup,
-/// too.
+/// Prints a note if a text contains markup, such as HTML, because the model would also learn the
+/// markup.
 fn note_markup(path: &Path, text: &str) {
     const BEGINNINGS: [(&str, &str); 5] = [
         ("{\\rtf", "RTF"),
