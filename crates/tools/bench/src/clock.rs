@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Duration for which [`sustained`] repeats a measurement. For the first few milliseconds, any
-/// program can be about 10% faster than the speed that the machine can sustain.
+/// Minimum duration for which [`sustained`] repeats a measurement. In its first few milliseconds, a
+/// program can be about 10% faster than the machine can sustain, so a shorter measurement would be
+/// too optimistic.
 const SUSTAINED: Duration = Duration::from_millis(250);
 
 /// Returns the number of seconds that `work` takes.
@@ -13,9 +14,9 @@ pub(crate) fn time(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// Calls `run` once as a warm-up and then repeatedly for the duration [`SUSTAINED`], and returns
-/// the mean of its results. `run` must return the number of seconds that it took, or `None` if it
-/// fails. In the second case, this function also returns `None`.
+/// Calls `run` once as a warm-up and then repeatedly for the duration [`SUSTAINED`]. `run` must
+/// return the number of seconds that it took, or `None` if it failed. Returns the mean of these
+/// numbers, or `None` if any call failed.
 pub(crate) fn sustained(mut run: impl FnMut() -> Option<f64>) -> Option<f64> {
     run()?; // warm-up
     let (start, mut runs, mut seconds) = (Instant::now(), 0, 0.0);

@@ -1,10 +1,9 @@
 //! Measures the highest speeds at which the machine can multiply matrices and read memory.
 //!
-//! The *floor* of a workload is the shortest time in which the machine could execute it: the time
-//! that its matrix products or its memory reads would take at peak speed. The peak speed is
-//! measured before and after each turn (one execution by this project and by each program that it
-//! is compared with), because clock frequencies and the available memory bandwidth change from
-//! minute to minute.
+//! The *floor* of a workload is the shortest time in which the machine could execute it. This is
+//! the time that its matrix products or its memory reads would take at the machine's peak speed.
+//! Clock frequencies and the available memory bandwidth change from minute to minute, so the peak
+//! speed is measured before and after each of this project's executions of the workload.
 
 use std::hint::black_box;
 
@@ -15,7 +14,8 @@ use crate::clock::{sustained, time};
 use crate::peer::{AUTOCAST, Kind, Peers, UNTIED};
 use crate::reading::Memory;
 
-/// The resource that limits the speed of a workload, and how much of it one execution needs.
+/// The resource that limits the speed of a workload. The number is the amount of this resource that
+/// one execution of the workload needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Floor {
     /// Number of floating-point operations in matrix products in f32.
@@ -34,8 +34,8 @@ impl Floor {
     }
 
     /// Measures the highest speed that the machine currently reaches, in operations or bytes per
-    /// second. Several methods are tried, because none of them is the fastest on every machine.
-    /// Returns one speed per method.
+    /// second. Several methods are used, because no single method is the fastest on every machine.
+    /// Returns the speed that each method reached.
     pub(crate) fn speeds(self, memory: &mut Memory, peers: &mut Peers) -> Vec<f64> {
         match self {
             Self::Products(_) => products(peers, Dtype::Float32, UNTIED[0]),
@@ -45,15 +45,16 @@ impl Floor {
     }
 }
 
-/// Selects the measuring method that reaches the highest mean speed over all turns, and returns the
-/// speed that it measured in each turn.
+/// Selects the measuring method with the highest mean speed over all turns, and returns the speed
+/// that this method measured in each turn.
 ///
-/// `turns` contains the speeds of all methods before and after each turn. The speed of a turn is
-/// the mean of these two measurements.
+/// Each element of `turns` contains the speeds that all methods measured before a turn, and the
+/// speeds that they measured after it. For each method, the mean of these two speeds is the speed
+/// of the turn.
 ///
-/// If the best method were selected separately for each measurement, the result would be about 10%
-/// higher than the speed that the machine sustains, because this would also select the best
-/// moments.
+/// The same method is used for all turns. Selecting the fastest method for each measurement
+/// separately would also select the fastest moments, and would therefore overestimate the speed
+/// that the machine sustains by about 10%.
 pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
     let of_turns = |way: usize| -> Vec<f64> {
         let mean = |[before, after]: &[Vec<f64>; 2]| (before[way] + after[way]) / 2.0;
@@ -66,8 +67,9 @@ pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
     best.unwrap_or_default()
 }
 
-/// Measures the speed of matrix products of several sizes in operations per second. Returns the
-/// speeds of this project, followed by those of PyTorch, which are 0 if PyTorch isn't installed.
+/// Measures the speed of matrix products of several sizes, in operations per second. Returns this
+/// project's speed for each size, followed by PyTorch's speed for each size, which is 0 if PyTorch
+/// isn't installed.
 fn products(peers: &mut Peers, dtype: Dtype, kind: Kind) -> Vec<f64> {
     const SIZES: [(usize, usize, usize); 3] =
         [(1024, 768, 3072), (1024, 3072, 768), (2048, 2048, 2048)];

@@ -1,5 +1,5 @@
-//! Measurements with GPT-2 124M that don't involve training: building the model, loading it from
-//! disk, forward passes, and decoding.
+//! Measures GPT-2 124M without training it: building the model, loading it from disk, forward
+//! passes, and decoding.
 
 use std::hint::black_box;
 
@@ -17,23 +17,23 @@ use crate::floors::Floor;
 use crate::peer::{Kind, TIED, UNTIED};
 use crate::turns::{Bench, Ours};
 
-/// Forward passes to measure. Each has a name, a number of tokens, and the number of positions at
-/// the end of the sequence for which logits are computed.
+/// Forward passes to measure. Each has a name and a number of tokens. The last element is the
+/// number of positions, counted from the end of the sequence, for which logits are computed.
 const PASSES: [(&str, usize, usize); 3] = [
     ("forward 1x256", 256, 256),
     ("forward 1x1024", 1024, 1024),
     ("prefill 1x1024", 1024, 1),
 ];
 
-/// Number of prompt tokens and number of generated tokens in the decoding workloads.
+/// Number of prompt tokens and number of generated tokens in each decoding workload.
 const DECODED: (usize, usize) = (16, 128);
 
-/// Numbers of sequences that are decoded together, each of which is a separate workload.
+/// Numbers of sequences that are decoded together. Each number defines a separate workload.
 const TEXTS: [usize; 5] = [2, 4, 8, 16, 64];
 
-/// A variant of GPT-2 124M: its name, its configuration, and the peers that implement it. The name
-/// is "tied" if the output head and the token embedding share their weights, and "untied"
-/// otherwise.
+/// A variant of GPT-2 124M, described by its name, its configuration, and the peers that implement
+/// it. In the variant "tied", the output head and the token embedding share their weights. In the
+/// variant "untied", they have separate weights.
 type Head = (&'static str, GptConfig, &'static [Kind]);
 
 /// The two variants of GPT-2 124M that are measured.
@@ -50,7 +50,7 @@ pub(crate) const HEADS: [Head; 2] = [
     ),
 ];
 
-/// Measures the speed of inference and adds its rows to the table.
+/// Measures the speed of inference and adds the results to the table.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for of in HEADS {
         let (head, config, peers) = of;
@@ -96,9 +96,9 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
         black_box(model.logits(&last));
     };
     let operations = operations(&*model, (1, num_tokens), positions);
-    // Each number format needs its own call of `turns`, because all variants that one call measures
-    // must be limited by the same resource, either arithmetic in a certain format or reading
-    // memory.
+    // [`Bench::turns`] is called separately for each number format. All variants that one call
+    // measures must be limited by the same resource, and the formats use different arithmetic
+    // units.
     for (dtype, floor) in [
         (Dtype::BFloat16, Floor::Bf16Products(operations)),
         (Dtype::Float32, Floor::Products(operations)),
@@ -115,8 +115,8 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
     }
 }
 
-/// Measures how fast a [`Decoder`] processes a prompt of 1,024 tokens. Adds one row per number
-/// format to the table.
+/// Measures how fast a [`Decoder`] processes a prompt of 1,024 tokens. Adds a row to the table for
+/// each number format.
 fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
     let ((head, _, peers), command) = (of, "prefill 1x1024");
     let work = format!("{command}, decoder, {head}");
@@ -142,8 +142,9 @@ fn prompts(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> 
 }
 
 /// Returns the decoding workloads for a variant of the model. Each consists of the number of
-/// sequences that are decoded together, the name of its rows, and the command for the peers. Only
-/// the tied variant decodes several sequences together.
+/// sequences that are decoded together, the name of the workload's rows in the table, and the
+/// command that is sent to the peers. Several sequences are decoded together only with the tied
+/// variant.
 fn decoded_texts((head, config, _): Head) -> impl Iterator<Item = (usize, String, String)> {
     let command = format!("decode {}+{}", DECODED.0, DECODED.1);
     let one = (1, format!("{command}, {head}"), command.clone());
@@ -155,9 +156,9 @@ fn decoded_texts((head, config, _): Head) -> impl Iterator<Item = (usize, String
     std::iter::once(one).chain(several)
 }
 
-/// Measures how fast the model generates tokens, for one sequence and for several sequences that
-/// are decoded together. Adds one row per number format, with the number of tokens per second over
-/// all sequences.
+/// Measures how many tokens per second the model generates, both for a single sequence and for
+/// several sequences that are decoded together. In the second case, the tokens of all sequences are
+/// counted. Adds a row to the table for each workload and number format.
 fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()> {
     let rows = decoded_texts(of).filter(|(_, work, _)| bench.wants(work));
     let rows: Vec<_> = rows.collect();
@@ -175,8 +176,9 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()>
         let ours = formats.iter().map(|(dtype, weights)| Ours {
             work: work.clone(),
             precision: dtype.short_name(),
-            // Each step of the decoder reads every weight once, regardless of the number of
-            // sequences. The first step also processes all tokens of the prompts.
+            // Each step of the decoder reads every weight once, regardless of how many sequences
+            // are decoded. The first step also processes all tokens of the prompts, so there is one
+            // step for each new token.
             floor: Some(Floor::Reading(
                 (step_bytes(*dtype, &config) * new_tokens) as f64,
             )),
@@ -189,8 +191,8 @@ fn decoding(bench: &mut Bench, of: Head, model: &GptModel) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Decodes text with int8 weights in a process whose peak memory is measured. As in loading from
-/// disk, the weights are read a few rows at a time, so the whole model is never in memory in f32.
+/// Decodes text with int8 weights, in a process that only measures the peak memory. As when a model
+/// is loaded from disk, only a few rows of the weights at a time are in memory as f32.
 fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     let weights = DecoderWeights::read(&model, Dtype::Int8, |_, _, rows| {
         rows.fill(0.01);
@@ -200,8 +202,8 @@ fn decode_int8(model: GptConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Continues each prompt with the most probable tokens, in the same way as `gpt generate`. The
-/// prompts have the shape (sequences, tokens).
+/// Continues each prompt with the most probable tokens, in the same way as `gpt generate` does.
+/// `prompts` has shape (sequences, tokens).
 fn decode(weights: impl AsWeights, prompts: &Array2<u32>, max_new_tokens: usize) {
     let mut streams = TokenStreams::new(weights);
     for prompt in prompts.rows() {
@@ -223,9 +225,9 @@ fn decode(weights: impl AsWeights, prompts: &Array2<u32>, max_new_tokens: usize)
     }
 }
 
-/// Measures how long `gpt generate` takes until it prints the first token: it loads a model from
-/// disk and computes one token. The model is GPT-2 124M with a tied head in f32. After the first
-/// turn, its file is in the page cache of the operating system.
+/// Measures how long `gpt generate` takes to print the first token. During this time, the program
+/// loads a model from disk and computes one token. The model is GPT-2 124M with a tied head, in
+/// f32. After the first turn, its file is in the operating system's page cache.
 fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     /// Token IDs of the prompt.
     const PROMPT: [u32; 4] = [15496, 11, 314, 716];
@@ -254,18 +256,18 @@ fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns token IDs of shape (batch, num_tokens). They differ from position to position, but are
-/// the same in each run.
+/// Returns token IDs of shape (batch, num_tokens). The IDs vary from position to position, but each
+/// call with the same shape returns the same IDs.
 pub(crate) fn ids(batch: usize, num_tokens: usize) -> Array2<u32> {
     Array2::from_shape_fn((batch, num_tokens), |(i, j)| {
         ((i * num_tokens + j) * 7 % 50257) as u32
     })
 }
 
-/// Returns the number of floating-point operations in the matrix products of a forward pass that
-/// computes the logits of `positions` positions per sequence. A product of an m x k matrix and a k
-/// x n matrix counts as 2 m k n operations. Attention scores that the causal mask removes aren't
-/// counted.
+/// Returns the number of floating-point operations in the matrix products of a forward pass. The
+/// pass computes the logits of `positions` positions per sequence. A product of an m x k matrix and
+/// a k x n matrix counts as 2 m k n operations. Attention scores that the causal mask removes
+/// aren't counted.
 pub(crate) fn operations(
     model: &GptModel,
     (batch, num_tokens): (usize, usize),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Instruction sets that [`processor`] lists, with their names in `/proc/cpuinfo`.
+/// Instruction sets that [`processor`] lists, as they are named in `/proc/cpuinfo`.
 const FEATURES: [&str; 3] = ["avx2", "avx512f", "avx512_vnni"];
 
 #[derive(Clone, Debug, Serialize)]
@@ -13,12 +13,12 @@ pub(crate) struct Machine {
     pub(crate) threads: usize,
 }
 
-/// Returns the name of the processor.
+/// Returns a description of the processor.
 ///
-/// On Linux on x86, the result also contains the family and the model of the processor, because a
-/// virtual machine may hide the exact name, and those instruction sets in [`FEATURES`] that the
-/// processor supports. Elsewhere, the result is only the name of the architecture, such as
-/// `aarch64`.
+/// On Linux on x86, the description consists of the processor's name, its family and model numbers,
+/// and those instruction sets in [`FEATURES`] that it supports. A virtual machine may hide the
+/// exact name, but the family and the model still identify the processor. On other systems, the
+/// description is only the name of the architecture, such as `aarch64`.
 pub(crate) fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {

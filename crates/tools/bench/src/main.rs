@@ -1,14 +1,15 @@
-//! The program behind `cargo xtask bench`, which compares the speed of this project with that of
-//! other implementations (the *peers*).
+//! The program behind `cargo xtask bench`, which compares the speed of this project with the speed
+//! of other implementations (the *peers*).
 //!
 //! For each workload, such as decoding 128 tokens, the table shows the speed of this project, the
-//! speed of the fastest installed peer, the ratio of the two, and the *floor fraction*: the
-//! achieved speed divided by the highest speed that the machine's arithmetic units or memory allow.
+//! speed of the fastest installed peer, and the ratio of the two. The last column shows the *floor
+//! fraction*: this project's speed divided by the highest speed that the machine's arithmetic units
+//! or memory allow.
 //!
-//! This project and the peers run in turns, and the medians of their times are compared, so that
-//! any other load on the machine affects all of them equally. All results are measured in the same
-//! run, and no results from other machines are stored. A peer that isn't installed is listed as
-//! absent.
+//! This project and the peers execute each workload in turn, several times, and the medians of
+//! their times are compared. Any other load on the machine therefore affects all of them about
+//! equally. All results are measured in the same run. The program doesn't store results, and
+//! doesn't use results from other machines. A peer that isn't installed is listed as absent.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -35,11 +36,11 @@ use reading::Memory;
 use report::{Report, check, print_heading, say};
 use turns::Bench;
 
-/// Measure the speed of this project and of PyTorch, nanoGPT, transformers and llama.cpp
+/// Measure the speed of this project, PyTorch, nanoGPT, transformers and llama.cpp
 #[derive(Parser)]
 #[command(name = "cargo xtask bench")]
 struct Options {
-    /// Measure only workloads whose name contains this text, such as "decode" or "train 4x256"
+    /// Measure only the workloads whose names contain this text, such as "decode" or "train 4x256"
     filter: Option<String>,
     /// Write the results to this file as JSON
     #[arg(long)]
@@ -53,11 +54,11 @@ struct Options {
     /// Python interpreter in which the peers are installed [default: $BENCH_PYTHON, or python3]
     #[arg(long)]
     python: Option<PathBuf>,
-    /// Number of turns of each workload; the medians are printed
+    /// Number of times that each workload is measured; the medians are printed
     #[arg(long, default_value_t = 5)]
     repeat: usize,
-    /// Run only this project's part of a workload and print the peak memory in bytes; used
-    /// internally by the memory measurements
+    /// Execute only this project's part of a workload and print the peak memory in bytes; this
+    /// option is used internally to measure memory
     #[arg(long, hide = true)]
     peak: bool,
 }

@@ -1,6 +1,6 @@
 //! Measures the peak memory of a training step, a forward pass, and decoding with int8 weights.
-//! Each measurement runs in a separate process. The peers take part only in the measurements in
-//! f32.
+//! Each program executes each workload in a process of its own. The peers are measured only in f32,
+//! so decoding with int8 weights is measured only for this project.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -17,10 +17,10 @@ const WORKS: [(&str, &str); 3] = [
     ("forward 1x1024", "f32"),
     ("decode 16+128", "int8"),
 ];
-/// Number of times that a process executes a workload before its peak memory is read.
+/// Number of times that a process executes a workload before its peak memory is determined.
 const TURNS: usize = 3;
 
-/// Measures the peak memory and adds its rows to the table.
+/// Measures the peak memory and adds the results to the table.
 pub(crate) fn measure(bench: &mut Bench, threads: usize) -> Result<()> {
     for (head, _, peers) in HEADS {
         for (work, precision) in WORKS {

@@ -1,6 +1,6 @@
 //! Starts the peers, which are Python programs that execute the same workloads as this project.
-//! Each of them runs in its own process and communicates through a line-based protocol, which is
-//! described in `peers/protocol.py`.
+//! Each peer runs in its own process and communicates with the bench through a line-based protocol,
+//! which `peers/protocol.py` describes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -9,11 +9,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// Environment variables that tell a peer and OpenMP how many threads to use.
+/// Environment variables that contain the number of threads. The peers' scripts read the first one,
+/// and OpenMP reads the second.
 const THREADS: [&str; 2] = ["BENCH_THREADS", "OMP_NUM_THREADS"];
 
-/// A peer in one of its configurations, such as PyTorch in f32. A peer is a program that executes
-/// the same workloads as this project.
+/// A peer in a certain configuration, such as PyTorch in f32. A peer is a program that executes the
+/// same workloads as this project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
@@ -37,11 +38,11 @@ const fn kind(name: &'static str, of: [&'static str; 3]) -> Kind {
 
 /// PyTorch implementations of the book's model, whose output head isn't tied.
 pub(crate) const UNTIED: &[Kind] = &[kind("pytorch", ["f32", "book.py", "f32"]), AUTOCAST];
-/// The book's model with `torch.autocast`, which makes PyTorch compute matrix products in bf16.
-/// This peer also measures the speed of bf16 matrix products.
+/// The book's model with `torch.autocast`, which makes PyTorch compute matrix products in bf16. The
+/// bench also uses this peer to measure how fast the machine can multiply bf16 matrices.
 pub(crate) const AUTOCAST: Kind = kind("pytorch-autocast", ["bf16", "book.py", "autocast"]);
-/// Implementations of GPT-2 with a tied output head: `GPT2LMHeadModel` of the transformers library,
-/// and llama.cpp.
+/// Implementations of GPT-2 with a tied output head: `GPT2LMHeadModel` from the transformers
+/// library, and llama.cpp.
 pub(crate) const TIED: &[Kind] = &[
     kind("transformers-f32", ["f32", "huggingface.py", "f32"]),
     kind("transformers-bf16", ["bf16", "huggingface.py", "bf16"]),
@@ -54,24 +55,25 @@ pub(crate) const TIED: &[Kind] = &[
     kind("llama-q8_0", ["int8", "llama.py", "q8_0"]),
     kind("llama-q4_0", ["int4", "llama.py", "q4_0"]),
 ];
-/// Tokenizer libraries. The first of them, tiktoken, is measured only with GPT-2's vocabulary.
+/// Tokenizer libraries. tiktoken, the first one, is measured only with GPT-2's vocabulary.
 pub(crate) const TOKENIZERS: &[Kind] = &[
     kind("tiktoken", ["text", "tokens.py", "tiktoken"]),
     kind("tokenizers", ["text", "tokens.py", "tokenizers"]),
 ];
-/// nanoGPT's own implementation of GPT-2 with a tied output head, unchanged and compiled with
-/// `torch.compile`.
+/// nanoGPT's own implementation of GPT-2 with a tied output head, without changes. It is measured
+/// both in eager mode and compiled with `torch.compile`.
 pub(crate) const NANO_GPT: &[Kind] = &[
     kind("nanogpt", ["f32", "nanogpt.py", "eager"]),
     kind("nanogpt-compiled", ["f32", "nanogpt.py", "compiled"]),
 ];
 
-/// The peers that have been started. A peer is started when it is needed for the first time.
+/// All peers that have been needed so far. A peer is started when it is needed for the first time.
 pub(crate) struct Peers {
     python: PathBuf,
     threads: usize,
     started: BTreeMap<Kind, Option<Peer>>,
-    /// Version of each peer that the bench has tried to start, or the reason why it is absent.
+    /// Version of each peer, or the reason why the peer couldn't be started. Peers that haven't
+    /// been needed yet are missing.
     pub(crate) versions: BTreeMap<&'static str, String>,
 }
 
@@ -85,8 +87,8 @@ impl Peers {
         }
     }
 
-    /// Returns the running process of a peer, which is started by the first call and then used for
-    /// all workloads. Returns `None` if the peer is absent.
+    /// Returns the process of a peer. The first call starts the process, which is then used for all
+    /// workloads. Returns `None` if the peer couldn't be started.
     pub(crate) fn get(&mut self, kind: Kind) -> Option<&mut Peer> {
         if !self.started.contains_key(&kind) {
             let peer = self.start(kind);
@@ -95,8 +97,8 @@ impl Peers {
         self.started.get_mut(&kind)?.as_mut()
     }
 
-    /// Starts a new process of a peer and stores the peer's version in `versions`. Returns `None`
-    /// if the peer is absent, and stores the reason instead of the version.
+    /// Starts a new process of a peer and stores the peer's version in `versions`. If the peer
+    /// can't be started, returns `None` and stores the reason instead of the version.
     pub(crate) fn start(&mut self, kind: Kind) -> Option<Peer> {
         let (peer, version) = match Peer::start(&self.python, kind, self.threads) {
             Ok((peer, version)) => (Some(peer), version),
@@ -106,11 +108,11 @@ impl Peers {
         peer
     }
 
-    /// Makes every running peer free the data of its last workload.
+    /// Tells every running peer to free the data of its last workload.
     pub(crate) fn drop_work(&mut self) {
         for peer in self.started.values_mut().flatten() {
-            // This error is ignored. A peer that doesn't answer will also fail to execute the next
-            // workload.
+            // An error is ignored here. If the peer doesn't respond to this command, it will also
+            // fail to execute the next workload, and the error will be reported then.
             peer.ask("drop").ok();
         }
     }
@@ -123,7 +125,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Starts a process of a peer. Returns it together with the version that it reports.
+    /// Starts a process of a peer. Returns the process and the version that it reports.
     ///
     /// # Errors
     ///
@@ -191,7 +193,8 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // `wait` first closes the input of the process, which makes the process end.
+        // `wait` closes the input of the process before it waits. Without input, the process ends
+        // by itself.
         self.process.wait().ok();
     }
 }

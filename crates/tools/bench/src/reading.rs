@@ -1,5 +1,5 @@
-//! Measures how fast the machine reads memory. To do so, it adds up the bit patterns of large
-//! arrays with several methods, because no method is the fastest on every processor.
+//! Measures how fast the machine reads memory, by adding up the bit patterns of large arrays.
+//! Several methods are used, because no single method is the fastest on every processor.
 
 #![allow(unsafe_code)] // needed for prefetching and for the functions that `multiversion` generates
 
@@ -10,22 +10,22 @@ use rayon::prelude::*;
 
 use crate::clock::{sustained, time};
 
-/// The arrays that are read to measure the speed: 528 MB on huge pages and 528 MB on small pages.
-/// They are allocated before the first measurement.
+/// The arrays that are read to measure the speed. They consist of 528 MB on huge pages and 528 MB
+/// on small pages, which are allocated before the first measurement.
 #[derive(Default)]
 pub(crate) struct Memory {
     pieces: [Vec<Vec<f32>>; 2],
 }
 
 impl Memory {
-    /// Returns the speed of each method in bytes per second. All threads read at the same time, and
-    /// each of them reads different arrays. The methods differ in the size of the pages, in how far
-    /// ahead they prefetch, and in whether a thread reads an array from start to end or reads four
-    /// parts of it at the same time.
+    /// Returns the speed of each method in bytes per second. All threads read different arrays at
+    /// the same time. The methods differ in three respects: the size of the memory pages, how far
+    /// ahead data is prefetched, and whether a thread reads each array from start to end or reads
+    /// four parts of it alternately.
     pub(crate) fn read(&mut self) -> Vec<f64> {
-        /// Number of elements in all arrays on huge pages, and in all arrays on small pages. If it
-        /// were a power of two, the parts of an array that are read at the same time would compete
-        /// for the same cache sets.
+        /// Total number of elements in the arrays on huge pages, and also in the arrays on small
+        /// pages. It must not be a power of two, because the four parts of an array that are read
+        /// alternately would then compete for the same cache sets.
         const NUMBERS: usize = 132_000_000;
         type Sum = fn(&[f32], usize) -> u32;
         const WAYS: [(Sum, usize); 5] = [
@@ -35,8 +35,8 @@ impl Memory {
             (sum_of_bits::<1>, 16384),
             (sum_of_bits::<4>, 0),
         ];
-        /// Number of elements in an array on small pages. Such an array takes 480 kB, which is less
-        /// than a huge page.
+        /// Number of elements in an array on small pages. Such an array occupies 480 kB. It is
+        /// smaller than a huge page, so the operating system doesn't place it on one.
         const SMALL: usize = 120_000;
         let threads = rayon::current_num_threads();
         if self.pieces[0].is_empty() {
@@ -67,23 +67,25 @@ impl Memory {
     }
 }
 
-/// Fills an array with ones. This makes the operating system allocate memory for its pages, because
-/// all pages that have never been written refer to the same page of zeros.
+/// Fills an array with ones. Until memory is written for the first time, the operating system can
+/// map all of its pages to the same page of zeros. Writing to the array makes the system allocate
+/// separate pages, so that the measurement really reads memory.
 fn vec_of_ones(mut zeros: Vec<f32>) -> Vec<f32> {
     zeros.fill(1.0);
     zeros
 }
 
-/// Returns the sum of the bit patterns of `numbers` as integers. `S` parts of the array are read
-/// alternately, one chunk at a time. Each cache line is prefetched twice: `ahead` bytes in advance,
-/// and again at a quarter of this distance.
+/// Returns the sum of the bit patterns of `numbers` as integers. The array is divided into `S`
+/// parts, from which one chunk at a time is read in turn. Each cache line is prefetched twice:
+/// first when reading is `ahead` bytes away from it, and again at a quarter of this distance.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn sum_of_bits<const S: usize>(numbers: &[f32], ahead: usize) -> u32 {
     let mut lanes = [0u32; 64];
     let (chunks, rest) = numbers.as_chunks::<64>();
     let mut add = |chunk: &[f32; 64]| {
-        // The prefetch also runs if `ahead` is 0. A branch that skips it would make the compiler
-        // generate gather instructions for AVX-512, which are six times slower.
+        // The data is prefetched even if `ahead` is 0, which has no effect. If there were a branch
+        // that skips the prefetch, the compiler would generate gather instructions for AVX-512,
+        // which are six times slower.
         chunk.chunks(16).for_each(|line| ask(line.as_ptr(), ahead));
         for (lane, number) in lanes.iter_mut().zip(chunk) {
             *lane = lane.wrapping_add(number.to_bits());

@@ -1,6 +1,6 @@
-//! Prints the table of the bench, defines the contents of the JSON file, and checks the speed
-//! targets. In each row, this project must be at least as good as the best peer. In some rows, it
-//! must also reach a given fraction of the highest speed that the machine allows.
+//! Prints the table of results, defines the contents of the JSON file, and checks the performance
+//! targets. For each workload, this project must be at least as good as the best peer. Some
+//! workloads must also reach a given fraction of the highest speed that the machine allows.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -28,12 +28,12 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
     pub(crate) ours: f64,
     pub(crate) peers: BTreeMap<&'static str, f64>,
-    /// Name of the best peer, or `None` if no peer has a result.
+    /// Name of the peer with the best result, or `None` if there is no result of any peer.
     pub(crate) fastest: Option<&'static str>,
     /// Factor by which this project is better than the best peer.
     pub(crate) ratio: Option<f64>,
-    /// Speed of this project as a fraction of the highest speed that the machine allows, or `None`
-    /// if no limit is known.
+    /// This project's speed as a fraction of the highest speed that the machine allows, or `None`
+    /// if that speed isn't known.
     pub(crate) floor_fraction: Option<f64>,
 }
 
@@ -65,8 +65,8 @@ impl Row {
         }
     }
 
-    /// Prints the row. The bench calls this as soon as the row is complete, to show the progress of
-    /// a long run.
+    /// Prints the row. This function is called as soon as the row is complete, so that users can
+    /// see the progress of a long run.
     pub(crate) fn print(&self) {
         let fastest = self.fastest.map_or("no peer".to_owned(), |name| {
             format!("{name} {}", self.figure(self.peers[name]))
@@ -107,7 +107,7 @@ fn line([work, precision, ours, unit, fastest, ratio, floor]: [&str; 7]) {
 const DECODE: &str = "decode 16+128, tied";
 
 /// Targets for [`Row::floor_fraction`]. Each consists of the name of a workload, a number format,
-/// and the smallest acceptable fraction.
+/// and the minimum fraction.
 const FLOOR_TARGETS: &[(&str, &str, f64)] = &[
     (DECODE, "f32", 0.88),
     (DECODE, "bf16", 0.82),
@@ -119,8 +119,8 @@ const FLOOR_TARGETS: &[(&str, &str, f64)] = &[
     ("forward 1x1024, tied", "f32", 0.85),
 ];
 
-/// Prints the targets of the given rows and whether they are met. Returns the number of missed
-/// targets.
+/// Prints the targets of the given rows, and whether each target is met. Returns the number of
+/// missed targets.
 pub(crate) fn check(rows: &[Row]) -> usize {
     say("\ntargets:");
     let mut missed = 0;
@@ -142,8 +142,9 @@ pub(crate) fn check(rows: &[Row]) -> usize {
     missed
 }
 
-/// Prints a line and ignores errors. If the output is closed early, as in `cargo xtask bench |
-/// head`, the bench must continue because it may still have to write a file and check the targets.
+/// Prints a line and ignores errors. The output may be closed early, as in `cargo xtask bench |
+/// head`. Even then, the bench must continue, because it may still have to write the JSON file and
+/// check the targets.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

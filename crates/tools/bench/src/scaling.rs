@@ -1,9 +1,9 @@
 //! Measures how training and decoding scale with the number of threads.
 //!
-//! The table shows the time of each phase, such as attention, with 1, 2, 4, 8 and 16 threads, but
-//! not with more threads than the machine has cores. On any machine, it also shows how the work is
-//! divided among 16 threads: the number of parallel loops in the phase, and the number of tasks in
-//! the loop that has the fewest.
+//! The table shows how long each phase, such as attention, takes with 1, 2, 4, 8 and 16 threads.
+//! Numbers of threads that exceed the number of cores are omitted. The table also shows how the
+//! work is divided among 16 threads, even if the machine has fewer cores: the number of parallel
+//! loops in the phase, and the number of tasks in the loop with the fewest tasks.
 
 use std::hint::black_box;
 
@@ -25,12 +25,13 @@ use crate::turns::{Bench, median};
 
 /// Numbers of threads for which the time is measured.
 const THREADS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Number of threads in the pool with which loops and tasks are counted.
+/// Number of threads in the pool that is used to count parallel loops and their tasks.
 const MAX_THREADS: usize = 16;
-/// Number of tasks per thread that a loop needs so that all threads finish at about the same time.
+/// Minimum number of tasks per thread that a parallel loop should have. With fewer tasks, some
+/// threads would finish much earlier than others and would be idle.
 const MIN_TASKS_PER_THREAD: usize = 4;
 
-/// Prints the table, if the filter selects it.
+/// Measures all phases and prints the table, if the filter selects it.
 pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
     if !bench.wants("scaling") {
         return Ok(());
@@ -43,8 +44,8 @@ pub(crate) fn measure(bench: &Bench) -> anyhow::Result<()> {
     train(&table, model, rng)
 }
 
-/// Measures the phases of a training step of GPT-2 on 4 sequences of 256 tokens, and the forward
-/// and backward passes of the small model that `gpt train` trains by default.
+/// Measures the phases of a training step of GPT-2 on 4 sequences of 256 tokens. Also measures the
+/// forward and backward pass of the small model that `gpt train` trains by default.
 fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Result<()> {
     let config = model.config();
     let mut grads = GptModel::zeros(config)?;
@@ -99,8 +100,8 @@ fn train(table: &Table, mut model: GptModel, rng: &mut TorchRng) -> anyhow::Resu
     Ok(())
 }
 
-/// Measures how long GPT-2 takes to decode one token after a prompt of 144 tokens, in each number
-/// format.
+/// Measures how long GPT-2 takes to decode one token after a prompt of 144 tokens. Adds a row to
+/// the table for each number format.
 fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     let prompt: Vec<u32> = ids(1, 144).into_iter().collect();
     for &dtype in Dtype::ALL {
@@ -114,8 +115,9 @@ fn decode(table: &Table, model: &GptModel) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The table that is printed row by row. It has one thread pool for each column, and a pool of
-/// [`MAX_THREADS`] threads for counting the tasks.
+/// The table of results, which is printed row by row. `pools` contains a thread pool for each
+/// column of times. `most` is a pool of [`MAX_THREADS`] threads, in which loops and tasks are
+/// counted.
 struct Table {
     pools: Vec<ThreadPool>,
     most: ThreadPool,
@@ -140,9 +142,10 @@ impl Table {
         })
     }
 
-    /// Measures a phase and prints its row, which contains the median times, the number of parallel
-    /// loops, and the smallest number of tasks in a loop. A star after this number means that the
-    /// loop has fewer than [`MIN_TASKS_PER_THREAD`] tasks per thread.
+    /// Measures a phase and prints its row: the median time for each number of threads, the number
+    /// of parallel loops, and the number of tasks in the loop with the fewest tasks. An asterisk
+    /// after the last number means that this loop has fewer than [`MIN_TASKS_PER_THREAD`] tasks per
+    /// thread.
     fn phase(&self, name: &str, mut work: impl FnMut() + Send) {
         let mut line = format!("{name:<30}");
         for pool in &self.pools {

@@ -1,6 +1,6 @@
-//! Measures how fast text is converted to token IDs, with GPT-2's vocabulary and with a vocabulary
-//! that is trained on the same text. The text consists of the source code and documentation of this
-//! workspace and of its dependencies, up to a length of 60 MB.
+//! Measures how fast text is converted to token IDs, both with GPT-2's vocabulary and with a
+//! vocabulary that is trained on the beginning of the text. The text consists of the source code
+//! and documentation of this workspace and its dependencies, up to a length of 60 MB.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,13 @@ use crate::turns::{Bench, Ours};
 
 /// Length of the text to tokenize, in bytes.
 const TEXT_BYTES: usize = 60_000_000;
-/// Number of bytes at the beginning of the text on which the second vocabulary is trained.
+/// Number of bytes at the beginning of the text. The second vocabulary is trained only on these
+/// bytes.
 const TRAINING_BYTES: usize = 4_000_000;
 /// Number of tokens in the second vocabulary.
 const OWN_VOCABULARY_SIZE: usize = 10_000;
 
-/// Measures the speed of tokenization and adds its rows to the table.
+/// Measures the speed of tokenization and adds the results to the table.
 pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
     let works = ["tokenize 60 MB", "tokenize 60 MB, own vocabulary"].map(String::from);
     if !bench.wants_any(&works) {
@@ -54,16 +55,16 @@ pub(crate) fn measure(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Returns at most the given number of bytes from the beginning of a text, without splitting a
-/// character.
+/// Returns the beginning of a text, which is at most `bytes` bytes long and never ends in the
+/// middle of a character.
 fn beginning(text: &str, bytes: usize) -> &str {
     let end = (0..=bytes.min(text.len())).rev();
     let end = end.into_iter().find(|&at| text.is_char_boundary(at));
     &text[..end.unwrap_or(0)]
 }
 
-/// Returns the contents of the text files of this workspace and of its dependencies, up to
-/// [`TEXT_BYTES`] bytes. The order of the files depends only on their paths.
+/// Returns the contents of the text files in this workspace and its dependencies, up to
+/// [`TEXT_BYTES`] bytes. The files are concatenated in an order that depends only on their paths.
 fn text() -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");

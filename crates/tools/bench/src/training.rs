@@ -1,6 +1,5 @@
-//! Measures training steps. Steps of GPT-2 124M are compared with the book's model in PyTorch and
-//! with `GPT2LMHeadModel`. Steps of small models, which can be trained on a laptop, are compared
-//! with nanoGPT.
+//! Measures training steps. GPT-2 124M is compared with the book's model in PyTorch and with
+//! `GPT2LMHeadModel`. Small models, which can be trained on a laptop, are compared with nanoGPT.
 
 use std::hint::black_box;
 
@@ -14,16 +13,17 @@ use crate::inference::{HEADS, ids, operations};
 use crate::peer::{Kind, NANO_GPT};
 use crate::turns::{Bench, Ours};
 
-/// Sizes of the batches with which GPT-2 is trained: number of sequences, and number of tokens per
-/// sequence.
+/// Batch sizes for training GPT-2. Each consists of a number of sequences and a number of tokens
+/// per sequence.
 const BATCHES: [(usize, usize); 3] = [(4, 64), (4, 256), (2, 256)];
 
-/// Small models to train. Each has a name, sizes (vocabulary, context length, embedding dimensions,
-/// heads, layers), a number of sequences per step, and a dropout rate.
+/// Small models to train. Each has a name, dimensions (vocabulary size, context length, embedding
+/// dimension, number of heads, number of layers), a number of sequences per step, and a dropout
+/// rate.
 ///
-/// The first model is the one that nanoGPT's README recommends for a CPU, and the second adds
-/// dropout. The third is nanoGPT's configuration for characters, with a quarter of its batch size.
-/// The fourth is the model that `gpt train` trains by default.
+/// The first model is the one that nanoGPT's README recommends for training on a CPU. The second is
+/// the same model with dropout. The third is nanoGPT's configuration for character-level models,
+/// with a quarter of its batch size. The fourth is the model that `gpt train` trains by default.
 const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
     ("nanoGPT for a CPU", CPU, 12, 0.0),
     ("nanoGPT for a CPU, dropout 0.1", CPU, 12, 0.1),
@@ -32,11 +32,12 @@ const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
 ];
 const CPU: [usize; 5] = [65, 64, 128, 4, 4];
 
-/// Smallest number of floating-point operations for which a small model is trained in each turn.
-/// This takes nearly a second.
+/// Minimum number of floating-point operations per turn when a small model is trained. A turn
+/// consists of as many training steps as are needed to reach this number, and takes nearly a
+/// second.
 const TURN_OPERATIONS: f64 = 1.6e11;
 
-/// Measures the speed of training and adds its rows to the table.
+/// Measures the speed of training and adds the results to the table.
 pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     for (head, config, peers) in HEADS {
         for (batch, num_tokens) in BATCHES {
@@ -66,7 +67,7 @@ pub(crate) fn measure(bench: &mut Bench) -> anyhow::Result<()> {
 }
 
 /// Returns the configuration of the model that `gpt train` trains by default, and the number of
-/// sequences per step.
+/// sequences per training step.
 pub(crate) fn story() -> (GptConfig, usize) {
     let [.., (_, sizes, batch, drop_rate)] = MODELS;
     (small(sizes, drop_rate), batch)
@@ -87,9 +88,9 @@ fn small(sizes: [usize; 5], drop_rate: f64) -> GptConfig {
     }
 }
 
-/// Measures training steps and adds a row to the table. If `sizes` is given, the model is a small
-/// one, and a turn consists of as many steps as are needed for [`TURN_OPERATIONS`] operations.
-/// Otherwise, a turn is a single step of GPT-2.
+/// Measures training steps and adds a row to the table. If `sizes` is given, a small model is
+/// trained, and a turn consists of as many steps as are needed for [`TURN_OPERATIONS`] operations.
+/// Otherwise, GPT-2 is trained, and a turn is a single step.
 fn row(
     bench: &mut Bench,
     work: String,
@@ -116,8 +117,8 @@ fn row(
         steps = (TURN_OPERATIONS / operations).ceil() as usize;
         command += &format!(" {sizes} {steps} {}", config.drop_rates.emb);
     }
-    // A step consists of the forward pass, the backward pass and one update of the weights, as in
-    // the peers.
+    // A training step consists of the forward pass, the backward pass, and one update of the
+    // weights. The peers do the same.
     let mut step = || {
         let (model, grads) = (&mut model, &mut grads);
         let loss = parts.loss_and_grads(model, &inputs, &targets, 1.0, &mut rng, grads);

@@ -1,5 +1,5 @@
-//! Measures a workload. This project and its peers execute it in turns, and the medians of their
-//! times are compared.
+//! Measures workloads. This project and its peers execute each workload in turn, and the medians of
+//! their times are compared.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,21 +12,22 @@ use crate::peer::{Kind, Peers};
 use crate::reading::Memory;
 use crate::report::Row;
 
-/// Duration of the pause before another program is measured. After OpenMP's threads have finished
-/// their work, they keep spinning for a while, and they must not compete with the next program for
-/// the cores.
+/// Duration of the pause before the next program is measured. OpenMP's threads keep spinning for a
+/// while after they have finished their work. Without a pause, they would compete with the next
+/// program for the cores.
 const SPINNING: Duration = Duration::from_millis(250);
 
 /// The settings and the results of a run of the bench.
 pub(crate) struct Bench {
     pub(crate) peers: Peers,
-    /// Text that the name of a workload must contain. Other workloads are skipped.
+    /// Filter for workloads. A workload is executed only if its name contains this text.
     pub(crate) filter: String,
-    /// Names of all workloads that have been compared with the filter so far.
+    /// Names of all workloads that have been compared with the filter so far. An error message
+    /// lists them if the filter selects none of them.
     pub(crate) names: RefCell<Vec<String>>,
     pub(crate) repeat: usize,
-    /// Whether workloads are executed only by this project and not by the peers. This is the case
-    /// in the processes whose peak memory is measured.
+    /// Whether only this project executes the workloads, without the peers. This is the case in a
+    /// process that is started to measure this project's peak memory.
     pub(crate) alone: bool,
     pub(crate) rows: Vec<Row>,
     pub(crate) memory: Memory,
@@ -34,15 +35,15 @@ pub(crate) struct Bench {
 
 /// A workload as this project executes it in one number format.
 pub(crate) struct Ours<'a> {
-    /// Name of the workload, which is also the name of the row.
+    /// Name of the workload, which becomes the name of the row in the table.
     pub(crate) work: String,
     pub(crate) precision: &'static str,
     /// Function that executes the workload once.
     pub(crate) step: Box<dyn FnMut() + 'a>,
-    /// Amount of arithmetic or memory traffic that limits the speed of the workload, or `None` if
-    /// no limit is known.
+    /// Amount of arithmetic or memory reads that limits the speed of the workload, or `None` if it
+    /// isn't known what limits the speed.
     pub(crate) floor: Option<Floor>,
-    /// Peers that implement the workload. This project is compared only with those that use the
+    /// Peers that implement the workload. This project is compared only with peers that use the
     /// same number format.
     pub(crate) peers: &'a [Kind],
 }
@@ -69,7 +70,8 @@ impl Bench {
         works.iter().fold(false, |any, work| self.wants(work) | any)
     }
 
-    /// Returns an error with the names of all workloads if the filter selects none of them.
+    /// Returns an error that contains the names of all workloads if the filter selects none of
+    /// them.
     pub(crate) fn check_filter(&self) -> anyhow::Result<()> {
         let (filter, names) = (&self.filter, self.names.borrow());
         anyhow::ensure!(
@@ -86,20 +88,22 @@ impl Bench {
         self.rows.push(row);
     }
 
-    /// Measures the machine's highest speed for the given floor with each method, and waits until
-    /// the threads of PyTorch are idle. Returns one speed per method, or an empty vector if there
-    /// is no floor.
+    /// Measures the machine's peak speed for the resource that `floor` describes, and then waits
+    /// until PyTorch's threads are idle. Returns the speed that each method measured, or an empty
+    /// vector if `floor` is `None`.
     fn speeds(&mut self, floor: Option<Floor>) -> Vec<f64> {
         let speeds = floor.map(|floor| floor.speeds(&mut self.memory, &mut self.peers));
         sleep(SPINNING);
         speeds.unwrap_or_default()
     }
 
-    /// Measures a workload in turns and adds one row for each element of `ours`.
+    /// Measures a workload and adds a row to the table for each element of `ours`. This project and
+    /// the peers execute the workload in turn, `repeat` times.
     ///
-    /// `command` makes a peer execute the workload. `amount` is the number of items that one
-    /// execution processes, such as 128 tokens, and `unit` is the unit of the resulting speed, such
-    /// as `tokens/s`. The floors of all elements of `ours` must be of the same kind.
+    /// `command` is the command that makes a peer execute the workload. `amount` is the number of
+    /// items that are processed in one execution, such as 128 tokens, and `unit` is the unit of the
+    /// resulting speed, such as `tokens/s`. All elements of `ours` must be limited by the same
+    /// resource, which is to say that they have the same kind of floor.
     pub(crate) fn turns(
         &mut self,
         command: &str,
@@ -119,8 +123,8 @@ impl Bench {
         let mut speeds = Vec::new();
         for _ in 0..self.repeat {
             let before = self.speeds(floor);
-            // Each variant runs once without being timed, because the programs that ran before have
-            // evicted its data from the caches.
+            // Each variant is executed once without being timed, because the programs that ran
+            // before have evicted its data from the CPU's caches.
             for (ours, times) in ours.iter_mut().zip(&mut times) {
                 (ours.step)();
                 times.push(time(&mut ours.step));
@@ -155,7 +159,8 @@ impl Bench {
     }
 }
 
-/// Returns the median, which is the mean of the two middle values if the number of values is even.
+/// Returns the median of `times`. If the number of values is even, this is the mean of the two
+/// middle values.
 pub(crate) fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     let n = times.len();
