@@ -1,4 +1,4 @@
-//! Functions that measure how long an operation takes.
+//! Functions for measuring how long an operation takes.
 
 use std::time::{Duration, Instant};
 

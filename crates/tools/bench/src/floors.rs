@@ -18,7 +18,7 @@ use crate::reading::Memory;
 /// one execution of the workload needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Floor {
-    /// Number of floating-point operations in matrix products in f32.
+    /// Number of floating-point operations in f32 matrix products.
     Products(f64),
     /// Number of floating-point operations in matrix products with bf16 operands.
     Bf16Products(f64),
@@ -27,7 +27,7 @@ pub(crate) enum Floor {
 }
 
 impl Floor {
-    /// Returns the number of operations or bytes.
+    /// Returns the number of operations or bytes that one execution of the workload needs.
     pub(crate) fn amount(self) -> f64 {
         let (Self::Products(amount) | Self::Bf16Products(amount) | Self::Reading(amount)) = self;
         amount
@@ -45,16 +45,16 @@ impl Floor {
     }
 }
 
-/// Selects the measuring method with the highest mean speed over all turns, and returns the speed
-/// that this method measured in each turn.
+/// Selects the measuring method with the highest mean speed, and returns the speeds that this
+/// method measured. There is one speed for each execution of the workload.
 ///
-/// Each element of `turns` contains the speeds that all methods measured before a turn, and the
-/// speeds that they measured after it. For each method, the mean of these two speeds is the speed
-/// of the turn.
+/// Each element of `turns` contains the speeds that all methods measured before an execution of the
+/// workload, and the speeds that they measured after it. For each method, the function uses the
+/// mean of these two speeds.
 ///
-/// The same method is used for all turns. Selecting the fastest method for each measurement
-/// separately would also select the fastest moments, and would therefore overestimate the speed
-/// that the machine sustains by about 10%.
+/// The same method is selected for all executions of the workload. Selecting the fastest method for
+/// each execution separately would also select the fastest moments, and would therefore
+/// overestimate the speed that the machine can sustain by about 10%.
 pub(crate) fn of_best_way(turns: &[[Vec<f64>; 2]]) -> Vec<f64> {
     let of_turns = |way: usize| -> Vec<f64> {
         let mean = |[before, after]: &[Vec<f64>; 2]| (before[way] + after[way]) / 2.0;

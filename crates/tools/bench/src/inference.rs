@@ -96,9 +96,9 @@ fn forward(bench: &mut Bench, of: Head, model: &mut GptModel, pass: (&str, usize
         black_box(model.logits(&last));
     };
     let operations = operations(&*model, (1, num_tokens), positions);
-    // [`Bench::turns`] is called separately for each number format. All variants that one call
-    // measures must be limited by the same resource, and the formats use different arithmetic
-    // units.
+    // All variants that one call of `turns` measures must be limited by the same resource. The
+    // machine multiplies f32 and bf16 matrices at different peak speeds, so each number format
+    // needs a call of its own.
     for (dtype, floor) in [
         (Dtype::BFloat16, Floor::Bf16Products(operations)),
         (Dtype::Float32, Floor::Products(operations)),
@@ -227,7 +227,8 @@ fn decode(weights: impl AsWeights, prompts: &Array2<u32>, max_new_tokens: usize)
 
 /// Measures how long `gpt generate` takes to print the first token. During this time, the program
 /// loads a model from disk and computes one token. The model is GPT-2 124M with a tied head, in
-/// f32. After the first turn, its file is in the operating system's page cache.
+/// f32. Its file is in the operating system's page cache, because the workload is executed once
+/// before it is timed.
 fn loading(bench: &mut Bench) -> anyhow::Result<()> {
     /// Token IDs of the prompt.
     const PROMPT: [u32; 4] = [15496, 11, 314, 716];

@@ -1,4 +1,4 @@
-//! The description of the machine in the output of the bench.
+//! Describes the machine in the output of the bench.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ const FEATURES: [&str; 3] = ["avx2", "avx512f", "avx512_vnni"];
 
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
-    /// Name of the processor, as reported by the operating system.
+    /// Description of the processor, based on what the operating system reports.
     pub(crate) cpu: String,
     /// Number of threads used by this project and by the peers.
     pub(crate) threads: usize,

@@ -8,8 +8,8 @@
 //!
 //! This project and the peers execute each workload in turn, several times, and the medians of
 //! their times are compared. Any other load on the machine therefore affects all of them about
-//! equally. All results are measured in the same run. The program doesn't store results, and
-//! doesn't use results from other machines. A peer that isn't installed is listed as absent.
+//! equally. All results come from the same run and the same machine, and are never compared with
+//! stored results. A peer that isn't installed is listed as absent.
 
 use std::cell::RefCell;
 use std::path::PathBuf;

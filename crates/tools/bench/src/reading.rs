@@ -35,8 +35,8 @@ impl Memory {
             (sum_of_bits::<1>, 16384),
             (sum_of_bits::<4>, 0),
         ];
-        /// Number of elements in an array on small pages. Such an array occupies 480 kB. It is
-        /// smaller than a huge page, so the operating system doesn't place it on one.
+        /// Number of elements in an array on small pages. Such an array occupies 480 kB, because it
+        /// must be smaller than a huge page.
         const SMALL: usize = 120_000;
         let threads = rayon::current_num_threads();
         if self.pieces[0].is_empty() {
@@ -83,9 +83,9 @@ fn sum_of_bits<const S: usize>(numbers: &[f32], ahead: usize) -> u32 {
     let mut lanes = [0u32; 64];
     let (chunks, rest) = numbers.as_chunks::<64>();
     let mut add = |chunk: &[f32; 64]| {
-        // The data is prefetched even if `ahead` is 0, which has no effect. If there were a branch
-        // that skips the prefetch, the compiler would generate gather instructions for AVX-512,
-        // which are six times slower.
+        // If `ahead` is 0, prefetching has no effect, but it isn't skipped. If there were a branch
+        // to skip it, the compiler would generate gather instructions for AVX-512, which are six
+        // times slower.
         chunk.chunks(16).for_each(|line| ask(line.as_ptr(), ahead));
         for (lane, number) in lanes.iter_mut().zip(chunk) {
             *lane = lane.wrapping_add(number.to_bits());

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// The results of a run of the benchmark.
+/// The results of a run of the bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
@@ -30,7 +30,8 @@ pub(crate) struct Row {
     pub(crate) peers: BTreeMap<&'static str, f64>,
     /// Name of the peer with the best result, or `None` if there is no result of any peer.
     pub(crate) fastest: Option<&'static str>,
-    /// Factor by which this project is better than the best peer.
+    /// Factor by which this project is better than the best peer, or `None` if no peer has a
+    /// result.
     pub(crate) ratio: Option<f64>,
     /// This project's speed as a fraction of the highest speed that the machine allows, or `None`
     /// if that speed isn't known.

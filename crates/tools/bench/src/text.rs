@@ -15,8 +15,7 @@ use crate::turns::{Bench, Ours};
 
 /// Length of the text to tokenize, in bytes.
 const TEXT_BYTES: usize = 60_000_000;
-/// Number of bytes at the beginning of the text. The second vocabulary is trained only on these
-/// bytes.
+/// Length of the beginning of the text on which the second vocabulary is trained, in bytes.
 const TRAINING_BYTES: usize = 4_000_000;
 /// Number of tokens in the second vocabulary.
 const OWN_VOCABULARY_SIZE: usize = 10_000;

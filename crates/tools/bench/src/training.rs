@@ -32,7 +32,7 @@ const MODELS: [(&str, [usize; 5], usize, f64); 4] = [
 ];
 const CPU: [usize; 5] = [65, 64, 128, 4, 4];
 
-/// Minimum number of floating-point operations per turn when a small model is trained. A turn
+/// Minimum number of floating-point operations per measurement of a small model. A measurement
 /// consists of as many training steps as are needed to reach this number, and takes nearly a
 /// second.
 const TURN_OPERATIONS: f64 = 1.6e11;
@@ -89,8 +89,8 @@ fn small(sizes: [usize; 5], drop_rate: f64) -> GptConfig {
 }
 
 /// Measures training steps and adds a row to the table. If `sizes` is given, a small model is
-/// trained, and a turn consists of as many steps as are needed for [`TURN_OPERATIONS`] operations.
-/// Otherwise, GPT-2 is trained, and a turn is a single step.
+/// trained, and each measurement consists of as many steps as are needed for [`TURN_OPERATIONS`]
+/// operations. Otherwise, GPT-2 is trained, and each measurement is a single step.
 fn row(
     bench: &mut Bench,
     work: String,

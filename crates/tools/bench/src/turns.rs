@@ -33,7 +33,7 @@ pub(crate) struct Bench {
     pub(crate) memory: Memory,
 }
 
-/// A workload as this project executes it in one number format.
+/// A workload that this project executes in a certain number format.
 pub(crate) struct Ours<'a> {
     /// Name of the workload, which becomes the name of the row in the table.
     pub(crate) work: String,
@@ -102,8 +102,8 @@ impl Bench {
     ///
     /// `command` is the command that makes a peer execute the workload. `amount` is the number of
     /// items that are processed in one execution, such as 128 tokens, and `unit` is the unit of the
-    /// resulting speed, such as `tokens/s`. All elements of `ours` must be limited by the same
-    /// resource, which is to say that they have the same kind of floor.
+    /// resulting speed, such as `tokens/s`. The floors of all elements of `ours` must be of the
+    /// same kind, because the machine's peak speed is measured only for one kind of floor.
     pub(crate) fn turns(
         &mut self,
         command: &str,

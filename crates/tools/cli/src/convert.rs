@@ -45,7 +45,7 @@ pub(crate) struct ConvertArgs {
 /// they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Layout {
-    /// A folder for GPT2LMHeadModel of transformers
+    /// A folder for GPT2LMHeadModel of the transformers library
     #[value(alias = "hf", alias = "huggingface")]
     HuggingFace,
     /// A folder with the parameter names of the book's state_dict
@@ -61,7 +61,7 @@ impl ConvertArgs {
     ///
     /// # Errors
     /// Returns a usage error if the output path ends in `.gguf` but `--layout` requests a folder,
-    /// or if it has the extension of a single file of weights, such as `.safetensors`.
+    /// or if the path has the extension of another kind of weight file, such as `.safetensors`.
     fn layout(&self) -> Result<Layout> {
         let extension = extension(&self.to);
         let is_gguf = extension == "gguf";

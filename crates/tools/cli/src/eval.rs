@@ -4,10 +4,10 @@
 //! The text is divided into windows that are as long as the model's context. Each token except the
 //! first is counted once.
 //!
-//! With `--stride`, consecutive windows overlap, as in the evaluation that OpenAI used for GPT-2's
-//! published perplexities. In all windows but the first, only the tokens that weren't in the
-//! previous window are counted. Each of these tokens is predicted from at least `context_length -
-//! stride` preceding tokens, which usually lowers the loss.
+//! With `--stride`, consecutive windows overlap, as in many published evaluations of GPT-2. In all
+//! windows but the first, only the tokens that weren't in the previous window are counted. Each of
+//! these tokens is predicted from at least `context_length - stride` preceding tokens, which
+//! usually lowers the loss.
 
 use std::path::PathBuf;
 

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Err(error) => return failure::usage(&error),
     };
     let outlives = interrupt::outlive_large_files();
-    // Starts the threads of commands that have no `--threads` option.
+    // Starts the threads for commands without a `--threads` option.
     let pool = || threads::use_threads(None, 1);
     let done = match cli.command {
         Command::Train(train) => train::run(&train, &args[2..]),

@@ -17,12 +17,12 @@ use crate::model::vocabulary::Vocabulary;
 /// such an ID if its vocabulary is padded, so that it is larger than the tokenizer's.
 const UNKNOWN: &str = "\u{fffd}";
 
-/// The text of the tokens that have been generated so far.
+/// The text that has been generated so far.
 pub(crate) struct Pieces<'v> {
     /// Tokenizer of the model. If the model has none, the text consists of token IDs, separated by
     /// spaces.
     tokenizer: Option<&'v ModelTokenizer>,
-    /// Decoder, which holds back the bytes of an incomplete character.
+    /// Decoder, which doesn't return the bytes of a character until the character is complete.
     decoder: Option<StreamingDecoder<'v, ModelTokenizer>>,
     stops: StopStrings,
     shows_special: bool,
@@ -83,8 +83,8 @@ impl<'v> Pieces<'v> {
         self.add(&piece, true)
     }
 
-    /// Ends the text. Returns the end of the text that hasn't been shown yet, because it could have
-    /// been the beginning of a stop string or of a character.
+    /// Ends the text and returns its remainder. The remainder hasn't been shown yet, because it
+    /// could have been the beginning of a stop string or part of an incomplete character.
     pub(crate) fn finish(&mut self) -> &str {
         let before = self.text.len();
         let rest = self.flush();
@@ -104,7 +104,7 @@ impl<'v> Pieces<'v> {
         &self.text[before..]
     }
 
-    /// Appends the next part of the generated text, `known`, to the text to show, omitting hidden
+    /// Appends `known`, the next part of the generated text, to the shown text, but omits hidden
     /// special tokens. `known` must not contain any part of a stop string.
     fn show(&mut self, mut known: &str) {
         while let Some((length, is_shown)) = self.parts.front_mut().filter(|_| !known.is_empty()) {

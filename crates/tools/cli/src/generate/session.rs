@@ -30,7 +30,7 @@ pub(crate) struct Session<'m> {
 pub(crate) struct Continued<'t> {
     /// IDs of the new tokens, without the prompt.
     pub(crate) tokens: &'t [u32],
-    /// Text of the new tokens, up to a stop string.
+    /// Text of the new tokens, without a stop string and the text after it.
     pub(crate) text: &'t str,
     /// Reason why the text has ended: `length`, `stop` or `context`.
     pub(crate) finish: &'static str,
@@ -50,7 +50,7 @@ pub(crate) fn finish(pieces: &Pieces<'_>, reason: Option<FinishReason>) -> &'sta
 }
 
 impl<'m> Session<'m> {
-    /// Creates a session without a text.
+    /// Creates a session in which the text is empty.
     ///
     /// # Errors
     /// Returns an error if the model doesn't support the requested context size.

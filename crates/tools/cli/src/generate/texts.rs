@@ -26,13 +26,13 @@ use crate::terminal::output::{print, print_json, print_text};
 /// Line between two samples, as in nanoGPT.
 const SEPARATOR: &str = "---------------\n";
 
-/// All samples of a command.
+/// All samples that a command generates.
 pub(crate) struct Texts<'m> {
     args: &'m GenerateArgs,
     settings: &'m Settings,
     vocabulary: &'m Vocabulary,
     weights: &'m DecoderWeights,
-    /// Token IDs of each prompt. All prompts get the same number of samples.
+    /// Token IDs of each prompt. The same number of samples is generated for each prompt.
     prompts: &'m [Vec<u32>],
     streams: TokenStreams<'m, &'m DecoderWeights>,
     slots: BTreeMap<Slot, usize>,
@@ -40,7 +40,7 @@ pub(crate) struct Texts<'m> {
     /// samples per prompt, all tokens of the prompt except the last have already been processed in
     /// this state. Otherwise, the state is empty.
     begun: DecoderState,
-    /// Samples that have been started but not completely printed, in order.
+    /// Samples whose generation has started but that haven't been printed completely, in order.
     texts: VecDeque<Text<'m>>,
     /// Number of samples that have been completely printed.
     printed: usize,
@@ -151,8 +151,8 @@ impl<'m> Texts<'m> {
             bail!("the prompt is empty, but it must contain at least one token");
         };
         if samples == 1 || before.is_empty() {
-            // With a single sample, no other sample could reuse the state. The prompt is then
-            // processed together with the other samples in `step`, instead of here.
+            // If there is only one sample per prompt, the state wouldn't be reused. The prompt is
+            // then processed by `step`, in the same batch as the samples of other prompts.
             return Ok(state);
         }
         let began = Instant::now();

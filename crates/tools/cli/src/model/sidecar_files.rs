@@ -53,7 +53,7 @@ pub(crate) struct SidecarFiles {
     unreadable: Option<String>,
 }
 
-/// A chat template, which consists of its name and its text.
+/// A chat template, which consists of a name and a text.
 pub(crate) type Template = (String, String);
 
 impl SidecarFiles {

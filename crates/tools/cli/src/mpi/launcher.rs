@@ -2,8 +2,8 @@
 //! tell each process its rank and, in most cases, the total number of processes.
 
 /// A launcher, described by its name, the environment variable that contains a process's rank, and
-/// the environment variables that may contain the number of processes. If several of the
-/// last-mentioned variables are set, the first one is used. Some launchers don't set any of them.
+/// a list of environment variables that may contain the number of processes. The first variable in
+/// the list that is set is used. Some launchers don't set any.
 type Launcher = (&'static str, &'static str, &'static [&'static str]);
 
 /// All known launchers. Inside a process of one launcher, users can start another launcher. For

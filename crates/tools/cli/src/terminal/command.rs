@@ -1,7 +1,7 @@
 //! Rules that apply to the options of all commands:
 //!
 //! - If an option is repeated, its last value is used.
-//! - A negative number is the value of the preceding option, and not another option.
+//! - A negative number is treated as the value of the preceding option, and not as another option.
 //! - `~` at the beginning of a path stands for the home folder.
 
 use std::any::TypeId;
@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
 
-/// Returns `command` with changed options, so that the options follow the rules in the
-/// documentation of this module.
+/// Returns `command` after applying the rules in this module's documentation to its options.
 pub(crate) fn with_rules(command: Command) -> Command {
     let command = command.args_override_self(true);
     command.mut_args(|arg| {

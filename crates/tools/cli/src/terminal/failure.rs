@@ -152,8 +152,8 @@ fn joined(message: &str) -> String {
         match words.first() {
             None | Some(&"Usage:") => {}
             Some(&"For") => parts.push("(see --help)".to_owned()),
-            // The tip suggests a notation for values that look like options. Users who mistype an
-            // option don't need this notation, so the tip is omitted.
+            // This tip explains how to pass a value that looks like an option. Most users who see
+            // it have just mistyped an option, so the tip is omitted.
             Some(&"tip:") if paragraph.contains("as a value") => {}
             Some(&"tip:") => parts.push(format!("({})", words.join(" "))),
             Some(_) => parts.push(words.join(" ")),

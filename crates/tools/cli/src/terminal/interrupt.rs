@@ -1,7 +1,7 @@
 //! Handles signals that ask the program to end.
 //!
-//! There are two kinds of such signals. A *request*, such as Ctrl-C, comes from the user or the
-//! system. A *warning* comes from a batch system before a job reaches its time limit. After the
+//! Two kinds of signals ask the program to end. A *request*, such as Ctrl-C, comes from the user or
+//! the system. A *warning* comes from a batch system before a job reaches its time limit. After the
 //! first signal of either kind, a training run finishes the current step, saves a checkpoint and
 //! ends. A second request ends the program immediately, but a second warning doesn't.
 //!
@@ -21,8 +21,8 @@ use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Signals that request the program to end: SIGINT (Ctrl-C), SIGTERM (the default signal of `kill`)
-/// and, on Unix, SIGHUP (the end of the terminal session).
+/// Signals by which the user or the system asks the program to end: SIGINT (Ctrl-C), SIGTERM (the
+/// default signal of `kill`) and, on Unix, SIGHUP (the end of the terminal session).
 #[cfg(unix)]
 const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 #[cfg(not(unix))]
@@ -107,7 +107,7 @@ impl Interrupt {
         Ok(heard)
     }
 
-    /// Returns a function that waits for the first of these signals.
+    /// Returns a function that waits for the first of the signals in `heard`.
     #[cfg(unix)]
     fn wait(&self, heard: &[i32]) -> Result<impl FnOnce() + Send + 'static> {
         let mut signals = signal_hook::iterator::Signals::new(heard)?;

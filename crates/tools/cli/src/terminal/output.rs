@@ -55,7 +55,7 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
 /// become `null`. Integers beyond 2^53 become strings, because jq and JavaScript would round them.
 ///
 /// # Errors
-/// Returns an error if the value has no JSON form.
+/// Returns an error if the value can't be represented in JSON.
 pub(crate) fn json_line(value: &impl Serialize) -> Result<String> {
     let mut line = Vec::new();
     value.serialize(&mut Serializer::with_formatter(&mut line, ExactNumbers))?;
@@ -119,7 +119,8 @@ pub(crate) fn check_written() -> Result<()> {
 /// such as locks.
 ///
 /// # Errors
-/// Returns an error if the path is a file, a folder, or a link to one of these or to nothing.
+/// Returns an error if the path is a file, a folder, or a symbolic link to a file, to a folder or
+/// to a path that doesn't exist.
 pub(crate) fn check_new(path: &Path) -> Result<()> {
     require_new_output(path)?.iter().for_each(|text| note(text));
     Ok(())
@@ -129,7 +130,7 @@ pub(crate) fn check_new(path: &Path) -> Result<()> {
 /// write files safely, such as locks.
 ///
 /// # Errors
-/// Returns an error if files can't be written there.
+/// Returns an error if no file can be created in the folder of `path`.
 pub(crate) fn note_missing_support(path: &Path) -> Result<()> {
     missing_support(path)?.iter().for_each(|text| note(text));
     Ok(())

@@ -14,9 +14,9 @@ use crate::terminal::output::escaped;
 /// started by Cargo, and `gpt` otherwise. A user who starts the program with Cargo may not have
 /// installed `gpt`.
 ///
-/// The environment variable `CARGO` can't be used to detect this, because it is also set for
-/// programs that `cargo watch` starts. `CARGO_PKG_NAME` can be used, because Cargo sets it only for
-/// programs of the package itself.
+/// To detect whether Cargo started the program, the function checks the environment variable
+/// `CARGO_PKG_NAME`, which Cargo sets only for programs of the package itself. The variable `CARGO`
+/// wouldn't be suitable, because it is also set for programs that `cargo watch` starts.
 pub(crate) fn program() -> &'static str {
     let package = env::var("CARGO_PKG_NAME");
     match package.is_ok_and(|package| package == env!("CARGO_PKG_NAME")) {

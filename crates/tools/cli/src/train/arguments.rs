@@ -55,7 +55,7 @@ pub(crate) fn of_new_run(
     of_table(&table)
 }
 
-/// Reads an option file.
+/// Reads an option file, which is a TOML file that users can specify with `--config`.
 ///
 /// # Errors
 /// Returns an error that contains the path of the file, and the line or key. For an unknown key,
@@ -73,7 +73,7 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<OsString>> {
 /// missing, because the end of the file must have been lost in this case.
 pub(crate) fn of_run(path: &Path) -> Result<Vec<OsString>> {
     let arguments = of_file(path)?;
-    // `keep` is the last option in the file.
+    // The option `keep` is saved last.
     let is_whole = arguments
         .iter()
         .any(|word| word.to_string_lossy().starts_with("--keep="));

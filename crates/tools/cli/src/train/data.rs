@@ -56,9 +56,10 @@ pub(crate) struct Tokens {
     validation: Option<Corpus>,
 }
 
-/// Reads the data of a training run. Returns a vocabulary and the token IDs of the data. `own` is
-/// the vocabulary of the base model, if there is one. Unless another tokenizer must be used, this
-/// vocabulary is returned. Otherwise, a new one is created.
+/// Reads the data of a training run. Returns the vocabulary of the model to train, and the token
+/// IDs of the data. `own` is the vocabulary of the base model, if there is one. A new vocabulary is
+/// created if there is no base model, or if `--tokenizer` is given and the base model has no
+/// tokenizer.
 pub(crate) fn read(
     options: &TrainOptions,
     own: Option<Vocabulary>,
@@ -131,8 +132,9 @@ impl Tokens {
     }
 
     /// Returns the number of tokens in a window, which normally equals the context length. If the
-    /// training part is too short for such a window, the window is shortened to the largest
-    /// possible multiple of [`WINDOW_UNIT`], unless even two units would be too long.
+    /// training part is too short for such a window, returns the largest multiple of
+    /// [`WINDOW_UNIT`] for which it is long enough. If even two units are too long, returns the
+    /// context length.
     pub(crate) fn window(&self, context_length: usize) -> usize {
         let longest = self.train.len().saturating_sub(1);
         match longest < context_length && longest >= 2 * WINDOW_UNIT {
@@ -252,7 +254,7 @@ const IDS: [&str; 2] = ["bin", "npy"];
 /// Extensions of files with text.
 const TEXTS: [&str; 1] = ["txt"];
 
-/// The files of a data folder, divided by their purpose.
+/// The files in a data folder, grouped by their purpose.
 struct DataFolder {
     folder: PathBuf,
     /// Names of the files to train on: either one file of token IDs, or one or more text files.
@@ -371,8 +373,8 @@ impl DataFolder {
         let bytes: usize = texts.iter().chain(&validation).map(String::len).sum();
         check(&Memory::new().with("tokens of the texts", &[2, bytes])?)
             .with_context(|| self.folder.display().to_string())?;
-        // If there is no validation file, the texts are treated as one long text. The first
-        // `train_ratio` of its bytes is used for training, and the rest for validation.
+        // If there is no validation file, the texts are treated as one long text, which is divided
+        // in two. The fraction of its bytes that is used for training is `train_ratio`.
         let train_ratio = match validation {
             Some(_) => 1.0,
             None => train_ratio,
