@@ -8,8 +8,9 @@ use train::TrainError;
 use super::options::TrainOptions;
 use crate::terminal::command::flag;
 
-/// Names of settings, each with the name of the corresponding command-line option. All other
-/// options have the same names as their settings.
+/// Names of settings of the crates `train` and `gpt`, each paired with the name of the
+/// corresponding command-line option. A setting that isn't in this list has the same name as its
+/// option.
 const OPTIONS: [(&str, &str); 8] = [
     ("accumulation", "gradient_accumulation_steps"),
     ("lr", "learning_rate"),
@@ -35,8 +36,8 @@ fn flag_of(setting: &str) -> String {
     }
 }
 
-/// Converts an error from the crate `train` and replaces the names of settings in its message with
-/// the names of flags.
+/// Converts an error from the crate `train` to an `anyhow` error, and replaces the names of
+/// settings in its message with the names of command-line flags.
 pub(crate) fn with_flags(error: impl Into<TrainError>) -> Error {
     use TrainError::{Config, Gpt, NotFinite, OnRank, OtherRun};
     let error = error.into();

@@ -1,16 +1,17 @@
 //! Reads and writes the log of a training run, `log.jsonl`. Each line is a JSON object that
 //! describes an event.
 //!
-//! The field `event` contains the kind of the event, which is `start`, `step`, `eval`, `sample` or
-//! `saved`. A `start` event is logged each time the run is started or resumed.
+//! The field `event` of this object contains the type of the event: `start`, `step`, `eval`,
+//! `sample` or `saved`. A `start` event is logged each time the run is started or resumed.
 //!
-//! A resumed run continues from a checkpoint and repeats the steps that were logged after this
-//! checkpoint. The log then contains old lines about these steps, and perhaps an incomplete line
-//! that a killed process has left. The resumed run removes these lines when it saves for the first
-//! time. It doesn't remove them earlier, because it might be killed before it saves.
+//! If a run is resumed, it continues from its last checkpoint and repeats all later training steps
+//! that are already in the log. The log then contains outdated lines about these steps, possibly
+//! followed by an incomplete line that was being written when the process was killed. The resumed
+//! run removes these outdated lines as soon as it has saved a new checkpoint. Until then, it keeps
+//! them, because it might be killed before it saves anything.
 //!
-//! The whole file is read into memory. If it is too large for that, its content is no longer used,
-//! but new lines are still added to it.
+//! The whole log is read into memory, unless it is too large. In that case, the program still adds
+//! new lines to the log, but never reads it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -27,8 +28,8 @@ use crate::terminal::output::{json_line, note};
 /// Name of the log in the folder of a run.
 pub(crate) const LOG: &str = "log.jsonl";
 
-/// Maximum length in bytes of a log that is read. It is sufficient for more than a million training
-/// steps.
+/// Maximum size in bytes of a log that is read into memory, which is sufficient for more than a
+/// million training steps.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// A line that is written to the log.
@@ -56,13 +57,14 @@ pub(crate) enum Line {
     Saved { steps_done: u64, path: String },
 }
 
-/// A line that was read from the log. It contains only the fields that this program needs.
+/// An event that was read from a line of the log. It contains only those fields that `gpt` reads
+/// back, which are a subset of the fields in the file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Logged {
-    /// Index of the training step. It is set only for `step` events.
+    /// Index of the training step. This field is set only for `step` events.
     step: Option<u64>,
-    /// Number of training steps that were done before the event. It is set for all events except
-    /// `step`.
+    /// Number of training steps that had been done when the event was logged. This field is set for
+    /// all events except `step`.
     steps_done: Option<u64>,
     pub(crate) tokens_per_step: Option<u64>,
     pub(crate) loss: Option<f64>,
@@ -71,7 +73,8 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// Returns the number of training steps that had been done when the event was logged.
+    /// Returns the number of training steps that had been done when the event was logged, for any
+    /// type of event.
     pub(crate) fn steps_done(&self) -> u64 {
         let after_step = self.step.map(|step| step.saturating_add(1));
         after_step.or(self.steps_done).unwrap_or(0)
@@ -85,8 +88,8 @@ pub(crate) struct Log {
     /// The open log file. It is `None` after the log has been replaced, because Windows can't
     /// replace a file that is open.
     file: Option<File>,
-    /// Range of the bytes that describe events after the checkpoint from which the run was resumed.
-    /// These bytes are removed at the first save.
+    /// Byte range of the outdated lines, which describe events after the checkpoint from which the
+    /// run was resumed. These lines are removed after the first save.
     behind: Range<usize>,
 }
 
@@ -135,8 +138,8 @@ impl Log {
         written.with_context(|| self.path.display().to_string())
     }
 
-    /// Removes the lines that describe events after the checkpoint. These lines were already in the
-    /// log when it was opened.
+    /// Removes the outdated lines, which describe events after the checkpoint from which the run
+    /// was resumed.
     fn cut(&mut self) -> Result<()> {
         let mut text = read_small_file(&self.path, MAX_BYTES)?;
         text.drain(std::mem::take(&mut self.behind));
@@ -145,7 +148,7 @@ impl Log {
     }
 }
 
-/// Reads the log of a training run. If the log is too long, prints a note and returns `None`.
+/// Reads the log of a training run. If the log is too large, prints a note and returns `None`.
 pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     let path = folder.join(LOG);
     if !is_file(&path)? {
@@ -162,8 +165,9 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns true if the log of a training run contains a `saved` event, or if the log is too long to
-/// be read.
+/// Returns true if the log of the training run in `folder` contains a `saved` event. Also returns
+/// true if the log is too large to be read, so that the run is never mistaken for one that hasn't
+/// saved a checkpoint.
 pub(crate) fn has_saved(folder: &Path) -> Result<bool> {
     let text = read(folder)?;
     let is_save = |line: &[u8]| line.starts_with(br#"{"event":"saved""#);
@@ -176,8 +180,8 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Logged> {
         .filter_map(parse)
 }
 
-/// Parses a line of the log. Returns `None` if the line is incomplete, because only a complete JSON
-/// object is valid JSON. If only the line ending is missing, the line counts as complete.
+/// Parses a line of the log. Returns `None` if the line was cut off, because a JSON object without
+/// its end isn't valid JSON. A line that lacks only its line ending is accepted.
 fn parse(line: &[u8]) -> Option<Logged> {
     serde_json::from_slice(line).ok()
 }
@@ -224,8 +228,8 @@ mod tests {
         let first = [step(0, 0.5), saved(1), step(1, 0.25), step(2, 0.125)];
         write(path, 0, first);
         assert_eq!(steps(path), [1, 1, 2, 3]);
-        // Simulates a process that is killed while it writes a line. The run is then resumed by a
-        // process that is killed before its first save.
+        // Simulates two processes that are killed: one while it writes a line, and one that has
+        // resumed the run but hasn't saved a checkpoint yet.
         let mut file = append(path.join(LOG)).unwrap();
         file.write_all(b"{\"event\":\"st").unwrap();
         write(path, 1, [step(1, 0.25)]);
@@ -234,7 +238,7 @@ mod tests {
         assert_eq!(steps(path), [1, 1, 2, 2, 3]);
     }
 
-    /// Tests a log whose last byte, the line ending, has been lost in a power failure.
+    /// Tests a log that lost its last byte, which is the line ending, in a power failure.
     #[test]
     fn a_line_without_its_end_is_whole_before_and_after_the_log_is_opened() {
         let folder = tempfile::tempdir().unwrap();
@@ -252,14 +256,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), 0, [step(0, 0.5)]);
         let path = folder.path().join(LOG);
-        // Adds zeros at the end to make the log too long.
+        // Appends zeros until the log is too large to be read.
         append(&path).unwrap().set_len(MAX_BYTES + 1).unwrap();
         write(folder.path(), 7, [step(7, 0.125), saved(8)]);
         assert!(std::fs::metadata(&path).unwrap().len() > MAX_BYTES + 100);
         assert_eq!(read(folder.path()).unwrap(), None);
     }
 
-    /// A log must stay readable even if losses are NaN or infinite, although JSON can't represent
+    /// The log must stay readable even if a loss is NaN or infinite, although JSON can't represent
     /// such numbers.
     #[test]
     fn losses_that_are_no_numbers_are_lines_too() {

@@ -44,8 +44,9 @@ pub(crate) fn run(args: &TrainArgs, words: &[OsString]) -> Result<()> {
 struct StartedRun {
     setup: Setup,
     trainer: Trainer,
-    /// Locked folder of a resumed run. It is `None` for a new run. It is also `None` on all ranks
-    /// except the first one, because only the first rank saves checkpoints.
+    /// Folder of a resumed run, which this process has locked. It is `None` for a new run. In a run
+    /// with several MPI ranks, it is also `None` on all ranks except the first, because only the
+    /// first rank saves checkpoints.
     folder: Option<RunFolder>,
     /// Folder that `--out-dir` requests for a new run.
     out_dir: Option<PathBuf>,
@@ -54,9 +55,10 @@ struct StartedRun {
 fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<()> {
     let started = begin(args, words, world);
     let mut started = world.all(started)?;
-    // The ranks compare their options, except for paths and the number of threads. Paths may differ
-    // between machines, so `Trainer::share` compares the content of the files instead.
-    // `ProcessGroup::agree` compares the actual number of threads.
+    // All ranks must have been started with the same options, except for paths and the number of
+    // threads. Paths may differ between machines, so `Trainer::share` compares the training data
+    // itself instead. `ProcessGroup::agree` also compares the number of threads that each rank
+    // actually uses.
     let mut options = started.setup.options.table()?;
     options.retain(|name, _| !["data", "init_from", "threads"].contains(&name));
     options.insert("resume".to_owned(), args.resume.is_some().into());
@@ -70,7 +72,8 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
     if args.verbose {
         world.introduce();
     }
-    // The folder of the run is created only after all ranks have read their data.
+    // The folder of the run is created only now, after all ranks have read their data, so that an
+    // error in the data doesn't leave an empty folder behind.
     run::run(started, world)?;
     #[cfg(feature = "mpi")]
     if args.verbose {
@@ -79,7 +82,8 @@ fn train(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<(
     Ok(())
 }
 
-/// Starts the threads, reads the options, the data and the model, and creates the trainer.
+/// Starts the thread pool, reads the options, the training data and the base model, and creates the
+/// trainer.
 fn begin(args: &TrainArgs, words: &[OsString], world: &ProcessGroup) -> Result<StartedRun> {
     if args.resume.is_some() && args.options.out_dir.is_some() {
         return misused(

@@ -1,9 +1,10 @@
 //! Defines the options of `gpt train`, including the help, the range and the default of each
 //! option.
 //!
-//! A training run saves its options in its `options.toml`. When the run is resumed, the new options
-//! are compared with the saved ones. The module `arguments` explains where the values come from. If
-//! an option is `None`, the module `setup` derives its value from other options or from the data.
+//! A training run saves its options in a file called `options.toml`. When the run is resumed, the
+//! current options are compared with the saved ones. The module `arguments` combines the options
+//! from the command line, option files and presets. If an option is still `None` after that, the
+//! module `setup` derives its value from other options or from the data.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -23,8 +24,8 @@ use crate::terminal::numbers::{
     AtLeast1, Below1, Count, NotNegative, Part, Threads, dtype_among, signed_seed,
 };
 
-/// Settings of the default preset. The help shows them as the defaults of those options that depend
-/// on the preset.
+/// Model and training settings of the default preset. If the default value of an option depends on
+/// the preset, the help shows the value from this preset.
 const MODEL: GptConfig = STORY.model;
 const TRAINING: PresetTraining = STORY.training;
 
@@ -39,7 +40,8 @@ Ctrl-C finishes the current step, saves the run, and prints the command that
 resumes it. nanoGPT's option names work, too: --max-iters, --lr, --n-layer,
 --n-head, --n-embd, --block-size and --dropout.";
 
-/// An example that the help shows only in a build with MPI.
+/// An example of a training run with several processes, which the help shows only in a build with
+/// MPI.
 #[cfg(feature = "mpi")]
 const MPI_EXAMPLES: &str = "
 
@@ -69,7 +71,8 @@ pub(crate) struct TrainArgs {
     pub(crate) verbose: bool,
 }
 
-/// The options of a run. The most important ones have no heading and come first in the help.
+/// The options of a training run. The most important options come first in the help. They belong to
+/// no group, so the help shows them without a group heading.
 #[derive(Args, Clone, Debug, Serialize)]
 #[group(skip)]
 pub(crate) struct TrainOptions {
@@ -143,7 +146,8 @@ pub(crate) struct TrainOptions {
     pub(crate) vocab_size: Option<Count>,
     /// The probability with which dropout sets a value to 0 [default: the preset's]
     #[arg(long, value_name = "P", alias = "dropout", help_heading = "Model")]
-    // This option is `None` if the base model has several different dropout rates.
+    // The value is `None` if the base model uses different dropout rates in different places,
+    // because a single number can't represent them.
     drop_rate: Option<Below1>,
     /// Add biases to the layers that compute queries, keys and values
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", hide_possible_values = true, help_heading = "Model", default_value_t = false)]
@@ -225,26 +229,29 @@ pub(crate) struct TrainOptions {
     pub(crate) threads: Option<Threads>,
     /// The number of newest checkpoints to keep, in addition to the best one
     #[arg(long, value_name = "N", help_heading = "Run", default_value_t = AtLeast1(2))]
-    // The default is 2, so that one checkpoint remains if the newest one is damaged. This is the
-    // last option in `options.toml`, and it is always saved. If it is missing from the file, the
-    // end of the file has been lost.
+    // At least two checkpoints are kept by default, so that the run can still be resumed if the
+    // latest one is damaged. This field must remain the last one in this struct, and it must always
+    // be saved: if `options.toml` doesn't contain it, we know that the end of the file has been
+    // lost.
     pub(crate) keep: AtLeast1,
 }
 
 impl TrainOptions {
-    /// Returns the options as a table, which is the form in which a training run saves them.
-    /// Options that are `None` are left out.
+    /// Returns the options as a TOML table, as they are saved in `options.toml`. Options that are
+    /// `None` are left out.
     pub(crate) fn table(&self) -> Result<Table> {
         Ok(Table::try_from(self)?)
     }
 
-    /// Returns the preset that the user has chosen, or the default preset.
+    /// Returns the preset that the user has chosen, or the default preset if the user hasn't chosen
+    /// one.
     pub(crate) fn preset(&self) -> Preset {
         self.preset.unwrap_or(STORY)
     }
 
-    /// Returns the configuration of the model. If there is no option for a property, its value
-    /// comes from the base model (`own`) or, without a base model, from the preset.
+    /// Returns the configuration of the model to train. Options that are set take precedence. All
+    /// other values come from the base model, whose configuration is `own`, or from the preset if
+    /// there is no base model.
     ///
     /// # Errors
     /// Returns an error if an option doesn't match the weights of the base model.
@@ -276,8 +283,8 @@ impl TrainOptions {
     }
 }
 
-/// Returns a table of the properties of a model that are determined by its weights, such as the
-/// number of layers. The keys are the names of the options.
+/// Returns a table of those settings of a model that its weights determine, such as the number of
+/// layers. The keys of the table are the names of the options.
 pub(crate) fn shape(model: &GptConfig) -> Result<Table> {
     const NAMES: [&str; 7] = [
         "vocab_size",

@@ -1,8 +1,8 @@
 //! Draws the loss curve of a training run from its log and saves it as `loss.svg`.
 //!
 //! A thin line shows the training loss of each step, which is computed with dropout. Two thick
-//! lines show the training loss and the validation loss of each evaluation. The legend contains the
-//! last values of the thick lines.
+//! lines show the training loss and the validation loss from the evaluations. The legend shows the
+//! most recent value of each thick line.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,11 +15,12 @@ use super::log;
 use crate::terminal::numbers::count;
 use crate::train::runs::SVG;
 
-/// The points of a curve. Each point consists of the number of steps done and the loss.
+/// The points of a curve. Each point consists of the number of training steps done so far and the
+/// loss.
 type Points = Vec<(f64, f64)>;
 
-/// Draws the loss curve of the training run in `folder`. Does nothing if no step has been logged or
-/// if the log is too long to be read.
+/// Draws the loss curve of the training run in `folder`. Does nothing if the log contains no
+/// training steps or is too large to be read.
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     let (mut steps, mut train, mut validation): (Points, Points, Points) = Default::default();
     let mut tokens_per_step = 0;

@@ -1,9 +1,9 @@
-//! Shows the progress of a training run as a progress bar on a terminal, or as a line after every
-//! few steps if the output goes to a file or pipe.
+//! Shows the progress of a training run. On a terminal, the progress is shown as a bar. If the
+//! output goes to a file or pipe, a line is printed after every few steps instead.
 //!
-//! The bar is drawn on standard error, and lines are printed to standard output. If standard output
-//! can no longer be written, the training continues, and the program reports the error when it
-//! ends.
+//! The bar is drawn on standard error, and the lines are printed to standard output. If writing to
+//! standard output fails, for example because a pipe was closed, the training continues, and the
+//! program reports the error when it ends.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, stdout};
@@ -17,15 +17,17 @@ use crate::terminal::output::{note, print};
 /// Number of steps between two progress lines, if the progress is shown as lines instead of a bar.
 const STEPS_PER_LINE: u64 = 10;
 
-/// The progress display of a training run. The progress bar disappears when this value is dropped.
+/// Displays the progress of a training run. When this value is dropped, the progress bar
+/// disappears.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     step_lines: bool,
     max_steps: u64,
     tokens_per_step: u64,
-    /// Time at which the last training step ended or, if other work such as an evaluation followed
-    /// it, the time at which this work ended.
+    /// Time at which the speed measurement for the current step began. This is the time at which
+    /// the previous step ended or, if other work such as an evaluation followed that step, the time
+    /// at which that work ended.
     last: Instant,
 }
 
@@ -55,7 +57,7 @@ impl Progress {
         self.bar.suspend(|| note(&text.to_string()));
     }
 
-    /// Shows the result of a training step and returns the speed in tokens per second.
+    /// Shows the result of a training step. Returns the speed of this step in tokens per second.
     pub(crate) fn step(&mut self, report: &StepReport) -> f64 {
         let seconds = self.last.elapsed().as_secs_f64().max(1e-9);
         let (done, speed) = (report.step + 1, self.tokens_per_step as f64 / seconds);
@@ -85,8 +87,8 @@ impl Progress {
         ));
     }
 
-    /// Restarts the clock after work other than training, such as an evaluation, so that the time
-    /// spent on this work doesn't lower the reported speed.
+    /// Restarts the clock after an evaluation or similar work, so that the time spent on it doesn't
+    /// lower the reported training speed.
     pub(crate) fn pause_over(&mut self) {
         self.last = Instant::now();
     }

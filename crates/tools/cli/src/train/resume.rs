@@ -1,5 +1,5 @@
-//! Resumes a training run with its saved options. The user may change only options that don't
-//! influence the results of the training steps.
+//! Resumes a training run with its saved options. The user may change an option only if it doesn't
+//! affect the result of any training step.
 
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal, stdin};
@@ -22,9 +22,10 @@ use crate::terminal::command::flag;
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{self, OPTIONS};
 
-/// Names of the options that the user may change when a run is resumed. These options control the
-/// length of the run, the number of threads, samples, checkpoints, and the path of the data. The
-/// data itself must stay the same, which is checked with a fingerprint.
+/// Names of the options that the user may change when resuming a run. They control how long the run
+/// is, how many threads it uses, which samples it generates, and which checkpoints it saves and
+/// keeps. The path of the data may change as well, but the data itself must stay the same, which is
+/// checked with a hash.
 const CHANGEABLE: [&str; 9] = [
     "max_steps",
     "epochs",
@@ -37,14 +38,17 @@ const CHANGEABLE: [&str; 9] = [
     "threads",
 ];
 
-/// Names of the options whose values are derived if the user doesn't set them. The checkpoint
-/// contains the derived values, and the crate `train` checks that they stay the same.
+/// Names of the options that the program derives from other options or from the data if the user
+/// doesn't set them. `options.toml` doesn't contain the derived values, so a resumed run may set
+/// these options. However, the crate `train` checks that their values match the values in the
+/// checkpoint.
 const DERIVED: [&str; 4] = ["vocab_size", "max_length", "stride", "min_lr"];
 
-/// Finds the training run to resume. `named` is the path of the run or of one of its checkpoints.
-/// If it is `None`, the newest run is resumed. Returns the run's saved options, combined with the
-/// options in `words`, and the checkpoint from which the run continues. Locks the folder of the run
-/// if `saves` is true, which means that this process will save checkpoints.
+/// Finds the training run to resume, and returns its latest checkpoint and its options. `named` is
+/// the path of the run or of one of its checkpoints. If it is `None`, the run that was saved most
+/// recently is resumed. `words` contains command-line arguments, which take precedence over the
+/// run's saved options. If `saves` is true, this process will save checkpoints, so the folder of
+/// the run is locked.
 pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -> Result<Source> {
     let path = match named {
         Some(path) => path,
@@ -66,8 +70,9 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
             ),
         }
     }
-    // The checkpoints are read before anything is written to the folder. If another version of this
-    // program has created the run, it is rejected and stays unchanged.
+    // Reads the latest checkpoint before anything is written to the folder of the run. If the run
+    // was created by an incompatible version of this program, this step returns an error, and the
+    // folder stays unchanged.
     match latest_checkpoint(path) {
         Err(TrainError::NoCheckpoint { .. }) => return Err(runs::no_checkpoint(run)?),
         found => found?,
@@ -104,9 +109,9 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
     })
 }
 
-/// Checks that standard input provides data for a run whose data came from standard input when it
-/// was started. A terminal is rejected, so that the program doesn't wait for the user to type the
-/// data.
+/// Checks that data can be read from standard input, for a run that originally read its data from
+/// there. Returns an error if standard input is empty or a terminal, because the program would wait
+/// for the user to type the training data.
 fn require_input(run: &Path) -> Result<()> {
     let mut input = stdin().lock();
     if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {
@@ -118,7 +123,8 @@ fn require_input(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the folder of a training run. `path` is either this folder or a checkpoint in it.
+/// Returns the folder of a training run. `path` is either this folder or a checkpoint in this
+/// folder.
 fn run_of(path: &Path) -> Result<PathBuf> {
     if is_file(path.join(OPTIONS))? {
         return Ok(path.to_owned());
@@ -134,8 +140,8 @@ fn run_of(path: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Checks that the current options (`now`) and the saved options (`before`) are the same, except
-/// for those options that may change when a run is resumed.
+/// Compares the current options (`now`) of a resumed run with its saved options (`before`). Returns
+/// an error if an option has changed, unless it is one of the options that the user may change.
 fn refuse_changes(run: &Path, before: &TrainOptions, now: &TrainOptions) -> Result<()> {
     let (mut kept, now) = (before.table()?, now.table()?);
     if before.init_from.is_none() {

@@ -1,4 +1,4 @@
-//! Runs the training. Shows the events of the trainer to the user, writes them to the log, and
+//! Runs the training loop. Shows the trainer's events to the user, writes them to the log, and
 //! prints a summary at the end.
 
 use std::collections::BTreeSet;
@@ -30,30 +30,31 @@ use crate::terminal::output::note_missing_support;
 use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{self, LOG, OPTIONS, OPTIONS_BEGIN, finished};
 
-/// Message that is printed after the first signal that asks the run to end.
+/// Message that is printed after the first Ctrl-C or other signal that asks the program to end.
 const STOPPING: &str =
     "\nstopping after this step and saving; press Ctrl-C again to stop without saving\n";
 
-/// Handles the events of a training run, and can stop the run.
+/// Handles the events of a training run. It can also tell the trainer to stop the run.
 struct RunListener<'s> {
     setup: &'s Setup,
     folder: &'s RunFolder,
     progress: Progress,
     log: Log,
-    /// First error that occurred when the log was written or a sample was generated. Such an error
-    /// ends the run.
+    /// First error that occurred while the log was being written or a sample was being generated.
+    /// Such an error ends the run.
     error: Option<anyhow::Error>,
     interrupt: Interrupt,
     /// Last evaluation.
     evaluation: Option<Evaluation>,
-    /// Number of steps that had been done when the last sample was generated.
+    /// Number of training steps that had been done when the most recent sample was generated, or 0
+    /// if there is no sample yet.
     sampled: u64,
-    /// Problems that the user has already been told about. They are stored because each save
-    /// reports them again.
+    /// Error messages about old checkpoints and unfinished files that couldn't be deleted. Each save
+    /// reports them again, so the messages are stored in order to print each one only once.
     noted: BTreeSet<String>,
 }
 
-/// Trains until the last step, or until the user stops the run. Only the first rank shows the
+/// Trains until the last step or until the user stops the run. Only the first MPI rank shows the
 /// progress, writes the log and saves checkpoints.
 pub(crate) fn run(started: StartedRun, world: &ProcessGroup) -> Result<()> {
     let (setup, mut trainer) = (&started.setup, started.trainer);
@@ -129,14 +130,14 @@ fn open_folder(out_dir: Option<&Path>) -> Result<RunFolder> {
     };
     refuse_full(&path)?;
     let folder = RunFolder::open(&path)?;
-    // The folder is checked again. Another run may have used it and ended after the first check,
-    // before this process locked it.
+    // Checks the folder again, now that it is locked. Between the first check and the lock, another
+    // run may have used the folder and ended.
     refuse_full(&path)?;
     Ok(folder)
 }
 
-/// Checks that a new run can use a folder. The folder must be empty, or contain only files of a run
-/// that has never saved a checkpoint. These files are overwritten.
+/// Checks that a new run can be saved in a folder. The folder must be empty, or contain only files
+/// of a run that ended before it saved its first checkpoint. The new run overwrites these files.
 fn refuse_full(folder: &Path) -> Result<()> {
     let mut inside = finished(folder)?;
     let is_empty = finished(&folder.join(CHECKPOINTS))?.is_empty();
@@ -165,7 +166,7 @@ fn keep_options(path: &Path, setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// Returns `Break`, which makes the trainer stop, if `stop` is true, and `Continue` otherwise.
+/// Returns `Break`, which tells the trainer to stop, if `stop` is true, and `Continue` otherwise.
 fn break_if(stop: bool) -> ControlFlow<()> {
     match stop {
         true => ControlFlow::Break(()),
@@ -174,8 +175,8 @@ fn break_if(stop: bool) -> ControlFlow<()> {
 }
 
 impl RunListener<'_> {
-    /// Adds a line to the log. Returns an error if another process has taken over the folder of
-    /// this run.
+    /// Adds a line to the log. Returns an error if another process has taken over the folder of the
+    /// run in the meantime.
     fn log(&mut self, line: &Line) -> Result<()> {
         self.folder.check()?;
         self.log.write(line)
@@ -225,7 +226,7 @@ impl RunListener<'_> {
     }
 
     /// Generates a sample, shows it to the user, and writes it to the log. Does nothing if samples
-    /// are turned off or if the user has stopped the run.
+    /// are disabled or if the user has stopped the run.
     fn sample(&mut self, steps_done: u64, model: &GptModel) -> Result<()> {
         let Some(ids) = self.continuation(model)? else {
             return Ok(());
@@ -236,16 +237,17 @@ impl RunListener<'_> {
         let (begin, rest) = ids.split_at(self.setup.begin.len());
         let [begin, mut rest] = [begin, rest].map(|ids| vocabulary.text_of(ids));
         if vocabulary.tokenizer().is_err() {
-            // Without a tokenizer, both parts of the sample consist of token IDs, which are
-            // separated by spaces.
+            // Without a tokenizer, the prompt and its continuation are shown as token IDs separated
+            // by spaces, so another space is needed between the two.
             rest.insert(0, ' ');
         }
         self.progress.line(&sample(&begin, &rest));
         self.log(&Line::Sample { steps_done, text })
     }
 
-    /// Evaluates the model and generates a sample after the last step, unless the trainer has
-    /// already done so or the user has stopped the run. This doesn't change the state of the run.
+    /// Evaluates the model and generates a sample after the last training step, unless this has
+    /// already been done for that step or the user has stopped the run. The trainer's state doesn't
+    /// change.
     fn finish(&mut self, trainer: &Trainer) -> Result<()> {
         let steps_done = trainer.steps_done();
         let last = trainer.last_evaluation().map(|last| last.steps_done);
@@ -260,8 +262,9 @@ impl RunListener<'_> {
         }
     }
 
-    /// Generates a sample with greedy decoding, and returns the token IDs of the prompt and its
-    /// continuation. Returns `None` if samples are turned off or if the user has stopped the run.
+    /// Continues the prompt of the samples with greedy decoding. Returns the token IDs of the
+    /// prompt and its continuation, or `None` if samples are disabled or the user has stopped the
+    /// run.
     fn continuation(&self, model: &GptModel) -> Result<Option<Vec<u32>>> {
         let begin = &self.setup.begin;
         let tokens = self.setup.options.sample_tokens.0;

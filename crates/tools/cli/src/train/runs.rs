@@ -1,6 +1,6 @@
 //! Manages the folder `runs/`, which contains a numbered folder for each training run. This module
-//! creates these folders, finds the newest run, and finds a run's model, which is its newest
-//! checkpoint.
+//! creates the numbered folders, finds the run that was saved most recently, and finds the model of
+//! a run, which is the run's latest checkpoint.
 
 use std::ffi::OsString;
 use std::fs;
@@ -35,8 +35,8 @@ pub(crate) const SVG: &str = "loss.svg";
 /// Maximum length in bytes of a file that contains options.
 pub(crate) const MAX_OPTIONS_BYTES: u64 = 1 << 20;
 
-/// Returns the absolute form of a path, so that a training run can save it. A relative path would
-/// be wrong if the run were resumed from a different folder.
+/// Converts a path to an absolute path, so that it can be saved with a training run. A relative
+/// path would refer to a different file if the run were resumed from another working directory.
 ///
 /// # Errors
 /// Returns an error if the path isn't UTF-8, because TOML files can't contain such paths.
@@ -82,11 +82,12 @@ pub(crate) fn no_checkpoint(run: &Path) -> Result<anyhow::Error> {
     })
 }
 
-/// Maximum number of digits in the number of a run. Folders with longer names aren't taken into
-/// account when a new number is chosen.
+/// Maximum number of digits in the numeric name of a folder in `runs/`. A folder with a longer name
+/// has no effect on the number of the next run.
 const MAX_DIGITS: usize = 9;
 
-/// Creates a folder for a new run. The folders are numbered: `runs/0001`, `runs/0002` and so on.
+/// Creates a folder for a new run. The folders are numbered consecutively: `runs/0001`, `runs/0002`
+/// and so on.
 pub(crate) fn create(runs: &Path) -> Result<PathBuf> {
     if fs::metadata(runs).is_ok_and(|found| !found.is_dir()) {
         bail!(
@@ -137,7 +138,7 @@ pub(crate) fn newest(runs: &Path) -> Result<PathBuf> {
                 }
                 return Ok(run.path.clone());
             }
-            // A run without a complete checkpoint is skipped.
+            // Skips a run that has no complete checkpoint.
             Err(TrainError::NoCheckpoint { .. }) => {}
             Err(error) => {
                 return Err(error).with_context(|| {
@@ -161,15 +162,18 @@ struct SavedRun {
     /// Time of the run's last save.
     time: SystemTime,
     id: Option<String>,
-    /// Whether the folder still has the name that it had when the run was last opened. This helps
-    /// to tell a run from its copies.
+    /// Whether the folder still has the name that was recorded when a process last trained in it.
+    /// If several folders contain the same run, a folder with the recorded name is preferred as the
+    /// original, because a copy typically has a different name.
     has_its_name: bool,
-    /// Whether the name of the folder is a number. This also helps to tell a run from its copies.
+    /// Whether the name of the folder is a number. If several folders contain the same run, a
+    /// folder with a numeric name is more likely to be the original, because `gpt train` gives new
+    /// folders such names.
     is_numbered: bool,
 }
 
 impl SavedRun {
-    /// Returns the run in a folder, or `None` if the folder contains no checkpoints.
+    /// Returns the training run in a folder, or `None` if the folder contains no checkpoints.
     fn of(path: PathBuf) -> Option<Self> {
         let time = last_saved(&path)?;
         let (id, has_its_name) = run_id(&path).unzip();
@@ -183,8 +187,8 @@ impl SavedRun {
         })
     }
 
-    /// Returns true if this folder is considered a copy of `other`. This means that both folders
-    /// contain the same training run, and that `other` is more likely to be the original.
+    /// Returns true if this folder is considered a copy of the folder `other`. This is the case if
+    /// both contain a run with the same ID, and `other` is more likely to be the original.
     fn is_copy_of(&self, other: &Self) -> bool {
         let rank = |run: &Self| (run.has_its_name, run.is_numbered, run.time);
         self.id.is_some()
@@ -193,8 +197,9 @@ impl SavedRun {
     }
 }
 
-/// Returns the time when a run last saved a checkpoint, or `None` if it has none. If the
-/// checkpoints can't be listed, returns the time when the run's folder was last changed.
+/// Returns the time when a run last saved a checkpoint, or `None` if it has no checkpoints. If the
+/// folder with the checkpoints can't be listed, returns the time when the folder of the run was
+/// last modified.
 fn last_saved(run: &Path) -> Option<SystemTime> {
     let checkpoints = run.join(CHECKPOINTS);
     let changed = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
@@ -209,8 +214,8 @@ fn last_saved(run: &Path) -> Option<SystemTime> {
         .map(|time| time.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
-/// Returns the folder that contains a model's weights. This is `path` itself or, if `path` is the
-/// folder of a training run, the newest checkpoint of the run.
+/// Returns the folder that contains a model's weights. If `path` is the folder of a training run,
+/// this is the latest checkpoint of the run. Otherwise, it is `path` itself.
 ///
 /// # Errors
 /// Returns an error if the run has no complete checkpoint, or if `path` contains runs.
@@ -233,16 +238,17 @@ pub(crate) fn model_folder(path: &Path) -> Result<PathBuf> {
                 "{name}: this folder contains runs, but one run is needed; give the path of a run, such as the newest, {}",
                 run.display()
             ),
-            // If the folder isn't a model folder, either, the user gets an error with the name of
-            // the missing file when the model is loaded.
+            // The folder contains neither a model nor runs. It is returned anyway, because the
+            // attempt to load a model from it results in a better error message, which contains the
+            // name of the missing file.
             Err(_) => Ok(path.to_owned()),
         },
         Err(error) => Err(error.into()),
     }
 }
 
-/// Checks that `path` is a folder. `what` completes the error message "expected the folder of ...",
-/// for example with "a model".
+/// Returns an error if `path` isn't an existing folder. `what` describes the required folder in the
+/// error message, such as "a model" in "the folder of a model is needed".
 pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     let name = path.display();
     match fs::metadata(path) {
@@ -259,9 +265,9 @@ pub(crate) fn require_folder(path: &Path, what: &str) -> Result<()> {
     }
 }
 
-/// Prints a note about the checkpoints in a run's folder that are ignored because they are damaged
-/// or belong to another run. The note is printed only once, even if this function is called several
-/// times.
+/// Prints notes about those checkpoints of a run that are ignored because they are damaged or
+/// belong to another run. If this function is called several times, the notes are printed only
+/// once.
 pub(crate) fn note_ignored(run: &Path) -> Result<()> {
     static ONCE: Once = Once::new();
     let notes = ignored_checkpoints(run)?;
@@ -271,22 +277,23 @@ pub(crate) fn note_ignored(run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// If a folder is a checkpoint of a training run, checks that its tokenizer hasn't been changed.
-/// All other folders are accepted.
+/// If a folder is a checkpoint of a training run, checks that the files of its tokenizer haven't
+/// been changed. Any other folder is accepted without a check.
 pub(crate) fn check(folder: &Path) -> Result<()> {
     Ok(check_tokenizer(folder)?)
 }
 
-/// Returns the names in a folder, except for system files and for unfinished files that a killed
-/// process has left behind. Returns an empty list if the folder doesn't exist.
+/// Returns the names of the files and folders in a folder, except for system files and for
+/// unfinished files that a killed process has left behind. Returns an empty list if the folder
+/// doesn't exist.
 pub(crate) fn finished(folder: &Path) -> Result<Vec<OsString>> {
     let mut names = names(folder)?;
     names.retain(|name| unfinished_of(name).is_none());
     Ok(names)
 }
 
-/// Returns the names in a folder, except for system files such as `.DS_Store`. Returns an empty
-/// list if the folder doesn't exist.
+/// Returns the names of the files and folders in a folder, except for system files such as
+/// `.DS_Store`. Returns an empty list if the folder doesn't exist.
 pub(crate) fn names(folder: &Path) -> Result<Vec<OsString>> {
     let mut names = match names_in(folder) {
         Err(error) if [NotFound, NotADirectory].contains(&error.source.kind()) => Vec::new(),

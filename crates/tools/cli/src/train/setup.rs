@@ -1,6 +1,6 @@
-//! Prepares everything in a training run except its weights. Reads the data, derives the values of
-//! options that aren't set, and checks that the options suit the data and that the run fits in
-//! memory.
+//! Prepares everything that a training run needs, except for the weights. Reads the data, derives
+//! values for options that the user hasn't set, checks that the options are compatible with the
+//! data, and checks that the run fits in memory.
 
 use std::path::Path;
 
@@ -21,22 +21,24 @@ use crate::terminal::shell::quoted;
 
 /// Prompt of the samples if the data is the default story.
 const STORY_PROMPT: &str = "Marta looked at the river";
-/// Maximum number of tokens in a window when a model is fine-tuned and the user hasn't set the
-/// length of the windows.
+/// Maximum length of the windows in tokens if a model is fine-tuned and the user hasn't set the
+/// length.
 const FINE_TUNING_WINDOW: usize = 256;
 
-/// The model with whose weights a training run begins. It is either a model to fine-tune or the
-/// checkpoint of a resumed run.
+/// The model that provides the initial weights of a training run: either a model to fine-tune or
+/// the checkpoint of a resumed run.
 pub(crate) struct BaseModel {
     pub(crate) config: GptConfig,
     pub(crate) vocabulary: Vocabulary,
-    /// Saved training settings of a resumed run, or `None` for a new run. If a resumed run is made
-    /// longer, it keeps its learning-rate schedule and the boundaries of its epochs.
+    /// Training settings from the checkpoint of a resumed run, or `None` for a new run. Some of
+    /// them, such as the learning-rate schedule, must stay the same even if the user extends the
+    /// run.
     pub(crate) resumed: Option<TrainConfig>,
 }
 
 impl BaseModel {
-    /// Returns the base model of a new run. The model's tokenizer is in `folder`.
+    /// Returns the base model of a new run. The model has the configuration `config`, and its
+    /// tokenizer is read from `folder`.
     pub(crate) fn of(config: GptConfig, folder: &Path) -> Result<Self> {
         Ok(Self {
             config,
@@ -46,22 +48,26 @@ impl BaseModel {
     }
 }
 
-/// A training run that is ready to start, except for its weights.
+/// A training run that is ready to start, except that its weights haven't been created or loaded
+/// yet.
 pub(crate) struct Setup {
-    /// Options of the run. The same options and the same data always lead to the same results.
+    /// Options of the run. Runs with the same options and the same data always produce the same
+    /// results.
     pub(crate) options: TrainOptions,
     pub(crate) model: GptConfig,
     pub(crate) vocabulary: Vocabulary,
     pub(crate) training: TrainConfig,
-    /// Name of the data in messages. The next two fields contain the training part and the
-    /// validation part of the data. If there is no validation part, all data is used for training.
+    /// Name of the training data, for use in messages.
     pub(crate) data: String,
+    /// Part of the data that is used for training.
     pub(crate) train: DataLoader,
+    /// Part of the data that is used for validation, or `None` if all data is used for training.
     pub(crate) validation: Option<DataLoader>,
-    /// Token IDs with which each sample begins. If there are none, no samples are generated.
+    /// Token IDs of the prompt with which each sample begins. If there are none, no samples are
+    /// generated.
     pub(crate) begin: Vec<u32>,
-    /// Arguments with which `gpt generate` continues the prompt of the samples, or `None` if the
-    /// prompt can't be quoted for the shell.
+    /// Arguments that make `gpt generate` start with the same prompt as the samples, or `None` if
+    /// the prompt can't be quoted for a shell.
     pub(crate) prompt: Option<String>,
 }
 
@@ -80,14 +86,15 @@ impl Setup {
             let gradients = [size_of::<f32>(), self.model.size()?.total()];
             need = need.with("gradients of the next batch", &gradients)?;
         }
-        // The indices of all windows are stored twice per epoch, once in order and once shuffled.
+        // This accounts for two lists with the indices of all windows. In each epoch, the indices
+        // are needed both in their original order and in shuffled order.
         let order = [2 * size_of::<usize>(), windows.len()];
         Ok(need.with("order of the windows", &order)?)
     }
 }
 
-/// Reads the data and derives the values of options that aren't set. `base` is the model with whose
-/// weights the run begins, or `None` if the model is new.
+/// Reads the data and derives values for options that the user hasn't set. `base` is the model that
+/// provides the initial weights, or `None` if the model is new.
 ///
 /// # Errors
 /// Returns an error if the model is invalid or needs too much memory, or if the data can't be read
@@ -142,8 +149,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
         },
         schedule: Some(match resumed.and_then(|config| config.schedule) {
             Some(schedule) => Schedule {
-                // If the user has set a value that differs from the one in the checkpoint, resuming
-                // the run fails later with an error.
+                // If the user has set `min_lr` to a value other than the one in the checkpoint,
+                // `Trainer::resume` returns an error later.
                 min_lr: min_lr.unwrap_or(schedule.min_lr),
                 ..schedule
             },
@@ -189,8 +196,8 @@ pub(crate) fn set_up(options: TrainOptions, base: Option<BaseModel>) -> Result<S
     Ok(setup)
 }
 
-/// Returns the configuration of the windows and batches. If the user hasn't set the length and the
-/// stride of the windows, they are chosen to suit the model and the data.
+/// Returns the configuration of the windows and batches. If the user hasn't set the length or the
+/// stride of the windows, the value is chosen to suit the model and the data.
 fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLoaderConfig {
     let longest = match options.init_from {
         Some(_) => model.context_length.min(FINE_TUNING_WINDOW),
@@ -212,24 +219,23 @@ fn windows(options: &TrainOptions, model: &GptConfig, tokens: &Tokens) -> DataLo
     }
 }
 
-/// Returns the token IDs with which each sample begins, and the arguments with which `gpt generate`
-/// continues them. Samples begin with the user's prompt. If the user hasn't set a prompt, they
-/// begin with [`STORY_PROMPT`] if the data is the default story, and with the beginning of the data
-/// otherwise.
+/// Returns the token IDs of the prompt with which each sample begins, and the arguments that make
+/// `gpt generate` start with the same prompt. If the user hasn't set a prompt, it is
+/// [`STORY_PROMPT`] for the default story, and the beginning of the data otherwise.
 fn prompt(
     options: &TrainOptions,
     vocabulary: &Vocabulary,
     data: &Corpus,
     context_length: usize,
 ) -> Result<(Vec<u32>, Option<String>)> {
-    // The beginning of the data fills at most half of the context, so that there is room for
-    // generated tokens.
+    // A prompt taken from the beginning of the data fills at most half of the context, so that
+    // there is room for generated tokens.
     let most = (context_length / 2).max(1);
     let Ok(tokenizer) = vocabulary.tokenizer() else {
         let mut ids = beginning(data, None)?;
         ids.truncate(most);
         let words: Vec<String> = ids.iter().map(u32::to_string).collect();
-        // The list of token IDs is quoted, because PowerShell would split it at the commas.
+        // The list of token IDs must be quoted, because PowerShell would split it at the commas.
         let ids_of_prompt = quoted(&words.join(","));
         return Ok((ids, ids_of_prompt.map(|ids| format!("--tokens {ids}"))));
     };
@@ -260,9 +266,10 @@ fn prompt(
     Ok((ids, prompt))
 }
 
-/// Returns the first tokens of the data, without leading special tokens and whitespace. The result
-/// ends at the first line break, at the end of a word after at least 20 bytes, or after about 40
-/// bytes. Without a tokenizer, the result consists of the first four tokens.
+/// Returns the first tokens of the data, for use as a prompt. Leading special tokens and whitespace
+/// are skipped. The result ends at the first line break or special token, at the first end of a
+/// word after at least 20 bytes, or after about 40 bytes. Without a tokenizer, the result consists
+/// of the first four tokens.
 fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>> {
     const BYTES: usize = 20;
     const MAX_BYTES: usize = 40;
@@ -281,7 +288,7 @@ fn beginning(data: &Corpus, vocabulary: Option<&Vocabulary>) -> Result<Vec<u32>>
         if text.is_empty() && (is_special || piece.trim_ascii().is_empty()) {
             continue;
         }
-        // The result never ends in the middle of a character, and it ends in the middle of a word
+        // The prompt never ends in the middle of a character, and it ends in the middle of a word
         // only if the word is very long.
         let ends_word = piece.first().is_some_and(u8::is_ascii_whitespace);
         let is_whole = str::from_utf8(&text).is_ok();

@@ -23,11 +23,12 @@ pub(crate) struct Source {
     /// Base model, or `None` if the model is new.
     pub(crate) base: Option<BaseModel>,
     pub(crate) weights: InitialWeights,
-    /// Locked folder of a resumed run. It is `None` for a new run. It is also `None` on all ranks
-    /// except the first one, because only the first rank saves checkpoints.
+    /// Folder of a resumed run, which this process has locked. It is `None` for a new run. In a run
+    /// with several MPI ranks, it is also `None` on all ranks except the first, because only the
+    /// first rank saves checkpoints.
     pub(crate) folder: Option<RunFolder>,
-    /// Path of the data with which a resumed run was started. It is `None` for a new run, and for a
-    /// run that was started with the default story.
+    /// Path of the training data when a resumed run was originally started. It is `None` for a new
+    /// run, and also for a run that was started with the default story.
     pub(crate) began_with: Option<PathBuf>,
 }
 
@@ -38,8 +39,8 @@ pub(crate) enum InitialWeights {
     Checkpoint(PathBuf),
 }
 
-/// Returns the options and the weights with which a new run starts. `words` contains the user's
-/// arguments, and `stated` contains the options that they set.
+/// Returns the options and the initial weights of a new run. `words` contains the command-line
+/// arguments, and `stated` contains the options that these arguments set.
 pub(crate) fn source(words: &[OsString], stated: &TrainOptions) -> Result<Source> {
     let (mut base, mut weights, mut path) = (None, InitialWeights::New, None);
     if let Some(folder) = &stated.init_from {
@@ -102,9 +103,9 @@ pub(crate) fn trainer(
         InitialWeights::Of(folder) => model::load(&folder.with_drop_rates(model.drop_rates))?,
         InitialWeights::New => {
             let mut model = GptModel::new(model, &mut rng)?;
-            // The embeddings get a standard deviation of 0.02, as in GPT-2. This is necessary
-            // because the token embedding is also the output layer. With a standard deviation of 1,
-            // the first losses would be ten times as high as with random guesses.
+            // With weight tying, the token embedding is also the output layer, so the embeddings
+            // need a standard deviation of 0.02, as in GPT-2. With a standard deviation of 1, the
+            // initial loss would be ten times as high as the loss of random guesses.
             if model.config().tied {
                 model.tok_emb.weight *= 0.02;
                 model.pos_emb.weight *= 0.02;
@@ -115,8 +116,8 @@ pub(crate) fn trainer(
     Trainer::new(training, model, train, validation, rng).map_err(with_flags)
 }
 
-/// Returns true if `name` is the name of a saved value that describes the data itself, such as its
-/// hash. Returns false for settings such as the length of the windows.
+/// Returns true if `name`, the name of a value in a checkpoint, refers to the content of the data,
+/// such as its hash. Returns false for other values, such as the length of the windows.
 fn is_of_data(name: &str) -> bool {
     name.contains("_data") && (name.ends_with(".tokens") || name.ends_with(".sha256"))
 }

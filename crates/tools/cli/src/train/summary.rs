@@ -19,8 +19,8 @@ use crate::terminal::shell::{program, shell_quoted};
 use crate::train::runs::{LOG, SVG};
 
 /// Returns the lines that are printed before the first step. They describe the model, the data, the
-/// steps, the settings and the folder, and are followed by notes about settings with unexpected
-/// consequences.
+/// number of steps, the settings and the folder of the run. Notes about settings that may have
+/// unexpected consequences follow.
 pub(crate) fn announce(setup: &Setup, trainer: &Trainer, path: &Path) -> String {
     let (options, model, training) = (&setup.options, &setup.model, &setup.training);
     let tokens = |part: &DataLoader| part.dataset().corpus().len();
@@ -118,8 +118,8 @@ fn width() -> Option<usize> {
         .map(|(_, columns)| columns.into())
 }
 
-/// Wraps a line between words. Continuation lines are indented, so that they are aligned with the
-/// text after the line's label.
+/// Wraps a line between words. Continuation lines are indented to align with the text that follows
+/// the label at the beginning of the line.
 fn wrapped(line: &str, columns: Option<usize>) -> String {
     const INDENT: usize = 10;
     let columns = columns.unwrap_or(usize::MAX).max(2 * INDENT);
@@ -139,8 +139,8 @@ fn wrapped(line: &str, columns: Option<usize>) -> String {
 
 /// Returns the summary of a finished training run. It contains the number of steps, the folder of
 /// the run, the Python code that loads the last checkpoint, and the command that generates text
-/// with it. It also contains the path of the best checkpoint if the validation loss is higher at
-/// the last one.
+/// with this checkpoint. If an earlier checkpoint had a lower validation loss than the last one,
+/// the summary also contains the path of the best checkpoint.
 pub(crate) fn sum_up(
     setup: &Setup,
     folder: &RunFolder,
@@ -186,7 +186,7 @@ pub(crate) fn sum_up(
 }
 
 /// Formats a sample as a single line. The prompt is enclosed in brackets, and each line break is
-/// replaced with a visible character.
+/// replaced with a visible symbol.
 pub(crate) fn sample(prompt: &str, continuation: &str) -> String {
     let one_line = |text: &str| text.replace('\n', "\u{23ce}");
     format!("sample: [{}]{}", one_line(prompt), one_line(continuation))

@@ -13,10 +13,11 @@ use super::options::TrainOptions;
 use crate::model::vocabulary::{Vocabulary, folder_at, is_gpt2_size};
 use crate::train::runs::model_folder;
 
-/// Returns the vocabulary of a new model, with the tokenizer that `--tokenizer` requests. If this
-/// option isn't given, token IDs in a file are used with the tokenizer in the same folder. Text is
-/// encoded with the preset's tokenizer, or with GPT-2's if `--vocab-size` matches it. `text`
-/// returns all data as one text, or `None` if the data consists of token IDs.
+/// Creates the vocabulary of a new model, with the tokenizer that `--tokenizer` requests. If the
+/// user hasn't set this option and the data is a file of token IDs, the tokenizer is read from the
+/// folder of this file. Otherwise, the default is GPT-2's tokenizer if `--vocab-size` matches it,
+/// and the preset's tokenizer if not. `text` returns the training and validation data as a single
+/// text, or `None` if the data consists of token IDs.
 ///
 /// # Errors
 /// Returns an error if a tokenizer must be trained but the data consists of token IDs or is too
@@ -46,8 +47,8 @@ pub(crate) fn vocabulary<'t>(
     let tokenizer = match choice {
         Gpt2 => ModelTokenizer::gpt2(),
         Chars => ModelTokenizer::train_chars(&text()?)?,
-        // The preset's vocabulary size suits the default story. A shorter text may not contain
-        // enough different pairs of tokens for a vocabulary of this size.
+        // The vocabulary size in the preset is chosen for the default story. If the user's text is
+        // too short for so many tokens, a smaller vocabulary is accepted.
         Bpe(most) if options.tokenizer.is_none() => {
             ModelTokenizer::train_bpe_at_most(&text()?, most)?
         }
@@ -63,8 +64,8 @@ pub(crate) fn vocabulary<'t>(
     Ok(Vocabulary::new(tokenizer))
 }
 
-/// Reads the tokenizer in the folder of a model or of a training run, or in a folder that contains
-/// only a tokenizer.
+/// Reads the tokenizer from the folder of a model, from the folder of a training run, or from a
+/// folder that contains only a tokenizer.
 fn read(path: &Path) -> Result<ModelTokenizer> {
     let name = path.display();
     if !path.exists() {
@@ -72,7 +73,7 @@ fn read(path: &Path) -> Result<ModelTokenizer> {
             "--tokenizer {name}: this folder doesn't exist; use gpt2, chars, bpe:N, or a folder with a tokenizer"
         );
     }
-    // The tokenizer of a run is in the newest checkpoint.
+    // The tokenizer of a training run is stored in the run's latest checkpoint.
     let folder = match path.is_dir() {
         true => &model_folder(path)?,
         false => folder_of(path),
