@@ -1,6 +1,6 @@
-//! Tests that `gpt convert` fills a new or empty folder or writes a new GGUF file, and that it
-//! changes nothing else. The tests in `tests/torture` check that a failed conversion leaves either
-//! a complete model or none.
+//! Tests that `gpt convert` writes a model to a new or empty folder, or to a new GGUF file, and
+//! leaves everything else unchanged. The tests in `tests/torture` also check that a conversion that
+//! fails leaves either a complete model or no model at all.
 
 use std::fs;
 

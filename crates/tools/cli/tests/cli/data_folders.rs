@@ -9,8 +9,8 @@ use crate::support::{Folder, Ran, folder, holds};
 const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --batch-size 2 \
     --max-steps 1 --threads 1 --eval-iters 1 --sample-interval 0";
 
-/// Creates a folder with files of these `names` and trains on the folder. A file for training
-/// contains 80 characters, and a file for validation contains 40.
+/// Creates a folder that contains files with these `names`, and trains on this folder. Each file
+/// contains 80 characters if its name marks it as training data, and 40 characters otherwise.
 fn train(folder: &Folder, case: &str, names: &[&str]) -> Ran {
     fs::create_dir(folder.join(case)).expect("a new folder");
     for name in names {
@@ -23,10 +23,11 @@ fn train(folder: &Folder, case: &str, names: &[&str]) -> Ran {
     ))
 }
 
-/// Test cases. Each consists of the names of the files in a folder, and the files among them that
-/// version 5.2.0 of Hugging Face's `datasets` library uses for training and for validation
-/// (`DataFilesDict.from_patterns(get_data_patterns(folder))`). The library silently ignores all
-/// other files.
+/// Test cases for the files that are found in a folder. Each case consists of the names of all
+/// files, the names of the training files, and the name of the validation file, if there is one.
+/// The expected results are those of version 5.2.0 of Hugging Face's `datasets` library
+/// (`DataFilesDict.from_patterns(get_data_patterns(folder))`), which silently ignores all other
+/// files.
 const DATASETS: [(&[&str], &[&str], Option<&str>); 7] = [
     (
         &["train.txt", "validation.txt"],
@@ -185,8 +186,8 @@ fn markup_is_noted_whether_the_name_or_the_text_shows_it() {
     }
 }
 
-/// Test cases. Each consists of the first bytes of a file and the description of the file's format
-/// that the error message must contain.
+/// Test cases. Each consists of the first bytes of a file that isn't plain text, and a description
+/// of its format that the error message must contain.
 const FORMATS: [(&[u8], &str); 6] = [
     (b"%PDF-1.4\n1 0 obj", "a PDF document; pdftotext"),
     (b"%PDF-1.7\n%\xb5\xb5\xb5\xb5", "a PDF document; pdftotext"),
@@ -209,7 +210,8 @@ fn a_file_of_another_format_is_no_text() {
             folder.refused(args, &[name]);
         }
     }
-    // English text that is encoded in UTF-16 without a byte order mark is also valid UTF-8.
+    // English text in UTF-16 without a byte order mark consists of ASCII bytes and zeros, so it is
+    // also valid UTF-8. Even so, it must be rejected.
     let wide: Vec<u8> = b"The bell rang."
         .iter()
         .flat_map(|&byte| [byte, 0])

@@ -122,7 +122,7 @@ fn an_interactive_session_continues_one_text_turn_by_turn() {
     let ran = trained().gpt_reading("generate -i --temp 0 -n 3", "Once\n\n upon\n");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stderr.matches("decode").count(), 3, "{}", ran.stderr);
-    // The second turn continues the text of the first one.
+    // The second line of input continues the text that was generated after the first line.
     let at_once = trained().ok("generate Once --temp 0 -n 6").stdout;
     let turns = format!("Once{}", ran.stdout.replace('\n', ""));
     let at_once = at_once.replace('\n', "");
@@ -160,7 +160,8 @@ fn samples_are_separated_and_the_first_is_the_only_one_of_its_seed() {
     holds(&seeds, &["the random seeds are ", " to "]);
 }
 
-/// Runs `gpt generate` with `--json` and returns the lines that it prints.
+/// Runs `gpt generate` with `--json` and returns the lines that it prints. Each line describes a
+/// sample.
 fn lines(args: &str) -> Vec<String> {
     let printed = trained().ok(&format!("generate {args} --json")).stdout;
     printed.lines().map(str::to_owned).collect()
@@ -170,8 +171,8 @@ const DTYPES: [&str; 5] = ["float32", "float16", "bfloat16", "int8", "int4"];
 
 #[test]
 fn a_sample_depends_only_on_the_seed_and_its_index() {
-    // All cases use the default temperature. In some of them, stop strings end the samples at
-    // different times, or the texts become longer than the context.
+    // In some of these cases, samples end at different times because a stop string occurs or the
+    // context is full. All cases use random sampling at the default temperature.
     for (dtype, options) in DTYPES.into_iter().flat_map(|dtype| {
         [
             "-n 9",
@@ -190,8 +191,8 @@ fn a_sample_depends_only_on_the_seed_and_its_index() {
             assert_eq!(alone, [sample.as_str()], "{args}: sample {i}");
         }
     }
-    // At most 64 samples are generated at the same time, so some of the 70 samples start only after
-    // others have ended.
+    // At most 64 samples are generated at the same time, so the last of these 70 samples start only
+    // after others have ended.
     let many = lines("Once --dtype int8 -n 3 --seed 5 --num-samples 70");
     assert_eq!(lines("Once --dtype int8 -n 3 --seed 74"), many[69..]);
     assert_eq!(many.len(), 70);
@@ -302,10 +303,11 @@ fn a_folder_s_generation_settings_are_the_defaults() {
     }
 }
 
-/// Test cases. Each consists of the content of `generation_config.json`, and whether version 5.24.0
-/// of transformers uses greedy decoding with it
-/// (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). All contents include
-/// `do_sample`. Without this setting, transformers uses greedy decoding but this program doesn't.
+/// Test cases for greedy decoding. Each case consists of the content of `generation_config.json`,
+/// and whether this content makes version 5.24.0 of transformers use greedy decoding
+/// (`GenerationConfig.from_pretrained(folder).get_generation_mode()`). All cases set `do_sample`,
+/// because the two programs have different defaults: if it isn't set, transformers uses greedy
+/// decoding, but `gpt` samples randomly.
 const MODES: [(&str, bool); 6] = [
     (
         r#"{"do_sample": false, "temperature": 0.6, "top_p": 0.9}"#,
@@ -318,10 +320,11 @@ const MODES: [(&str, bool); 6] = [
     (r#"{"do_sample": true, "top_k": 50}"#, false),
 ];
 
-/// Test cases. Each consists of the content of `generation_config.json`, and the number of tokens
-/// that version 5.24.0 of transformers generates after a prompt of three tokens, or `None` if it
-/// rejects the prompt. The numbers come from `_prepare_generated_length` and
-/// `_validate_generated_length` in `generation/utils.py`.
+/// Test cases for the length of the generated text. Each case consists of the content of
+/// `generation_config.json`, and the number of tokens that version 5.24.0 of transformers then
+/// generates after a prompt of three tokens, or `None` if it rejects the prompt. The numbers were
+/// derived from `_prepare_generated_length` and `_validate_generated_length` in
+/// `generation/utils.py`.
 const LENGTHS: [(&str, Option<usize>); 4] = [
     (r#"{"max_new_tokens": 7}"#, Some(7)),
     (r#"{"max_length": 10}"#, Some(7)),
@@ -346,7 +349,7 @@ fn generation_settings_mean_what_they_mean_in_transformers_and_options_win() {
         let report = folder.json(&format!("{generate} -n 5"));
         assert_eq!(report["seed"].is_null(), is_greedy, "{json}");
         assert_eq!(report["tokens"] == greedy, is_greedy, "{json}");
-        // An option that requests random sampling takes precedence.
+        // Options that request random sampling take precedence over the file.
         for option in ["--temp 1", "--temp 1 --top-k 9", "--temp 1 --min-p 0.01"] {
             let report = folder.json(&format!("{generate} -n 5 {option}"));
             assert!(report["seed"].is_u64(), "{json} {option}");

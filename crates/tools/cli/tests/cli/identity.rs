@@ -1,6 +1,6 @@
-//! Tests how the program recognizes the folder of a training run and the process that may write to
-//! it. The cases include copies of runs, symbolic links, deleted locks, and files that a killed
-//! process has left behind.
+//! Tests how the program recognizes a training run, and which process may write to the folder of a
+//! run. The test cases include copied runs, symbolic links, deleted lock files, and unfinished
+//! files of a process that was killed.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::support::{Folder, Ran, TINY, folder, holds};
 
 /// Copies a folder and its contents. If `visible` is true, hidden files at the top level of the
-/// folder are left out.
+/// folder, such as the lock file of a run, are left out.
 fn copy(from: &Path, to: &Path, visible: bool) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
@@ -84,8 +84,8 @@ fn a_copy_of_a_run_is_not_the_newest_run() {
     );
     assert_eq!(folder.checkpoints("runs/0001").len(), 2);
     folder.ok("generate --tokens 1 -n 1");
-    // A copy of a run is used if the user specifies its path. If no folder has the name that the
-    // run has recorded, a folder with a number as its name is considered the original.
+    // A copy of a run can still be used by specifying its path. When no folder has the name that
+    // the run recorded, a folder with a numeric name is considered the original.
     folder.ok("train --resume runs/a --max-steps 4");
     assert!(folder.checkpoints("runs/a")[1].ends_with("04"));
     fs::rename(folder.join("runs/0001"), folder.join("runs/b")).expect("renamed");
@@ -110,8 +110,8 @@ fn a_run_never_becomes_another_by_files_that_are_copied_into_it() {
         &["run.json", "the files of another run"],
     );
     assert!(folder.tensors("c") == weights);
-    // Copies a checkpoint of run `c` into run `a`, where it is the checkpoint with the highest
-    // number of steps. Then copies run `a` without its lock.
+    // Copies the latest checkpoint of run `c` into run `a`, where it becomes the checkpoint with
+    // the highest number of steps. Then copies run `a`, except for its lock file, to a new folder.
     copy(&folder.join("c"), &folder.join("guest"), true);
     copy(
         &folder.join("c/checkpoints/step-00000004"),

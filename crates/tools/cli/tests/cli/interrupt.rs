@@ -1,9 +1,10 @@
-//! Tests how the program handles signals. After the first Ctrl-C, a training run must save and
-//! print the command that resumes it. After the second Ctrl-C, it must end immediately. The last
-//! test checks the limit on file sizes, which also sends a signal.
+//! Tests how the program handles signals. After the first Ctrl-C, a training run must save a
+//! checkpoint and print the command that resumes the run. After the second Ctrl-C, it must end
+//! immediately. The last test limits the size of files, because exceeding this limit also triggers
+//! a signal.
 //!
-//! The tests of the crate `train` check that a run that was interrupted and resumed has the same
-//! bits as a run that wasn't interrupted.
+//! These tests don't compare the weights. The tests of the crate `train` check that interrupting
+//! and resuming a run leads to exactly the same weights as running it without interruption.
 
 #![cfg(unix)]
 
@@ -19,9 +20,10 @@ use signal_hook::flag::register_conditional_default;
 
 use crate::support::{Folder, TINY, folder, holds, trained};
 
-/// Makes sure that programs started after this call receive signals, even if the tests were started
-/// by `nohup` or as a background job, with some signals ignored. A program inherits ignored signals
-/// from its parent, but signals for which the parent has a handler are reset to their default.
+/// Makes sure that programs that are started after this call receive signals. If the tests are run
+/// by `nohup` or as a background job, some signals are ignored, and a program inherits the ignored
+/// signals of its parent. However, signals for which the parent has installed a handler are reset
+/// to their default action, so this function installs handlers.
 fn hear_signals() {
     for signal in [SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU] {
         let always = Arc::new(AtomicBool::new(true));
@@ -29,7 +31,8 @@ fn hear_signals() {
     }
 }
 
-/// Starts a command and reads its standard output until a line starts with `beginning`.
+/// Starts a command and reads its standard output up to the first line that starts with
+/// `beginning`.
 fn started(folder: &Folder, args: &str, beginning: &str) -> (Child, BufReader<ChildStdout>) {
     hear_signals();
     let mut child = folder.command(args).spawn().expect("gpt runs");
@@ -74,7 +77,8 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
 #[test]
 fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let folder = folder();
-    // Each step takes so long that the second Ctrl-C usually arrives before the step ends.
+    // With this option, each step takes so long that the second Ctrl-C usually arrives before the
+    // step has ended.
     let flags = format!("{TINY} --gradient-accumulation-steps 4000");
     folder.ok(&format!("train {flags} --max-steps 1 --out-dir run"));
     let before = folder.checkpoint("run");
@@ -82,7 +86,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     send("-INT", &child);
     let mut line = String::new();
-    // If standard error ends, the run has already saved and ended.
+    // The end of standard error means that the run has already saved a checkpoint and ended.
     while !line.contains("stopping after this step") {
         line.clear();
         if stderr.read_line(&mut line).unwrap() == 0 {
@@ -91,7 +95,8 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
     }
     send("-INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // On a busy machine, the run may have had time to save after the first Ctrl-C.
+    // On a busy machine, the run may have finished the step and saved a checkpoint before the
+    // second Ctrl-C arrived, so a newer checkpoint is accepted as well.
     let after = folder.checkpoint("run");
     let [before, after] = [before, after].map(|path| path.display().to_string());
     let is_whole = after.starts_with(&before) || after.ends_with("step-00000002");
@@ -102,7 +107,7 @@ fn ctrl_c_twice_stops_at_once_with_130_and_leaves_the_last_checkpoint() {
 #[test]
 fn signals_of_batch_systems_save_too_and_a_warning_may_come_twice() {
     let folder = folder();
-    // No checkpoint is due before the signal.
+    // With these options, the run saves no checkpoint before it receives the signal.
     let flags = format!("{TINY} --eval-interval 1000000 --max-steps 1000000");
     for (name, signal, times) in [
         ("TERM", SIGTERM, 1),
@@ -140,7 +145,8 @@ fn a_signal_other_than_ctrl_c_ends_a_session() {
     }
 }
 
-/// Runs a command line with `sh`. In the command line, `gpt` stands for the program under test.
+/// Starts a shell command with `sh`. In the command, `gpt` stands for the path of the program under
+/// test.
 fn shell(folder: &Folder, line: &str) -> Child {
     hear_signals();
     let line = line.replace("gpt", env!("CARGO_BIN_EXE_gpt"));

@@ -1,5 +1,5 @@
-//! Tests that the program never loses files that must be kept: files of other programs, and the
-//! checkpoints of a run that fails.
+//! Tests that the program never deletes or overwrites files that it must keep: files that other
+//! programs created, and the checkpoints of a run that fails.
 
 use std::fs;
 
@@ -34,7 +34,8 @@ fn a_folder_of_somebody_else_is_refused_and_left_as_it_was() {
 #[test]
 fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
     let folder = folder();
-    // With these options, each step makes the weights thousands of times larger.
+    // With these options, each step makes the weights thousands of times larger, so the loss soon
+    // becomes infinite or NaN.
     let wild = format!("{TINY} --weight-decay 1e6 --grad-clip 0 --eval-interval 1");
     let run = format!("train {wild} --max-steps 9 --out-dir run");
     folder.refused(&run, &["loss", "step", "set --learning-rate below"]);
@@ -42,7 +43,7 @@ fn a_run_whose_loss_is_no_longer_a_number_ends_and_keeps_its_checkpoint() {
     assert!(evaluated["loss"].is_f64(), "{evaluated}");
 }
 
-/// Sets some weights of a model to the largest `f32`, so that the loss isn't a finite number.
+/// The test sets some weights of a model to the largest `f32` to make the loss infinite or NaN.
 #[test]
 fn a_loss_that_is_no_number_is_a_failure_of_eval() {
     let folder = folder();
@@ -58,7 +59,7 @@ fn a_loss_that_is_no_number_is_a_failure_of_eval() {
     folder.refused("eval data.bin -m model --json", &["the loss is"]);
 }
 
-/// The device `/dev/full` behaves like a full disk.
+/// The test uses the device `/dev/full`, which behaves like a file on a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_was_asked_for_and_not_written_is_a_failure() {

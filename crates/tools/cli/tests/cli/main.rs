@@ -1,5 +1,5 @@
-//! Tests the command `gpt` from the user's point of view, which includes its output, its files and
-//! its error messages.
+//! Tests the command-line program `gpt` from a user's point of view: its output, its files and its
+//! error messages.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 

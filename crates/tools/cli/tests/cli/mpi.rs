@@ -1,8 +1,8 @@
-//! Tests that `mpirun -n N gpt train` leads to the same bits as a single process without MPI, and
-//! that an error on one rank ends all ranks.
+//! Tests that `mpirun -n N gpt train` produces exactly the same bits as a single process without
+//! MPI, and that an error on one rank ends all ranks.
 //!
-//! The script `.ci/run` runs these tests if MPI is installed. It sets the environment variable
-//! `GPT_WITHOUT_MPI` to the path of a program that was built without MPI.
+//! `.ci/run` runs the tests in this module if MPI is installed. It sets the environment variable
+//! `GPT_WITHOUT_MPI` to the path of a `gpt` that was built without MPI.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -29,9 +29,9 @@ fn mpirun(folder: &Folder) -> Command {
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("RAYON_NUM_THREADS", "1")
-        // The first two of these variables restrict communication to this machine. The third one
-        // gives the ranks four seconds to save after Ctrl-C. `mpirun` always waits for all four
-        // seconds.
+        // `OMPI_MCA_btl` and `OMPI_MCA_oob_tcp_if_include` restrict communication to this machine.
+        // `OMPI_MCA_odls_base_sigkill_timeout` gives the ranks four seconds to save a checkpoint
+        // after Ctrl-C. `mpirun` always waits for the full four seconds.
         .env("OMPI_MCA_btl", "self,vader")
         .env("OMPI_MCA_oob_tcp_if_include", "lo")
         .env("OMPI_MCA_odls_base_sigkill_timeout", "4")
@@ -42,8 +42,9 @@ fn mpirun(folder: &Folder) -> Command {
     command
 }
 
-/// Returns an `mpirun` command that starts `gpt` on several ranks. Each pair in `contexts` contains
-/// a number of ranks and the arguments of these ranks.
+/// Returns an `mpirun` command that starts `gpt` on several ranks, possibly with different
+/// arguments. Each element of `contexts` consists of a number of ranks and the arguments for these
+/// ranks.
 fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     let mut command = mpirun(folder);
     for (i, (ranks, args)) in contexts.iter().enumerate() {
@@ -56,8 +57,8 @@ fn ranks(folder: &Folder, contexts: &[(usize, &str)]) -> Command {
     command
 }
 
-/// Runs an `mpirun` command and asserts that it succeeds. Returns the standard output, which comes
-/// only from rank 0, and the standard error.
+/// Runs an `mpirun` command and asserts that it succeeds. Returns its standard output, to which
+/// only rank 0 writes, and its standard error.
 fn ok(mut command: Command) -> (String, String) {
     let output = command.output().expect("it runs");
     let (lines, errors) = texts(&output);
@@ -70,8 +71,8 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// Runs the program as a single process, without a launcher. Uses the build without MPI if
-/// `GPT_WITHOUT_MPI` is set, and the build with MPI otherwise.
+/// Runs `gpt` as a single process, without `mpirun`. If `GPT_WITHOUT_MPI` is set, this is the
+/// program built without MPI. Otherwise, it is the program built with MPI.
 fn alone(folder: &Folder, args: &str) {
     let plain = std::env::var_os("GPT_WITHOUT_MPI");
     let mut command = Command::new(plain.as_deref().unwrap_or(OsStr::new(GPT)));
@@ -80,9 +81,9 @@ fn alone(folder: &Folder, args: &str) {
     ok(command);
 }
 
-/// Returns the manifest of a run's newest checkpoint, which contains the hashes of the weights, the
-/// optimizer's moments and the training state. The ID of the run is removed from it, because no two
-/// runs have the same ID.
+/// Returns the manifest of a run's latest checkpoint, which contains hashes of the weights, the
+/// optimizer's moments and the training state. The ID of the run is removed from the manifest,
+/// because no two runs have the same ID.
 fn saved(folder: &Folder, run: &str) -> Value {
     let manifest = fs::read(folder.checkpoint(run).join("manifest.json")).expect("a manifest");
     let mut manifest: Value = serde_json::from_slice(&manifest).expect("JSON");
@@ -137,7 +138,7 @@ fn each_rank_is_introduced_once_and_rank_0_alone_tells_the_run() {
     }
 }
 
-/// Starts a training run on `many` ranks and waits for its first checkpoint.
+/// Starts a training run on `many` ranks, and waits until it has saved its first checkpoint.
 fn begin(folder: &Folder, many: usize, args: &str) -> Child {
     let mut child = ranks(folder, &[(many, args)]).spawn().expect("mpirun runs");
     let is_saved = |name: &String| name.starts_with("step-");
@@ -150,8 +151,8 @@ fn begin(folder: &Folder, many: usize, args: &str) -> Child {
     child
 }
 
-/// Returns the number of training steps that had been done when the run's newest checkpoint was
-/// saved.
+/// Returns the number of training steps that had been done when the run saved its latest
+/// checkpoint.
 fn steps_done(folder: &Folder) -> u64 {
     let newest = folder.checkpoints("run").pop().expect("a checkpoint");
     newest["step-".len()..][..8].parse().expect("a number")
@@ -166,8 +167,9 @@ fn signal(kind: &str, process: u32) {
 #[test]
 fn an_interrupted_mpirun_saves_once() {
     let folder = folder();
-    // The options make each step slow, so that the ranks print little. `mpirun` doesn't read their
-    // output in the four seconds between Ctrl-C and SIGTERM.
+    // `mpirun` doesn't read the output of the ranks in the four seconds between Ctrl-C and SIGTERM,
+    // so a rank that prints too much would block. These options make each training step slow, so
+    // that the ranks print little in this time.
     let run = train(
         "--max-steps 1000000 --save-interval 1 --eval-interval 1000 \
          --gradient-accumulation-steps 300 -o run",

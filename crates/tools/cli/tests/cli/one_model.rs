@@ -1,12 +1,14 @@
-//! Tests which model a command uses. The model of a run must be its last checkpoint, and the newest
-//! run must never be replaced with an older one. Also tests that each command that the program
-//! prints works when a user pastes it.
+//! Tests which model a command loads. If the user specifies a run, it must be the run's last
+//! checkpoint. If the user specifies nothing, it must be from the newest run, even if that run is
+//! damaged and an older one isn't. Some tests also check that the commands in the program's output
+//! work when they are pasted into a shell.
 
 use std::fs;
 
 use crate::support::{Folder, Ran, TINY, folder, holds};
 
-/// Returns the arguments of the `gpt` command that follows the text `before` in the output.
+/// Finds the `gpt` command that follows the text `before` in the program's output, and returns its
+/// arguments.
 fn printed(output: &str, before: &str) -> Vec<String> {
     let line = output.lines().find_map(|line| line.split_once(before));
     let (_, command) = line.unwrap_or_else(|| panic!("no {before:?} in {output}"));
@@ -15,7 +17,8 @@ fn printed(output: &str, before: &str) -> Vec<String> {
     words[1..].to_vec()
 }
 
-/// Runs a printed command with additional arguments and asserts that it succeeds.
+/// Runs a command from the program's output with additional arguments, and asserts that it
+/// succeeds.
 fn run_printed(folder: &Folder, words: &[String], more: &[&str]) -> Ran {
     let more = more.iter().map(ToString::to_string);
     let words: Vec<String> = words.iter().cloned().chain(more).collect();
@@ -75,7 +78,8 @@ fn each_printed_command_works_as_printed() {
         --context-length 8 --batch-size 2 --threads 1 --eval-iters 1";
     let ran = folder.ok(&format!("{flags} --max-steps 2 -o run"));
     run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
-    // The first prompt is longer than the context, and the second one looks like an option.
+    // The first of these prompts is longer than the context, and the second one starts with a
+    // hyphen, as an option does.
     for (i, prompt) in ["emma olivia ava", "-e"].into_iter().enumerate() {
         let run = format!("prompt{i}");
         let mut words = vec!["--prompt".to_owned() + "=" + prompt, "-o".to_owned(), run];
@@ -88,8 +92,8 @@ fn each_printed_command_works_as_printed() {
         let ran = run_printed(&folder, &words, &[]);
         run_printed(&folder, &printed(&ran.stdout, "write   "), &["-n", "2"]);
     }
-    // Makes the run longer, first with `--epochs`, and then with the printed command and
-    // `--max-steps`.
+    // Extends the finished run, first with `--epochs`, and then with the command that the program
+    // prints, which uses `--max-steps`.
     folder.ok("train --resume run --epochs 1");
     let done = folder.ok("train --resume run");
     let mut words = printed(&done.stdout, "to continue it up to step N, use: ");
@@ -105,7 +109,7 @@ fn each_printed_command_works_as_printed() {
     let done = folder.ok("train --resume epochs");
     let words = printed(&done.stdout, "to continue it up to step N, use: ");
     run_printed(&folder, &words[..words.len() - 1], &["500"]);
-    // The written token IDs can be used as training data.
+    // The file of token IDs that `gpt tokenize` writes can be used as training data.
     let ran = folder.ok("tokenize -m run -f names.txt -o ids.npy");
     let small = [
         "--n-layers",
@@ -133,7 +137,8 @@ fn each_printed_command_works_as_printed() {
 fn a_run_that_never_saved_is_started_again_by_the_command_in_the_message() {
     let folder = folder();
     folder.ok(&format!("train {TINY} --max-steps 1 -o run"));
-    // Deletes files and log lines to simulate a run that was killed before its first save.
+    // Deletes the checkpoints, the loss curve and some log lines, to simulate a run that was killed
+    // before it saved its first checkpoint.
     fs::remove_dir_all(folder.join("run/checkpoints")).unwrap();
     fs::remove_file(folder.join("run/loss.svg")).unwrap();
     let log = fs::read_to_string(folder.join("run/log.jsonl")).unwrap();
@@ -205,8 +210,9 @@ fn a_run_is_resumed_from_inside_its_folder() {
     }
 }
 
-/// Users may add files to the newest checkpoint of a run and edit files that aren't part of the
-/// model. The checkpoint and these files must not be deleted when newer checkpoints are saved.
+/// Users may add their own files to the latest checkpoint of a run, or edit files in it that don't
+/// affect the weights. When newer checkpoints are saved, such a checkpoint must be kept instead of
+/// being deleted as outdated.
 #[test]
 fn a_checkpoint_with_a_users_file_stays_and_is_named() {
     let folder = folder();
@@ -239,7 +245,7 @@ fn a_checkpoint_with_a_users_file_stays_and_is_named() {
         (at(2, "README.md"), "a good model"),
         (at(4, "generation_config.json"), settings),
         (at(4, "chat_template.jinja"), "{{ messages }}"),
-        // Later checkpoints of the run contain the edited settings and templates.
+        // Later checkpoints of the same run contain the edited settings and the added template.
         (at(8, "generation_config.json"), settings),
         (at(8, "chat_template.jinja"), "{{ messages }}"),
     ] {

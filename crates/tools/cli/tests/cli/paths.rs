@@ -1,5 +1,5 @@
-//! Tests that `~` at the beginning of a path stands for the home folder in every option, even if
-//! the shell doesn't replace it.
+//! Tests that `~` at the beginning of a path refers to the home folder in every option, even in
+//! places where the shell doesn't expand it.
 
 #![cfg(unix)]
 

@@ -1,10 +1,10 @@
-//! Tests that the session in the README shows the real output of the program.
+//! Tests that the console session in the README shows what the program really prints.
 
 use crate::support::{Ran, folder};
 
 const README: &str = include_str!("../../README.md");
 
-/// Returns true if `printed` is equal to `shown`, in which `...` stands for any text.
+/// Returns true if `printed` is equal to `shown`, where each `...` in `shown` stands for any text.
 fn matches(shown: &str, printed: &str) -> bool {
     let mut rest = printed;
     for (i, part) in shown.split("...").enumerate() {

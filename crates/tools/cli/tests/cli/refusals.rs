@@ -1,14 +1,16 @@
-//! Tests commands that can't be executed. Each command must print a single line that describes the
-//! mistake and return an exit code other than 0.
+//! Tests commands that must fail. Each command must print a single line that describes the mistake,
+//! and must end with an exit code other than 0.
 //!
-//! These tests contain one case for each kind of error. Other tests try many more invalid values.
+//! These tests cover one example of each kind of error. The tests in `tests/torture` try many more
+//! invalid values.
 
 use std::fs;
 
 use crate::support::{Folder, TINY, folder, holds, trained};
 
-/// Runs the commands in a table and asserts that they fail. Each line contains the expected exit
-/// code, the command and, after `->`, parts of the expected error message, separated by semicolons.
+/// Runs each command in a table and asserts that it fails. Each line of the table contains the
+/// expected exit code, the command and, after `->`, parts of the expected error message, separated
+/// by semicolons.
 #[track_caller]
 fn all_refused(folder: &Folder, table: &str) {
     for line in table.lines().filter(|line| !line.is_empty()) {
@@ -94,7 +96,8 @@ fn what_readers_of_a_model_cannot_do_is_refused_before_they_begin() {
 1 eval -f missing.txt -> missing.txt
 2 eval -> FILE
 ";
-    // This file contains 1.5 billion token IDs. Commands must reject it without reading it.
+    // Creates a file of 1.5 billion token IDs. Commands must reject this file because of its
+    // length, without reading it into memory.
     let long = fs::File::create(trained().join("long.bin")).unwrap();
     long.set_len(3_000_000_000).unwrap();
     all_refused(trained(), &table.replace("LONG", &["5"; 17].join(",")));
@@ -136,8 +139,9 @@ fn hints_say_cargo_gpt_only_if_cargo_run_started_the_program() {
     }
 }
 
-/// Sets the environment variables with which a launcher tells a process that it has started several
-/// processes, or that it may have done so.
+/// The test simulates an MPI launcher by setting the environment variables with which launchers
+/// inform each process about the number of processes. Some of these variables don't contain this
+/// number, so `gpt` must assume that there may be several processes.
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_process_of_a_job_does_not_train_alone() {

@@ -1,16 +1,16 @@
-//! Tests that a run that is resumed with `gpt train --resume` has the same bits as a run that was
-//! never interrupted.
+//! Tests that `gpt train --resume` produces exactly the same weights, bit for bit, as a run that
+//! was never interrupted.
 //!
-//! The tests of the crate `train` check this for an interruption after each step. They also check
-//! that a run can't be resumed with different data.
+//! The tests of the crate `train` interrupt a run after each step and check the same property. They
+//! also check that a run can't be resumed with different data.
 
 use std::fs;
 
 use crate::support::{TINY, folder, holds};
 
-/// Resumes one run from an intermediate checkpoint and extends another run that was shorter. The
-/// runs use dropout, steps of three batches, a tokenizer that was trained on the data, and more
-/// than one epoch.
+/// Resumes a finished run from an earlier checkpoint, and extends a shorter run to the same number
+/// of steps. All runs use dropout, three batches per step, a tokenizer that was trained on the
+/// data, and more than one epoch.
 #[test]
 fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     let folder = folder();
@@ -30,7 +30,7 @@ fn a_resumed_run_is_bit_for_bit_the_run_that_never_stopped() {
     assert!((folder.tensors("run"), folder.logged_losses("run")) == whole);
     let parts = ["--tokenizer", "bpe:270", "chars"];
     folder.refused("train --resume run --tokenizer chars", &parts);
-    // A run that becomes longer keeps its original learning-rate schedule.
+    // If a run is extended, it keeps its original learning-rate schedule.
     let constant = format!("{flags} --min-lr 0.01");
     folder.ok(&format!("{constant} --max-steps 12 --out-dir long"));
     folder.ok(&format!("{constant} --max-steps 5 --out-dir short"));
@@ -83,7 +83,8 @@ fn another_configuration_is_refused_by_name_with_both_values() {
     folder.refused("train --resume run --learning-rate 0.5", &parts);
     let parts = ["--preset is \"story\"", "\"gpt2-124m\""];
     folder.refused("train --resume run --preset gpt2", &parts);
-    // The run has derived the values of these options from the data or from other options.
+    // The user hasn't set these options, so the run derived their values from the data or from
+    // other options. Even so, they must not change.
     for (option, value, other) in [
         ("--max-length", "8", "4"),
         ("--stride", "8", "4"),

@@ -1,4 +1,4 @@
-//! Provides functions that run the program in a temporary folder and create tiny models quickly.
+//! Helper functions that run the program in a temporary folder and quickly create tiny models.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,16 +11,17 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Options that train a model with about 2,000 parameters and a vocabulary of 61 tokens on the file
-/// `data.bin`.
+/// Options that train a model on the file `data.bin`. The model has about 2,000 parameters and a
+/// vocabulary of 61 tokens.
 pub(crate) const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --learning-rate 0.01 --warmup-steps 2 \
     --eval-interval 5 --eval-iters 2";
 
-/// A temporary folder in which `gpt` runs, with an empty standard input.
+/// A temporary folder that is the working directory of `gpt`. Standard input is empty, unless a
+/// test provides input.
 pub(crate) struct Folder(TempDir);
 
-/// Creates a temporary folder with the file `data.bin`, which contains 400 token IDs from 0 to 60.
+/// Creates a temporary folder that contains the file `data.bin` with 400 token IDs from 0 to 60.
 pub(crate) fn folder() -> Folder {
     let folder = Folder(tempfile::tempdir().expect("a temporary folder"));
     let ids = (0..400u32).map(|i| (i * i / 7 + 3 * i) % 61);
@@ -32,8 +33,9 @@ pub(crate) fn folder() -> Folder {
 /// Number of tokens in the vocabulary of the model in [`trained`].
 pub(crate) const TOKENS: usize = 400;
 
-/// Returns a folder with a trained model in `runs/0001`. The model has a BPE vocabulary of
-/// [`TOKENS`] tokens. All tests share this folder, so they must not change the model or add runs.
+/// Returns a folder that contains a trained model in `runs/0001`. The model has a BPE vocabulary of
+/// [`TOKENS`] tokens. All tests share this folder, so a test must neither change the model nor add
+/// runs.
 pub(crate) fn trained() -> &'static Folder {
     static FOLDER: OnceLock<Folder> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -68,8 +70,8 @@ impl Folder {
         command
             .args(args)
             .current_dir(&**self)
-            // This variable is removed, because it would show that Cargo has started `gpt`, and the
-            // hints of `gpt` would then contain `cargo gpt`.
+            // Cargo sets this variable for the tests. If `gpt` inherited it, its messages would
+            // refer to `cargo gpt` instead of `gpt`.
             .env_remove("CARGO_PKG_NAME")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -90,8 +92,8 @@ impl Folder {
             .spawn()
             .expect("gpt runs");
         let mut stdin = child.stdin.take().expect("it is piped");
-        // Errors of this write are ignored, because if the process ends before it has read
-        // everything, its own error message is more informative.
+        // Ignores a write error. It only means that the process ended before it had read all of its
+        // input, and the error message of the process is more informative.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         child.wait_with_output().expect("gpt ends").into()
@@ -113,15 +115,15 @@ impl Folder {
         self.ok(&format!("{args} --json")).json()
     }
 
-    /// Runs `gpt` and asserts that it fails with a one-line error message that contains all
-    /// `parts`.
+    /// Runs `gpt` and asserts that it fails with exit code 1 and a one-line error message that
+    /// contains all `parts`.
     #[track_caller]
     pub(crate) fn refused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 1, parts);
     }
 
-    /// Runs `gpt` and asserts that it rejects its command line with a one-line error message that
-    /// contains all `parts`.
+    /// Runs `gpt` and asserts that it rejects its command line with exit code 2 and a one-line
+    /// error message that contains all `parts`.
     #[track_caller]
     pub(crate) fn misused(&self, args: &str, parts: &[&str]) {
         self.gpt(args).is_refusal(args, 2, parts);
@@ -132,7 +134,7 @@ impl Folder {
         std::fs::write(self.join(name), bytes).expect("a file");
     }
 
-    /// Returns the names of a run's checkpoints, from the oldest to the newest.
+    /// Returns the names of a run's checkpoints, in order of the number of training steps.
     pub(crate) fn checkpoints(&self, run: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.join(run).join("checkpoints")).expect("a run");
         let names = entries.map(|entry| entry.expect("an entry").file_name().into_string());
@@ -141,7 +143,8 @@ impl Folder {
         names
     }
 
-    /// Returns the path of a run's newest checkpoint, which is a model folder.
+    /// Returns the path of a run's latest checkpoint, which is a folder that contains a complete
+    /// model.
     pub(crate) fn checkpoint(&self, run: &str) -> PathBuf {
         let newest = self.checkpoints(run).pop().expect("a checkpoint");
         self.join(run).join("checkpoints").join(newest)
@@ -160,8 +163,8 @@ impl Folder {
             .collect()
     }
 
-    /// Returns the contents of the two files with the weights and the optimizer's moments in a
-    /// run's newest checkpoint.
+    /// Returns the contents of two files from a run's latest checkpoint: the weights and the
+    /// optimizer's moments.
     pub(crate) fn tensors(&self, run: &str) -> [Vec<u8>; 2] {
         let checkpoint = self.checkpoint(run);
         ["model.safetensors", "optimizer.safetensors"]
@@ -176,8 +179,8 @@ impl Folder {
             .collect()
     }
 
-    /// Returns the training losses in a run's log. Each pair consists of the index of the step and
-    /// the loss.
+    /// Returns the training losses in a run's log. Each pair consists of the index of a training
+    /// step and its loss.
     pub(crate) fn logged_losses(&self, run: &str) -> Vec<(u64, f64)> {
         let log = self.log(run).into_iter();
         log.filter(|line| line["event"] == "step")

@@ -1,6 +1,6 @@
-//! Tests how text is converted to token IDs, and how the settings in a model's folder are copied.
-//! The expected values come from version 5.24 of transformers and version 0.19 of gguf-py, or were
-//! counted by hand.
+//! Tests how text is converted to token IDs, and how the settings in a model's folder are copied to
+//! other folders and to GGUF files. The expected values come from version 5.24 of transformers and
+//! version 0.19 of gguf-py, or were counted by hand.
 
 use std::fs;
 
@@ -13,8 +13,8 @@ const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --b
 fn one_end_stands_between_two_texts_whichever_of_them_has_it() {
     let folder = folder();
     let mark = "<|endoftext|>";
-    // Each of the two texts has three tokens. The seventh token is the end-of-text token between
-    // them.
+    // Each of the two texts consists of three tokens. The expected number is 7, because exactly one
+    // end-of-text token must separate the texts.
     for (case, first, second, tokens) in [
         ("none", "abc".to_owned(), "cba".to_owned(), 7),
         ("before", "abc".to_owned(), format!("{mark}cba"), 7),
@@ -172,8 +172,8 @@ fn a_tokenizer_file_alone_is_taken_as_it_is() {
         String::from_utf8(ended.stdout).unwrap()
     };
     assert_eq!(ids("alone", "bell"), ids("run", " bell"));
-    // If `config.json` specifies this model type, transformers uses the class of GPT-2's tokenizer,
-    // which adds no space before a text.
+    // This model type makes transformers use its GPT-2 tokenizer class, which adds no space before
+    // a text even if `tokenizer.json` requests one.
     folder.write("alone/config.json", r#"{"model_type": "gpt2"}"#);
     assert_eq!(ids("alone", "bell"), ids("run", "bell"));
 }

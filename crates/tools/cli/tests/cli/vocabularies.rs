@@ -1,5 +1,5 @@
-//! Tests models with their own tokenizers. Each tokenizer is trained, saved and read again, and it
-//! must never be replaced with the tokenizer of another model.
+//! Tests models that have their own tokenizers. Each tokenizer is trained, saved and loaded again.
+//! It must never be replaced with the tokenizer of a different model.
 
 use std::fs;
 
@@ -41,7 +41,7 @@ fn a_tokenizer_of_the_data_is_in_the_run_and_in_every_model_that_comes_of_it() {
             let inspected = |model: &str| folder.json(&format!("inspect the -m {model}"));
             assert_eq!(inspected(&model), inspected(run), "{model}");
         }
-        // A model is fine-tuned with its own tokenizer.
+        // Fine-tuning a model uses the model's own tokenizer.
         folder.ok(&format!(
             "{SMALL} --init-from {run}-hf --max-steps 1 --out-dir {run}-on"
         ));
@@ -86,8 +86,8 @@ fn ids_of_an_unknown_vocabulary_stay_ids() {
     );
 }
 
-/// Replaces the tokenizer files of a model that has 270 tokens with those of a model that has 280
-/// tokens.
+/// The test takes a model with 270 tokens, and replaces its tokenizer files with those of a model
+/// with 280 tokens.
 #[test]
 fn a_token_that_the_model_has_no_row_for_is_named_in_every_command() {
     let folder = folder_with_text();
@@ -128,7 +128,7 @@ fn a_folder_may_have_a_tokenizer_alone_or_gpt2s_size_and_none() {
         }
     }
     assert_eq!(ids(&folder, "-m tokenizer boat"), expected);
-    // The output contains the command that trains on the token IDs.
+    // The output contains a command that trains a model on the token IDs.
     let told = folder
         .ok("tokenize -m tokenizer -f text.txt -o ids.bin")
         .stderr;
@@ -183,8 +183,8 @@ fn a_models_own_tokens_end_its_texts() {
     }
 }
 
-/// llama.cpp supports added tokens but ignores their settings, such as `lstrip`. This is the result
-/// of an experiment with xllamacpp 2026.10.
+/// llama.cpp supports added tokens, but ignores their settings such as `lstrip`. We found this out
+/// in an experiment with xllamacpp 2026.10.
 #[test]
 fn tokens_that_llama_cpp_finds_elsewhere_are_named() {
     let folder = folder_with_text();

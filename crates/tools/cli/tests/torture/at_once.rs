@@ -1,5 +1,6 @@
-//! Tests several processes that run at the same time: conversions into the same folder, training
-//! runs in the same folder, and commands that read or copy a run while it saves after each step.
+//! Tests several `gpt` processes that run at the same time: conversions into the same folder,
+//! training runs in the same folder, and commands that read a run while it saves a checkpoint after
+//! each step. Another test copies a run while it trains.
 
 use std::fs;
 use std::process::Command;
@@ -12,8 +13,8 @@ use crate::sandbox::{
     report, start, train, words,
 };
 
-/// Returns the number of rounds of a test, which is `all` in the long form of the tests and `short`
-/// in the short form.
+/// Returns the number of rounds of a test: `all` if all test cases were requested, and about
+/// `short` otherwise.
 fn rounds(short: usize, all: usize) -> usize {
     (all / every(all / short)).max(1)
 }
@@ -26,7 +27,7 @@ fn of_conversions_into_one_folder_one_succeeds_and_the_others_are_refused() {
     for round in 0..rounds(4, 60) {
         let folder = copy_of(before.path());
         let path = folder.path();
-        // In even rounds, the output folder doesn't exist. In odd rounds, it is empty.
+        // The output folder doesn't exist in even rounds, and is empty in odd rounds.
         if round % 2 == 1 {
             fs::create_dir(path.join("new")).expect("a folder");
         }
@@ -122,7 +123,8 @@ fn readers_beside_a_run_that_saves_each_step_find_a_model() {
     report("readers beside a run", cases, &faults);
 }
 
-/// Returns true if a checkpoint contains all files that its manifest lists, with the right lengths.
+/// Returns true if a checkpoint contains all files that its manifest lists, and each file has the
+/// size stated there.
 fn is_whole(checkpoint: &std::path::Path) -> bool {
     let Ok(manifest) = fs::read(checkpoint.join("manifest.json")) else {
         return false;
@@ -137,11 +139,13 @@ fn is_whole(checkpoint: &std::path::Path) -> bool {
     })
 }
 
-/// Copies a training run with `cp -r` at many different times while it saves. If the copy contains
-/// a complete checkpoint, it must be possible to resume it with the same bits as a run that wasn't
-/// copied. Otherwise, an attempt to resume the copy must not delete any of its files.
+/// Copies a training run with `cp -r` while it saves checkpoints, in each round at a different
+/// time. If the copy contains a complete checkpoint, it must be possible to resume the copy, and
+/// the resulting weights must have the same bits as those of a run that wasn't copied. If the copy
+/// contains no complete checkpoint, an attempt to resume it must not delete any of its files.
 ///
-/// A copy may have no complete checkpoint if the run saved several times while it was being copied.
+/// A copy may contain no complete checkpoint if the run saved several times while it was being
+/// copied, because each save deletes an old checkpoint.
 #[test]
 fn copies_of_a_run_that_trains_are_resumed() {
     let before = folder_with_a_run();
@@ -160,8 +164,8 @@ fn copies_of_a_run_that_trains_are_resumed() {
         let copied = tempfile::tempdir().expect("a temporary folder");
         let path = copied.path();
         fs::copy(folder.path().join("data.bin"), path.join("data.bin")).expect("a file");
-        // The exit code of `cp` is ignored, because `cp` reports an error if a file is deleted
-        // while it runs.
+        // Ignores the exit code of `cp`, which reports an error if a file is deleted while the
+        // folder is being copied.
         let mut cp = Command::new("cp");
         let cp = cp.arg("-r").arg(folder.path().join("run")).arg(path);
         let _ = cp.output().expect("cp runs");

@@ -1,9 +1,10 @@
-//! Tests commands that write files. For each of their system calls, one test case makes the call
-//! fail, and another one kills the process at this call. Afterwards, the files must be complete,
-//! and the exit code must tell correctly whether the command has succeeded.
+//! Tests what happens if a system call fails while a command writes files, or if the process is
+//! killed at that moment. For each system call of the command, one test case makes the call fail,
+//! and another one kills the process. Afterwards, no file may be damaged, and the exit code must
+//! correctly state whether the command succeeded.
 //!
-//! strace makes the system calls fail. If strace isn't installed, the tests are skipped with a
-//! note.
+//! The tests use strace to make system calls fail. If strace isn't installed, they are skipped with
+//! a note.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +13,8 @@ use std::process::Command;
 use crate::jobs::{Job, conversions, trainings};
 use crate::sandbox::{PATIENCE, copy_of, every, gpt_under, is_long, report};
 
-/// System calls that change files and folders or lock files. The short form of the tests uses only
-/// these calls.
+/// System calls that create, rename, delete, sync or lock files and folders. A normal test run,
+/// which tries only a selection of the cases, is limited to these calls.
 const QUICK: [&str; 12] = [
     "fsync",
     "link",
@@ -41,7 +42,8 @@ const LONG: [&str; 8] = [
     "ftruncate",
 ];
 
-/// Returns true if strace is installed and has the permission to trace programs.
+/// Returns true if strace is installed and is allowed to trace processes. Otherwise, prints a note
+/// that the test is skipped.
 pub(crate) fn has_strace() -> bool {
     let tried = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
@@ -53,13 +55,13 @@ pub(crate) fn has_strace() -> bool {
     works
 }
 
-/// Returns how often a command makes each system call. If several threads make the same call, only
-/// the thread that makes it most often is counted.
+/// Returns the number of times that a command makes each system call. If several threads make the
+/// same call, returns the largest number for a single thread.
 fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
     let folder = copy_of(job.before.path());
     let trace = folder.path().join("trace");
-    // Some architectures lack the system calls `rename`, `mkdir` and `unlink`. The question mark
-    // tells strace to ignore unknown calls.
+    // The system calls `rename`, `mkdir` and `unlink` don't exist on some architectures. With a
+    // question mark before the name, strace ignores a call that doesn't exist.
     let traced: Vec<String> = calls.iter().map(|call| format!("?{call}")).collect();
     let strace = format!("exec strace -f -o trace -e 'trace={}'", traced.join(","));
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
@@ -76,7 +78,7 @@ fn count(job: &Job, calls: &[&str]) -> BTreeMap<String, usize> {
                 .or_default() += 1;
         }
     }
-    // strace counts the calls of each thread separately.
+    // strace's `when` option counts the calls of each thread separately.
     let mut most = BTreeMap::new();
     for ((name, _), n) in counts {
         let entry = most.entry(name).or_insert(0);
@@ -95,7 +97,8 @@ fn each_call_of_a_conversion_may_fail_or_be_the_last() {
     each_call_may_fail_or_be_the_last(conversions, 5);
 }
 
-/// Tests all cases in the long form of the tests, and one of every `short` cases in the short form.
+/// Tests every system call with every kind of failure if all test cases were requested. Otherwise,
+/// tests one of every `short` cases, with fewer calls and kinds of failure.
 fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     if !has_strace() {
         return;
@@ -136,16 +139,17 @@ fn each_call_may_fail_or_be_the_last(jobs: fn() -> Vec<Job>, short: usize) {
     }
 }
 
-/// Makes one system call of a command fail, or kills the command at this call, and checks the files
-/// afterwards. Returns a description of the fault, or `None` if there is none.
+/// Runs a command, makes one of its system calls fail or kills the process at this call, and checks
+/// the files afterwards. Returns a description of what went wrong, or `None` if the command behaved
+/// correctly.
 fn inject(job: &Job, call: &str, injection: &str, when: usize) -> Option<String> {
     let folder = copy_of(job.before.path());
     let strace = format!(
         "exec strace -f -o /dev/null -e trace={call} -e inject={call}:{injection}:when={when}"
     );
     let ended = gpt_under(&strace, folder.path(), &job.command, PATIENCE);
-    // The standard library panics if it can't close a folder that it has listed. This panic doesn't
-    // count as a fault, but the files must still be intact.
+    // The standard library panics if it can't close a folder after listing its entries. This panic
+    // isn't counted as a fault of the program, but the files must still be intact.
     let listing = ended.stderr.contains("unexpected error during closedir");
     if ended.status.is_none() || (ended.stderr.contains("panicked") && !listing) {
         return Some(format!("it hangs or panics: {}", ended.stderr));

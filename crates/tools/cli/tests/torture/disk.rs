@@ -1,9 +1,10 @@
-//! Simulates a power failure after each system call of a command that writes files.
+//! Simulates a power failure after each system call with which a command changes files.
 //!
-//! strace records the system calls and their data. The recorded calls are then repeated on a model
-//! of the disk, which distinguishes what programs see from what has been synced. After each call,
-//! the files that a power failure might leave behind are written to a real folder and checked.
-//! There are three possibilities for data that hasn't been synced:
+//! First, strace records the command's system calls and the data that they write. Then, the
+//! recorded calls are repeated one by one on a simulated disk, which keeps track of what has been
+//! synced to permanent storage. After each call, the files that a power failure might leave behind
+//! are written to a real folder and checked. Data that hasn't been synced can be lost in three
+//! ways:
 //!
 //! - Names and contents are lost.
 //! - Names are kept, as in a file system with a journal, but contents are lost.
@@ -26,8 +27,8 @@ enum Left {
     NamesAndZeros,
 }
 
-/// A file or a folder on the simulated disk. `now` is the content that programs see, and `synced`
-/// is the content that survives a power failure.
+/// A file or folder on the simulated disk. `now` is its content as programs see it. `synced` is the
+/// content that has been synced, so it survives a power failure.
 #[derive(Clone)]
 enum Node {
     File { now: Vec<u8>, synced: Vec<u8> },
@@ -37,15 +38,15 @@ enum Node {
 /// The names in a folder, with the indices of their nodes.
 type Names = BTreeMap<String, usize>;
 
-/// The simulated disk, which contains a folder and everything below it. The folder itself is the
-/// first node.
+/// A simulated disk. It contains the root folder, which is the first node, and everything below
+/// this folder.
 struct Disk {
     root: PathBuf,
     nodes: Vec<Node>,
 }
 
 impl Disk {
-    /// Reads a real folder. Everything in it counts as synced.
+    /// Reads the content of a real folder. All of it is considered synced.
     fn of(root: &Path) -> Self {
         let mut disk = Self {
             root: root.canonicalize().expect("a folder"),
@@ -98,8 +99,8 @@ impl Disk {
         }
     }
 
-    /// Splits a path into the index of its parent folder's node and its last component. Returns
-    /// `None` if the path isn't below the root.
+    /// Splits a path into its parent folder and its last component. The parent folder is returned
+    /// as the index of its node. Returns `None` if the path isn't below the root folder.
     fn place(&mut self, path: &Path) -> Option<(usize, String)> {
         let path = self.root.join(path);
         let below = path.strip_prefix(&self.root).ok()?.to_str()?.to_owned();
@@ -133,8 +134,8 @@ impl Disk {
         self.put(path, Some(self.nodes.len() - 1));
     }
 
-    /// Repeats a recorded system call on the simulated disk. Returns true if the call changes the
-    /// disk.
+    /// Repeats a recorded system call on the simulated disk. Returns true if the call has changed
+    /// the disk or synced a part of it.
     fn call(&mut self, call: &Call) -> bool {
         let path = |at: usize| Path::new(call.texts.get(at).map_or("", String::as_str));
         let is = |flag: &str| call.line.contains(flag);
@@ -219,8 +220,8 @@ impl Disk {
         true
     }
 
-    /// Returns the files and folders that a power failure leaves behind, by their paths. The value
-    /// is the content of a file, or `None` for a folder.
+    /// Returns all files and folders that a power failure leaves behind. The keys are their paths.
+    /// Each value is the content of a file, or `None` for a folder.
     fn left(&self, how: Left) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
         let mut all = BTreeMap::new();
         let mut open = vec![(0, PathBuf::new())];
@@ -245,15 +246,16 @@ impl Disk {
     }
 }
 
-/// A successful system call, parsed from a line of strace's output. All strings in this output are
-/// hexadecimal.
+/// A successful system call, parsed from a line of strace's output. In this output, the bytes of
+/// all strings are hexadecimal.
 struct Call<'a> {
     name: &'a str,
     line: &'a str,
-    /// Paths among the arguments of the call, in order. strace prints them in quotation marks or,
-    /// if they belong to a file descriptor, in angle brackets.
+    /// All strings in the line, in order. strace prints the path of a file descriptor in angle
+    /// brackets, and all other strings, such as paths, in quotation marks.
     texts: Vec<String>,
-    /// Last string in the line. If the call writes, this string contains the data.
+    /// Bytes of the last string in the line. If the call is `write`, these are the bytes to be
+    /// written.
     data: Vec<u8>,
     result: i64,
 }
@@ -286,8 +288,9 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Returns the lines of a trace without process IDs. If other threads have interrupted a call,
-/// strace has printed it on two lines, which are joined.
+/// Returns the system calls in a trace, one per line and without process IDs. If a call of another
+/// thread comes between the start and the end of a call, strace prints the call on two lines, which
+/// are joined here.
 fn lines(trace: &str) -> Vec<String> {
     let mut begun: BTreeMap<&str, &str> = BTreeMap::new();
     let mut lines = Vec::new();
@@ -306,8 +309,8 @@ fn lines(trace: &str) -> Vec<String> {
     lines
 }
 
-/// Simulates a power failure after each system call of a command. Returns the number of cases and a
-/// description of each fault.
+/// Simulates a power failure after each system call of a command. Returns the number of test cases
+/// and a description of each fault.
 fn cuts(job: &Job) -> (usize, Vec<String>) {
     let folder = copy_of(job.before.path());
     let mut disk = Disk::of(folder.path());
@@ -355,8 +358,8 @@ fn cuts(job: &Job) -> (usize, Vec<String>) {
             }
         }
     }
-    // At the end, the model must contain the same files as the real folder, and the files must have
-    // the same lengths.
+    // After the last system call, the simulated disk must contain the same files as the real
+    // folder, with the same sizes. Otherwise, the simulation is wrong.
     let all = disk.left(Left::NamesAndZeros).into_iter();
     let files = all.filter_map(|(path, bytes)| Some((path.to_str()?.to_owned(), bytes?.len())));
     let real = contents(folder.path()).into_iter();

@@ -1,5 +1,5 @@
-//! Tests what happens if a file of a training run, or an input file of a command, is replaced with
-//! something else, such as an empty file or a device.
+//! Tests what happens if a file of a training run or an input file of a command is replaced with
+//! something unexpected, such as an empty file, a folder or a device.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,8 +9,8 @@ use crate::sandbox::{
     train, words,
 };
 
-/// A replacement for a file. It consists of a description and a function that creates the
-/// replacement at the path of the file.
+/// Something that replaces a file. It consists of a description and a function that creates the
+/// replacement at the given path.
 type Replacement = (&'static str, fn(&Path));
 
 /// The replacements for a file.
@@ -43,8 +43,8 @@ fn replace(path: &Path, (name, make): Replacement) {
         fs::write(path, &old[..old.len() / 2]).expect("a file");
     }
     if name == "itself with other digits" {
-        // Replacing one digit with another changes version numbers, the dimensions of a model, and
-        // hashes.
+        // Replaces each digit 2 with the digit 4, which changes version numbers, the dimensions of
+        // the model, and hashes.
         let other = |byte: &u8| if *byte == b'2' { b'4' } else { *byte };
         fs::write(path, old.iter().map(other).collect::<Vec<_>>()).expect("a file");
     }
@@ -81,7 +81,8 @@ fn a_replaced_file_of_a_run_is_refused_in_a_line_and_costs_no_other() {
         if let Some(fault) = ended.fault() {
             faults.push(format!("{case}: {fault}"));
         }
-        // The loss curve is drawn after everything has been saved.
+        // A failed command may have changed checkpoints if the damaged file is the loss curve,
+        // because the curve is drawn after the checkpoints have been saved.
         if ended.is_ok() || file.starts_with("loss.") {
             continue;
         }
@@ -116,10 +117,9 @@ fn a_file_that_is_given_to_a_command_may_be_anything() {
     let cases = commands
         .iter()
         .flat_map(|(file, command)| REPLACEMENTS.map(|replacement| (*file, command, replacement)));
-    // Two replacements are skipped because the command accepts them as valid input but takes too
-    // long: a pipe instead of a text file, which makes the command wait until another process
-    // writes to the pipe, and a `data.bin` of 5 GB, which is a corpus of 2.5 billion tokens with ID
-    // 0.
+    // Skips two replacements that are valid input but make a command run for too long. If a text
+    // file is replaced with a pipe, the command waits until another process writes to the pipe. If
+    // `data.bin` is replaced with 5 GB of zeros, it is a valid list of 2.5 billion token IDs.
     let cases = cases.filter(|(file, _, (name, _))| match *file {
         "data.bin" => !name.starts_with("5 GB"),
         _ => *name != "a pipe",

@@ -1,5 +1,5 @@
-//! Tries extreme values for each flag that the help lists: numbers at the limits of their types,
-//! and strings and paths that contain invalid UTF-8 or terminal control characters.
+//! Tries extreme values for each flag that the help lists. These values are numbers at the limits
+//! of their types, and strings and paths that contain invalid UTF-8 or control characters.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -28,15 +28,15 @@ const EDGES: [&str; 14] = [
     "",
 ];
 
-/// Number of values in [`EDGES`] that the short form of the tests tries.
+/// Number of values in [`EDGES`] that a test tries, unless all test cases were requested.
 const QUICK_EDGES: usize = 4;
 
-/// Time limit for a command. It isn't a fault if a command exceeds this limit, because a valid
-/// value may request hours of work.
+/// Time limit for a command. If a command exceeds this limit, it is killed, but this isn't a fault,
+/// because a valid value may request hours of work.
 const RUNS_ON: Duration = Duration::from_secs(2);
 
-/// Returns a training command, a generation command and an evaluation command. They contain the
-/// arguments that they require, except for the tested flag.
+/// Returns a training command, a generation command and an evaluation command to which the tested
+/// `flag` can be added. They contain all required arguments, except for this flag.
 fn commands(flag: &str) -> [Vec<OsString>; 3] {
     let mut training = train(flag);
     if flag != "--out-dir" {
@@ -56,8 +56,8 @@ fn commands(flag: &str) -> [Vec<OsString>; 3] {
     [training, generate, eval]
 }
 
-/// Reads the help of `command` and returns the flags whose value name, such as `N` in `--flag <N>`,
-/// is one of `kinds`.
+/// Reads the help of `command` and returns all flags whose value name is one of `kinds`. For
+/// example, `N` is the value name of a flag that the help shows as `--flag <N>`.
 fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
     let help = Command::new(program())
         .args([command, "--help"])
@@ -84,7 +84,7 @@ fn flags(command: &str, kinds: &[&str]) -> Vec<String> {
     flags
 }
 
-/// Tries all values for each flag of these kinds.
+/// Tries each of the `values` for each flag whose value name is one of `kinds`.
 fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
     let (mut cases, mut faults) = (0, Vec::new());
     let good = folder_with_a_run();
@@ -97,7 +97,8 @@ fn sweep(what: &str, kinds: &[&str], values: &[OsString], least: usize) {
                 word.push(value);
                 arguments.push(word);
                 let ended = gpt(good.path(), &arguments, RUNS_ON);
-                // If the value is valid, the command may run for a long time.
+                // A command without an exit status was killed at the time limit. This isn't a
+                // fault.
                 let runs_on = ended.status.is_none();
                 if let (Some(fault), false) = (ended.fault(), runs_on) {
                     faults.push(format!("{}: {fault}", command_line(&arguments)));

@@ -1,6 +1,6 @@
-//! Defines commands that write checkpoints and converted models, which must never be lost. For each
-//! command, there is a function that checks the files after an error, a killed process or a power
-//! failure.
+//! Defines commands that write checkpoints or converted models, for tests that interrupt these
+//! commands. Each command comes with a function that checks afterwards, for example after an error,
+//! a killed process or a simulated power failure, that no data has been lost.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,15 +10,15 @@ use tempfile::TempDir;
 
 use crate::sandbox::{PATIENCE, contents, copy_of, folder_with_a_run, gpt, train, words};
 
-/// A function that checks a folder after a command. Its arguments are the path of the folder,
-/// whether the exit code was 0, and the error message. It returns a description of the fault, or
-/// `None` if there is none.
+/// A function that checks the files after a command. Its arguments are the path of the working
+/// directory, whether the command succeeded, and its error message. It returns a description of
+/// what is wrong, or `None` if the files are as expected.
 type Fault = Box<dyn Fn(&Path, bool, &str) -> Option<String>>;
 
-/// A command that writes files, and a function that checks the files afterwards.
+/// A command that writes files, and a function that checks these files afterwards.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
-    /// Folder with the files that exist before the command.
+    /// Folder that contains the files that exist before the command is run.
     pub(crate) before: TempDir,
     pub(crate) command: Vec<OsString>,
     pub(crate) fault: Fault,
@@ -33,8 +33,8 @@ fn run(folder: &Path, command: &[OsString]) {
     assert!(ended.is_ok(), "{}", ended.stderr);
 }
 
-/// Returns the newest checkpoint of a run, which is the one with the highest save number in its
-/// manifest.
+/// Returns the latest checkpoint of a run. This is the checkpoint whose manifest contains the
+/// highest save number.
 fn newest(run: &Path) -> Option<PathBuf> {
     let checkpoints = fs::read_dir(run.join("checkpoints")).ok()?;
     let numbered = checkpoints.filter_map(|entry| {
@@ -53,8 +53,9 @@ pub(crate) fn weights(run: &Path) -> Option<Vec<u8>> {
     fs::read(newest(run)?.join("model.safetensors")).ok()
 }
 
-/// Returns a command that resumes a run of two steps and trains it for two more steps. Afterwards,
-/// only the newest checkpoint is left, and also the best one if it is a different checkpoint.
+/// Returns a command that resumes a finished run and trains it for two more steps. The function
+/// that checks the files requires that at most two checkpoints are left after the run has been
+/// resumed once more: the latest one and the one with the lowest validation loss.
 fn saves() -> Job {
     let before = folder_with_a_run();
     let after = |steps| {
@@ -89,7 +90,7 @@ fn saves() -> Job {
     }
 }
 
-/// Returns a command that starts a new run in a new folder.
+/// Returns a command that starts a new run in a folder that doesn't exist yet.
 fn first_saves() -> Job {
     let before = tempfile::tempdir().expect("a temporary folder");
     let whole = folder_with_a_run();
@@ -108,7 +109,9 @@ fn first_saves() -> Job {
         if is_done && weights(&run) != expected {
             return Some("not the newest".to_owned());
         }
-        // If the run has never saved, the command must either start it again or reject its folder.
+        // If the run has saved a checkpoint, it must be possible to resume the run. If it hasn't,
+        // the original command is repeated, which must either start the run again or end with a
+        // proper error message.
         let after = match has_saved {
             true => gpt(folder, &words("train --resume run --max-steps 2"), PATIENCE),
             false => gpt(folder, &again, PATIENCE),
@@ -126,8 +129,8 @@ fn first_saves() -> Job {
     }
 }
 
-/// Creates a folder that contains the run `run` and the models `one` and `two`, whose weights are
-/// different.
+/// Creates a folder that contains the training run `run`, and two models with different weights,
+/// `one` and `two`.
 pub(crate) fn folder_with_two_models() -> TempDir {
     let folder = folder_with_a_run();
     let path = folder.path();
@@ -139,7 +142,8 @@ pub(crate) fn folder_with_two_models() -> TempDir {
     folder
 }
 
-/// Returns a command that converts the model `two` to a new folder or file called `to`.
+/// Returns a command that converts the model `two` to a folder or file called `to`, which doesn't
+/// exist yet.
 fn conversion(name: &'static str, command: &str) -> Job {
     let before = folder_with_two_models();
     let command = words(command);

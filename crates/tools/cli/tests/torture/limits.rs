@@ -1,9 +1,10 @@
-//! Tests commands that may use only little memory. If a command needs more, it must end with an
-//! error that states how much memory it needs and how much is free. It must not abort or be killed.
+//! Tests commands whose memory is limited. If a command needs more memory than it is allowed to
+//! use, it must end with an error message that states how much memory it needs and how much is
+//! free. It must not abort or be killed.
 //!
-//! The tests in `src/terminal/memory.rs` check that the limits of control groups are read. The
-//! tests of the crates `tokenizer` and `model-tokenizer` check that encoding takes time
-//! proportional to the length of the text.
+//! Two related properties are tested elsewhere: `src/terminal/memory.rs` tests that the memory
+//! limits of control groups are taken into account, and the crates `tokenizer` and
+//! `model-tokenizer` test that encoding takes time proportional to the length of the text.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,8 +17,8 @@ use crate::sandbox::{PATIENCE, every, folder_with_a_run, gpt, gpt_under, report,
 /// Number of tokens in the vocabulary of the model `wide`, whose token embedding takes 128 MB.
 const VOCABULARY: u64 = 4_000_000;
 
-/// Changes the vocabulary size and the context length of a model. Its weights are replaced with
-/// zeros in a sparse file, which takes no space on the disk.
+/// Changes the vocabulary size and the context length of a model. The new weights are zeros in a
+/// sparse file, which takes up almost no space on the disk.
 fn enlarge(model: &Path, tokens: u64, positions: u64) {
     let config = model.join("config.json");
     let mut settings: Value =
@@ -59,8 +60,8 @@ fn enlarge(model: &Path, tokens: u64, positions: u64) {
     sized.expect("a sparse file");
 }
 
-/// Creates a folder that contains the model `wide`, which has a large vocabulary, the model `long`,
-/// which has a long context, and a file of 6,000 token IDs.
+/// Creates a folder that contains two models and a file of 6,000 token IDs. The model `wide` has a
+/// large vocabulary, and the model `long` has a long context.
 fn large_models() -> TempDir {
     let folder = folder_with_a_run();
     let path = folder.path();

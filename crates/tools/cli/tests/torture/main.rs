@@ -1,8 +1,10 @@
-//! Attacks training runs and models systematically, with replaced files, extreme values of flags,
-//! failing system calls, power failures, little memory, and several processes at the same time.
+//! Systematically tries to break training runs and models: with replaced files, extreme values of
+//! flags, failing system calls, power failures, too little memory, and several processes at the
+//! same time.
 //!
-//! `cargo test` runs a selection of the cases. If the environment variable `TORTURE` is set to 1,
-//! it runs all cases and prints the numbers for `docs/reliability.md`.
+//! By default, only a selection of the test cases is run. If the environment variable `TORTURE` is
+//! set to 1, all cases are run, and the numbers of cases and faults that they print can be copied
+//! to `docs/reliability.md`.
 //!
 //! A case counts as a fault if the program panics, hangs, aborts, uses too much memory, prints more
 //! than one line for an error, or damages files that it shouldn't change.

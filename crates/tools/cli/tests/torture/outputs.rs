@@ -1,5 +1,5 @@
-//! Tests commands whose output path already exists. Existing devices, links, files and folders must
-//! stay unchanged.
+//! Tests commands whose output path already exists. A command must not change an existing file,
+//! folder, link or device.
 //!
 //! The tests of the crate `atomic-file` check that output can be written to a pipe.
 
@@ -13,7 +13,7 @@ use crate::sandbox::{
 };
 
 /// Something that already exists at a command's output path. It consists of a description and a
-/// function that creates it.
+/// function that creates it at the given path.
 type Existing = (&'static str, fn(&Path));
 
 const EXISTING: [Existing; 6] = [
@@ -35,8 +35,8 @@ const EXISTING: [Existing; 6] = [
     }),
 ];
 
-/// Returns the type of a path without following links. If the path is a link, also returns the
-/// target of the link.
+/// Returns the type of the file at a path, without following links. If it is a link, the result
+/// also contains the target of the link. Returns `None` if nothing exists at the path.
 fn kind(path: &Path) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?.file_type();
     let link = fs::read_link(path).ok();

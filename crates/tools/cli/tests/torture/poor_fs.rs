@@ -1,6 +1,6 @@
 //! Tests commands on file systems that lack a feature, such as hard links, renaming without
 //! replacing, locks, fsync for folders, or stable inode numbers. All commands that write files must
-//! work there, with the same results.
+//! also work there and produce the same results.
 
 use std::fs;
 use std::process::Command;
@@ -11,9 +11,10 @@ use crate::sandbox::{
     train, words,
 };
 
-/// Defects of a file system. Each consists of the system calls that the preloaded library
-/// `poor_fs.c` makes fail, whether renameat2 fails as well, and words that the program's note must
-/// contain.
+/// File systems with various defects. Each entry consists of three parts: the defects that the
+/// library `poor_fs.c` simulates when it is preloaded into `gpt` (system calls with the error
+/// numbers that they return, or unstable inode numbers), whether strace makes `renameat2` fail, and
+/// words that must occur in the note that `gpt` prints.
 const KINDS: [(&str, bool, &[&str]); 11] = [
     ("link=1", false, &[]),
     ("link=1", true, &["hard links"]),
@@ -84,7 +85,8 @@ fn commands_that_write_work_on_poor_file_systems() {
             [] => told.is_empty(),
             notes => told.len() == 1 && notes.iter().all(|note| told[0].contains(note)),
         };
-        // Some files of a run contain random numbers, times or paths, so they aren't compared.
+        // These files aren't compared, because their contents differ from run to run. They contain
+        // random IDs, times or paths.
         let compared = |folder: &std::path::Path| {
             let mut files = contents(folder);
             files.retain(|name, _| {
@@ -105,7 +107,8 @@ fn commands_that_write_work_on_poor_file_systems() {
         } else if compared(rich.path()) != compared(poor.path()) {
             faults.push(format!("{case}: other files"));
         }
-        // An existing output must not be replaced on such a file system, either.
+        // Even if a file system lacks these features, a command must not replace an existing output
+        // file.
         if let Some(output) = ["file.gguf", "ids.bin", "page.html"]
             .iter()
             .find(|output| command.iter().any(|word| word == *output))

@@ -1,4 +1,4 @@
-//! Runs `gpt` with limits on time and memory, and checks how it ends.
+//! Runs `gpt` with limits on time and memory, and checks whether it ends properly.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,45 +17,46 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 /// Time between two checks of whether a process has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Limit on the CPU time of a process in seconds, for the long form of the tests.
+/// Limit on the CPU time of a process in seconds if all test cases are run (see `is_long`).
 pub(crate) const CPU_SECONDS: u32 = 5;
-/// Limit on the CPU time of a process in seconds, for the short form of the tests. It is higher
-/// than the limit for the long form because the short form also runs on slow machines, so it
-/// detects only processes that never end.
+/// Limit on the CPU time of a process in seconds in a normal test run. It is much higher, because
+/// normal test runs also take place on slow machines. It therefore only detects processes that
+/// never end.
 const CPU_SECONDS_SHORT_FORM: u32 = 20 * CPU_SECONDS;
 
 /// Number of the signal that ends a process when it reaches the limit on CPU time.
 const SIGXCPU: i32 = 24;
 
 /// Limit on the writable memory of a process in KiB. Training a model of about 2,000 parameters
-/// needs 40 MiB, and the limit is 64 MiB higher.
+/// requires 40 MiB, so the limit leaves 64 MiB to spare.
 ///
-/// The address space isn't limited, because glibc's `malloc` briefly reserves 64 MiB of it for each
-/// new thread. If the limit were reached at this moment, an allocation of a few bytes in another
-/// thread would fail.
+/// We limit the writable memory instead of the address space, because glibc's `malloc` briefly
+/// reserves 64 MiB of address space for each new thread. If a limit on the address space were
+/// reached at that moment, even an allocation of a few bytes in another thread would fail.
 pub(crate) const MEMORY: u32 = 104 << 10;
 
-/// Options that train a model with about 2,000 parameters on the file `data.bin`. Each option is
-/// followed by its value.
+/// Options that train a model with about 2,000 parameters on the file `data.bin`. Each option must
+/// be followed by its value, because [`train`] splits the string into pairs.
 const TINY: &str = "--data data.bin --vocab-size 61 --n-layers 1 --n-heads 2 --emb-dim 8 \
     --context-length 8 --batch-size 4 --threads 1 --warmup-steps 1 --eval-iters 1 \
     --eval-interval 1 --max-steps 2";
 
-/// Returns a number N, where a test tries only every Nth case. It is the value of the environment
-/// variable `TORTURE`, or `short` if this variable isn't set.
+/// Returns a number N that tells a test to try only every Nth of its cases. This number is the
+/// value of the environment variable `TORTURE`, or `short` if the variable isn't set.
 pub(crate) fn every(short: usize) -> usize {
     let asked = std::env::var("TORTURE").ok();
     asked.map_or(short, |text| text.parse().expect("a number in TORTURE"))
 }
 
-/// Returns true if the long form of the tests is requested.
+/// Returns true if the environment variable `TORTURE` is set, which usually means that all test
+/// cases were requested.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TORTURE").is_some()
 }
 
 /// The exit status and the output of a process.
 pub(crate) struct Ended {
-    /// Exit status, or `None` if the process was killed because it took too long.
+    /// Exit status of the process, or `None` if the process was killed because it took too long.
     pub(crate) status: Option<ExitStatus>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -66,16 +67,18 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Returns true if the program aborted because it couldn't allocate memory. This is acceptable
-    /// if the required memory can't be estimated in advance, as for a tokenizer.
+    /// Returns true if the program aborted because it couldn't allocate memory. A test may accept
+    /// this when the required memory can't be estimated in advance, for example when a tokenizer is
+    /// loaded.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         const SIGABRT: i32 = 6;
         let signal = self.status.and_then(|status| status.signal());
         signal == Some(SIGABRT) && self.stderr.contains("memory allocation of")
     }
 
-    /// Returns a description of the fault, or `None` if the process ended in an acceptable way. An
-    /// error message in a single line isn't a fault.
+    /// Returns a description of what went wrong, or `None` if the process ended properly. It may
+    /// succeed, or end with exit code 1 or 2 and a one-line error message. Control characters in
+    /// the output are a fault.
     pub(crate) fn fault(&self) -> Option<String> {
         let Some(status) = self.status else {
             return Some("it hangs".to_owned());
@@ -94,7 +97,7 @@ impl Ended {
             .lines()
             .filter(|line| !line.is_empty())
             .collect();
-        // The last line must be the error, and the lines before it must be notes.
+        // The last line must be the error message. Lines before it may only be notes.
         let (last, before) = lines.split_last().unwrap_or((&"", &[]));
         let is_told = last.starts_with("error: ") && !before.iter().any(|l| l.starts_with("error"));
         match status.code() {
@@ -108,8 +111,8 @@ impl Ended {
     }
 }
 
-/// Returns the beginning of a shell command that sets the limits. [`gpt_under`] adds `gpt` and its
-/// arguments to it.
+/// Returns the beginning of a shell command that limits the CPU time and the writable memory.
+/// [`gpt_under`] appends `gpt` and its arguments.
 pub(crate) fn limits() -> String {
     let seconds = if is_long() {
         CPU_SECONDS
@@ -120,19 +123,20 @@ pub(crate) fn limits() -> String {
 }
 
 /// Returns the path of the program under test. This is the value of the environment variable `GPT`
-/// or, if it isn't set, the path of the program that Cargo has built.
+/// if it is set, and otherwise the path of the program that Cargo has built.
 pub(crate) fn program() -> OsString {
     std::env::var_os("GPT").unwrap_or_else(|| env!("CARGO_BIN_EXE_gpt").into())
 }
 
-/// Runs `gpt` in a folder, with limits on time and memory and an empty standard input.
+/// Runs `gpt` in a folder, with an empty standard input and with limits on CPU time and writable
+/// memory. Kills the process if it runs longer than `patience`.
 pub(crate) fn gpt(folder: &Path, arguments: &[OsString], patience: Duration) -> Ended {
     gpt_under(&limits(), folder, arguments, patience)
 }
 
-/// Runs `gpt` with a shell. `shell` is the beginning of the shell command, to which the path of
-/// `gpt` and its arguments are added. It ends with `exec` or with a program that runs another
-/// program, such as strace.
+/// Runs `gpt` with a shell. `shell` is the beginning of a shell command, to which the path of `gpt`
+/// and its arguments are appended. It must end with `exec`, or with a program such as strace that
+/// runs another program.
 pub(crate) fn gpt_under(
     shell: &str,
     folder: &Path,
@@ -159,8 +163,8 @@ pub(crate) fn start(shell: &str, folder: &Path, arguments: &[OsString]) -> Runni
         .arg(program())
         .args(arguments)
         .current_dir(folder)
-        // On a machine with 64 cores, the stacks of all threads would need more memory than the
-        // limit allows.
+        // Without this variable, `gpt` would start one thread per core. On a machine with 64 cores,
+        // the stacks of all threads would need more memory than the limit allows.
         .env("RAYON_NUM_THREADS", "2")
         .stdin(Stdio::null())
         .stdout(out)
@@ -180,10 +184,10 @@ impl Running {
         self.child.wait().expect("it is ours");
     }
 
-    /// Waits until the process ends. Kills it if this takes too long.
+    /// Waits until the process ends. Kills the process if it takes longer than `patience`.
     ///
-    /// Time is measured by counting checks instead of with a clock, so that the process isn't
-    /// killed if the whole machine pauses for a while.
+    /// The time is measured by counting the polls, not with a clock, so that the process isn't
+    /// killed just because the whole machine was suspended for a while.
     pub(crate) fn end(mut self, patience: Duration) -> Ended {
         let mut polls = patience.div_duration_f64(POLL_INTERVAL) as u64;
         let status = loop {
@@ -216,7 +220,7 @@ pub(crate) fn words(text: &str) -> Vec<OsString> {
     text.split_whitespace().map(OsString::from).collect()
 }
 
-/// Returns a training command with the options of [`TINY`], except for the option `without`.
+/// Returns a training command with all options in [`TINY`] except the option `without`.
 pub(crate) fn train(without: &str) -> Vec<OsString> {
     let mut arguments = words("train");
     let flags = words(TINY);
@@ -225,8 +229,8 @@ pub(crate) fn train(without: &str) -> Vec<OsString> {
     arguments
 }
 
-/// Creates a folder that contains a finished run called `run`, the data files `data.bin` (400 token
-/// IDs from 0 to 60) and `data.txt`, and the options file `c.toml`.
+/// Creates a folder that contains a finished training run (`run`), a file of 400 token IDs from 0
+/// to 60 (`data.bin`), a text file (`data.txt`), and an options file (`c.toml`).
 pub(crate) fn folder_with_a_run() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path();
@@ -271,7 +275,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns the paths of all files below a folder, relative to the folder.
+/// Returns the paths of all files in a folder and its subfolders, relative to the folder.
 pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
@@ -289,8 +293,8 @@ pub(crate) fn files_below(folder: &Path) -> Vec<String> {
     files
 }
 
-/// Returns the names and contents of all regular files below a folder. Returns an empty map if the
-/// folder doesn't exist.
+/// Returns the relative paths and the contents of all regular files in a folder and its subfolders.
+/// Returns an empty map if the folder doesn't exist.
 pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = match folder.exists() {
         true => files_below(folder),
@@ -310,7 +314,7 @@ pub(crate) fn command_line(arguments: &[OsString]) -> String {
     format!("gpt {}", shown.collect::<Vec<_>>().join(" "))
 }
 
-/// Prints the numbers of cases and faults, and panics if there is a fault.
+/// Prints the number of test cases and the number of faults. Panics if there are any faults.
 #[track_caller]
 pub(crate) fn report(what: &str, cases: usize, faults: &[String]) {
     println!("{what}: {cases} cases, {} faults", faults.len());
