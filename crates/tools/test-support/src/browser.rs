@@ -1,7 +1,8 @@
-//! Opens web pages in headless Chromium, so that tests can look at a page after its scripts have
+//! Opens web pages in headless Chromium, so that tests can examine a page after its scripts have
 //! run.
 //!
-//! If Chromium isn't installed, the functions return `None` and write a line to standard error.
+//! If Chromium isn't installed, the functions of this module return `None` and write a line to
+//! standard error.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -14,16 +15,16 @@ use std::time::{Duration, Instant};
 pub struct Opened {
     /// HTML of the document.
     pub dom: String,
-    /// Lines of the browser's console: script errors, messages that the page logs, and a line with
-    /// `missing URL` for each resource that couldn't be loaded.
+    /// Lines from the browser's console. They contain script errors, messages that the page logs,
+    /// and a line with the text `missing` and a URL for each resource that couldn't be loaded.
     pub console: Vec<String>,
 }
 
-/// Opens a page as it would appear on a phone whose screen is 390 pixels wide. Otherwise, this
-/// function does the same as [`open`].
+/// Opens an HTML file like [`open`], but shows the page as on a phone whose screen is 390 pixels
+/// wide.
 ///
-/// Chromium's windows can't be that narrow. Therefore, the page is shown in an `<iframe>` of that
-/// width, and the document in this frame is returned after 15 seconds of virtual time.
+/// Chromium's windows can't be that narrow, so the page is shown in an `<iframe>` that is 390
+/// pixels wide. After 15 seconds of virtual time, the document inside this frame is returned.
 ///
 /// # Panics
 ///
@@ -42,16 +43,17 @@ pub fn open_narrow(page: &Path) -> Option<Opened> {
     open(&path)
 }
 
-/// Opens an HTML file in a window that is 1280 pixels wide. Time is virtual: timers run without
-/// waiting until 20 seconds have passed on the page's clock.
+/// Opens an HTML file in a window that is 1280 pixels wide, and returns the page as it is after 20
+/// seconds. These are seconds of virtual time: the page's clock runs ahead, so that no time is
+/// spent on waiting for timers.
 ///
 /// # Panics
 ///
 /// Panics if the file can't be read or if the browser fails.
 pub fn open(page: &Path) -> Option<Opened> {
     let profile = tempfile::tempdir().expect("a temporary folder");
-    // Chromium doesn't report missing files on the console, so a script is added to the page that
-    // does.
+    // Chromium doesn't log missing files to the console, so we add a script to the page that logs
+    // them.
     let source = std::fs::read_to_string(page).expect("the page exists");
     let source = source.replacen(
         "<head>",
@@ -81,18 +83,19 @@ pub fn open(page: &Path) -> Option<Opened> {
     })
 }
 
-/// Opens an HTML file, runs a script in it, and returns the text that the script passes to the
-/// function `report`. An uncaught error on the page is reported as text that begins with `error: `.
+/// Opens an HTML file, runs a script in the page, and returns the text that the script passes to
+/// the function `report`. If an uncaught error occurs on the page, the text is the error message,
+/// preceded by `error: `.
 ///
 /// The script is the body of an asynchronous function. It can call `await until(condition)` to wait
-/// until a function returns true.
+/// until the function `condition` returns true.
 ///
-/// Unlike in [`open`], the page's clock shows the real time. This gives web workers time to
+/// In contrast to [`open`], the page's clock shows the real time, so that web workers have time to
 /// compute.
 ///
 /// # Panics
 ///
-/// Panics if the file can't be read, or if nothing is reported within ten minutes.
+/// Panics if the file can't be read, or if the script doesn't call `report` within ten minutes.
 pub fn ask(page: &Path, script: &str) -> Option<String> {
     let server = TcpListener::bind("127.0.0.1:0").expect("a local port");
     let port = server.local_addr().expect("it is bound").port();
@@ -146,8 +149,8 @@ fn decode_uri_component(text: &str) -> String {
     String::from_utf8(bytes).expect("it was a text")
 }
 
-/// Starts headless Chromium with a page and returns the process. Returns `None` if no browser can
-/// be started.
+/// Starts headless Chromium, which opens a page, and returns the browser's process. Returns `None`
+/// if no browser can be started.
 fn start_browser(page: &Path, profile: &Path, flags: &[&str]) -> Option<Child> {
     for browser in ["chromium", "chromium-browser", "google-chrome"] {
         let child = Command::new(browser)
@@ -168,8 +171,8 @@ fn start_browser(page: &Path, profile: &Path, flags: &[&str]) -> Option<Child> {
             return Some(child);
         }
     }
-    // `eprintln!` would be captured by the test harness, so nobody would see that the test was
-    // skipped.
+    // The test harness would capture the output of `eprintln!`, so nobody would notice that the
+    // test was skipped.
     let _ = writeln!(
         std::io::stderr(),
         "skipped: {} can't be opened because Chromium isn't installed",

@@ -1,19 +1,20 @@
 //! Assertions that two arrays are equal up to a tolerance.
 //!
-//! A number is close to the expected one if `|got - expected| <= absolute + relative * |expected|`.
-//! This is the rule of PyTorch's `torch.allclose`. NaN isn't close to any number, and an infinity
-//! is close only to itself. Arrays aren't broadcast, so their shapes must be equal.
+//! A number is considered close to the expected number if `|got - expected| <= absolute + relative
+//! * |expected|`, as in PyTorch's `torch.allclose`. NaN isn't close to any number, and an infinity
+//! is close only to itself. Unlike in PyTorch, arrays aren't broadcast, so their shapes must be
+//! equal.
 
 use ndarray::{ArrayRef, Dimension};
 
-/// The largest difference between a number and the expected number that a test accepts. An `f64`
-/// converts to an absolute tolerance.
+/// The largest accepted difference between a number and the expected number. An `f64` can be
+/// converted to a tolerance, which is then absolute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Part of the tolerance that is the same for all numbers.
+    /// Absolute tolerance, which is the same for all numbers.
     pub absolute: f64,
-    /// Part of the tolerance that is proportional to the expected number, as a fraction of its
-    /// absolute value.
+    /// Relative tolerance, as a fraction of the expected number's absolute value. It is added to
+    /// the absolute tolerance.
     pub relative: f64,
 }
 
@@ -34,14 +35,15 @@ impl Tolerance {
 
     /// Returns true if `got` is close to `expected`.
     fn accepts(self, got: f64, expected: f64) -> bool {
-        // Infinities must be compared first because the difference of two equal infinities is NaN.
+        // Infinities must be compared first, because the difference of two equal infinities is NaN.
         got == expected
             || (expected.is_finite() && (got - expected).abs() <= self.allowed(expected))
     }
 }
 
-/// Asserts that two arrays have the same shape, and that their elements are equal up to a
-/// tolerance. Each array can contain `f32` or `f64`, and can have any number of dimensions.
+/// Asserts that two arrays have the same shape and that their elements are equal up to a tolerance.
+/// The elements of each array can be `f32` or `f64`, and the arrays can have any number of
+/// dimensions.
 ///
 /// ```
 /// use ndarray::array;
@@ -53,8 +55,9 @@ impl Tolerance {
 ///
 /// # Panics
 ///
-/// Panics if the shapes differ or an element isn't close. The message shows the element that
-/// exceeds its tolerance the most, with its index, the two numbers and their difference.
+/// Panics if the shapes differ or if an element isn't close to the expected one. The message shows
+/// the element that exceeds its tolerance the most: its index, its value, the expected value and
+/// the difference.
 #[track_caller]
 pub fn assert_close<A, B, D1, D2>(
     actual: &ArrayRef<A, D1>,
@@ -69,8 +72,8 @@ pub fn assert_close<A, B, D1, D2>(
     assert_close_named("array", actual, expected, tolerance);
 }
 
-/// Does the same as [`assert_close`], but begins the message with `name`. This is useful in a test
-/// that compares several arrays.
+/// Like [`assert_close`], but the panic message begins with `name`, so that a test that compares
+/// several arrays shows which of them is wrong.
 ///
 /// # Panics
 ///
@@ -125,7 +128,7 @@ pub fn assert_close_named<A, B, D1, D2>(
     }
 }
 
-/// Converts a position in row-major order to an index with one number per dimension.
+/// Converts a position in row-major order to an index that contains one number for each dimension.
 pub(crate) fn index_at<A, D: Dimension>(array: &ArrayRef<A, D>, position: usize) -> Vec<usize> {
     let elements = array.view().into_dyn();
     let mut elements = elements.indexed_iter();

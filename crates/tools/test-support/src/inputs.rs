@@ -1,12 +1,12 @@
 //! Random inputs for tests. They are the same in every run and on every machine.
 //!
-//! The numbers are the high bits of a 64-bit linear congruential generator, which are random enough
-//! for tests. A model must draw its random numbers from `torch-rng` instead.
+//! The numbers consist of the high bits of a 64-bit linear congruential generator, which is random
+//! enough for tests. Models must use the generator of the crate `torch-rng` instead.
 
 use ndarray::{Array, ArrayRef, Dimension, ShapeBuilder};
 
-/// The scales of the inputs for which backward passes are checked. For an activation function, they
-/// cover the nearly linear part around 0, the bend, and the saturated ends.
+/// Scales of the random inputs with which backward passes are tested. For an activation function,
+/// they cover the nearly linear part around 0, the curved part, and the saturated ends.
 pub const INPUT_SCALES: [f32; 3] = [0.1, 1.0, 3.0];
 
 /// A linear congruential generator with the constants of Knuth's MMIX.
@@ -17,8 +17,8 @@ struct Lcg {
 impl Lcg {
     /// Creates a generator. Even similar seeds lead to unrelated sequences.
     fn new(seed: u64) -> Self {
-        // Similar seeds differ only in their low bits. After a few steps, the high bits differ,
-        // too.
+        // Similar seeds lead to states that differ only in their low bits. After a few steps, the
+        // high bits, which are the output, differ as well.
         let mut lcg = Self {
             state: seed ^ 0x9e37_79b9_7f4a_7c15,
         };
@@ -37,17 +37,18 @@ impl Lcg {
         (self.state >> 32) as u32
     }
 
-    /// Returns the next number, which is uniform between `-scale` and `scale`, and never 0.
+    /// Returns the next random number. It is uniformly distributed between `-scale` and `scale`,
+    /// and never 0.
     fn uniform(&mut self, scale: f32) -> f32 {
-        // An odd multiple of 2^-24 is exact in `f32`. It is never 0, 1 or -1, and the numbers are
-        // symmetric around 0.
+        // We choose an odd multiple of 2^-24 between -1 and 1, which `f32` represents exactly. Odd
+        // multiples are distributed symmetrically around 0, but never include 0, 1 or -1.
         let odd = i64::from(self.next_u32() >> 8) * 2 + 1 - (1 << 24);
         odd as f32 / (1 << 24) as f32 * scale
     }
 }
 
-/// Returns an array of numbers that are uniform between `-scale` and `scale`, and never 0. The same
-/// shape and seed always give the same array.
+/// Returns an array of random numbers that are uniformly distributed between `-scale` and `scale`,
+/// and never 0. The same shape and seed always produce the same array.
 ///
 /// ```
 /// let x = test_support::test_array((2, 3), 0.5, 1); // (batch, emb_dim)
@@ -60,7 +61,7 @@ pub fn test_array<Sh: ShapeBuilder>(shape: Sh, scale: f32, seed: u64) -> Array<f
 }
 
 /// Returns an array like [`test_array`], except that the absolute value of each number is at least
-/// `margin`. Use it for functions with a kink at 0, such as ReLU.
+/// `margin`. Such inputs are suitable for functions with a kink at 0, such as ReLU.
 ///
 /// # Panics
 ///
@@ -79,13 +80,14 @@ pub fn away_from_zero<Sh: ShapeBuilder>(
     test_array(shape, spread, seed).mapv(|x| x + margin.copysign(x))
 }
 
-/// Returns weights between -1 and 1 for [`project`]. The backward pass of the same check must get
-/// these weights as `d_out`.
+/// Returns random weights between -1 and 1 for [`project`]. In a gradient check, pass the same
+/// weights as `d_out` to the backward pass under test.
 pub fn projection_weights<Sh: ShapeBuilder>(shape: Sh, seed: u64) -> Array<f32, Sh::Dim> {
     test_array(shape, 1.0, seed ^ 0x70726f6a)
 }
 
-/// Returns `sum(out * weights)`, computed in `f64`. This is the objective of a gradient check.
+/// Returns `sum(out * weights)`, computed in `f64`. A gradient check uses this sum as its
+/// objective.
 ///
 /// # Panics
 ///

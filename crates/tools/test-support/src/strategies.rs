@@ -1,5 +1,5 @@
-//! Strategies for proptest that generate matrices and strings. The matrices never contain NaN or
-//! infinities, so a test that needs such values must add them.
+//! Proptest strategies that generate matrices and strings. The matrices never contain NaN or
+//! infinity, so a test must add such values if it needs them.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// Returns the configuration for property tests in a `tests/` folder. Each test runs `cases` times,
-/// unless the environment variable `PROPTEST_CASES` contains a different number. The seeds of
-/// failures are saved next to the test in a file with the extension `.regressions`, which should be
-/// committed.
+/// Returns the configuration for property tests in a `tests/` folder. Each test is run with `cases`
+/// random inputs, unless the environment variable `PROPTEST_CASES` contains a different number. If
+/// a test fails, its seed is saved next to the source file of the test, in a file with the
+/// extension `.regressions`. Such files should be committed.
 pub fn proptest_config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases: std::env::var("PROPTEST_CASES")
@@ -34,8 +34,9 @@ pub fn array2(rows: Range<usize>, columns: Range<usize>, scale: f32) -> BoxedStr
         .boxed()
 }
 
-/// Generates strings of arbitrary characters, of printable characters, and of parts that tokenizers
-/// treat differently, such as blanks, digits, contractions and `<|endoftext|>`.
+/// Generates three kinds of strings: arbitrary characters, printable characters, and sequences of
+/// parts that tokenizers treat specially, such as whitespace, digits, contractions and
+/// `<|endoftext|>`.
 pub fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         vec(any::<char>(), 0..60).prop_map(String::from_iter),

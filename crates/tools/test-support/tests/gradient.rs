@@ -1,5 +1,5 @@
-//! Tests of the gradient check with a softmax in `f32`. Correct gradients must pass for all input
-//! scales, and typical mistakes must be detected.
+//! Tests the gradient check with a softmax in `f32`. A correct gradient must pass at each scale of
+//! the input, and typical mistakes in a gradient must be detected.
 
 use ndarray::{Array1, Array2, Axis, array};
 use test_support::{
@@ -54,7 +54,8 @@ fn one_wrong_element_in_a_hundred_is_detected_and_reported() {
 
 #[test]
 fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
-    // Adding the same number to all elements of a row doesn't change its softmax.
+    // Adding the same number to all elements of a row doesn't change the softmax of the row, so the
+    // gradient with respect to this number is 0.
     let x = test_array((4, 8), 1.0, 4);
     let weights = projection_weights((4, 8), 4);
     for seed in 0..20 {
@@ -70,7 +71,8 @@ fn a_gradient_of_zero_passes_although_the_differences_are_noise() {
 
 #[test]
 fn a_missing_gradient_is_detected_even_if_the_derivatives_are_small() {
-    // The objective is a mean over many elements, so each derivative is at most about 0.002.
+    // The objective is the mean of 1,000 squares, so its derivative with respect to each element is
+    // at most about 0.002. The gradient under test is 0, which is wrong.
     let x = test_array(1000, 1.0, 5);
     let objective = |x: &Array1<f32>| x.iter().map(|&x| f64::from(x * x)).sum::<f64>() / 1000.0;
     let report =
