@@ -7,8 +7,8 @@
 
 use ndarray::{ArrayRef, Dimension};
 
-/// The largest accepted difference between a number and the expected number. An `f64` can be
-/// converted to a tolerance, which is then absolute.
+/// The largest accepted difference between a number and the expected number. An `f64` converts to
+/// an absolute tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Absolute tolerance, which is the same for all numbers.
@@ -98,7 +98,9 @@ pub fn assert_close_named<A, B, D1, D2>(
     );
     let tolerance = tolerance.into();
     let mut outside = 0;
-    let mut worst: Option<(usize, f64, f64, f64)> = None; // The position, both numbers, and by how much they exceed the tolerance.
+    // The position of the worst element, the actual and the expected number, and by how much their
+    // difference exceeds the tolerance.
+    let mut worst: Option<(usize, f64, f64, f64)> = None;
     for (position, (&got, &want)) in actual.iter().zip(expected).enumerate() {
         let (got, want): (f64, f64) = (got.into(), want.into());
         if tolerance.accepts(got, want) {

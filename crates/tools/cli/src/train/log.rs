@@ -10,8 +10,8 @@
 //! run removes these outdated lines as soon as it has saved a new checkpoint. Until then, it keeps
 //! them, because it might be killed before it saves anything.
 //!
-//! The whole log is read into memory, unless it is too large. In that case, the program still adds
-//! new lines to the log, but never reads it.
+//! The whole log is read into memory. If the log is too large for that, the program still adds new
+//! lines to it, but doesn't read it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -57,8 +57,7 @@ pub(crate) enum Line {
     Saved { steps_done: u64, path: String },
 }
 
-/// An event that was read from a line of the log. It contains only those fields that `gpt` reads
-/// back, which are a subset of the fields in the file.
+/// An event that was read from a line of the log. It contains only the fields that `gpt` needs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(crate) struct Logged {
     /// Index of the training step. This field is set only for `step` events.
@@ -85,8 +84,8 @@ impl Logged {
 #[derive(Debug)]
 pub(crate) struct Log {
     path: PathBuf,
-    /// The open log file. It is `None` after the log has been replaced, because Windows can't
-    /// replace a file that is open.
+    /// The log file, or `None` if it isn't open. It is closed before the log is replaced, because
+    /// Windows can't replace an open file.
     file: Option<File>,
     /// Byte range of the outdated lines, which describe events after the checkpoint from which the
     /// run was resumed. These lines are removed after the first save.
@@ -120,7 +119,8 @@ impl Log {
         })
     }
 
-    /// Adds a line to the log without buffering it.
+    /// Adds a line to the log without buffering it. If the line is about a saved checkpoint, also
+    /// removes the outdated lines.
     pub(crate) fn write(&mut self, line: &Line) -> Result<()> {
         self.append(json_line(line)?.as_bytes())?;
         match line {
@@ -215,7 +215,8 @@ mod tests {
         }
     }
 
-    /// Returns the number of training steps done after each line.
+    /// Returns one number for each line of the log: the number of training steps that had been done
+    /// when the line was written.
     fn steps(folder: &Path) -> Vec<u64> {
         let text = read(folder).unwrap().unwrap();
         lines(&text).map(|line| line.steps_done()).collect()

@@ -1,5 +1,5 @@
-//! Implements `gpt train`, which trains a model and saves it in the folder of a run. It shows a
-//! progress bar, writes a log, generates samples, and draws the loss curve.
+//! Implements `gpt train`, which trains a model and saves it in the folder of the training run. The
+//! command also shows a progress bar, writes a log, generates samples, and draws the loss curve.
 //!
 //! The training loop itself is in the crate `train`.
 

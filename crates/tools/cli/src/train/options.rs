@@ -3,8 +3,8 @@
 //!
 //! A training run saves its options in a file called `options.toml`. When the run is resumed, the
 //! current options are compared with the saved ones. The module `arguments` combines the options
-//! from the command line, option files and presets. If an option is still `None` after that, the
-//! module `setup` derives its value from other options or from the data.
+//! from all sources, such as the command line and the preset. If an option is still `None` after
+//! that, the module `setup` derives its value from other options or from the data.
 
 use std::fmt::Display;
 use std::path::PathBuf;

@@ -110,8 +110,8 @@ pub(crate) fn source(named: Option<&PathBuf>, words: &[OsString], saves: bool) -
 }
 
 /// Checks that data can be read from standard input, for a run that originally read its data from
-/// there. Returns an error if standard input is empty or a terminal, because the program would wait
-/// for the user to type the training data.
+/// there. Returns an error if standard input is empty. A terminal is rejected as well, because the
+/// program would wait for the user to type the training data.
 fn require_input(run: &Path) -> Result<()> {
     let mut input = stdin().lock();
     if input.is_terminal() || input.fill_buf().context("standard input")?.is_empty() {

@@ -24,7 +24,7 @@ use crate::terminal::shell::{program, shell_quoted};
 use crate::train::log;
 pub(crate) use crate::train::log::LOG;
 
-/// Name of the folder with all runs, in the current folder.
+/// Name of the folder in the working directory that contains all training runs.
 pub(crate) const RUNS: &str = "runs";
 
 /// Name of the file in a run's folder that contains the options of the run.

@@ -116,7 +116,7 @@ pub(crate) fn trainer(
     Trainer::new(training, model, train, validation, rng).map_err(with_flags)
 }
 
-/// Returns true if `name`, the name of a value in a checkpoint, refers to the content of the data,
+/// Returns true if `name` is the name of a checkpoint value that describes the content of the data,
 /// such as its hash. Returns false for other values, such as the length of the windows.
 fn is_of_data(name: &str) -> bool {
     name.contains("_data") && (name.ends_with(".tokens") || name.ends_with(".sha256"))

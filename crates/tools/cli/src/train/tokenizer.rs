@@ -19,10 +19,9 @@ use crate::train::runs::model_folder;
 /// and the preset's tokenizer if not. `text` returns the training and validation data as a single
 /// text, or `None` if the data consists of token IDs.
 ///
-/// # Errors
-/// Returns an error if a tokenizer must be trained but the data consists of token IDs or is too
-/// short, if a folder contains no supported tokenizer, or if `--vocab-size` is less than the number
-/// of tokens.
+/// # Errors Returns an error if a tokenizer must be trained but the data consists of token IDs or
+/// is too short, if a folder contains no supported tokenizer, or if `--vocab-size` is less than the
+/// number of the tokenizer's tokens.
 pub(crate) fn vocabulary<'t>(
     options: &TrainOptions,
     is_ids: bool,

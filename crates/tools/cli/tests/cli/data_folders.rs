@@ -60,7 +60,7 @@ fn a_folder_has_the_parts_that_datasets_finds_in_it_and_the_rest_is_listed() {
     for (number, (names, training, validation)) in DATASETS.into_iter().enumerate() {
         let ran = train(&folder, &format!("case{number}"), names);
         assert_eq!(ran.code, Some(0), "{names:?}: {}", ran.stderr);
-        // There is one end-of-text token between two texts.
+        // Exactly one end-of-text token separates two texts.
         let (train, rest) = match validation {
             Some(_) => (80 * training.len(), 40),
             None => (

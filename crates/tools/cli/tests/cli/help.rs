@@ -1,4 +1,4 @@
-//! Tests the help and the messages about mistakes in the command line.
+//! Tests the output of `--help`, and the error messages for mistakes in the command line.
 
 use crate::support::{folder, holds};
 

@@ -1,6 +1,6 @@
-//! Tests how the program recognizes a training run, and which process may write to the folder of a
-//! run. The test cases include copied runs, symbolic links, deleted lock files, and unfinished
-//! files of a process that was killed.
+//! Tests how the program identifies a training run, and how it ensures that only one process writes
+//! to the folder of a run. The test cases include copied runs, symbolic links, deleted lock files,
+//! and unfinished files of a process that was killed.
 
 use std::fs;
 use std::path::Path;

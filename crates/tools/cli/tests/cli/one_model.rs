@@ -1,7 +1,7 @@
-//! Tests which model a command loads. If the user specifies a run, it must be the run's last
-//! checkpoint. If the user specifies nothing, it must be from the newest run, even if that run is
-//! damaged and an older one isn't. Some tests also check that the commands in the program's output
-//! work when they are pasted into a shell.
+//! Tests which model a command loads. If the user specifies a training run, the command must load
+//! the run's last checkpoint. If the user specifies no model, the command must use the newest run.
+//! If that run is damaged, the command must fail instead of using an older run. Some tests also
+//! check that the commands in the program's output work when they are pasted into a shell.
 
 use std::fs;
 

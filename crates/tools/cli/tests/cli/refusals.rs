@@ -139,9 +139,9 @@ fn hints_say_cargo_gpt_only_if_cargo_run_started_the_program() {
     }
 }
 
-/// The test simulates an MPI launcher by setting the environment variables with which launchers
-/// inform each process about the number of processes. Some of these variables don't contain this
-/// number, so `gpt` must assume that there may be several processes.
+/// MPI launchers set environment variables that tell each process its rank and, in most cases, the
+/// total number of processes. The test sets such variables. A build without MPI must refuse to
+/// train, unless the variables say that there is only one process.
 #[cfg(not(feature = "mpi"))]
 #[test]
 fn a_process_of_a_job_does_not_train_alone() {

@@ -1,4 +1,4 @@
-//! Helper functions that run the program in a temporary folder and quickly create tiny models.
+//! Functions that run the program in a temporary folder and quickly create tiny models.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -13,7 +13,7 @@ const SMALL: &str = "--n-layers 1 --n-heads 1 --emb-dim 8 --context-length 8 --b
 fn one_end_stands_between_two_texts_whichever_of_them_has_it() {
     let folder = folder();
     let mark = "<|endoftext|>";
-    // Each of the two texts consists of three tokens. The expected number is 7, because exactly one
+    // Each of the two texts consists of three tokens. The total must be 7, because exactly one
     // end-of-text token must separate the texts.
     for (case, first, second, tokens) in [
         ("none", "abc".to_owned(), "cba".to_owned(), 7),

@@ -30,7 +30,7 @@ const QUICK: [&str; 12] = [
     "flock",
 ];
 
-/// Other system calls that access files.
+/// Other system calls that access files. They are tested only if all test cases were requested.
 const LONG: [&str; 8] = [
     "openat",
     "write",

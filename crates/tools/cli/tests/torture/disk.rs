@@ -6,9 +6,9 @@
 //! are written to a real folder and checked. Data that hasn't been synced can be lost in three
 //! ways:
 //!
-//! - Names and contents are lost.
-//! - Names are kept, as in a file system with a journal, but contents are lost.
-//! - Names are kept, and the contents are zeros.
+//! - The names and contents of files are lost.
+//! - The names of files are kept, as on a file system with a journal, but the contents are lost.
+//! - The names of files are kept, but the contents are replaced with zeros.
 
 use std::collections::{BTreeMap, HashSet, hash_map::DefaultHasher};
 use std::fs;
@@ -35,7 +35,7 @@ enum Node {
     Folder { now: Names, synced: Names },
 }
 
-/// The names in a folder, with the indices of their nodes.
+/// The content of a folder. Each name is mapped to the index of a node.
 type Names = BTreeMap<String, usize>;
 
 /// A simulated disk. It contains the root folder, which is the first node, and everything below

@@ -35,8 +35,8 @@ const EXISTING: [Existing; 6] = [
     }),
 ];
 
-/// Returns the type of the file at a path, without following links. If it is a link, the result
-/// also contains the target of the link. Returns `None` if nothing exists at the path.
+/// Returns the type of the file at a path, without following links. If the file is a link, the
+/// result also contains the target of the link. Returns `None` if nothing exists at the path.
 fn kind(path: &Path) -> Option<String> {
     let found = fs::symlink_metadata(path).ok()?.file_type();
     let link = fs::read_link(path).ok();
