@@ -1,5 +1,5 @@
-//! A trait for vector registers of `f32` values, with which a kernel needs to be written only once
-//! for all instruction sets.
+//! A trait for vector registers of `f32` values. A kernel that uses this trait needs to be written
+//! only once for all instruction sets.
 //!
 //! [`Register`] is implemented for `__m512` (AVX-512), `__m256` (AVX2) and `[f32; 4]`, which the
 //! compiler translates to the instructions that every CPU of the target has.
@@ -15,9 +15,10 @@ use crate::weight::Weight;
 ///
 /// # Safety
 ///
-/// The methods may only be called if the CPU has the instruction set of the register. Pointers that
-/// are passed to `load` and `store` must be valid for `LANES` values, and those that are passed to
-/// `load_first` and `store_first` must be valid for `n` values. They don't need to be aligned.
+/// The methods may only be called if the CPU supports the instruction set of the register. Pointers
+/// passed to `load`, `load_weights` and `store` must be valid for `LANES` values, and pointers
+/// passed to `load_first` and `store_first` must be valid for `n` values. The pointers don't need
+/// to be aligned.
 pub(crate) trait Register: Copy {
     const LANES: usize;
     unsafe fn splat(x: f32) -> Self;
@@ -29,12 +30,12 @@ pub(crate) trait Register: Copy {
     /// has a fused multiply-add.
     unsafe fn add_product(self, a: Self, b: Self) -> Self;
 
-    /// Loads `n` values into the first lanes and sets the other lanes to 0, where
+    /// Loads `n` values into the first `n` lanes and sets the other lanes to 0, where
     /// `1 <= n <= LANES`.
     #[inline(always)]
     unsafe fn load_first(at: *const f32, n: usize) -> Self {
         // SAFETY: The caller guarantees that `n` values are readable at `at` and that `n` is at
-        // most `LANES`. The array `lanes` is large enough for the widest register, which has 16
+        // most `LANES`. The array `lanes` is large enough, because the widest register has 16
         // lanes.
         unsafe {
             if n == Self::LANES {
@@ -49,7 +50,7 @@ pub(crate) trait Register: Copy {
     #[inline(always)]
     unsafe fn store_first(self, at: *mut f32, n: usize) {
         // SAFETY: The caller guarantees that `n` values are writable at `at` and that `n` is at
-        // most `LANES`. The array `lanes` is large enough for the widest register, which has 16
+        // most `LANES`. The array `lanes` is large enough, because the widest register has 16
         // lanes.
         unsafe {
             if n == Self::LANES {
@@ -72,7 +73,7 @@ pub(crate) trait Square: Register {
     ///
     /// # Safety
     ///
-    /// `LANES` values must be readable in each of the `LANES` rows, and the CPU must have the
+    /// `LANES` values must be readable in each of the `LANES` rows, and the CPU must support the
     /// instruction set of the register.
     unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns;
 }
@@ -92,8 +93,8 @@ impl Square for [f32; 4] {
     }
 }
 
-/// The register of the portable kernels, which use only instructions that every CPU of the
-/// compilation target has.
+/// The register of the portable kernels. It requires only instructions that are available on every
+/// CPU of the compilation target.
 impl Register for [f32; 4] {
     const LANES: usize = 4;
 

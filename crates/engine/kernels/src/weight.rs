@@ -7,12 +7,14 @@ use std::arch::x86_64::*;
 use half::{bf16, f16};
 use ndarray::ArrayView2;
 
-/// The type of a matrix element, which is converted to `f32` before or while it is multiplied.
+/// An element type of the matrices in a product. Each element can be converted to `f32` without
+/// loss.
 pub(crate) trait Weight: Copy + Send + Sync {
-    /// Whether the type is `bf16`, whose values some CPUs can multiply without converting them.
+    /// Whether the type is `bf16`. Some CPUs can multiply `bf16` values without converting them to
+    /// `f32` first.
     const IS_BF16: bool = false;
 
-    /// Returns the exact value as an `f32`.
+    /// Returns the value as an `f32`. The conversion is exact.
     fn value(self) -> f32;
 
     /// Returns the value of this type that is nearest to `value`.
@@ -28,7 +30,7 @@ pub(crate) trait Weight: Copy + Send + Sync {
     fn widen(from: &[Self], to: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
-            // SAFETY: The `if` has checked that the CPU has AVX2 and F16C.
+            // SAFETY: The `if` has checked that the CPU supports AVX2 and F16C.
             return unsafe { widen_by_8(from, to) };
         }
         to.iter_mut().zip(from).for_each(|(to, w)| *to = w.value());
@@ -43,7 +45,7 @@ pub(crate) trait Weight: Copy + Send + Sync {
     ///
     /// # Safety
     ///
-    /// All 8 elements from `at` on must be readable, and the CPU must have AVX2 and F16C.
+    /// The 8 elements that begin at `at` must be readable, and the CPU must support AVX2 and F16C.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load8(at: *const Self) -> __m256;
 
@@ -51,7 +53,7 @@ pub(crate) trait Weight: Copy + Send + Sync {
     ///
     /// # Safety
     ///
-    /// All 16 elements from `at` on must be readable, and the CPU must have AVX-512F.
+    /// The 16 elements that begin at `at` must be readable, and the CPU must support AVX-512F.
     #[cfg(target_arch = "x86_64")]
     unsafe fn load16(at: *const Self) -> __m512;
 }
@@ -78,15 +80,16 @@ impl Weight for f32 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU has
-        // AVX2.
+        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU
+        // supports AVX2.
         unsafe { _mm256_loadu_ps(at) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load16(at: *const Self) -> __m512 {
-        // SAFETY: The caller guarantees 16 readable elements and AVX-512F.
+        // SAFETY: The caller guarantees that 16 elements are readable at `at` and that the CPU
+        // supports AVX-512F.
         unsafe { _mm512_loadu_ps(at) }
     }
 }
@@ -109,11 +112,12 @@ impl Weight for bf16 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU has
-        // AVX2.
+        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU
+        // supports AVX2.
         unsafe {
-            // Interleaving with zeros moves each `bf16` to the upper half of a lane of 32 bits. The
-            // compiler merges both interleaving instructions into a single shuffle.
+            // Interleaving with zeros moves each `bf16` to the upper half of a 32-bit lane, which
+            // then contains the `f32` with the same value. The compiler merges both interleaving
+            // instructions into a single shuffle.
             let (halves, zeros) = (_mm_loadu_si128(at.cast()), _mm_setzero_si128());
             let first = _mm_unpacklo_epi16(zeros, halves);
             let last = _mm_unpackhi_epi16(zeros, halves);
@@ -124,7 +128,8 @@ impl Weight for bf16 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load16(at: *const Self) -> __m512 {
-        // SAFETY: The caller guarantees 16 readable elements and AVX-512F.
+        // SAFETY: The caller guarantees that 16 elements are readable at `at` and that the CPU
+        // supports AVX-512F.
         unsafe {
             let halves = _mm512_cvtepu16_epi32(_mm256_loadu_si256(at.cast()));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(halves))
@@ -135,8 +140,8 @@ impl Weight for bf16 {
 impl Weight for f16 {
     #[inline(always)]
     fn value(self) -> f32 {
-        // The conversion is written without branches so that the compiler can vectorize loops. It
-        // moves the sign separately from the exponent and the mantissa.
+        // The conversion is written without branches so that the compiler can vectorize loops. The
+        // sign is converted separately from the exponent and the mantissa.
         let sign = u32::from(self.to_bits() & 0x8000) << 16;
         let rest = u32::from(self.to_bits() & 0x7fff);
         // The biases of the exponents, 127 and 15, differ by 112.
@@ -158,33 +163,34 @@ impl Weight for f16 {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load8(at: *const Self) -> __m256 {
-        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU has
-        // F16C.
+        // SAFETY: The caller guarantees that 8 elements are readable at `at` and that the CPU
+        // supports F16C.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(at.cast())) }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn load16(at: *const Self) -> __m512 {
-        // SAFETY: The caller guarantees 16 readable elements and AVX-512F.
+        // SAFETY: The caller guarantees that 16 elements are readable at `at` and that the CPU
+        // supports AVX-512F.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(at.cast())) }
     }
 }
 
-/// Converts the elements of `from` to `f32`, 8 at a time with [`Weight::load8`] and the remaining
-/// ones individually, and writes them to `to`.
+/// Converts the elements of `from` to `f32` and writes them to `to`. Groups of 8 elements are
+/// converted with [`Weight::load8`], and the remaining elements individually.
 ///
 /// # Safety
 ///
-/// The CPU must have AVX2 and F16C.
+/// The CPU must support AVX2 and F16C.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn widen_by_8<T: Weight>(from: &[T], to: &mut [f32]) {
     let (eights, rest) = from.as_chunks::<8>();
     let (wide, rest_of_to) = to.as_chunks_mut::<8>();
     for (from, to) in eights.iter().zip(wide) {
-        // SAFETY: Both chunks have 8 elements, and the caller guarantees that the CPU has AVX2 and
-        // F16C.
+        // SAFETY: `from` and `to` contain 8 elements each, and the caller guarantees that the CPU
+        // supports AVX2 and F16C.
         unsafe { _mm256_storeu_ps(to.as_mut_ptr(), T::load8(from.as_ptr())) };
     }
     rest_of_to
@@ -212,8 +218,8 @@ mod tests {
         for w in all.chunks(16) {
             #[cfg(target_arch = "x86_64")]
             let halves: Option<[[f32; 8]; 2]> = has_avx2().then(|| {
-                // SAFETY: The chunk has 16 elements, the CPU has AVX2 and F16C, and an `__m256` has
-                // the same layout as eight `f32` values.
+                // SAFETY: 8 elements of `w` are readable at each of the two positions, `has_avx2`
+                // has checked the CPU, and an `__m256` has the same layout as eight `f32` values.
                 [0, 8].map(|at| unsafe { std::mem::transmute(f16::load8(w[at..].as_ptr())) })
             });
             #[cfg(not(target_arch = "x86_64"))]

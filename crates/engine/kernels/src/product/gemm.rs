@@ -1,17 +1,16 @@
 //! The dense matrix product `C = A B + beta C` of `f32` matrices with arbitrary strides.
 //!
-//! The operands are multiplied in float32, or rounded to bfloat16 and then multiplied. Sums are
-//! always computed in `f32`. Both operands are packed into panels, as in Goto and van de Geijn's
-//! "Anatomy of High-Performance Matrix Multiplication", and the tiles of `C` are distributed among
-//! the threads of rayon's pool. The weights of `weight_panels` are converted to `f32` while they
-//! are packed.
+//! The operands are multiplied either in float32 or, after rounding, in bfloat16. Sums are always
+//! accumulated in `f32`. Both operands are packed into panels, as described in Goto and van de
+//! Geijn's "Anatomy of High-Performance Matrix Multiplication", and rayon's threads share the tiles
+//! of `C`. Weights that are stored as `bf16` or `f16` are converted to `f32` while they are packed.
 //!
-//! For each element of `C`, the products are added up in blocks of 384 steps along the inner
-//! dimension, and the sums of the blocks are added in order. A step consists of one value in
-//! float32 and of two neighboring values in bfloat16. The bits of an element therefore depend only
-//! on its row of `A` and its column of `B`. They don't depend on the number of threads, the
-//! division into tiles or the other rows. The kernel for products of a few rows with transposed
-//! weights (`few_rows`) adds in the same order.
+//! For each element of `C`, the inner dimension is divided into blocks of 384 steps. The products
+//! within each block are added up, and the sums of the blocks are then added in order. A step
+//! covers one value along the inner dimension in float32, and two neighboring values in bfloat16.
+//! The bits of an element therefore depend only on its row of `A` and its column of `B`. They don't
+//! depend on the number of threads, the division into tiles, or the other rows of `A`. The kernel
+//! that multiplies a few rows by transposed weights (`few_rows`) adds in the same order.
 
 use std::mem::MaybeUninit;
 
@@ -33,27 +32,29 @@ use crate::weight::Weight;
 use crate::weight::has_avx2;
 
 /// Largest number of rows of `A` for which [`multiply`] computes the transposed product,
-/// `C^T = B^T A^T`. `A` must also have at least four times as many columns as rows, and the columns
-/// of `B` must be contiguous, as in the transposed weights of a linear layer.
+/// `C^T = B^T A^T`, because it is faster. In addition, `A` must have at least four times as many
+/// columns as rows, `C` must have more columns than rows, and the columns of `B` must be
+/// contiguous, as they are if `B` is the transposed weight matrix of a linear layer.
 ///
-/// Transposing the product is faster, because each task packs its own rows of the left operand,
-/// whereas the whole right operand is packed before the tasks begin. In the transposed product, the
-/// small matrix `A` is the right operand, and each task packs only the weights that it needs.
+/// The right operand of a product is packed completely before the first task starts, whereas the
+/// left operand is packed by the tasks, each of which packs only the rows that it needs. In the
+/// transposed product, the right operand is the small matrix `A`, so the tasks can start sooner.
 const TRANSPOSED_ROWS: usize = 128;
 /// Smallest number of multiplications for which a product uses several threads.
 const MIN_PARALLEL_WORK: usize = 1 << 19;
 
-/// Returns the product `A B`, whose operands are multiplied in the format `dtype`. If `row` isn't
-/// `None`, it is added to each row of the result.
+/// Returns the product `A B`. The values of both matrices are multiplied in float32 or, after
+/// rounding, in bfloat16, depending on `dtype`. If `row` isn't `None`, it is added to each row of
+/// the product.
 ///
 /// `a` has the shape (m, inner), `b` has the shape (inner, n), `row` has n values, and the result
-/// has the shape (m, n). The memory of the result comes from [`buffer`](crate::buffer) and isn't
-/// cleared first.
+/// has the shape (m, n). The memory for the result comes from [`buffer`](crate::buffer) and isn't
+/// zeroed first.
 ///
 /// # Panics
 ///
-/// Panics if the shapes of the matrices don't fit, if `row` doesn't have one value per column of
-/// the result, or if `dtype` isn't one of the [`OPERAND_DTYPES`].
+/// Panics if the shapes of the matrices are incompatible, if `row` doesn't have one value per
+/// column of the result, or if `dtype` isn't one of the [`OPERAND_DTYPES`].
 pub fn product(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<f32>,
@@ -73,7 +74,8 @@ pub fn product(
     let spare = &mut c.spare_capacity_mut()[..shape.0 * shape.1];
     let view = ArrayViewMut2::from_shape(shape, spare).expect("as many elements");
     let start = Start { beta: 0.0, row };
-    // SAFETY: A `start` with `beta == 0.0` doesn't read `c`, and `multiply` writes every element.
+    // SAFETY: `c` is uninitialized, but `multiply` doesn't read it, because `beta` is 0. It writes
+    // every element of `c` before `set_len` is called.
     unsafe {
         multiply(a, b, start, view, Threads::Pool, dtype);
         c.set_len(shape.0 * shape.1);
@@ -81,15 +83,15 @@ pub fn product(
     Array2::from_shape_vec(shape, c).expect("as many elements")
 }
 
-/// Computes `C = A B + beta C`, where the operands `A` and `B` are multiplied in the format
-/// `dtype`.
+/// Computes `C = A B + beta C`. The values of `A` and `B` are multiplied in float32 or, after
+/// rounding, in bfloat16, depending on `dtype`.
 ///
 /// `a` has the shape (m, inner), `b` has the shape (inner, n), and `c` has the shape (m, n). If
-/// `beta` is 0, the previous contents of `c` aren't read, so they may be NaN.
+/// `beta` is 0, the previous contents of `c` are ignored, so they may be NaN.
 ///
 /// # Panics
 ///
-/// Panics if the shapes of the matrices don't fit or if `dtype` isn't one of the
+/// Panics if the shapes of the matrices are incompatible or if `dtype` isn't one of the
 /// [`OPERAND_DTYPES`].
 pub fn accumulate(
     a: &ArrayRef2<f32>,
@@ -102,7 +104,8 @@ pub fn accumulate(
     widening_accumulate(a, b, beta, c, threads, dtype);
 }
 
-/// Computes [`accumulate`] for a right operand that consists of `f32`, bf16 or f16 values.
+/// Computes `C = A B + beta C` like [`accumulate`], but also accepts a right operand `B` whose
+/// elements are `bf16` or `f16`.
 pub(crate) fn widening_accumulate<B: Weight>(
     a: &ArrayRef2<f32>,
     b: &ArrayRef2<B>,
@@ -113,16 +116,16 @@ pub(crate) fn widening_accumulate<B: Weight>(
 ) {
     check(a, b, c.dim());
     let start = Start::beta(beta);
-    // SAFETY: All elements of the view are initialized, and `multiply` writes only initialized
-    // values.
+    // SAFETY: `check` has verified the shapes. All elements of `c` are initialized, and `multiply`
+    // overwrites them only with initialized values.
     unsafe {
         let c = c.raw_view_mut().cast::<MaybeUninit<f32>>();
         multiply(a, b, start, c.deref_into_view_mut(), threads, dtype);
     }
 }
 
-/// Panics if the shapes of the matrices don't fit, because the unsafe code of [`multiply`] relies
-/// on them.
+/// Panics if the shapes of the matrices are incompatible. The unsafe code of [`multiply`] relies on
+/// this check.
 fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
     assert!(
         a.ncols() == b.nrows() && c == (a.nrows(), b.ncols()),
@@ -135,8 +138,8 @@ fn check<B>(a: &ArrayRef2<f32>, b: &ArrayRef2<B>, c: (usize, usize)) {
 /// Returns the names of the instruction sets that matrix products can use on this CPU. The list
 /// contains some of the names `avx2`, `avx512`, `bf16` and `amx`, in this order.
 ///
-/// Products have the same bits on all CPUs for which the lists are equal. Otherwise, their last
-/// bits may differ.
+/// CPUs for which this function returns the same list compute products with identical bits. On
+/// other CPUs, the last bits may differ.
 pub fn instruction_sets() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let all = [
@@ -152,12 +155,15 @@ pub fn instruction_sets() -> Vec<&'static str> {
         .collect()
 }
 
-/// Computes `C = start + A B` with the fastest method for the shapes and the CPU.
+/// Computes `C = start + A B` with the fastest method for these shapes and this CPU. The initial
+/// value `start` is either a multiple of the previous contents of `C` or a row that is added to
+/// each row of the product.
 ///
 /// # Safety
 ///
-/// The shapes must fit, a row in `start` must have as many values as `c` has columns, and `c` must
-/// be initialized if `start` reads it.
+/// The shapes of `a`, `b` and `c` must be compatible. If `start` contains a row, it must have as
+/// many values as `c` has columns. If `start` refers to the previous contents of `c`, they must be
+/// initialized.
 unsafe fn multiply<A: Weight, B: Weight>(
     a: &ArrayRef2<A>,
     b: &ArrayRef2<B>,
@@ -182,8 +188,8 @@ unsafe fn multiply<A: Weight, B: Weight>(
         && multiplied_as_stored
         && let (Threads::Pool, Some(a)) = (threads, A::as_f32(a.view()))
     {
-        // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
-        // reads it.
+        // SAFETY: The caller guarantees that the shapes of the matrices are compatible, and that
+        // `c` is initialized if `start` refers to its previous contents.
         return awake(|| unsafe { few_rows::multiply(&a, &b.t(), start, c, dtype) });
     }
     let few = c.nrows() <= TRANSPOSED_ROWS.min(a.ncols() / 4) && c.nrows() < c.ncols();
@@ -198,26 +204,30 @@ unsafe fn multiply<A: Weight, B: Weight>(
             None => start,
         };
         let c = c.reversed_axes();
-        // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
-        // reads it. If `start` contained a row, the loop has just written it to all rows of `c`.
+        // SAFETY: The caller guarantees that the shapes of the matrices are compatible, and that
+        // `c` is initialized if `start` refers to its previous contents. If the caller's `start`
+        // contained a row, the loop above has initialized `c` by writing that row to all of its
+        // rows.
         return unsafe { multiply(&b.t(), &a.t(), start, c, threads, dtype) };
     }
     if dtype == Dtype::BFloat16 && !has_bf16() {
         let (a, b) = (rounded(a), rounded(b));
-        // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
-        // reads it.
+        // SAFETY: The caller guarantees that the shapes of the matrices are compatible, and that
+        // `c` is initialized if `start` refers to its previous contents.
         return unsafe { multiply(&*a, &*b, start, c, threads, Dtype::Float32) };
     }
-    // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
-    // reads it.
+    // SAFETY: The caller guarantees that the shapes of the matrices are compatible, and that `c` is
+    // initialized if `start` refers to its previous contents.
     unsafe { multiply_packed(a, b, start, c, threads, dtype) }
 }
 
-/// Computes `C = start + A B` from packed panels, with the fastest micro-kernel of the CPU.
+/// Computes `C = start + A B` from packed panels with the fastest micro-kernel that the CPU
+/// supports.
 ///
 /// # Safety
 ///
-/// The conditions of [`multiply`] apply. If `dtype` is bfloat16, [`has_bf16`] must be true.
+/// The safety requirements of [`multiply`] apply to this function as well. In addition,
+/// [`has_bf16`] must return true if `dtype` is bfloat16.
 pub(crate) unsafe fn multiply_packed<A: Weight, B: RightOperand + ?Sized>(
     a: &ArrayRef2<A>,
     b: &B,
@@ -234,8 +244,9 @@ pub(crate) unsafe fn multiply_packed<A: Weight, B: RightOperand + ?Sized>(
         0..MIN_PARALLEL_WORK => Threads::One,
         _ => threads,
     };
-    // SAFETY: The caller guarantees that the shapes fit and that `c` is initialized if `start`
-    // reads it. Each kernel is used only if the CPU has its instruction set.
+    // SAFETY: The caller guarantees that the shapes of the matrices are compatible, and that `c` is
+    // initialized if `start` refers to its previous contents. Each kernel is called only if the CPU
+    // supports its instruction set.
     let multiply = || unsafe {
         #[cfg(target_arch = "x86_64")]
         {
@@ -267,8 +278,8 @@ mod tests {
     use super::*;
     use crate::product::kernel::{DEPTH, Kernel};
 
-    /// Computes `start + A B` with plain loops, which add the products in the documented order.
-    /// `add_product(x, y, sum)` returns `sum + x * y`.
+    /// Computes `start + A B` with plain loops that add the products in the order that the module's
+    /// documentation specifies. `add_product(x, y, sum)` returns `sum + x * y`.
     fn plain(
         (a, b): (&Array2<f32>, &Array2<f32>),
         start: Start<'_>,
@@ -320,8 +331,9 @@ mod tests {
                     for threads in [Threads::One, Threads::Pool] {
                         let mut c = before.clone();
                         let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-                        // SAFETY: The shapes fit, `c` is initialized, and the test has checked that
-                        // the CPU has the instruction set of the kernel.
+                        // SAFETY: The shapes of the matrices are compatible, `c` is initialized,
+                        // and the test has checked that the CPU supports the kernel's instruction
+                        // set.
                         unsafe {
                             multiply_by::<K, _, _>(
                                 a,
@@ -357,8 +369,8 @@ mod tests {
         }
     }
 
-    /// A function that multiplies two matrices in bfloat16 and adds a row to each row of the
-    /// product.
+    /// A function that rounds two matrices to bfloat16, multiplies them, and adds the given row to
+    /// each row of the product.
     type Bf16Product = fn(&ArrayRef2<f32>, &ArrayRef2<f32>, &[f32]) -> Array2<f32>;
 
     #[cfg(target_arch = "x86_64")]
@@ -369,14 +381,14 @@ mod tests {
             row: Some(row),
         };
         let view = c.raw_view_mut().cast::<MaybeUninit<f32>>();
-        // SAFETY: The shapes fit, `c` is initialized, and the test has checked that the CPU has the
-        // instruction set of the kernel.
+        // SAFETY: The shapes of the matrices are compatible, `c` is initialized, and the tests call
+        // this function only if the kernel's instructions are supported or emulated.
         unsafe { multiply_by::<K, _, _>(a, b, start, view.deref_into_view_mut(), Threads::Pool) };
         c
     }
 
-    /// Checks products in bfloat16 against `f64` products of the same operands, rounded to
-    /// bfloat16.
+    /// Compares products computed in bfloat16 with `f64` products of operands that have been
+    /// rounded to bfloat16.
     #[test]
     fn products_of_bf16_are_those_of_the_rounded_operands() {
         check_bf16(|a, b, row| product(a, b, Some(row), Dtype::BFloat16));
@@ -386,8 +398,8 @@ mod tests {
         }
     }
 
-    /// Checks products of the AMX kernel against `f64` products of the rounded operands. On a CPU
-    /// without AMX, its instructions are emulated.
+    /// Compares products of the AMX kernel with `f64` products of the rounded operands. If the CPU
+    /// doesn't support AMX, the AMX instructions are emulated.
     #[test]
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     fn products_by_amx_are_those_of_the_rounded_operands() {
@@ -436,8 +448,8 @@ mod tests {
                 let products = [1, 2].map(|threads| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
                     pool.expect("a pool").install(|| {
-                        // This product leaves NaN in the memory of the panels, which the next
-                        // product reuses.
+                        // This product fills the panels' memory with NaN. The next product reuses
+                        // that memory, so the test fails if it reads a value that it hasn't packed.
                         product(&spoiled, &spoiled.t(), &[0.0; 40]);
                         product(&a, &b, &row)
                     })

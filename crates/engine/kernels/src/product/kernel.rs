@@ -3,7 +3,8 @@
 //! ([`product`](super) explains these terms).
 //!
 //! The code is generic over the type of the vector registers, so all instruction sets share it. The
-//! number of registers and the number of lanes of a register determine the size of the tile.
+//! size of a tile depends on the number of vector registers that the instruction set provides and
+//! on the number of lanes in each of them.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
@@ -16,11 +17,11 @@ use crate::register::Register;
 /// The initial value of `C`, to which the product `A B` is added.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
-    /// Factor of the previous contents of `C`. If the factor is 0, `C` isn't read and may be
-    /// uninitialized.
+    /// Factor by which the previous contents of `C` are multiplied. If it is 0, `C` isn't read and
+    /// may be uninitialized.
     pub(crate) beta: f32,
-    /// Row that is added to each row of the product instead of the previous contents of `C`, such
-    /// as the bias of a linear layer.
+    /// Row that is added to each row of the product, such as the bias of a linear layer. If there
+    /// is a row, the previous contents of `C` are ignored, and `beta` must be 0.
     pub(crate) row: Option<&'a [f32]>,
 }
 
@@ -30,7 +31,7 @@ impl Start<'_> {
         Self { beta, row: None }
     }
 
-    /// Returns the initial value for the part of `C` that begins at column `j`.
+    /// Returns the initial value for the columns of `C` from index `j` onward.
     pub(crate) fn at_column(self, j: usize) -> Self {
         let row = self.row.map(|row| &row[j..]);
         Self { row, ..self }
@@ -46,17 +47,19 @@ pub(crate) struct RowPanel {
     pub(crate) layout: Layout,
 }
 
-/// The order in which the values of a row panel are stored. Distances are in lanes of 32 bits.
+/// The order in which the values of a row panel are stored. Distances are measured in lanes of 32
+/// bits.
 #[derive(Clone, Copy)]
 pub(crate) enum Layout {
-    /// The values of each row are contiguous. The contained number is the distance between rows.
-    /// Among the wide kernels ([`Kernel::WIDE`]), only AMX supports this layout.
+    /// The values of each row are contiguous. The variant contains the distance between the
+    /// beginnings of consecutive rows. Of the kernels with wide registers ([`Kernel::WIDE`]), only
+    /// the AMX kernel supports this layout.
     Rows(usize),
-    /// The values of each column are contiguous. The contained number is the distance between
-    /// columns.
+    /// The values of each column are contiguous. The variant contains the distance between the
+    /// beginnings of consecutive columns.
     Columns(usize),
-    /// The values of each column are contiguous, and the distance between columns is
-    /// [`Kernel::ROWS`]. Because the compiler knows this distance, the kernel needs fewer
+    /// The values of each column are contiguous, and the beginnings of consecutive columns are
+    /// [`Kernel::ROWS`] lanes apart. The compiler knows this distance, so it generates fewer
     /// instructions than for [`Self::Columns`].
     Packed,
 }
@@ -76,12 +79,13 @@ impl Layout {
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// Address at which a wide kernel begins to prefetch a later panel into the L2 cache, one cache
-    /// line per four steps.
+    /// Address at which a later panel, or a part of one, begins. While a wide kernel multiplies the
+    /// current panel, it prefetches memory from this address onward into the L2 cache, one cache
+    /// line every four steps.
     pub(crate) next: *const f32,
 }
 
-/// The arguments of a micro-kernel, except for the addresses of `A` and `C`.
+/// The arguments of a micro-kernel other than the addresses of `A` and `C`.
 ///
 /// The caller writes the fields one by one shortly before the kernel reads them. The kernel must
 /// also read them one by one, because a load that covers several recently written fields would have
@@ -100,19 +104,22 @@ pub(crate) struct Block<'a> {
 /// Largest number of steps in a block of the inner dimension (`KC` in BLIS). It determines the
 /// order in which the products are added, so changing it changes the last bits of results.
 pub(crate) const DEPTH: usize = 384;
-/// Distance, in lanes, between the rows of a panel that is stored by rows. It is greater than
-/// [`DEPTH`] so that it isn't a multiple of a large power of two. Rows at such a distance would
-/// compete for the same few lines of the L1 cache.
+/// Distance, in lanes, between the beginnings of consecutive rows in a panel that is stored row by
+/// row. It is greater than [`DEPTH`] because `DEPTH` is a multiple of 128. Rows at a distance that
+/// is a multiple of a large power of two would compete for the same few lines of the L1 cache.
 pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
-/// Number of steps that the main loop of a kernel executes per iteration.
+/// Number of steps along the inner dimension that a kernel executes in each iteration of its main
+/// loop.
 const UNROLL: usize = 4;
-/// Number of `f32` values of a later column panel that a kernel prefetches per step, which is a
-/// quarter of a cache line. At this rate, the next [`Kernel::COLUMN_BLOCK`] columns are completely
-/// prefetched after eight row panels have been multiplied.
+/// Number of `f32` values that a kernel prefetches in each step from a later column panel. It is a
+/// quarter of a cache line. At this rate, the kernel has prefetched all of the next
+/// [`Kernel::COLUMN_BLOCK`] columns after it has multiplied eight row panels by the current
+/// columns.
 pub(crate) const PREFETCH_PER_STEP: usize = LINE / UNROLL;
-/// Number of steps from the prefetch of a column of `A` or a row of `B` to its use. Consecutive
-/// columns or rows may be on different pages, where the hardware prefetcher doesn't help.
+/// Number of steps between the prefetch of a column of `A` or a row of `B` and its use. Explicit
+/// prefetching is necessary because consecutive columns or rows may be on different memory pages,
+/// where the hardware prefetcher doesn't help.
 pub(crate) const STEPS_AHEAD: usize = 16;
 
 /// A micro-kernel for one instruction set.
@@ -123,60 +130,64 @@ pub(crate) trait Kernel {
     const COLUMNS: usize;
     /// Whether the vector registers of the kernel are as large as a cache line (64 bytes).
     const WIDE: bool = Self::COLUMNS == 2 * LINE;
-    /// Number of columns of `B` by which a task multiplies all of its rows before it continues with
-    /// the next columns. 256 columns take 400 KB of the L2 cache, and the columns that are
-    /// prefetched meanwhile take as much again. Kernels with narrower registers use 64 columns (100
-    /// KB), because their CPU may have an L2 cache of only 512 KB.
+    /// Number of columns in a block of `B`. A task multiplies all of its rows of `A` by one block
+    /// before it continues with the next block. A block of 256 columns occupies 400 KB of the L2
+    /// cache, and the next block, which is prefetched in the meantime, occupies another 400 KB.
+    /// Kernels with narrower registers use blocks of 64 columns (100 KB), because they run on CPUs
+    /// whose L2 cache may be as small as 512 KB.
     const COLUMN_BLOCK: usize = if Self::WIDE { 256 } else { 64 };
-    /// Number of values along the inner dimension that share a lane of 32 bits, which is 1 for
+    /// Number of values along the inner dimension that are stored in one 32-bit lane. It is 1 for
     /// `f32` and 2 for bf16.
     const VALUES_PER_LANE: usize;
-    /// Number of steps that an instruction of the kernel executes at once, which is 16 for AMX and
-    /// otherwise 1. Panels are padded with zeros to a multiple of this number of steps. If it is
-    /// greater than 1, `A` is packed by rows.
+    /// Number of steps along the inner dimension that a single instruction of the kernel executes.
+    /// It is 16 for AMX and 1 for all other kernels. Panels are padded with zeros to a multiple of
+    /// this number of steps. If the number is greater than 1, `A` is packed row by row.
     #[cfg(target_arch = "x86_64")]
     const STEP_MULTIPLE: usize = 1;
 
-    /// Prepares the calling thread for [`Self::run`]. After its last run, the thread must call
-    /// [`Self::end`].
+    /// Prepares the calling thread for calls of [`Self::run`]. After the last of these calls, the
+    /// thread must call [`Self::end`].
     ///
     /// # Safety
     ///
-    /// The CPU must have the instruction set of the kernel.
+    /// The CPU must support the instruction set of the kernel.
     unsafe fn begin() {}
 
-    /// Ends the use of the kernel on the calling thread.
+    /// Undoes the effects of [`Self::begin`] when the calling thread no longer needs the kernel.
     ///
     /// # Safety
     ///
-    /// The CPU must have the instruction set of the kernel.
+    /// The CPU must support the instruction set of the kernel.
     unsafe fn end() {}
 
     /// Computes `C = start + A B` for a row panel of `A` and a column panel of `B`.
     ///
-    /// For each element of `C`, the products are added in the order of the inner dimension, and the
-    /// initial value in `block.start` is then added to their sum.
+    /// For each element of `C`, the products are added in the order of the inner dimension.
+    /// Finally, the initial value in `block.start` is added to the sum of the products.
     ///
     /// # Safety
     ///
     /// - `a` must contain `block.depth` readable columns.
     /// - The panel `block.b` must contain `block.depth` rows of [`Self::COLUMNS`] readable values.
-    /// - `c` must be writable for `a.rows` rows and `block.columns` columns, and initialized if
-    ///   `start` reads it.
-    /// - A row in `start` must have at least `block.columns` values.
-    /// - The CPU must have the instruction set of the kernel.
+    /// - `c` must be writable for `a.rows` rows and `block.columns` columns. It must be initialized
+    ///   if `block.start` refers to its previous contents.
+    /// - If `block.start` contains a row, this row must have at least `block.columns` values.
+    /// - The CPU must support the instruction set of the kernel.
     unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>);
 }
 
-/// Value of the const parameter `WAY` for kernels that are compiled for [`Layout::Rows`].
+/// Value of the const parameter `WAY` that selects code for row panels in the layout
+/// [`Layout::Rows`].
 const ROWS: u8 = 0;
-/// Value of the const parameter `WAY` for kernels that are compiled for [`Layout::Columns`].
+/// Value of the const parameter `WAY` that selects code for row panels in the layout
+/// [`Layout::Columns`].
 const COLUMNS: u8 = 1;
-/// Value of the const parameter `WAY` for kernels that are compiled for [`Layout::Packed`].
+/// Value of the const parameter `WAY` that selects code for row panels in the layout
+/// [`Layout::Packed`].
 const PACKED: u8 = 2;
 
-/// Number of rows in the tile of the AVX-512 kernels. The sums of 14 rows and two registers of
-/// columns take 28 of the 32 registers. The remaining ones hold the operands of a step.
+/// Number of rows in a tile of the AVX-512 kernels. A tile is two registers wide, so the sums of 14
+/// rows occupy 28 of the 32 registers. The remaining four registers hold the operands of a step.
 const WIDE_ROWS: usize = 14;
 
 /// The multiplication that a kernel performs on the lanes of registers of type `V`.
@@ -185,7 +196,7 @@ pub(crate) trait Multiply<V> {
     ///
     /// # Safety
     ///
-    /// The CPU must have the instruction set of the register.
+    /// The CPU must support the instruction set of the register.
     unsafe fn add_product(sum: V, a: V, b: V) -> V;
 }
 
@@ -195,12 +206,13 @@ pub(crate) struct OfF32;
 impl<V: Register> Multiply<V> for OfF32 {
     #[inline(always)]
     unsafe fn add_product(sum: V, a: V, b: V) -> V {
-        // SAFETY: The caller guarantees that the CPU has the instruction set.
+        // SAFETY: The caller guarantees that the CPU supports the instruction set.
         unsafe { sum.add_product(a, b) }
     }
 }
 
-/// Multiplication of lanes that contain two bf16 values. Both products are added to the `f32` sum.
+/// Multiplication of lanes that contain two bf16 values each. Both products of a lane are added to
+/// the `f32` sum in that lane.
 #[cfg(target_arch = "x86_64")]
 pub(crate) struct OfPairs;
 
@@ -208,8 +220,8 @@ pub(crate) struct OfPairs;
 impl Multiply<__m512> for OfPairs {
     #[inline(always)]
     unsafe fn add_product(sum: __m512, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: The caller guarantees that the CPU has AVX512-BF16. Both register types have 512
-        // bits, and all combinations of bits are valid.
+        // SAFETY: The caller guarantees that the CPU supports AVX512-BF16. Both register types have
+        // 512 bits, and all combinations of bits are valid.
         unsafe {
             let [a, b] = [a, b].map(|lanes| std::mem::transmute::<__m512, __m512bh>(lanes));
             _mm512_dpbf16_ps(sum, a, b)
@@ -217,13 +229,14 @@ impl Multiply<__m512> for OfPairs {
     }
 }
 
-/// Executes one step of a micro-kernel (a rank-1 update) for a tile of `R` rows and `N` registers
-/// of columns. `down` and `along` are the distances between rows and columns of `a`, in lanes.
+/// Executes one step of a micro-kernel (a rank-1 update) for a tile that is `R` rows high and `N`
+/// vector registers wide. `a` points to a column of `A`, and `b` points to a row of `B`. In `A`,
+/// consecutive rows are `down` lanes apart, and consecutive columns are `along` lanes apart.
 ///
 /// # Safety
 ///
-/// `R` values of the column `a` and `N` registers of the row `b` must be readable, and the CPU must
-/// have the instruction set of the register.
+/// `R` values of the column at `a` and the values for `N` registers at `b` must be readable, and
+/// the CPU must support the instruction set of the register type `V`.
 #[inline(always)]
 unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, const WAY: u8>(
     a: *const f32,
@@ -237,7 +250,7 @@ unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, cons
         prefetch::line(a.wrapping_add(R - 1), 0); // The column may extend into a second line.
     }
     // SAFETY: The caller guarantees that the column of `A` and the row of `B` are readable and that
-    // the CPU has the instruction set.
+    // the CPU supports the instruction set.
     unsafe {
         let mut row = [V::splat(0.0); N];
         for (n, row) in row.iter_mut().enumerate() {
@@ -252,13 +265,14 @@ unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, cons
     }
 }
 
-/// Computes [`Kernel::run`] for a tile of `R` rows and `N` registers of columns. Only the last
-/// register may be partly outside of `C`. `stride_of_a` is the distance between rows of `a` for the
-/// layout `ROWS` and between columns for the layout `COLUMNS`.
+/// Implements [`Kernel::run`] for a tile that is `R` rows high and `N` vector registers wide. Only
+/// the last register of each row may extend beyond the columns of `C`. `stride_of_a` is the
+/// distance between consecutive rows of `a` if `WAY` is `ROWS`, and the distance between
+/// consecutive columns if `WAY` is `COLUMNS`.
 ///
 /// # Safety
 ///
-/// The conditions of [`Kernel::run`] apply.
+/// The safety requirements of [`Kernel::run`] apply.
 #[inline(always)]
 unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, const WAY: u8>(
     a: *const f32,
@@ -284,11 +298,12 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
         }
     }
     // SAFETY: The caller guarantees that the panels are readable, that the tile of `C` is writable
-    // and that the CPU has the instruction set. All offsets stay within the panels and the tile.
+    // and that the CPU supports the instruction set. All offsets stay within the panels and the
+    // tile.
     unsafe {
         let mut sums = [[V::splat(0.0); N]; R];
         let mut k = 0;
-        // The loop executes several steps per iteration to reduce its overhead, because the
+        // Each iteration executes several steps to reduce the overhead of the loop, because the
         // arithmetic of the micro-kernel leaves the CPU hardly any time for other instructions.
         while k + UNROLL <= depth {
             if V::LANES == LINE {
@@ -318,14 +333,15 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
     }
 }
 
-/// Adds the initial value to `sum` and stores the first `lanes` lanes in `row_of_c`, beginning at
-/// the column `before`.
+/// Adds the initial value `start` to `sum` and stores the first `lanes` lanes of the result in
+/// `row_of_c`, beginning at column `before`.
 ///
 /// # Safety
 ///
-/// `row_of_c` must be writable for `lanes` columns from `before` on, and these columns must be
-/// initialized if `start` reads them. If `start` contains a row, the row must have these columns.
-/// The CPU must have the instruction set of the register.
+/// The `lanes` columns of `row_of_c` that begin at column `before` must be writable. They must be
+/// initialized if `start` refers to their previous contents. If `start` contains a row, this row
+/// must have values for the same columns. The CPU must support the instruction set of the register
+/// type `V`.
 #[inline(always)]
 pub(crate) unsafe fn store_sum<V: Register>(
     sum: V,
@@ -334,8 +350,9 @@ pub(crate) unsafe fn store_sum<V: Register>(
     lanes: usize,
     start: Start<'_>,
 ) {
-    // SAFETY: The caller guarantees that `lanes` columns of `row_of_c` from `before` on are
-    // writable, and that all values that `start` reads are initialized.
+    // SAFETY: The caller guarantees that the `lanes` columns of `row_of_c` that begin at column
+    // `before` are writable, that all values to which `start` refers are initialized, and that the
+    // CPU supports the instruction set.
     unsafe {
         let at = row_of_c.add(before);
         let sum = if let Some(row) = start.row {
@@ -352,10 +369,10 @@ pub(crate) unsafe fn store_sum<V: Register>(
     }
 }
 
-/// Defines a [`Kernel`] for row panels of `$rows` rows. A panel with fewer rows is computed in
-/// parts with the listed numbers of rows. For example, the list `[6 2 1]` divides five rows into
-/// parts of 2, 2 and 1. `$way` is the layout for which the kernel is compiled in addition to
-/// `COLUMNS`.
+/// Defines a [`Kernel`] for row panels of `$rows` rows. A panel with fewer rows is divided into
+/// parts whose sizes are taken from the given list. For example, with the list `[6 2 1]`, five rows
+/// are divided into parts of 2, 2 and 1. The kernel is compiled for two layouts of row panels,
+/// `COLUMNS` and `$way`.
 macro_rules! kernel {
     ($name:ident, $register:ty, $multiply:ty, $numbers:literal, $rows:expr, [$($part:literal)*], $way:ident, $(#[$features:meta])?) => {
         pub(crate) struct $name;
@@ -375,7 +392,7 @@ macro_rules! kernel {
                     block: &Block<'_>,
                 ) {
                     // SAFETY: The caller guarantees that the panels are readable, that the tile of
-                    // `C` is writable and that the CPU has the instruction set.
+                    // `C` is writable and that the CPU supports the instruction set.
                     unsafe { product::<$register, $multiply, R, N, WAY>(a, stride_of_a, c, block) }
                 }
                 let narrow = block.columns <= <$register>::LANES;
@@ -385,8 +402,8 @@ macro_rules! kernel {
                     Layout::Packed => (1, $rows, false),
                 };
                 let (mut at, mut rows) = (a.start, a.rows);
-                // SAFETY: The caller guarantees that all rows of the panel are readable and that
-                // the same rows of `c` are writable. The parts are consecutive rows of the panel.
+                // SAFETY: The caller guarantees that all rows of the panel are readable and that as
+                // many rows of `c` are writable. The parts are consecutive rows of the panel.
                 unsafe {
                     $(
                         while rows >= $part {

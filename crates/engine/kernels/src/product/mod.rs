@@ -12,21 +12,22 @@
 //! - A *column panel* contains up to 384 rows and 32 columns of `B`, stored row by row. If fewer
 //!   than 32 columns are left, the panel is padded with zeros.
 //!
-//! For example, the product of a 256 x 768 matrix and a 768 x 3072 matrix is computed in two
-//! *blocks* of 384 steps. Each block has 96 column panels and 19 row panels, the last of which
-//! contains only 4 rows. `B` is packed once for all threads, and each thread packs the rows of `A`
-//! that belong to its task.
+//! For example, consider the product of a 256 x 768 matrix and a 768 x 3072 matrix. Its inner
+//! dimension is divided into two *blocks* of 384 steps. Each block has 96 column panels and 19 row
+//! panels, the last of which contains only 4 rows. `B` is packed once for all threads, whereas `A`
+//! is packed by the tasks, each of which packs the rows that it needs.
 //!
 //! The files of this module contain the following parts:
 //!
 //! - `gemm` contains the public functions, which select the method and the micro-kernel for the
 //!   CPU.
-//! - `tiles` divides `C` into tasks for the threads and loops over the panels of a task.
+//! - `tiles` divides `C` into tasks for the threads and iterates over the panels of each task.
 //! - `pack` packs both operands.
 //! - `kernel` contains the micro-kernels for AVX-512, AVX2 and other CPUs.
 //! - `pairs` rounds operands to bf16, and `amx` contains the micro-kernel for AMX.
-//! - `few_rows` computes products in which `A` has few rows, as in a decoder, without packing `B`.
-//! - `weight_panels` computes products with weights that are stored in panels from the beginning.
+//! - `few_rows` computes products in which `A` has few rows, such as the products of a decoder,
+//!   without packing `B`.
+//! - `weight_panels` computes products with weights that the model already stores in panels.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;

@@ -16,35 +16,37 @@ use crate::threads::buffers::{buffer, recycle};
 use crate::threads::for_each;
 use crate::weight::Weight;
 
-/// A left operand with few rows, in the format that the kernels in `few_rows` read.
+/// A left operand with few rows, stored in the format that the kernels in the module `few_rows`
+/// expect.
 pub(crate) struct Rows {
     pub(crate) lanes: Vec<f32>,
     /// Number of rows.
     pub(crate) count: usize,
-    /// Number of lanes of 32 bits per row. A lane contains an `f32` or two bf16 values.
+    /// Number of 32-bit lanes per row. Each lane contains either one `f32` value or two bf16
+    /// values.
     pub(crate) length: usize,
 }
 
-/// Number of values of `B` above which several threads share the work of packing.
+/// Number of values of `B` above which several threads share the work of packing them.
 const MIN_PARALLEL_VALUES: usize = 1 << 15;
 
-/// Largest number of values of `B` that are packed at a time. Their panels take 16 MiB.
+/// Largest number of values of `B` that are packed at a time. Their panels occupy 16 MiB.
 pub(crate) const MAX_PACKED_VALUES: usize = 1 << 22;
-/// Largest number of values of `B` for which each thread keeps the memory of the panels. They take
-/// 2 MiB.
+/// Largest number of values of `B` for which each thread keeps the panels' memory for later
+/// products. This memory occupies at most 2 MiB per thread.
 const MAX_THREAD_LOCAL_VALUES: usize = 1 << 19;
 
-/// The contents of a cache line. Memory that is allocated as a vector of cache lines is aligned, so
-/// that loading a register never touches two lines.
+/// The contents of a cache line. A vector of cache lines is aligned in memory in such a way that
+/// loading a vector register never accesses two lines.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Line(#[expect(dead_code, reason = "read as numbers")] [f32; LINE]);
 
 thread_local! {
-    /// Memory for panels of `A`. Each thread keeps it for later products, as it does with the
-    /// memory for panels of a small matrix `B`.
+    /// Memory for the panels of `A`, which each thread keeps for later products. The memory for the
+    /// panels of a small matrix `B` is kept in the same way.
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    /// Memory for rows of `A` that are rounded to pairs of bf16 values before they are packed.
+    /// Memory for the pairs of bf16 values to which rows of `A` are rounded before they are packed.
     #[cfg(target_arch = "x86_64")]
     static PAIRS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
@@ -53,12 +55,12 @@ thread_local! {
     pub(crate) static BLOCK: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `f` with a slice of at least `n` values from the thread-local buffer `key`. Initially, the
-/// values are unspecified.
+/// Calls `f` with a slice of at least `n` values from the thread-local buffer `key`. The initial
+/// contents of the slice are unspecified.
 ///
-/// During the call, `key` holds an empty buffer. If `f` waits for other threads, this thread may
-/// compute another matrix product in the meantime, and this product then allocates a buffer of its
-/// own.
+/// While `f` runs, an empty buffer takes the place of the one in `key`. If `f` waits for other
+/// threads, this thread may compute another matrix product in the meantime, for which it then
+/// allocates a new buffer.
 pub(crate) fn with_panels<R>(
     key: &'static LocalKey<Cell<Vec<Line>>>,
     n: usize,
@@ -68,7 +70,8 @@ pub(crate) fn with_panels<R>(
     if lines.len() * LINE < n {
         lines.resize(n.div_ceil(LINE), Line([0.0; LINE]));
     }
-    // SAFETY: A [`Line`] consists of `LINE` values of type `f32` and has no padding.
+    // SAFETY: A [`Line`] consists of `LINE` values of type `f32` without padding, so the slice
+    // covers exactly the memory of the lines.
     let numbers =
         unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), LINE * lines.len()) };
     let result = f(numbers);
@@ -76,17 +79,19 @@ pub(crate) fn with_panels<R>(
     result
 }
 
-/// Calls `f` with a slice of at least `n` values for panels of `B`. Initially, the values are
-/// unspecified.
+/// Calls `f` with a slice of at least `n` values for panels of `B`. The initial contents of the
+/// slice are unspecified.
 ///
-/// For a small `n`, the slice is in memory that the thread keeps. For a large `n`, it comes from
-/// the pool of [`buffer`], so that later products on any thread can use the memory again.
+/// If `n` is small, the slice is part of memory that the thread keeps for later products.
+/// Otherwise, the memory comes from the pool of [`buffer`], so that later products on any thread
+/// can reuse it.
 pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     if n <= MAX_THREAD_LOCAL_VALUES {
         return with_panels(&B_PANELS, n, f);
     }
-    // All requests for large buffers have the same size, so one buffer suits all products. The
-    // operating system provides memory only for the pages that a product writes.
+    // All large buffers are requested with the same size, so that every product can reuse the
+    // buffer of any other product. This wastes no memory, because the operating system provides
+    // only those pages to which a product writes.
     let mut room = buffer(MAX_PACKED_VALUES + LINE);
     let before = room.as_ptr().align_offset(size_of::<Line>());
     if room.len() < before + n {
@@ -96,19 +101,20 @@ pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     recycle(room);
 }
 
-/// The right operand of a product, from which column panels are packed.
+/// The right operand of a product, whose values can be packed into column panels.
 pub(crate) trait RightOperand: Sync {
-    /// Packs a part of this operand into a column panel, row by row. There are at most
-    /// [`Kernel::COLUMNS`] columns, and missing ones are filled with zeros.
+    /// Packs the given rows and columns of this operand into a column panel, row by row. There must
+    /// be at most [`Kernel::COLUMNS`] columns. If there are fewer, the rest of each row of the
+    /// panel is filled with zeros.
     fn pack_panel<K: Kernel>(&self, rows: Range<usize>, columns: Range<usize>, panel: &mut [f32]);
 }
 
 /// Packs the given rows and columns of `b` into column panels. Each panel contains up to [`DEPTH`]
-/// steps and the kernel's number of columns.
+/// steps along the inner dimension and [`Kernel::COLUMNS`] columns.
 ///
-/// The panels of the first `DEPTH` steps come first, from left to right, followed by those of the
-/// next `DEPTH` steps. If `many` is true and there are enough values, the threads of the pool share
-/// the work.
+/// The panels for the first `DEPTH` steps are stored first, from left to right, followed by the
+/// panels for the next `DEPTH` steps, and so on. If `many` is true and there are enough values, the
+/// threads of the pool share the work. Otherwise, the calling thread packs all panels.
 pub(crate) fn pack_columns<K: Kernel>(
     b: &(impl RightOperand + ?Sized),
     rows: Range<usize>,
@@ -152,15 +158,16 @@ impl<B: Weight> RightOperand for ArrayRef2<B> {
         {
             return pack_transpose(&rows, &mut panel[..b.len()]);
         }
-        // Prefetches the cache line with this panel's last value in a later row. If the panel's
-        // first value in that row is in another line, that line has been prefetched for the
-        // preceding panel.
+        // Prefetches data of the row that will be packed `STEPS_AHEAD` iterations later: the cache
+        // line that contains the row's last value for this panel. If the row's first value for this
+        // panel is in an earlier line, that line was prefetched when the preceding panel was
+        // packed.
         let ahead = STEPS_AHEAD as isize * b.strides()[0] + b.ncols() as isize - 1;
         for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
             prefetch::line(b.as_ptr().wrapping_offset(ahead), 0);
             if let Some(b) = b.as_slice().and_then(|b| b.get(..K::COLUMNS)) {
-                // The compiler knows the length of this slice, so it inlines the loop instead of
-                // calling a function.
+                // The compiler knows the length of this slice, so it inlines the conversion loop
+                // instead of calling a function.
                 B::widen(b, row);
                 continue;
             }
@@ -171,11 +178,12 @@ impl<B: Weight> RightOperand for ArrayRef2<B> {
     }
 }
 
-/// Packs one column panel for a kernel that multiplies pairs of bf16 values.
+/// Packs a column panel for a kernel that multiplies pairs of bf16 values.
 #[cfg(target_arch = "x86_64")]
 fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
     with_panels(&BLOCK, room_for_pairs(K::COLUMNS), |room| {
-        // SAFETY: Kernels that multiply pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
+        // SAFETY: Kernels that multiply pairs of bf16 values are used only if the CPU supports
+        // AVX512-BF16 and AVX512-BW.
         let pairs = unsafe { pair_up(&b.t(), room) };
         let steps = pairs.ncols();
         let panel = &mut panel[..steps.next_multiple_of(K::STEP_MULTIPLE) * K::COLUMNS];
@@ -185,15 +193,16 @@ fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
         let (mut to, mut rest) = panel.split_at(Axis(1), pairs.nrows());
         rest.fill(0.0);
         match pairs.strides()[1] {
-            // SAFETY: `to` is a mutable borrow of the panel, which doesn't overlap `pairs`.
+            // SAFETY: `to` mutably borrows memory of the panel, so it doesn't overlap `pairs`.
             1 => unsafe { transpose(&pairs, to.raw_view_mut()) },
             _ => to.assign(&pairs.t()),
         }
     });
 }
 
-/// Rounds `a` to bf16 and packs the pairs of values into row panels. The panels are stored by rows
-/// if the kernel executes several steps at once, and otherwise by columns.
+/// Rounds the values of `a` to bf16 and packs pairs of neighboring values into row panels. The
+/// panels are stored row by row if a single instruction of the kernel executes several steps, and
+/// otherwise column by column.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
@@ -202,21 +211,23 @@ pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     let (rows, length) = (a.nrows(), a.ncols().div_ceil(K::VALUES_PER_LANE));
     if K::STEP_MULTIPLE == 1 {
         return with_panels(&PAIRS, room_for_pairs(rows), |room| {
-            // SAFETY: Kernels that multiply pairs are used only on CPUs with AVX512-BF16 and
-            // AVX512-BW.
+            // SAFETY: Kernels that multiply pairs of bf16 values are used only if the CPU supports
+            // AVX512-BF16 and AVX512-BW.
             let pairs = unsafe { pair_up(a, room) };
             pack_rows::<K, f32>(&pairs, panels, None)
         });
     }
     if a.strides()[1] == 1 {
-        // SAFETY: Kernels that multiply pairs are used only on CPUs with AVX512-BF16 and AVX512-BW.
+        // SAFETY: Kernels that multiply pairs of bf16 values are used only if the CPU supports
+        // AVX512-BF16 and AVX512-BW.
         unsafe { pair_up(a, panels) };
     } else {
         with_panels(&PAIRS, room_for_pairs(rows), |room| {
             let shape = (rows, length).strides((ROW_STRIDE, 1));
             let mut to = ArrayViewMut2::from_shape(shape, &mut *panels).expect("panels have room");
-            // SAFETY: Kernels that multiply pairs are used only on CPUs with AVX512-BF16 and
-            // AVX512-BW. `to` is a mutable borrow of the panels, which don't overlap `room`.
+            // SAFETY: Kernels that multiply pairs of bf16 values are used only if the CPU supports
+            // AVX512-BF16 and AVX512-BW. `to` mutably borrows memory of the panels, so it doesn't
+            // overlap `room`.
             unsafe { transpose(&pair_up(a, room).t(), to.raw_view_mut()) };
         });
     }
@@ -230,16 +241,16 @@ pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     }
 }
 
-/// Packs a column panel from a part of `B` whose columns are contiguous. The columns are passed as
-/// `rows` of the transposed matrix.
+/// Packs a column panel from a part of `B` whose columns are contiguous. The argument `rows` is the
+/// transpose of this part, so its rows are the columns of `B`.
 fn pack_transpose(rows: &ArrayView2<f32>, panel: &mut [f32]) {
     let (count, len) = rows.dim();
     let mut panel = ArrayViewMut2::from_shape((len, count), panel).expect("as many elements");
-    // SAFETY: `panel` is a mutable borrow, which doesn't overlap `rows`.
+    // SAFETY: `panel` is a mutable borrow, so it doesn't overlap `rows`.
     unsafe { transpose(rows, panel.raw_view_mut()) };
 }
 
-/// The row panels of `A`, which are either packed or parts of the matrix itself.
+/// The row panels of `A`, which are either packed copies of its rows or the rows themselves.
 pub(crate) struct RowPanels {
     pub(crate) start: *const f32,
     /// Distance between the beginnings of consecutive panels, in lanes.
@@ -248,17 +259,19 @@ pub(crate) struct RowPanels {
     pub(crate) layout: Layout,
 }
 
-/// Returns the number of values for which [`pack_rows`] needs space, for the given number of rows.
-/// The number includes an additional panel, in which rows are stored before they are transposed.
+/// Returns the number of values for which [`pack_rows`] needs space if `A` has the given number of
+/// rows. It includes one additional panel, in which rows are stored temporarily before they are
+/// transposed.
 pub(crate) fn room_for_rows<K: Kernel>(rows: usize) -> usize {
     (rows.next_multiple_of(K::ROWS) + K::ROWS) * ROW_STRIDE
 }
 
-/// Packs the rows of `a`, which has at most [`DEPTH`] columns, into row panels.
+/// Packs the rows of `a`, which must have at most [`DEPTH`] columns, into row panels.
 ///
-/// The panels are stored by columns if the kernel is wide or the columns of `a` are contiguous, and
-/// otherwise by rows. However, if `in_place` contains a layout and the values are `f32`, nothing is
-/// copied, and the returned panels are parts of `a` itself.
+/// The panels are stored column by column if the kernel is wide or the columns of `a` are
+/// contiguous, and otherwise row by row. However, if `in_place` isn't `None` and the elements of
+/// `a` are `f32`, nothing is copied. In this case, the returned panels refer to the memory of `a`,
+/// whose layout is `in_place`.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
@@ -309,7 +322,7 @@ pub(crate) fn pack_rows<K: Kernel, A: Weight>(
             let columns = (depth, rows).strides((K::ROWS, 1));
             let columns = ArrayViewMut2::from_shape(columns, panel).expect("a panel has room");
             let turn = |a: &ArrayView2<f32>, mut columns: ArrayViewMut2<f32>| {
-                // SAFETY: `columns` is a mutable borrow of the panel, which doesn't overlap `a`.
+                // SAFETY: `columns` mutably borrows memory of the panel, so it doesn't overlap `a`.
                 unsafe { transpose(a, columns.raw_view_mut()) };
             };
             match A::as_f32(a).filter(|a| a.strides()[1] == 1) {

@@ -11,7 +11,8 @@ use ndarray::{ArrayView2, ShapeBuilder};
 use crate::product::kernel::ROW_STRIDE;
 use crate::weight::Weight;
 
-/// Returns the number of lanes that [`pair_up`] needs for the given number of rows.
+/// Returns the number of 32-bit lanes of memory that [`pair_up`] needs for a matrix with the given
+/// number of rows.
 pub(crate) fn room_for_pairs(rows: usize) -> usize {
     rows * ROW_STRIDE
 }
@@ -20,11 +21,12 @@ pub(crate) fn room_for_pairs(rows: usize) -> usize {
 /// as a matrix of the shape (rows, inner / 2). If `inner` is odd, the second dimension is rounded
 /// up, and the last pair of each row is padded with 0.
 ///
-/// The pairs are stored by rows if the rows of `matrix` are contiguous, and otherwise by columns.
+/// The pairs are stored row by row if the rows of `matrix` are contiguous, and otherwise column by
+/// column.
 ///
 /// # Safety
 ///
-/// The CPU must have AVX512-BF16 and AVX512-BW.
+/// The CPU must support AVX512-BF16 and AVX512-BW.
 pub(crate) unsafe fn pair_up<'p, T: Weight>(
     matrix: &ArrayView2<T>,
     pairs: &'p mut [f32],
@@ -34,7 +36,7 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
     if matrix.strides()[1] == 1 {
         for (row, pairs) in matrix.rows().into_iter().zip(pairs.chunks_mut(ROW_STRIDE)) {
             let row = row.to_slice().expect("a contiguous row");
-            // SAFETY: The caller guarantees that the CPU has the instruction set.
+            // SAFETY: The caller guarantees that the CPU supports the instruction set.
             unsafe { round_row(row, &mut pairs[..length]) };
         }
         let shape = (rows, length).strides((ROW_STRIDE, 1));
@@ -56,7 +58,7 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
                 _ => numbers.fill(0.0),
             }
         }
-        // SAFETY: The caller guarantees that the CPU has the instruction set.
+        // SAFETY: The caller guarantees that the CPU supports the instruction set.
         unsafe { interleave(&numbers[0], &numbers[1], pairs) };
     }
     let shape = (rows, length).strides((1, rows));
@@ -68,14 +70,15 @@ pub(crate) unsafe fn pair_up<'p, T: Weight>(
 ///
 /// # Safety
 ///
-/// The CPU must have AVX-512F, AVX512-BW and AVX512-BF16.
+/// The CPU must support AVX-512F, AVX512-BW and AVX512-BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
     const LANES: usize = 32;
     for (row, pairs) in row.chunks(LANES).zip(pairs.chunks_mut(LANES / 2)) {
         let mut numbers = [0.0f32; LANES];
         T::widen(row, &mut numbers[..row.len()]);
-        // SAFETY: `numbers` contains 32 values, and both register types have 512 bits.
+        // SAFETY: `numbers` contains 32 values, so 16 values can be loaded from index 0 and from
+        // index 16. Both register types of the conversion have 512 bits.
         let rounded = unsafe {
             let [low, high] = [0, 16].map(|at| _mm512_loadu_ps(numbers.as_ptr().add(at)));
             std::mem::transmute::<__m512bh, __m512>(_mm512_cvtne2ps_pbh(high, low))
@@ -84,11 +87,11 @@ pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
     }
 }
 
-/// Rounds two neighboring columns to bf16 and writes a pair for each row.
+/// Rounds two neighboring columns of a matrix to bf16 and writes one pair of values per row.
 ///
 /// # Safety
 ///
-/// The CPU must have AVX-512F, AVX512-BW and AVX512-BF16.
+/// The CPU must support AVX-512F, AVX512-BW and AVX512-BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 unsafe fn interleave(first: &[f32], second: &[f32], pairs: &mut [f32]) {
     const LANES: usize = 16;
@@ -106,7 +109,7 @@ unsafe fn interleave(first: &[f32], second: &[f32], pairs: &mut [f32]) {
     }
 }
 
-/// Loads up to 16 values and sets the remaining lanes to 0.
+/// Loads up to 16 values into a register and sets its remaining lanes to 0.
 #[target_feature(enable = "avx512f")]
 fn load_first(numbers: &[f32]) -> __m512 {
     let mask = u16::MAX >> (16 - numbers.len());

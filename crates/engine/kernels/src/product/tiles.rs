@@ -1,9 +1,9 @@
 //! The loops around the micro-kernel. They divide a product into tasks for the threads, and each
 //! task into panels ([`product`](super) explains the terms).
 //!
-//! `multiply_by` packs a block of `B` for all threads, and `run_tasks` divides the corresponding
-//! part of `C` into tasks. A `task` packs its rows of `A`, 384 steps at a time, and multiplies each
-//! row panel by the column panels.
+//! The function `multiply_by` packs a block of `B` for all threads, and `run_tasks` divides the
+//! corresponding columns of `C` into tasks. Each call of `task` packs the rows of `A` that it
+//! needs, up to 384 steps at a time, and multiplies each row panel by the column panels.
 
 use std::mem::MaybeUninit;
 
@@ -23,38 +23,42 @@ use crate::product::pack::{
 use crate::threads::for_each;
 use crate::weight::Weight;
 
-/// Largest number of rows of a task. The row panels of a task take about 220 KB, so they fit in the
-/// L2 cache together with [`Kernel::COLUMN_BLOCK`] columns of `B`.
+/// Largest number of rows of `A` in a task. The row panels of a task occupy about 220 KB, so they
+/// fit in the L2 cache together with [`Kernel::COLUMN_BLOCK`] columns of `B`.
 const ROWS: usize = 140;
-/// Smallest number of columns to which tasks are narrowed if there are too few rows to keep all
-/// threads busy. Each task packs its rows of `A`, so narrower tasks would pack the same rows more
-/// often.
+/// Smallest number of columns in a task if the columns of `C` are divided because there are too few
+/// rows to keep all threads busy. Each task packs its own rows of `A`, so narrower tasks would pack
+/// the same rows more often.
 const MIN_TASK_COLUMNS: usize = 256;
 /// Largest number of steps along the inner dimension for which `B` is packed at a time.
 const MAX_PACKED_DEPTH: usize = 10 * DEPTH;
-/// Number of tasks per thread if there are few rows. With several tasks per thread, idle threads
-/// can take over work from threads that share their core with other processes.
+/// Number of tasks per thread for a product with few rows. If there are several tasks per thread,
+/// idle threads can take over work from threads that share a core with another process.
 const TASKS_PER_THREAD: usize = 3;
-/// Number of tasks per thread that balances the work well enough. With this many tasks, it makes no
-/// noticeable difference if some of the threads run one task more than the others.
+/// Number of tasks per thread that is large enough to balance the work. With this many tasks, it
+/// makes no noticeable difference if some threads run one task more than others.
 const ENOUGH_TASKS: usize = 8;
 /// Number of values of `A` (512 KB) that fit in a core's cache together with all other data of a
-/// task. If `A` has at most this number of values, it doesn't need to be packed.
+/// task. If `A` is no larger than this, micro-kernels can read it repeatedly without packing,
+/// provided that they support its layout.
 const CACHED_VALUES: usize = 1 << 17;
-/// Number of `f32` values in 4 KiB. If the distance between rows is a multiple of this number, all
-/// rows compete for the same lines of the L1 cache.
+/// Number of `f32` values in 4 KiB. If the distance between the rows of a matrix is a multiple of
+/// this number, all rows compete for the same lines of the L1 cache. Such a matrix is therefore
+/// copied to memory with another distance before it is multiplied.
 pub(crate) const PAGE_VALUES: usize = 1024;
-/// Smallest number of columns of `B` for which a kernel with narrow registers packs a matrix `A`
-/// whose columns are contiguous. A row panel of such a kernel contains only a part of each cache
-/// line of `A`, so without packing, the same lines would be read again for several panels.
+/// Smallest number of columns in a task for which a kernel with narrow registers packs a matrix `A`
+/// whose columns are contiguous. A row panel of such a kernel covers only a part of each cache line
+/// of `A`. Without packing, the same cache lines would therefore be read again for several row
+/// panels.
 const MIN_COLUMNS_TO_PACK: usize = 256;
-/// Smallest number of multiply-adds, counted in lanes, for which it is worthwhile to use another
-/// thread. Starting a task on a thread takes a few microseconds.
+/// Smallest number of multiply-adds for which it is worthwhile to use another thread, because
+/// starting a task on a thread takes a few microseconds. The two multiply-adds of a pair of bf16
+/// values are counted as one.
 const MIN_STEPS_PER_THREAD: usize = 1 << 18;
 
 /// Returns the number of bytes of memory that a thread uses to pack a right operand with `inner`
-/// rows and `columns` columns. The memory is kept for later products, so estimates of the memory
-/// that a program needs should include it.
+/// rows and `columns` columns. This memory is kept for later products, so estimates of a program's
+/// memory usage should include it.
 pub fn packed_bytes(inner: usize, columns: usize) -> usize {
     let deep = inner.clamp(1, MAX_PACKED_DEPTH).next_multiple_of(DEPTH);
     // 64 is a multiple of the panel width of every kernel.
@@ -65,9 +69,10 @@ pub fn packed_bytes(inner: usize, columns: usize) -> usize {
 /// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// Only the calling thread. This is for callers that already run on several threads.
+    /// The calling thread computes the product alone. This variant is intended for callers that
+    /// already run on several threads.
     One,
-    /// All threads of rayon's current pool.
+    /// All threads of rayon's current pool share the work.
     Pool,
 }
 
@@ -75,8 +80,8 @@ pub enum Threads {
 ///
 /// # Safety
 ///
-/// The shapes of the matrices must fit. `c` must be initialized if `start` reads it. The CPU must
-/// have the instruction set of the kernel `K`.
+/// The shapes of the matrices must be compatible, the CPU must support the instruction set of the
+/// kernel `K`, and `c` must be initialized if `start` refers to its previous contents.
 pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: RightOperand + ?Sized>(
     a: &ArrayRef2<A>,
     b: &B,
@@ -97,8 +102,8 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: RightOperand + ?Sized>
     let room = deep.next_multiple_of(DEPTH) * wide.next_multiple_of(K::COLUMNS);
     with_b_panels(room, |panels| {
         for j in (0..n).step_by(wide) {
-            // If the inner dimension is empty, the loop body still runs once, because it must set
-            // `c` to the initial value.
+            // If the inner dimension has the length 0, the loop body still runs once, because it
+            // must set `c` to the initial value.
             for k in (0..inner.max(1)).step_by(deep) {
                 let (columns, depths) = (j..n.min(j + wide), numbers(k)..numbers(k + deep));
                 let a = a.slice(s![.., depths.clone()]);
@@ -108,21 +113,22 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: RightOperand + ?Sized>
                 };
                 pack_columns::<K>(b, depths, columns.clone(), panels, many > 1);
                 let c = c.slice_mut(s![.., columns]);
-                // SAFETY: The caller guarantees that the shapes fit, that the CPU has the
-                // instruction set, and that `c` is initialized if `start` reads it. Later
-                // iterations read only what the first one has written.
+                // SAFETY: The caller guarantees that the shapes of the matrices are compatible,
+                // that the CPU supports the instruction set, and that `c` is initialized if `start`
+                // refers to its previous contents. Later iterations add to values that the first
+                // iteration has written.
                 unsafe { run_tasks::<K, A>(&a, panels, start, c, many) };
             }
         }
     });
 }
 
-/// Divides the rows of `c` into tasks, and also its columns if there are too few rows for all
-/// threads. Then runs the tasks on `many` threads.
+/// Divides the rows of `c` into tasks and runs the tasks. If there are too few rows to keep `many`
+/// threads busy, the columns are divided as well.
 ///
 /// # Safety
 ///
-/// The conditions of [`multiply_by`] apply. `b` must contain the packed block.
+/// The safety requirements of [`multiply_by`] apply.
 unsafe fn run_tasks<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     b: &[f32],
@@ -133,14 +139,15 @@ unsafe fn run_tasks<K: Kernel, A: Weight>(
     let (m, n) = c.dim();
     let panels = m.div_ceil(K::ROWS);
     let (down, across) = grid::<K>(panels, n, many);
-    // SAFETY: The caller guarantees that the shapes fit, that the CPU has the instruction set, and
-    // that `c` is initialized if `start` reads it. No two tasks get the same part of `c`.
+    // SAFETY: The caller guarantees that the shapes of the matrices are compatible, that the CPU
+    // supports the instruction set, and that `c` is initialized if `start` refers to its previous
+    // contents. No two tasks access the same part of `c`.
     let work = |(a, j, c)| unsafe { task::<K, A>(a, b, n, j, start, c) };
     if (down, across) == (1, 1) {
         return work((a.view(), 0, c));
     }
     let columns = n.div_ceil(across).next_multiple_of(K::COLUMNS);
-    // The numbers of rows per task are nearly equal, because a thread with fewer rows would have to
+    // All tasks have nearly the same number of rows, because a thread with fewer rows would have to
     // wait for the others.
     let row = |i: usize| (i * panels / down * K::ROWS).min(m);
     let mut tasks = Vec::with_capacity(down * across);
@@ -160,12 +167,13 @@ unsafe fn run_tasks<K: Kernel, A: Weight>(
     }
 }
 
-/// Returns the number of tasks into which the rows of `C` are divided, and the number of tasks into
-/// which its columns are divided, for `panels` row panels, `n` columns and `many` threads.
+/// Returns two numbers: the number of parts into which the rows of `C` are divided, and the number
+/// of parts into which its columns are divided. `C` consists of `panels` row panels and `n`
+/// columns, and `many` is the number of threads.
 ///
-/// The numbers of tasks are chosen so that all threads get about the same amount of work. The
-/// columns are divided no more than necessary, because each additional task along the columns packs
-/// the same rows of `A` again.
+/// Both numbers are chosen so that all threads get about the same amount of work. The columns are
+/// divided no more than necessary, because the same rows of `A` are packed again for each part of
+/// the columns.
 fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     let down = panels.div_ceil(ROWS / K::ROWS);
     if many == 1 || down >= ENOUGH_TASKS * many {
@@ -176,15 +184,16 @@ fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     (down, across.min(n / MIN_TASK_COLUMNS).max(1))
 }
 
-/// Computes the part `c` of the product by multiplying the rows `a` by the columns of `b` from `j`
-/// on. `b` contains `n` packed columns.
+/// Computes the part `c` of the product from the rows `a` and the columns of `b` that begin at
+/// column `j`. In total, `b` contains `n` packed columns.
 ///
-/// Micro-kernels store whole registers. If the rows of `c` aren't contiguous, the result is
-/// therefore computed in temporary memory and then copied to `c`.
+/// Micro-kernels store whole vector registers, so they require that each row of the result is
+/// contiguous in memory. If the rows of `c` aren't contiguous, the result is computed in temporary
+/// memory and then copied to `c`.
 ///
 /// # Safety
 ///
-/// The conditions of [`multiply_by`] apply.
+/// The safety requirements of [`multiply_by`] apply.
 unsafe fn task<K: Kernel, A: Weight>(
     a: ArrayView2<A>,
     b: &[f32],
@@ -198,8 +207,9 @@ unsafe fn task<K: Kernel, A: Weight>(
         return with_panels(&BLOCK, m * columns, |block| {
             let block = &mut block[..m * columns];
             let mut block = ArrayViewMut2::from_shape((m, columns), block).expect("as many");
-            // SAFETY: The caller guarantees that `c` is writable, and initialized if `start` reads
-            // it. `block` doesn't overlap `c`.
+            // SAFETY: The caller guarantees that `c` is writable, and that it is initialized if
+            // `start` refers to its previous contents. The temporary memory `block` doesn't overlap
+            // `c`.
             unsafe {
                 if start.beta != 0.0 {
                     block.assign(&c.raw_view().cast().deref_into_view());
@@ -224,7 +234,7 @@ unsafe fn task<K: Kernel, A: Weight>(
     };
     let looks_ahead = K::WIDE && prefetch::distance() > 0;
     with_panels(&A_PANELS, room_for_rows::<K>(m), |a_panels| {
-        // SAFETY: The caller guarantees that the CPU has the instruction set.
+        // SAFETY: The caller guarantees that the CPU supports the instruction set.
         unsafe { K::begin() };
         for k in (0..inner.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(inner - k);
@@ -233,9 +243,9 @@ unsafe fn task<K: Kernel, A: Weight>(
             let a = a.slice(s![.., numbers]);
             let panels = pack_rows_of::<K, A>(&a, a_panels, in_place);
             for across in (0..columns).step_by(K::COLUMN_BLOCK) {
-                // One row panel after the other is multiplied by this block of columns. Meanwhile,
-                // each call of the micro-kernel prefetches a few cache lines of the next block of
-                // columns from the L3 cache.
+                // Each row panel in turn is multiplied by this block of columns of `B`. Meanwhile,
+                // each call of the micro-kernel prefetches a few cache lines of the next block from
+                // the L3 cache.
                 let (next_k, next_at) = match across + K::COLUMN_BLOCK {
                     at if at < columns => (k, at),
                     _ => (k + DEPTH, 0),
@@ -255,9 +265,10 @@ unsafe fn task<K: Kernel, A: Weight>(
                             next: next.unwrap_or(start_of_b),
                         };
                         next = next.map(|next| next.wrapping_add(DEPTH * PREFETCH_PER_STEP));
-                        // SAFETY: Both panels have a layout that this kernel reads, and `c` has the
-                        // given rows and columns. The caller guarantees that the CPU has the
-                        // instruction set and that `c` is initialized if `start` reads it.
+                        // SAFETY: This kernel supports the layouts of both panels, and the tile
+                        // lies within `c`. The caller guarantees that the CPU supports the
+                        // instruction set, and that `c` is initialized if `start` refers to its
+                        // previous contents.
                         unsafe {
                             let c = c.offset(i as isize * stride).add(at);
                             let block = Block {
@@ -273,13 +284,13 @@ unsafe fn task<K: Kernel, A: Weight>(
                 }
             }
         }
-        // SAFETY: The caller guarantees that the CPU has the instruction set.
+        // SAFETY: The caller guarantees that the CPU supports the instruction set.
         unsafe { K::end() };
     });
 }
 
-/// Packs the rows `a` into row panels. If the kernel multiplies pairs, the values are rounded to
-/// bf16 and packed as pairs.
+/// Packs the rows `a` into row panels. If the kernel multiplies pairs of bf16 values, the values
+/// are rounded to bf16 and packed as pairs.
 fn pack_rows_of<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
@@ -303,9 +314,9 @@ fn in_place<K: Kernel, A>(a: &ArrayView2<A>, columns: usize) -> Option<Layout> {
         Layout::Columns(along) => {
             let cached = a.ncols() * along <= CACHED_VALUES;
             if K::WIDE {
-                // If the distance between columns isn't a whole number of cache lines, as with a
-                // vocabulary of 50257 tokens, the columns are spread over the L1 cache and don't
-                // have to be packed.
+                // If the distance between columns isn't a whole number of cache lines, the columns
+                // are spread over the L1 cache, so they don't have to be packed. This is the case
+                // for GPT-2's vocabulary of 50257 tokens, for example.
                 cached || !along.is_multiple_of(LINE)
             } else {
                 cached && columns < MIN_COLUMNS_TO_PACK

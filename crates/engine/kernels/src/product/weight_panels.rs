@@ -1,16 +1,16 @@
 //! Products `C = start + x W^T` with weights that are stored in panels, for any number of rows of
 //! `x`.
 //!
-//! A panel contains the weights of 16 outputs, which are 16 rows of `W`. They are stored column by
-//! column: the first input's weights of all 16 outputs are followed by the second input's, and so
-//! on. A kernel therefore reads a panel from its beginning to its end. In each step, it loads the
-//! weights of one input, converts them to `f32` in registers, and multiplies them by the value of
-//! each row of `x` at this position. Nothing needs to be transposed or packed, unlike in
-//! [`few_rows`](super::few_rows), which reads the rows of `W` in their original place. If `x` has
-//! many rows, the general product copies the panels into its own.
+//! A panel contains the weights of 16 outputs, which are 16 rows of `W`. It is stored column by
+//! column: the weights of the first input for all 16 outputs are followed by the weights of the
+//! second input, and so on. A kernel therefore reads a panel from beginning to end. In each step,
+//! it loads the weights of one input, converts them to `f32` in registers, and multiplies them by
+//! the corresponding value in each row of `x`. Nothing needs to be transposed or packed, unlike in
+//! [`few_rows`](super::few_rows), which reads the rows of `W` in their original layout. If `x` has
+//! many rows, the general product copies the weights into its own panels.
 //!
-//! The products of an element are added in the same order as in the general product, in blocks of
-//! [`DEPTH`] inputs, so the results have the same bits.
+//! For each element of `C`, the products are added in the same order as in the general product, in
+//! blocks of [`DEPTH`] inputs. The results of both methods therefore have identical bits.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -35,13 +35,15 @@ use crate::weight::has_avx2;
 /// Number of outputs whose weights a panel contains.
 pub(crate) const WIDTH: usize = 16;
 
-/// Largest number of rows of `x` for which the panels are multiplied in their original place. With
-/// more rows, a micro-kernel of the general product is faster, although it must first copy several
-/// panels into one. The general product also computes results that aren't row-major.
+/// Largest number of rows of `x` for which the kernels in this module read the weight panels
+/// directly. With more rows, the general product is faster, although it must first copy several
+/// weight panels into each of its own panels. The general product is also used if the result isn't
+/// row-major.
 const MAX_ROWS_IN_PLACE: usize = 64;
 
-/// Rounds the weights `rows`, of the shape (outputs, inputs), and appends them to `panels`. If the
-/// number of outputs isn't a multiple of [`WIDTH`], the last panel is padded with zeros.
+/// Rounds `rows`, a weight matrix of the shape (outputs, inputs), to the type `W` and appends it to
+/// `panels`. If the number of outputs isn't a multiple of [`WIDTH`], the last panel is padded with
+/// zeros.
 pub(crate) fn push_rows<W: Weight>(panels: &mut Vec<W>, rows: &ArrayRef2<f32>) {
     let inputs = rows.ncols();
     if rows.is_empty() {
@@ -60,7 +62,7 @@ pub(crate) fn push_rows<W: Weight>(panels: &mut Vec<W>, rows: &ArrayRef2<f32>) {
 }
 
 /// Writes all elements of a panel. `rows` contains the weights of up to [`WIDTH`] outputs in
-/// row-major order.
+/// row-major order. If there are fewer outputs, the panel is padded with zeros.
 fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usize) {
     let count = rows.len() / inputs;
     let rows = ArrayView2::from_shape((count, inputs), rows).expect("whole rows");
@@ -77,7 +79,8 @@ fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usi
             let shape = (rows.ncols(), WIDTH);
             let mut columns = ArrayViewMut2::from_shape(shape, block).expect("as many elements");
             let to = columns.slice_mut(s![.., ..count]);
-            // SAFETY: `to` is a mutable borrow of the block, which doesn't overlap `rows`.
+            // SAFETY: `to` mutably borrows the temporary memory `block`, so it doesn't overlap
+            // `rows`.
             unsafe { transpose(&rows, { to }.raw_view_mut()) };
             for (to, &x) in panel.iter_mut().zip(&*block) {
                 to.write(W::nearest(x));
@@ -86,9 +89,9 @@ fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usi
     });
 }
 
-/// Rearranges weights of the shape (outputs, inputs), which are stored in row-major order in
-/// `values`, into panels in the same memory. If the number of outputs isn't a multiple of
-/// [`WIDTH`], the memory grows by the padding of the last panel.
+/// Rearranges a weight matrix of the shape (outputs, inputs), which is stored in row-major order in
+/// `values`, into panels in the same vector. If the number of outputs isn't a multiple of
+/// [`WIDTH`], the vector grows because the last panel is padded with zeros.
 pub(crate) fn from_rows(values: &mut Vec<f32>, inputs: usize) {
     if values.is_empty() {
         return;
@@ -100,7 +103,8 @@ pub(crate) fn from_rows(values: &mut Vec<f32>, inputs: usize) {
     values
         .par_chunks_exact_mut(WIDTH * inputs)
         .for_each(|panel| {
-            // The rows of a panel are stored in the same part of the memory as the panel.
+            // Each panel occupies the same memory as the rows of weights that it contains, so the
+            // rows must first be copied to temporary memory.
             with_panels(&BLOCK, panel.len(), |rows| {
                 let rows = &mut rows[..panel.len()];
                 rows.copy_from_slice(panel);
@@ -108,13 +112,15 @@ pub(crate) fn from_rows(values: &mut Vec<f32>, inputs: usize) {
                     ArrayView2::from_shape((WIDTH, inputs), &*rows).expect("as many elements");
                 let columns = ArrayViewMut2::from_shape((inputs, WIDTH), panel);
                 let mut columns = columns.expect("as many elements");
-                // SAFETY: `columns` is a mutable borrow of the panel, which doesn't overlap `rows`.
+                // SAFETY: `columns` mutably borrows memory of the panel, so it doesn't overlap
+                // `rows`.
                 unsafe { transpose(&rows, columns.raw_view_mut()) };
             });
         });
 }
 
-/// Writes the weights of the output `row` to `out`, which has one element per input.
+/// Writes the weights of the output with the index `row` to `out`, which must have one element per
+/// input.
 pub(crate) fn read_row<W: Weight>(panels: &[W], row: usize, out: &mut [f32]) {
     let panel = &panels[row / WIDTH * WIDTH * out.len()..];
     for (out, column) in out.iter_mut().zip(panel.chunks_exact(WIDTH)) {
@@ -122,12 +128,13 @@ pub(crate) fn read_row<W: Weight>(panels: &[W], row: usize, out: &mut [f32]) {
     }
 }
 
-/// Computes `C = start + x W^T` for `x` of the shape (rows, inputs) and `c` of the shape (rows,
-/// outputs).
+/// Computes `C = start + x W^T`, where `x` has the shape (rows, inputs), `W` has the shape
+/// (outputs, inputs), and `c` has the shape (rows, outputs).
 ///
 /// # Panics
 ///
-/// Panics if `panels` isn't as long as the panels of such weights.
+/// Panics if `x` and `c` have different numbers of rows, or if the length of `panels` doesn't match
+/// a weight matrix of the shape (outputs, inputs).
 pub(crate) fn multiply<W: Weight>(
     x: &ArrayRef2<f32>,
     panels: &[W],
@@ -146,8 +153,8 @@ pub(crate) fn multiply<W: Weight>(
             values: panels,
             inputs,
         };
-        // SAFETY: The assertion has checked the shapes, and all elements of `c` are initialized.
-        // `multiply_packed` writes only initialized values.
+        // SAFETY: The assertion has verified the shapes. All elements of `c` are initialized, and
+        // `multiply_packed` overwrites them only with initialized values.
         return unsafe {
             let c = c
                 .raw_view_mut()
@@ -174,8 +181,8 @@ pub(crate) fn multiply<W: Weight>(
                 start: start.at_column(first),
                 values: c.as_mut_ptr(),
             };
-            // SAFETY: The condition has checked that the CPU has the instruction set, and the
-            // assertion above that the panels contain the weights of all columns of `c`.
+            // SAFETY: Each kernel is called only if the CPU supports its instruction set. The
+            // assertion above guarantees that the panels contain the weights of all columns of `c`.
             unsafe {
                 #[cfg(target_arch = "x86_64")]
                 {
@@ -192,8 +199,8 @@ pub(crate) fn multiply<W: Weight>(
     });
 }
 
-/// The panels of a matrix with the given number of inputs, as the right operand `W^T` of the
-/// general product.
+/// A weight matrix `W` that is stored in panels. Its transpose is the right operand of the general
+/// product.
 struct WeightPanels<'w, W> {
     values: &'w [W],
     inputs: usize,
@@ -222,7 +229,7 @@ impl<W: Weight> RightOperand for WeightPanels<'_, W> {
     }
 }
 
-/// The columns of `C` that a task computes, with rows that are `stride` values apart.
+/// The columns of `C` that a task computes. Consecutive rows are `stride` values apart.
 #[derive(Clone, Copy)]
 struct Output<'s> {
     values: *mut f32,
@@ -237,7 +244,7 @@ macro_rules! by {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
         unsafe fn $name<W: Weight>(x: &ArrayView2<f32>, panels: &[W], c: Output<'_>) {
-            // SAFETY: The caller guarantees the conditions of [`task`].
+            // SAFETY: The caller guarantees the safety requirements of [`task`].
             unsafe { task::<$register, W, $per_panel, $sums>(x, panels, c) }
         }
     };
@@ -247,15 +254,16 @@ by!(by_avx512, std::arch::x86_64::__m512, 1, 16, "avx512f");
 by!(by_avx2, std::arch::x86_64::__m256, 2, 8, "avx2,fma,f16c");
 
 /// Computes all outputs of a task. The rows of `x` must be contiguous. `N` is the number of
-/// registers that hold a column of a panel, and `SUMS` the number of registers for sums.
+/// registers that hold the 16 weights of one input, and `SUMS` is the number of registers that are
+/// available for sums.
 ///
-/// With few rows, the sums of several panels fit in the registers. The panels are read
-/// concurrently, each from a different part of the task, so that the additions of one panel needn't
-/// wait for those of another.
+/// If `x` has few rows, the sums for several panels fit in the registers. These panels, each from a
+/// different part of the task, are then read concurrently, so that the additions for one panel
+/// don't have to wait for the additions for another.
 ///
 /// # Safety
 ///
-/// - The CPU must have the instruction set of the register.
+/// - The CPU must support the instruction set of the register.
 /// - `panels` must contain the weights of all columns of `c`.
 /// - `c` must be writable for all rows of `x`.
 #[inline(always)]
@@ -266,7 +274,7 @@ unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
 ) {
     let count = c.columns.div_ceil(WIDTH);
     let together = SUMS / N / x.nrows().next_power_of_two();
-    // SAFETY: The caller guarantees the conditions of this function.
+    // SAFETY: The caller guarantees the safety requirements of this function.
     unsafe {
         let mut done = 0;
         if together >= 4 {
@@ -278,12 +286,13 @@ unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
     }
 }
 
-/// Multiplies the rows by groups of `P` panels of the range. Returns the number of panels that are
-/// finished, because the rest of the range may be smaller than a group.
+/// Multiplies the rows of `x` by the panels in `range`, in groups of `P` panels. Returns the index
+/// of the first panel that hasn't been multiplied, because the number of panels may not be a
+/// multiple of `P`.
 ///
 /// # Safety
 ///
-/// The conditions of [`task`] apply.
+/// The safety requirements of [`task`] apply.
 #[inline(always)]
 unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, const P: usize>(
     x: &ArrayView2<f32>,
@@ -299,8 +308,7 @@ unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, cons
             macro_rules! rows {
                 ($($together:literal)*) => {$(
                     while $together * P * N <= SUMS && x.nrows() - r >= $together {
-                        // SAFETY: The caller guarantees the conditions of this function. All
-                        // offsets stay within the rows, the panels and the columns of `c`.
+                        // SAFETY: The caller guarantees the safety requirements of this function.
                         unsafe {
                             tile::<V, W, N, P, $together>(x, (r, k), depth, panels, (i, part), c);
                         }
@@ -314,12 +322,14 @@ unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, cons
     range.start + part * P
 }
 
-/// Multiplies `R` rows, from the row `r` and the input `k` on, by the panels `i`, `i + apart`, ...,
-/// and adds the sums over `depth` inputs to `c`.
+/// Multiplies `R` rows of `x`, beginning with row `r`, by the `P` panels with the indices `i`,
+/// `i + apart` and so on. Only the `depth` inputs that begin with input `k` are included. The sums
+/// of the products are added to `c` or, if `k` is 0, to the initial value.
 ///
 /// # Safety
 ///
-/// The conditions of [`task`] apply, and the rows, inputs and panels must exist.
+/// The safety requirements of [`task`] apply. In addition, the rows, inputs and panels with the
+/// given indices must exist.
 #[inline(always)]
 unsafe fn tile<V: Register, W: Weight, const N: usize, const P: usize, const R: usize>(
     x: &ArrayView2<f32>,
@@ -331,10 +341,10 @@ unsafe fn tile<V: Register, W: Weight, const N: usize, const P: usize, const R: 
 ) {
     let ahead = match r {
         0 => prefetch::distance(),
-        _ => 0, // The panels are in a cache since the first rows.
+        _ => 0, // The first rows have already brought the panels into a cache.
     };
-    // SAFETY: The caller guarantees that the rows, inputs and panels exist, that `c` is writable,
-    // and that the CPU has the instruction set.
+    // SAFETY: The caller guarantees that the rows, inputs and panels with the given indices exist,
+    // that `c` is writable, and that the CPU supports the instruction set.
     unsafe {
         let from = panels.as_ptr().add((i * x.ncols() + k) * WIDTH);
         let stride = x.strides()[0] as usize;

@@ -6,8 +6,8 @@ use super::{Register, Square};
 use crate::elementwise::transpose::{four_columns_of_8, four_columns_of_16};
 use crate::weight::Weight;
 
-/// Implements [`Register`] with the intrinsics of an instruction set. Functions at the end of the
-/// argument list override default methods of the trait.
+/// Implements [`Register`] with the intrinsics of an instruction set. Functions passed as the last
+/// arguments override default methods of the trait.
 macro_rules! register {
     ($register:ty, $lanes:literal, $splat:ident, $load:ident, $load_weights:ident, $store:ident,
      $add_product:ident
@@ -17,13 +17,13 @@ macro_rules! register {
 
             #[inline(always)]
             unsafe fn splat(x: f32) -> Self {
-                // SAFETY: The caller guarantees that the CPU has the instruction set.
+                // SAFETY: The caller guarantees that the CPU supports the instruction set.
                 unsafe { $splat(x) }
             }
             #[inline(always)]
             unsafe fn load(at: *const f32) -> Self {
                 // SAFETY: The caller guarantees that `LANES` values are readable at `at` and that
-                // the CPU has the instruction set.
+                // the CPU supports the instruction set.
                 unsafe { $load(at) }
             }
             #[inline(always)]
@@ -34,12 +34,12 @@ macro_rules! register {
             #[inline(always)]
             unsafe fn store(self, at: *mut f32) {
                 // SAFETY: The caller guarantees that `LANES` values are writable at `at` and that
-                // the CPU has the instruction set.
+                // the CPU supports the instruction set.
                 unsafe { $store(at, self) }
             }
             #[inline(always)]
             unsafe fn add_product(self, a: Self, b: Self) -> Self {
-                // SAFETY: The caller guarantees that the CPU has the instruction set.
+                // SAFETY: The caller guarantees that the CPU supports the instruction set.
                 unsafe { $add_product(a, b, self) }
             }
             $(#[inline(always)] $first)*
@@ -56,13 +56,13 @@ register!(
     _mm512_storeu_ps,
     _mm512_fmadd_ps,
     unsafe fn load_first(at: *const f32, n: usize) -> Self {
-        // SAFETY: The caller guarantees that the CPU has AVX-512F and that `n` values are readable
-        // at `at`. The mask excludes all other lanes.
+        // SAFETY: The caller guarantees that the CPU supports AVX-512F and that `n` values are
+        // readable at `at`. The mask excludes all other lanes.
         unsafe { _mm512_maskz_loadu_ps(first(n), at) }
     },
     unsafe fn store_first(self, at: *mut f32, n: usize) {
-        // SAFETY: The caller guarantees that the CPU has AVX-512F and that `n` values are writable
-        // at `at`. The mask excludes all other lanes.
+        // SAFETY: The caller guarantees that the CPU supports AVX-512F and that `n` values are
+        // writable at `at`. The mask excludes all other lanes.
         unsafe { _mm512_mask_storeu_ps(at, first(n), self) }
     }
 );
@@ -83,8 +83,8 @@ register!(
     _mm256_fmadd_ps
 );
 
-/// Implements [`Square`] for a register type. `$four_columns` is a function that loads four columns
-/// of a block.
+/// Implements [`Square`] for a register type. `$four_columns` is the function that reads four
+/// columns of a block from memory into registers.
 macro_rules! square {
     ($register:ty, $lanes:literal, $four_columns:ident) => {
         impl Square for $register {
@@ -93,7 +93,7 @@ macro_rules! square {
             #[inline(always)]
             unsafe fn columns(from: *const f32, distance: isize) -> Self::Columns {
                 // SAFETY: The caller guarantees that `LANES` values are readable in each of the
-                // `LANES` rows and that the CPU has the instruction set.
+                // `LANES` rows and that the CPU supports the instruction set.
                 unsafe {
                     let mut columns = [Self::splat(0.0); $lanes];
                     for (quad, columns) in columns.as_chunks_mut().0.iter_mut().enumerate() {

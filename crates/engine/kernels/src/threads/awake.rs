@@ -1,9 +1,10 @@
-//! The function that runs a pass, during which rayon's threads stay awake.
+//! The function `awake`, which keeps rayon's threads awake while it runs a pass, such as the
+//! forward pass of a model.
 //!
-//! A pass, such as the forward pass of a model, consists of hundreds of short parallel loops in
-//! quick succession. Waking a sleeping thread takes longer than computing a small matrix product.
-//! Between the loops, and for a few milliseconds after the pass, the threads therefore poll for
-//! work instead of sleeping. Polling doesn't change the results.
+//! A pass consists of hundreds of short parallel loops in quick succession. Waking a sleeping
+//! thread takes longer than computing a small matrix product. Between the loops, and for a few
+//! milliseconds after the pass, the threads therefore poll for work instead of sleeping. Polling
+//! doesn't change the results of the computation.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,47 +15,50 @@ use rayon::Yield;
 use super::{buffers, team};
 use crate::threads::passes::PASSES;
 
-/// Number of times that a thread polls for parallel loops of a pass before it tries once to steal a
-/// job from rayon's queues.
+/// Number of times that a thread polls for parallel loops before it tries once to steal a job from
+/// rayon's queues.
 const POLLS_PER_STEAL: usize = 8;
 
 /// Time without work after which a thread stops polling. It then behaves like any other thread of
 /// rayon: it sleeps, or it returns to the job that it interrupted to look for work.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Time between two polls above which a thread assumes that the operating system has preempted it,
-/// because other processes are competing for the CPUs. In this situation, a polling thread, which
-/// has to wait for its turn, starts later than a sleeping thread that is woken.
+/// Longest time between two polls that a thread regards as normal. If more time passes, the thread
+/// assumes that the operating system has preempted it because other processes are competing for the
+/// CPUs. Polling is then a disadvantage, because a preempted thread has to wait for its turn and
+/// starts later than a sleeping thread that is woken.
 const PREEMPTED_AFTER: Duration = Duration::from_micros(200);
 
-/// Number of passes after a preemption for which all threads stop polling as soon as the pass ends.
+/// Number of passes after a preemption during which threads don't poll between passes. As soon as
+/// one of these passes ends, all threads stop polling.
 const PASSES_AFTER_PREEMPTION: usize = 512;
 
-/// Value of the counter [`PASSES`] below which threads stop polling as soon as a pass ends, because
-/// a thread was preempted.
+/// Value that the counter [`PASSES`] must reach before threads poll between passes again. It is
+/// increased when the operating system has preempted a polling thread.
 static NO_POLLING_UNTIL: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of threads that are polling for work.
 static POLLING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of calls that threads haven't answered yet, because they are busy or blocked. A call asks
-/// a thread to poll for the work of a pass.
+/// Number of calls that threads haven't answered yet because they are busy or blocked. A call asks
+/// a thread of the pool to poll for the work of a pass.
 static UNANSWERED_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Largest number of unanswered calls. As soon as it is reached, `call_threads` does nothing.
-/// Without this limit, calls to threads that are blocked forever would accumulate.
+/// Number of unanswered calls at which `call_threads` stops making new calls. Without this limit,
+/// calls to threads that are blocked forever would accumulate.
 const MAX_UNANSWERED_CALLS: usize = 10_000;
 
 thread_local! {
     /// Whether this thread is running a pass or polling for the work of a pass. If so, another pass
-    /// on the same thread runs without polling. While a thread waits, it may execute other jobs,
-    /// and if passes in these jobs waited as well, they would accumulate on the thread's stack.
+    /// on the same thread runs without polling. The reason is that a thread may execute other jobs
+    /// while it waits. If passes in those jobs waited as well, they would accumulate on the
+    /// thread's stack.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `pass` on a thread of rayon's pool and returns its result. Meanwhile, the other threads of
-/// the pool poll for work instead of sleeping, so they start immediately on tasks of
-/// [`for_each`](crate::for_each).
+/// the pool poll for work instead of sleeping, so they can start running tasks of
+/// [`for_each`](crate::for_each) immediately.
 ///
 /// The threads keep polling for 5 ms after the pass, unless other processes are competing for the
 /// CPUs. A pass never waits for a thread that is busy with another job. A pass inside another pass,
@@ -71,8 +75,9 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
             PASSES.fetch_add(1, Ordering::Release);
             buffers::end_pass();
             if from_outside {
-                // The caller isn't a thread of the pool, so this thread of the pool has nothing to
-                // do before the caller's next pass. It polls for that pass.
+                // The caller isn't a thread of the pool, so the pool's thread that ran this pass
+                // will be idle until the caller begins another pass. Like the other threads, it
+                // polls for work in the meantime.
                 call_threads(move |index| {
                     if Some(index) == own_index {
                         look_for_work(this);
@@ -83,8 +88,8 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
         INSIDE.set(true);
         let _outside = OnDrop(|| INSIDE.set(false));
         call_threads(move |index| {
-            // A thread that is called after the end of the pass doesn't look for work, so it can
-            // return to the job that it interrupted.
+            // If a thread answers the call only after the pass has ended, it doesn't look for work,
+            // so that it can return immediately to the job that it interrupted.
             if Some(index) != own_index && PASSES.load(Ordering::Acquire) == this {
                 look_for_work(this);
             }
@@ -93,13 +98,14 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Returns whether this thread is in a pass and all other threads of the pool are polling for work.
+/// Returns whether this thread is in a pass while all other threads of the pool are polling for
+/// work.
 pub(crate) fn is_with_all() -> bool {
     INSIDE.get() && POLLING_THREADS.load(Ordering::Relaxed) + 1 >= rayon::current_num_threads()
 }
 
-/// Begins a pass that keeps threads awake and returns the new value of [`PASSES`]. Returns `None`
-/// if another such pass is in progress.
+/// Begins a pass that keeps threads awake, and returns the new value of the counter [`PASSES`].
+/// Returns `None` if another such pass is already in progress.
 fn begin() -> Option<usize> {
     let before = PASSES.load(Ordering::Relaxed);
     let begun = before.is_multiple_of(2)
@@ -108,7 +114,8 @@ fn begin() -> Option<usize> {
     begun.then_some(before + 1)
 }
 
-/// Asks each thread of the pool to call `look` with its index as soon as it has no other work.
+/// Asks each thread of the pool to call `look` with the thread's index as soon as the thread has no
+/// other work.
 fn call_threads(look: impl Fn(usize) + Send + Sync + 'static) {
     let threads = rayon::current_num_threads();
     if threads == 1 || UNANSWERED_CALLS.load(Ordering::Relaxed) >= MAX_UNANSWERED_CALLS {
@@ -138,8 +145,8 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 /// Polls for tasks of the given pass and runs them. Returns when another pass begins, because that
-/// pass calls the threads again, or when there has been no work for [`IDLE_TIMEOUT`]. After the end
-/// of the pass, a preemption also ends the polling.
+/// pass calls the threads again, or when there has been no work for [`IDLE_TIMEOUT`]. Once the pass
+/// has ended, this function also returns if a thread has recently been preempted.
 fn look_for_work(pass: usize) {
     let mut idle_since = Instant::now();
     let mut last_poll = idle_since;
@@ -205,7 +212,8 @@ mod tests {
         let (busy, passes) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (lowest, highest) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
         let pass = |local: u8| {
-            // The address of a local variable shows how much of the stack the thread is using.
+            // The address of this local variable indicates how much of its stack the thread is
+            // using.
             let depth = (&raw const local).addr();
             lowest.fetch_min(depth, Ordering::Relaxed);
             highest.fetch_max(depth, Ordering::Relaxed);
@@ -250,8 +258,9 @@ mod tests {
     fn a_thread_that_is_called_in_the_middle_of_a_job_goes_back_to_it() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
         let pool = pool.expect("two threads");
-        // Returns whether a pass called a thread while the thread was executing a job. A pass calls
-        // no threads if the pass of another test is in progress.
+        // Returns whether a thread answered the call of a pass in the middle of a job. This can
+        // fail by chance, because a pass calls no threads while the pass of another test is in
+        // progress.
         let called_in_a_job = || {
             let [begun, in_pass, called, done] = [const { AtomicBool::new(false) }; 4];
             let wait_for = |flag: &AtomicBool| {

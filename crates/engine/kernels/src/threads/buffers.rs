@@ -13,7 +13,7 @@ use crate::threads::huge_pages::room;
 use crate::threads::passes;
 
 /// Smallest number of values in a buffer that the pool keeps. Smaller buffers are freed, because
-/// allocating them again is fast.
+/// allocating new ones is fast.
 pub(crate) const SMALLEST: usize = 4 * 1024;
 
 /// Interval at which a thread checks whether the pool is idle. If no buffer has been taken or
@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(1);
 struct Pool {
     /// Number of passes in which buffers were recycled.
     passes: u64,
-    /// Unused buffers, each with the number of the pass in which it was recycled.
+    /// Unused buffers, each together with the number of the pass in which it was recycled.
     free: Vec<(Vec<f32>, u64)>,
     /// Number of buffers that have been taken or recycled so far. If this number hasn't changed
     /// since the last check, the pool is idle.
@@ -54,9 +54,9 @@ impl Pool {
         }
     }
 
-    /// Takes a buffer with a capacity between `n` and `n + n / 8` out of the pool and returns it,
-    /// or returns `None` if there is none. If there are several, the one that was recycled last is
-    /// returned, because it is the most likely one to be in a cache.
+    /// Takes a buffer with a capacity between `n` and `n + n / 8` out of the pool and returns it.
+    /// Returns `None` if there is no such buffer. If there are several, the most recently recycled
+    /// buffer is returned, because it is the most likely one to be in a cache.
     fn take(&mut self, n: usize) -> Option<Vec<f32>> {
         self.uses += 1;
         let fits = |(free, _): &(Vec<f32>, u64)| (n..=n + n / 8).contains(&free.capacity());
@@ -74,7 +74,7 @@ impl Pool {
     }
 
     /// Ends a pass by freeing the buffers that were used neither in this pass nor in the previous
-    /// one. A pass that recycles nothing, such as an update of the weights, doesn't count.
+    /// one. If a pass recycles no buffers, as when the weights are updated, it isn't counted.
     fn end_pass(&mut self) {
         if self.free.iter().any(|&(_, pass)| pass == self.passes) {
             let before = self.passes.saturating_sub(1);
@@ -83,8 +83,8 @@ impl Pool {
         }
     }
 
-    /// Returns all unused buffers if the pool is idle, which means that its number of uses is still
-    /// equal to `uses`. Otherwise, updates `uses` and returns `None`.
+    /// Returns all unused buffers if the pool is idle, that is, if no buffer has been taken or
+    /// recycled since `uses` was last updated. Otherwise, updates `uses` and returns `None`.
     fn unused(&mut self, uses: &mut u64) -> Option<Vec<(Vec<f32>, u64)>> {
         let before = std::mem::replace(uses, self.uses);
         (before == *uses).then(|| {
@@ -117,8 +117,8 @@ pub fn buffer(n: usize) -> Vec<f32> {
     buffer
 }
 
-/// Gives a buffer back to the pool, from which [`buffer`] can hand it out again. Small buffers and
-/// buffers that don't come from the pool are freed instead.
+/// Gives a buffer back to the pool, so that [`buffer`] can hand it out again. Small buffers, and
+/// buffers that don't come from the pool, are freed instead.
 pub fn recycle(buffer: Vec<f32>) {
     if buffer.capacity() < SMALLEST {
         return;
@@ -144,8 +144,8 @@ fn give_back_when_idle() {
         }
         if let Some(buffers) = pool.unused(&mut uses) {
             pool.watched = false;
-            // The lock is released before the buffers are freed, so that other threads don't wait
-            // for it while the operating system takes the memory back.
+            // The lock is released before the buffers are freed, so that other threads don't have
+            // to wait while the operating system reclaims the memory.
             drop(pool);
             return drop(buffers);
         }

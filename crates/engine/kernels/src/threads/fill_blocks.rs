@@ -5,18 +5,19 @@ use std::mem::MaybeUninit;
 use crate::threads::buffers::buffer;
 use crate::threads::for_each;
 
-/// Returns a vector of `n` values, which the threads of rayon's pool write in blocks of `block`
-/// values. The last block may be shorter.
+/// Returns a vector of `n` values. The threads of rayon's pool write these values in parallel, in
+/// blocks of `block` values. The last block may be shorter.
 ///
-/// The function `f(i, values)` must write all values of block `i`. Before the call, `values`
-/// contains zeros or values from an earlier use of the memory. In debug builds, it contains NaN
-/// instead, to reveal elements that `f` doesn't write. The memory comes from the pool of
-/// [`buffer`].
+/// The function `f(i, values)` must write all elements of `values`, which is the block with the
+/// index `i`. Before the call, `values` contains zeros or values from an earlier use of the memory.
+/// In debug builds, it contains NaN instead, to reveal elements that `f` fails to write. The memory
+/// comes from the pool of [`buffer`].
 pub fn fill_blocks(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync) -> Vec<f32> {
     fill_blocks_in(buffer(n), n, block, f)
 }
 
-/// Implements [`fill_blocks`] in the memory of `out`, whose capacity must be at least `n`.
+/// Implements [`fill_blocks`] and stores the result in the memory of `out`, whose capacity must be
+/// at least `n`.
 fn fill_blocks_in(
     mut out: Vec<f32>,
     n: usize,
@@ -29,9 +30,9 @@ fn fill_blocks_in(
         if cfg!(debug_assertions) {
             part.fill(MaybeUninit::new(f32::NAN));
         } else if i * block + part.len() > used {
-            part.fill(MaybeUninit::new(0.0)); // The block is in the cache when `f` writes it.
+            part.fill(MaybeUninit::new(0.0)); // This also brings the block into the cache.
         }
-        // SAFETY: Every element of `part` is initialized, either by `fill` or by the earlier use of
+        // SAFETY: Every element of `part` is initialized, either by `fill` or by an earlier use of
         // the memory, and `MaybeUninit<f32>` has the same layout as `f32`.
         f(i, unsafe {
             std::slice::from_raw_parts_mut(part.as_mut_ptr().cast(), part.len())
@@ -39,7 +40,7 @@ fn fill_blocks_in(
     };
     let spare = &mut out.spare_capacity_mut()[..n];
     for_each(spare.chunks_mut(block.max(1)).enumerate().collect(), make);
-    // SAFETY: The blocks cover the first `n` elements, and all elements of each block are
+    // SAFETY: The blocks cover the first `n` elements of `out`, and all elements of each block are
     // initialized.
     unsafe { out.set_len(n) };
     out

@@ -13,14 +13,14 @@ static FEWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Statistics about parallel loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopCounts {
-    /// Number of loops whose tasks were shared by several threads.
+    /// Number of loops whose tasks were distributed among several threads.
     pub loops: usize,
-    /// Number of tasks in the loop with the fewest tasks, or `None` if there was no loop.
+    /// Number of tasks in the loop that had the fewest tasks, or `None` if no loops were counted.
     pub fewest_tasks: Option<usize>,
 }
 
-/// Returns statistics about all loops in this process that [`for_each`] has run on several threads
-/// since the last call of `loop_counts`, and resets the counters.
+/// Returns statistics about the loops that [`for_each`] has run on several threads of this process
+/// since the previous call of `loop_counts`. The counters are then reset.
 pub fn loop_counts() -> LoopCounts {
     let fewest = FEWEST.swap(usize::MAX, Ordering::Relaxed);
     LoopCounts {
@@ -50,27 +50,27 @@ pub fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     let start = Start(tasks.as_mut_ptr());
     // SAFETY: `share` calls this function once for each index below `count`.
     share(count, &|i| f(unsafe { start.take(i) }));
-    // SAFETY: The pointer and the capacity are those of the original vector, and all tasks have
-    // been moved out of it.
+    // SAFETY: `start.0` and `room` are the pointer and the capacity of the original vector. The
+    // length is 0 because all tasks have been moved out.
     drop(unsafe { Vec::from_raw_parts(start.0, 0, room) });
 }
 
-/// Calls `run` once for each index below `count` on several threads. This part of [`for_each`]
+/// Calls `run` once for each index below `count`, using several threads. This part of [`for_each`]
 /// isn't generic, so it is compiled only once.
 fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     LOOPS.fetch_add(1, Ordering::Relaxed);
     FEWEST.fetch_min(count, Ordering::Relaxed);
     match awake::is_with_all() {
         true => team::share(count, run),
-        // The limit makes each task a separate job. Without it, rayon would combine the tasks into
-        // about two jobs per thread, and threads that finish early would have to wait for the
-        // others.
+        // With a maximum length of 1, rayon makes each task a separate job. Otherwise, it would
+        // combine the tasks into about two jobs per thread, and threads that finish early would
+        // have to wait for the others.
         false => (0..count).into_par_iter().with_max_len(1).for_each(run),
     }
 }
 
-/// The address of the first task in a list. Each task is moved out of the list by exactly one
-/// thread.
+/// The address of the first task in a list of tasks. Each task is moved out of the list by exactly
+/// one thread.
 struct Start<T>(*mut T);
 
 // SAFETY: Threads share only the address. Each task is moved to a single thread, for which `T:
@@ -82,7 +82,8 @@ impl<T> Start<T> {
     ///
     /// # Safety
     ///
-    /// The task must exist, and the function must be called only once for each index.
+    /// A task with the index `i` must exist, and this function must not be called more than once
+    /// for the same index.
     unsafe fn take(&self, i: usize) -> T {
         // SAFETY: The caller guarantees that the task exists and hasn't been moved out.
         unsafe { self.0.add(i).read() }

@@ -22,8 +22,8 @@ pub fn zeros(n: usize) -> Vec<f32> {
     zeros
 }
 
-/// Asks the operating system to use huge pages for those parts of `memory` that don't have pages
-/// yet. If the system refuses, these parts get pages of the normal size.
+/// Advises the operating system to use huge pages for the parts of `memory` that haven't been
+/// accessed yet. If the system ignores the advice, these parts get pages of the normal size.
 #[cfg(target_os = "linux")]
 fn advise<T>(memory: &mut [T]) {
     use std::ffi::{c_int, c_void};
@@ -42,8 +42,8 @@ fn advise<T>(memory: &mut [T]) {
     }
     let before = memory.as_ptr().addr() % PAGE;
     let start = memory.as_mut_ptr().wrapping_byte_sub(before);
-    // SAFETY: The advice doesn't change the contents of the memory, nor those of the neighboring
-    // memory that the range contains because its start is rounded down.
+    // SAFETY: The advice changes neither the contents of `memory` nor the contents of the memory in
+    // front of it, which the range includes because its start is rounded down.
     unsafe {
         madvise(start.cast(), before + size_of_val(memory), HUGE_PAGES);
     }

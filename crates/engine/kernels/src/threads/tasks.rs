@@ -1,21 +1,23 @@
-//! Division of the outputs of a product with few rows into tasks.
+//! Division of the outputs of a matrix product into tasks, for products whose left operand has only
+//! a few rows.
 
 use std::ops::Range;
 
 use ndarray::{ArrayViewMut2, Axis};
 
 /// Smallest number of bytes of weights that a task reads. Running a smaller task on another thread
-/// would take more time than it saves.
+/// would cost more time than it saves.
 const BYTES_PER_TASK: usize = 32 * 1024;
 
-/// Divides the outputs from 0 to `outputs` into tasks, each of which is a range of outputs. All
-/// tasks consist of whole groups of `group` outputs, except that the last group may be incomplete.
-/// `bytes` is the size of the weights of a group.
+/// Divides the outputs from 0 to `outputs - 1` into tasks, each of which is a range of outputs.
+/// Each task consists of whole groups of `group` outputs, except that the last group may be
+/// incomplete. `bytes` is the size of the weights for one group.
 ///
-/// The outputs are divided into one part per thread. The first task of a part contains two thirds
-/// of it, the second one two thirds of the remainder, and so on. Because the last tasks are small,
-/// all threads finish at about the same time, even if some of them are slower than others. The
-/// results of the product don't depend on the division.
+/// First, the outputs are divided into at most one part per thread. Each part is then divided into
+/// tasks of decreasing size: the first task contains two thirds of the part, the second task
+/// contains two thirds of the remainder, and so on. Because the last tasks are small, all threads
+/// finish at about the same time, even if some of them are slower than others. The results of the
+/// product don't depend on this division.
 fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {
     let groups = outputs.div_ceil(group);
     let least = (BYTES_PER_TASK / bytes.max(1)).max(1);
@@ -36,8 +38,9 @@ fn cut(outputs: usize, group: usize, bytes: usize) -> Vec<Range<usize>> {
     tasks
 }
 
-/// Divides the columns of `c`, which are the outputs of a product, into tasks as [`cut`] does.
-/// Returns the first column of each task together with the task's columns.
+/// Divides the columns of `c`, which are the outputs of a product, into tasks of the sizes that
+/// [`cut`] determines. Returns the index of each task's first column together with a view of the
+/// task's columns.
 pub(crate) fn cut_columns<T>(
     mut c: ArrayViewMut2<'_, T>,
     group: usize,

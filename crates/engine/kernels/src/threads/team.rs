@@ -2,11 +2,12 @@
 //! keeps awake.
 //!
 //! The thread that starts a loop stores the loop's address in a *slot*. Awake threads poll the
-//! slots. A thread that finds a loop runs one of its tasks after the other until none is left.
+//! slots. When a thread finds a loop, it runs the loop's tasks one after another until none is
+//! left.
 //!
-//! rayon distributes a loop by splitting it into halves that other threads steal. With 16 threads,
-//! this takes longer than the loops of a decoder, which are short: for each token, GPT-2 runs about
-//! fifty loops, which take about a millisecond in total.
+//! rayon distributes the tasks of a loop by splitting the loop into halves that other threads
+//! steal. With 16 threads, this takes longer than running one of a decoder's loops, which are
+//! short: for each token, GPT-2 runs about fifty loops, which take about a millisecond in total.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,11 +16,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// Largest number of loops whose tasks are shared at the same time. If another loop starts while
-/// all slots are in use, its thread runs all of its tasks without help.
+/// all slots are in use, the thread that starts it runs all of its tasks alone.
 const SLOTS: usize = 32;
 
-/// Number of times that a thread checks whether helpers are still running its tasks before it calls
-/// `yield_now` once, which lets other processes use the CPU.
+/// Number of times that a thread checks whether other threads are still running tasks of its loop
+/// before it calls `yield_now` once, which lets other processes use the CPU.
 const POLLS_PER_YIELD: usize = 64;
 
 static TEAM_SLOTS: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
@@ -48,11 +49,12 @@ struct Tasks<'a> {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// Calls `run` once for each index below `count`, on this thread and on threads that call [`help`].
+/// Calls `run` once for each index below `count`. The calls are distributed among the calling
+/// thread and all threads that call [`help`] in the meantime.
 ///
 /// # Panics
 ///
-/// Panics if a task panics, after all tasks have ended.
+/// If a task panics, this function also panics, after all tasks have ended.
 pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     let tasks = Tasks {
         run,
@@ -76,7 +78,8 @@ pub(crate) fn help() -> bool {
     slots().filter(|slot| slot.help()).count() > 0
 }
 
-/// Returns all slots, in an order that begins with a different slot for each thread of the pool.
+/// Returns an iterator over all slots. The threads of the pool start at different slots, so they
+/// help with different loops.
 fn slots() -> impl Iterator<Item = &'static Slot> {
     let first = rayon::current_thread_index().unwrap_or(0);
     (first..first + SLOTS).map(|i| &TEAM_SLOTS[i % SLOTS])
@@ -98,7 +101,7 @@ impl Slot {
         self.tasks.0.store(shared.cast_mut(), Ordering::SeqCst);
         tasks.take();
         self.tasks.0.store(null_mut(), Ordering::SeqCst);
-        // A helper adds itself to `helpers` before it reads the address of the loop, so the count
+        // A helper increments `helpers` before it reads the address of the loop, so the counter
         // includes every helper that may be running a task.
         for poll in 1.. {
             if self.helpers.0.load(Ordering::SeqCst) == 0 {
@@ -120,9 +123,9 @@ impl Slot {
         }
         self.helpers.0.fetch_add(1, Ordering::SeqCst);
         let tasks = self.tasks.0.load(Ordering::SeqCst);
-        // SAFETY: This thread has added itself to `helpers` before reading the address. The loop's
-        // thread first removes the address from the slot and then waits until `helpers` is 0, so
-        // the loop stays valid until this thread has subtracted itself.
+        // SAFETY: This thread incremented `helpers` before it read the address. The thread that
+        // started the loop first removes the address from the slot and then waits until `helpers`
+        // is 0. The loop therefore remains valid until this thread decrements `helpers`.
         let helped = unsafe { tasks.as_ref() }.is_some_and(Tasks::take);
         self.helpers.0.fetch_sub(1, Ordering::SeqCst);
         helped
@@ -130,8 +133,8 @@ impl Slot {
 }
 
 impl Tasks<'_> {
-    /// Runs tasks of this loop until all of them have been taken. Returns whether this thread has
-    /// run any task.
+    /// Runs tasks of this loop, one after another, until all of them have been taken. Returns
+    /// whether this thread has run any task.
     fn take(&self) -> bool {
         let mut helped = false;
         loop {
@@ -156,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs `work` while the given number of other threads call [`help`] repeatedly.
+    /// Runs `work` while `threads` other threads call [`help`] repeatedly.
     fn with_help(threads: usize, work: impl FnOnce() + Send) {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {
