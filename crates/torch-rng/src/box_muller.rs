@@ -1,9 +1,9 @@
-//! The Box-Muller transform, which converts uniform samples to normal samples. As in PyTorch's
-//! `normal_fill` (`aten/src/ATen/native/cpu/DistributionTemplates.h`), it is applied to blocks of
-//! 16 samples.
+//! The Box-Muller transform, which converts uniform samples to normal samples. It is applied to
+//! blocks of 16 samples, as in PyTorch's `normal_fill`
+//! (`aten/src/ATen/native/cpu/DistributionTemplates.h`).
 //!
-//! The first eight uniform samples of a block determine radii, and the last eight determine angles.
-//! For each `j` in `0..8`, the samples `d[j]` and `d[j + 8]` of a block `d` are replaced as
+//! The first eight uniform samples of a block determine radii, and the last eight samples determine
+//! angles. For each `j` in `0..8`, the samples `d[j]` and `d[j + 8]` of a block `d` are replaced as
 //! follows:
 //!
 //! ```text
@@ -14,10 +14,10 @@
 //! ```
 //!
 //! Intermediate results are rounded to `f32` at the same points as in PyTorch's scalar code. This
-//! module has its own functions `ln` and `sin_cos` because calls to the math library can't be
-//! vectorized. They compute in `f64`, so their results, rounded to `f32`, are almost always the
-//! `f32` numbers nearest to the exact values. They support only the arguments that the transform
-//! passes: (0, 1] for the logarithm and [0, 2 pi] for the angle.
+//! module has its own functions `ln` and `sin_cos` because loops that call the math library can't
+//! be vectorized. Both functions compute in `f64`, so after rounding to `f32`, their results are
+//! almost always the `f32` numbers nearest to the exact values. They support only the arguments
+//! that the transform passes, which are in (0, 1] for the logarithm and in [0, 2 pi] for the angle.
 
 use std::f64::consts::{FRAC_PI_2, LN_2, PI};
 
@@ -29,7 +29,8 @@ const HALF: usize = BLOCK / 2;
 /// full block are left unchanged.
 pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
     let (mean, std) = (f64::from(mean), f64::from(std));
-    // The result is rounded to `f32` only once because PyTorch uses a fused multiply-add.
+    // The sum is computed in `f64` and rounded to `f32` only once, because PyTorch uses a fused
+    // multiply-add.
     let scaled = |normal: f32| (f64::from(normal) * std + mean) as f32;
     for block in data.chunks_exact_mut(BLOCK) {
         let (first, second) = block.split_at_mut(HALF);
@@ -38,7 +39,8 @@ pub(crate) fn transform(data: &mut [f32], mean: f32, std: f32) {
             *radius = (-2.0 * ln(f64::from(1.0 - u)) as f32).sqrt();
         }
         for j in 0..HALF {
-            // PyTorch also computes the product in `f64` and rounds the angle to `f32`.
+            // Like PyTorch, this code computes the product in `f64` before it rounds the angle to
+            // `f32`.
             let theta = (2.0 * PI * f64::from(second[j])) as f32;
             let (sin, cos) = sin_cos(f64::from(theta));
             first[j] = scaled(radius[j] * cos as f32);
@@ -53,23 +55,24 @@ const ROUNDING_OFFSET: f64 = 6_755_399_441_055_744.0;
 
 /// Returns the natural logarithm of a positive, normal `x`.
 ///
-/// The argument is written as `x = 2^k * m` with `m` in [1/sqrt 2, sqrt 2), so `ln x = k ln 2 + ln
-/// m`. With `s = (m - 1) / (m + 1)`, the second term is `ln m = 2 atanh(s)`, which is computed from
-/// the power series of `atanh`.
+/// The argument is written as `x = 2^k * m` with `m` in [1/sqrt 2, sqrt 2), so
+/// `ln x = k ln 2 + ln m`. The second term is equal to `2 atanh(s)` with `s = (m - 1) / (m + 1)`,
+/// and it is computed from the power series of `atanh`.
 #[inline(always)]
 fn ln(x: f64) -> f64 {
     const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_667f_3bcd;
     const MANTISSA: u64 = (1 << 52) - 1;
     const BIAS: u64 = 1024;
     const TWO_52: f64 = (1u64 << 52) as f64;
-    // A bias makes the exponent positive because SSE2 has no arithmetic right shift for 64-bit
-    // integers, only a logical one.
+    // The bias makes the exponent positive, so that a logical right shift extracts it correctly.
+    // SSE2 has no arithmetic right shift for 64-bit integers.
     let offset = x
         .to_bits()
         .wrapping_sub(SQRT_HALF_BITS)
         .wrapping_add(BIAS << 52);
-    // Converts the exponent to `f64` without a conversion instruction. If an integer below 2^52 is
-    // stored in the mantissa bits of the `f64` number 2^52, the result is 2^52 plus that integer.
+    // Converts the exponent to `f64` without a conversion instruction: if the mantissa bits of the
+    // `f64` number 2^52 are replaced with an integer below 2^52, the result is 2^52 plus that
+    // integer.
     let k = f64::from_bits(offset >> 52 | TWO_52.to_bits()) - (TWO_52 + BIAS as f64);
     let m = f64::from_bits((offset & MANTISSA) + SQRT_HALF_BITS);
     let s = (m - 1.0) / (m + 1.0);
@@ -83,9 +86,10 @@ fn ln(x: f64) -> f64 {
 
 /// Returns the sine and cosine of an angle `t` in [0, 2 pi].
 ///
-/// Let `r` be the difference between `t` and the nearest multiple of pi/2. The Taylor series at 0
-/// give the sine and cosine of `r`. The quadrant, which is the index of that multiple, determines
-/// which of the two is the sine of `t`, which is the cosine, and which signs they have.
+/// Let `q` be the index of the multiple of pi/2 that is nearest to `t`, and let `r = t - q pi/2`.
+/// The sine and cosine of `r` are computed from their Taylor series at 0. If `q` is even, they are
+/// the sine and cosine of `t`, apart from the signs. If `q` is odd, sine and cosine are swapped.
+/// The signs also depend on `q`.
 #[inline(always)]
 fn sin_cos(t: f64) -> (f64, f64) {
     let rounded = t * (1.0 / FRAC_PI_2) + ROUNDING_OFFSET;
@@ -103,8 +107,8 @@ fn sin_cos(t: f64) -> (f64, f64) {
                 + z * (-1.0 / 720.0
                     + z * (1.0 / 40_320.0
                         + z * (-1.0 / 3_628_800.0 + z * (1.0 / 479_001_600.0))))));
-    // In odd quadrants, the sine of `r` is the cosine of `t` and vice versa, apart from the signs.
-    // Bit 1 of the quadrant is the sign bit of the sine of `t`.
+    // If the quadrant `q` is odd, the sine of `r` is the cosine of `t` and vice versa, apart from
+    // the signs. Bit 1 of `q` is the sign bit of the sine of `t`.
     let odd = 0u64.wrapping_sub(quadrant & 1);
     let (sin, cos) = (sin.to_bits(), cos.to_bits());
     let swap = (sin ^ cos) & odd;
@@ -120,15 +124,15 @@ fn sin_cos(t: f64) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    /// Returns the distance between `a` and `b` in units in the last place. Both must have the same
-    /// sign.
+    /// Returns the distance between `a` and `b` in units in the last place. Both numbers must have
+    /// the same sign.
     fn ulps(a: f32, b: f32) -> u32 {
         a.to_bits().abs_diff(b.to_bits())
     }
 
-    /// Returns the fraction of the 2^24 arguments for which the results of `ours` and `theirs`
-    /// round to distinct `f32` values. Panics if two rounded results differ by more than one unit
-    /// in the last place.
+    /// Computes `ours` and `theirs` for the 2^24 values of `argument` and rounds the results to
+    /// `f32`. Returns the fraction of the arguments for which the rounded results differ. Panics if
+    /// they differ by more than one unit in the last place.
     fn fraction_differing(
         argument: impl Fn(u32) -> f64,
         ours: impl Fn(f64) -> f64,

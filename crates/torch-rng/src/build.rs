@@ -1,7 +1,7 @@
 //! The builds of PyTorch that this crate can reproduce.
 //!
-//! PyTorch builds differ only in dropout and multinomial sampling. With the same seed, all other
-//! operations give the same numbers in every build.
+//! The builds differ only in dropout and multinomial sampling. With the same seed, all other
+//! operations produce the same numbers in every PyTorch build.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,13 +12,13 @@ use crate::UnknownBuild;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Build {
-    /// A build that doesn't use the generators of Intel's Math Kernel Library (MKL): the builds for
-    /// macOS and ARM, and newer builds for x86 such as 2.15. The outputs printed in the book *Build
-    /// a Large Language Model (From Scratch)* come from such a build.
+    /// A build that doesn't use the generators of Intel's Math Kernel Library (MKL). These are the
+    /// builds for macOS and ARM, and newer builds for x86 such as 2.15. The outputs printed in the
+    /// book *Build a Large Language Model (From Scratch)* come from such a build.
     #[default]
     Portable,
-    /// A build that draws dropout masks and multinomial samples from MKL's MCG31m1 generator: the
-    /// x86 wheels of PyTorch 2.4 for Linux and Windows.
+    /// A build that draws dropout masks and multinomial samples from MKL's MCG31m1 generator. These
+    /// are the x86 wheels of PyTorch 2.4 for Linux and Windows.
     Mkl,
 }
 

@@ -1,14 +1,14 @@
 //! Dropout masks, as `nn.Dropout(p)` draws them in training mode.
 //!
-//! To apply dropout with probability `p`, PyTorch draws one Bernoulli sample per element, which is
-//! 1 with probability `1 - p`, and keeps the elements whose sample is 1
+//! To apply dropout with probability `p`, PyTorch draws one Bernoulli sample per element. The
+//! sample is 1 with probability `1 - p`, and PyTorch keeps the elements whose sample is 1
 //! (`aten/src/ATen/native/Dropout.cpp`). How a sample is drawn depends on the PyTorch build:
 //!
 //! - [`Build::Portable`] takes two 32-bit draws per element, combines them into a number `u` with
 //!   53 random bits in [0, 1), and keeps the element if `u < 1 - p`.
-//! - [`Build::Mkl`] takes one draw per tensor, which seeds an MCG31m1 generator. If that generator
-//!   returns `x[i]` for element `i`, the element is kept if `x[i] / (2^31 - 1) < 1 - p`, where both
-//!   sides are rounded to `f32`.
+//! - [`Build::Mkl`] takes one draw per tensor, which seeds an MCG31m1 generator. This generator
+//!   returns a number `x[i]` for each element `i`. The element is kept if
+//!   `x[i] / (2^31 - 1) < 1 - p`, where both sides are rounded to `f32`.
 
 use multiversion::multiversion;
 use rayon::prelude::*;
@@ -25,18 +25,18 @@ impl TorchRng {
     /// Draws a dropout mask for a tensor of `n` elements in row-major order, like `nn.Dropout(p)`
     /// in training mode.
     ///
-    /// A bit of the mask is drawn for every element, even if the caller ignores the element later,
-    /// as in causal attention. As in PyTorch, no numbers are drawn if `p` is 0 (all elements are
-    /// kept), if `p` is 1 (no element is kept), or if `n` is 0.
+    /// A sample is drawn for every element, even if the caller ignores the element later, as in
+    /// causal attention. As in PyTorch, nothing is drawn if `p` is 0 (all elements are kept), if
+    /// `p` is 1 (no elements are kept), or if `n` is 0.
     ///
     /// If this generator was created by [`for_part_of_batch`](Self::for_part_of_batch), `n` is the
-    /// number of elements that belong to its part of the batch, and the draws for the rest of the
-    /// batch are skipped.
+    /// number of elements in the generator's part of the batch. The draws for the rest of the batch
+    /// are then skipped.
     ///
     /// # Panics
     ///
-    /// Panics if `p` isn't in [0, 1], or if this generator draws for a part of a batch and `n`
-    /// isn't a multiple of the number of sequences in that part.
+    /// Panics if `p` isn't in [0, 1]. If this generator draws for a part of a batch, this method
+    /// also panics if `n` isn't a multiple of the number of sequences in that part.
     pub fn keep_mask(&mut self, n: usize, p: f64) -> KeepMask {
         assert!(
             (0.0..=1.0).contains(&p),
@@ -62,8 +62,8 @@ impl TorchRng {
     }
 
     /// Draws the same mask as [`keep_mask`](Self::keep_mask), but one element at a time. This
-    /// method is slow. It defines the mask in as little code as possible, which makes it easy to
-    /// understand and lets tests check `keep_mask` against it.
+    /// method is slow. It defines the mask with as little code as possible, so that readers can
+    /// understand the algorithm and tests can check `keep_mask` against it.
     ///
     /// ```
     /// use torch_rng::TorchRng;
@@ -81,7 +81,8 @@ impl TorchRng {
         if p == 0.0 || p == 1.0 || n == 0 {
             return self.keep_mask(n, p).iter().collect(); // Nothing is drawn in these cases.
         }
-        // Draws samples for the whole batch, but returns only those for this generator's part.
+        // Samples are drawn for all elements of the batch, but only the samples for this
+        // generator's part are returned.
         let [before, after] = self
             .elements_of_other_parts(n)
             .map(|elements| elements as usize);
@@ -99,14 +100,15 @@ impl TorchRng {
         kept[part].to_vec()
     }
 
-    /// Takes as many draws as [`keep_mask`](Self::keep_mask) does for the same arguments, but
-    /// doesn't compute the mask. In data-parallel training, each machine calls this method for the
-    /// masks that another machine draws.
+    /// Takes as many draws as [`keep_mask`](Self::keep_mask) with the same arguments, but doesn't
+    /// compute the mask. In data-parallel training, each machine calls this method for masks that
+    /// other machines need and that it doesn't need itself.
     ///
     /// # Panics
     ///
     /// Panics if this generator draws for a part of a batch and `n` isn't a multiple of the number
-    /// of sequences in that part.
+    /// of sequences in that part. Like [`keep_mask`](Self::keep_mask), it accepts any `n` if `p` is
+    /// 0 or 1.
     pub fn skip_mask(&mut self, n: usize, p: f64) {
         if p == 0.0 || p == 1.0 || n == 0 {
             return;
@@ -118,9 +120,9 @@ impl TorchRng {
         });
     }
 
-    /// Returns the number of elements of the batch's tensor that precede the `n` elements of this
-    /// generator's part, and the number of elements that follow them. Both are 0 if the generator
-    /// draws for the whole batch.
+    /// Returns two numbers of elements of the batch's tensor: those before the `n` elements of this
+    /// generator's part and those after them. If the generator draws for the whole batch, both are
+    /// 0.
     fn elements_of_other_parts(&self, n: usize) -> [u64; 2] {
         let Some(BatchPart {
             before,
@@ -139,8 +141,8 @@ impl TorchRng {
 }
 
 fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
-    // For an integer `k`, `k * 2^-53 < keep` is equivalent to `k < ceil(keep * 2^53)`. The draws
-    // can therefore be compared as integers.
+    // The draws can be compared as integers, because for an integer `k`, the condition
+    // `k * 2^-53 < keep` is equivalent to `k < ceil(keep * 2^53)`.
     let bound = (keep * (1u64 << 53) as f64).ceil() as u64;
     let mut words = vec![0; n.div_ceil(64)];
     let mut kept = [0u8; 64 * 64];
@@ -164,13 +166,13 @@ fn portable_mask(engine: &mut Mt19937, n: usize, keep: f64) -> KeepMask {
     KeepMask::new(words, n)
 }
 
-/// Sets `out[i]` to 1 if the 53-bit number that the words `pairs[i]` represent is below `bound`,
-/// and to 0 otherwise.
+/// Sets `out[i]` to 1 if the 53-bit number that consists of the two words `pairs[i]` is less than
+/// `bound`, and to 0 otherwise.
 #[multiversion(targets("x86_64+avx512f+avx512bw", "x86_64+avx2"))]
 fn compare_with_bound(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
-    // The first word of a pair contains the upper 21 of the 53 bits. It decides the comparison
-    // unless its 21 bits are equal to the upper 21 bits of `bound`, which happens for about one
-    // pair in two million. Only in this case are the second words needed.
+    // The first word of a pair contains the upper 21 bits of the 53-bit number. These bits decide
+    // the comparison unless they are equal to the upper 21 bits of `bound`, which happens for about
+    // one pair in two million. The second words are needed only in this case.
     let high_bits = (bound >> 32) as u32;
     let mut undecided = 0;
     for (out, [first, _]) in out.iter_mut().zip(pairs) {
@@ -187,7 +189,8 @@ fn compare_with_bound(bound: u64, pairs: &[[u32; 2]], out: &mut [u8]) {
     }
 }
 
-/// Packs 64 bytes, each of which is 0 or 1, into a word: byte `i` becomes bit `i`.
+/// Packs 64 bytes, each of which is 0 or 1, into a 64-bit word. Byte `i` becomes bit `i` of the
+/// word.
 #[inline(always)]
 fn pack_bits(bytes: &[u8; 64]) -> u64 {
     let mut word = 0u64;
@@ -216,8 +219,8 @@ fn mkl_mask(start: Mcg31m1, n: usize, keep: f64) -> KeepMask {
     KeepMask::new(words, n)
 }
 
-/// Returns the threshold for the outputs of the MCG31m1 generator. An element is kept if the output
-/// for it is below the threshold, and dropped otherwise.
+/// Returns the threshold with which the outputs of the MCG31m1 generator are compared. An element
+/// is kept if the output for this element is below the threshold, and dropped otherwise.
 fn mkl_bound(keep: f64) -> u64 {
     let (mut low, mut high) = (0, MODULUS);
     while low < high {
@@ -371,8 +374,9 @@ mod tests {
     #[test]
     fn the_mkl_build_compares_single_precision() {
         // With p = 0.1, PyTorch 2.4.1 drops an element if the MCG31m1 generator returns one of
-        // these numbers. Except for the last number, the exact quotient by 2^31 - 1 is below 0.9,
-        // but the quotient rounded to `f32` isn't less than 0.9 rounded to `f32`.
+        // these numbers, because PyTorch rounds the quotient of the number and 2^31 - 1 to `f32`
+        // before it compares it with 0.9. Without rounding, the quotient would be below 0.9 for all
+        // of these numbers except the last.
         let bound = mkl_bound(0.9);
         for x in [
             1_932_735_222,

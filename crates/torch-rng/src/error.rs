@@ -1,4 +1,4 @@
-//! Errors for invalid input: saved generator states, probabilities and names of builds.
+//! Errors for invalid saved generator states, invalid probabilities and unknown names of builds.
 
 use thiserror::Error;
 
@@ -38,8 +38,8 @@ pub enum StateError {
         /// Value found in the state.
         got: f64,
     },
-    /// The flag for the pending normal sample is neither 0 nor 1, or it is 0 although the bytes
-    /// reserved for the sample aren't zero.
+    /// The flag that indicates whether a normal sample is pending is neither 0 nor 1, or it is 0
+    /// although the bytes reserved for the sample aren't zero.
     #[error(
         "the state of the random number generator is damaged: the flag must be 1 if a normal sample is pending and 0 otherwise, got {got}"
     )]
@@ -47,15 +47,15 @@ pub enum StateError {
         /// Flag found in the state.
         got: u8,
     },
-    /// All 19,937 bits of the state that the Mersenne Twister uses are 0. From such a state, it
-    /// would generate zeros forever.
+    /// All 19,937 bits of the state that the Mersenne Twister uses are 0. From such a state, the
+    /// generator would return zeros forever.
     #[error(
         "the state of the random number generator is damaged: all of its words are 0, which no seed produces"
     )]
     ZeroWords,
 }
 
-/// The reason why a list of probabilities was rejected, so no category was sampled.
+/// The reason why a list of probabilities was rejected. In this case, no category was sampled.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum ProbabilityError {

@@ -1,7 +1,7 @@
 //! A dropout mask, stored as one bit per element.
 
-/// A dropout mask: one boolean per element of a tensor, in row-major order, which is true if
-/// dropout keeps the element.
+/// A dropout mask. It contains one boolean per element of a tensor, in row-major order, which is
+/// true if dropout keeps the element.
 ///
 /// In training mode, dropout also multiplies the kept elements by `1 / (1 - p)`. The mask doesn't
 /// include this factor, so the caller must multiply the elements by it.
@@ -12,8 +12,8 @@ pub struct KeepMask {
 }
 
 impl KeepMask {
-    /// Creates a mask of `len` elements from 64-bit words. The bits after the last element may have
-    /// any value because they are cleared.
+    /// Creates a mask of `len` elements from 64-bit words. If there are unused bits in the last
+    /// word, they are set to 0.
     pub(crate) fn new(mut words: Vec<u64>, len: usize) -> Self {
         debug_assert_eq!(words.len(), len.div_ceil(64));
         if let (Some(last), false) = (words.last_mut(), len.is_multiple_of(64)) {
@@ -51,15 +51,15 @@ impl KeepMask {
         self.words[i / 64] >> (i % 64) & 1 == 1
     }
 
-    /// Returns the bits of the mask. Element `i` is bit `i % 64` of word `i / 64`, counted from the
-    /// least significant bit, and the bit is 1 if the element is kept. The bits after the last
-    /// element are 0.
+    /// Returns the bits of the mask as 64-bit words. Element `i` is represented by bit `i % 64` of
+    /// word `i / 64`, where bit 0 is the least significant bit. The bit is 1 if the element is
+    /// kept. The bits after the last element are 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Returns an iterator over the elements in row-major order. An item is true if dropout keeps
-    /// the element.
+    /// Returns an iterator over the elements in row-major order. It yields true for each element
+    /// that dropout keeps.
     pub fn iter(&self) -> impl Iterator<Item = bool> + '_ {
         (0..self.len).map(|i| self.words[i / 64] >> (i % 64) & 1 == 1)
     }

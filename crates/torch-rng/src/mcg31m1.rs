@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Since `x[i + n] = 1132489760^n * x[i] mod (2^31 - 1)`, any element of the sequence can be
-//! computed without the elements before it. This makes it possible to fill a tensor in parallel.
+//! computed without computing the elements before it. Several threads can therefore fill different
+//! parts of a tensor in parallel.
 
 pub(crate) const MODULUS: u64 = (1 << 31) - 1;
 const MULTIPLIER: u64 = 1_132_489_760;
@@ -26,7 +27,7 @@ impl Mcg31m1 {
     }
 
     /// Returns the next element of the sequence. The first element is the seed modulo [`MODULUS`],
-    /// or 1 if that is 0.
+    /// or 1 if this remainder is 0.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         let current = self.0;
@@ -35,12 +36,12 @@ impl Mcg31m1 {
     }
 
     /// Compares the next 64 elements of the sequence with `bound`. Bit `i` of the result is 1 if
-    /// the `i`th of these elements, counted from 0, is below `bound`.
+    /// the element with the index `i` (from 0 to 63) is less than `bound`.
     #[inline]
     pub(crate) fn next_64_below(&mut self, bound: u64) -> u64 {
-        // Each element is computed from the element before it, so the multiplications of a single
-        // sequence would have to wait for each other. The CPU can overlap the multiplications of
-        // eight interleaved sequences.
+        // Each element is computed from the preceding one, so the multiplications of a single
+        // sequence would have to wait for each other. This code splits the sequence into eight
+        // interleaved sequences, whose multiplications the CPU can overlap.
         const LANES: usize = 8;
         const STRIDE: u64 = multiplier_power(LANES as u64);
         let mut lanes = [0; LANES];
@@ -59,7 +60,8 @@ impl Mcg31m1 {
     }
 }
 
-/// Converts an element of the sequence to a number in (0, 1], rounded to `f32` as in MKL.
+/// Converts an element of the sequence to a number in (0, 1] by dividing it by the modulus. The
+/// result is rounded to `f32`, as in MKL.
 #[inline]
 pub(crate) fn unit_f32(x: u64) -> f32 {
     (x as f64 / MODULUS as f64) as f32
@@ -81,8 +83,8 @@ const fn multiplier_power(mut n: u64) -> u64 {
 /// Returns `a * b mod MODULUS` for `a` and `b` below `MODULUS`.
 #[inline(always)]
 const fn multiply_mod(a: u64, b: u64) -> u64 {
-    // The modulus is 2^31 - 1, so 2^31 is congruent to 1. The upper part of the product can
-    // therefore be added to the lower part.
+    // The modulus is 2^31 - 1, so 2^31 is congruent to 1. The product can therefore be reduced by
+    // adding its bits from bit 31 upward to its lower 31 bits.
     let product = a * b;
     let folded = (product & MODULUS) + (product >> 31);
     if folded >= MODULUS {

@@ -7,14 +7,15 @@
 //! x[k + 624] = x[k + 397] ^ twist(highest bit of x[k], lower 31 bits of x[k + 1])
 //! ```
 //!
-//! The recurrence's words are tempered, which means that their bits are mixed, only when they are
-//! drawn. As in PyTorch, the seed is a single 32-bit number. Seeding from an array isn't supported.
+//! The words of the recurrence are tempered, which means that their bits are mixed, only when they
+//! are drawn. As in PyTorch, the seed is a single 32-bit number. Seeding from an array isn't
+//! supported.
 
 use std::fmt;
 
 use multiversion::multiversion;
 
-/// Number of 32-bit words in a block. A block is also the state of the recurrence.
+/// Number of 32-bit words in a block. The words of a block are also the state of the recurrence.
 pub(crate) const WORDS: usize = 624;
 const MIDDLE: usize = 397;
 const TWIST_MATRIX: u32 = 0x9908_b0df;
@@ -38,8 +39,8 @@ impl Mt19937 {
         Self::from_parts(words, WORDS)
     }
 
-    /// Creates an engine from the results of [`words`](Self::words) and
-    /// [`position`](Self::position). The position must not be greater than [`WORDS`].
+    /// Creates an engine from values that [`words`](Self::words) and [`position`](Self::position)
+    /// have returned. The position must be at most [`WORDS`].
     pub(crate) fn from_parts(words: [u32; WORDS], position: usize) -> Self {
         Self { words, position }
     }
@@ -57,15 +58,16 @@ impl Mt19937 {
         temper(self.take(1)[0])
     }
 
-    /// Returns a 64-bit number that consists of two draws. The first draw is the upper half.
+    /// Takes two draws and combines them into a 64-bit number. The first draw is the upper half.
     #[inline]
     pub(crate) fn next_u64(&mut self) -> u64 {
         let high = u64::from(self.next_u32());
         high << 32 | u64::from(self.next_u32())
     }
 
-    /// Draws up to `at_most` words and returns them without tempering. At the end of the current
-    /// block, the result can be shorter than `at_most`, but it is empty only if `at_most` is 0.
+    /// Draws up to `at_most` words and returns them without tempering. The result may be shorter
+    /// than `at_most` because it ends at the end of the current block. It is empty only if
+    /// `at_most` is 0.
     #[inline]
     pub(crate) fn take(&mut self, at_most: usize) -> &[u32] {
         if self.position == WORDS && at_most > 0 {
@@ -77,8 +79,9 @@ impl Mt19937 {
     }
 
     /// Draws up to `at_most` pairs of words and returns them without tempering, like
-    /// [`take`](Self::take). If only one word is left in the block, nothing is drawn and no pairs
-    /// are returned. The caller must then draw the two words of the next pair one at a time.
+    /// [`take`](Self::take). If only one word is left in the block, no pairs are returned and
+    /// nothing is drawn. In this case, the caller must draw the two words of the next pair one at a
+    /// time.
     #[inline]
     pub(crate) fn take_pairs(&mut self, at_most: usize) -> &[[u32; 2]] {
         let held = match (WORDS - self.position) / 2 {
@@ -88,7 +91,8 @@ impl Mt19937 {
         self.take(2 * at_most.min(held)).as_chunks().0
     }
 
-    /// Sets each element of `out` to the result of `map` for one draw.
+    /// Takes one draw for each element of `out` and sets the element to the result of calling `map`
+    /// with the draw.
     #[inline]
     pub(crate) fn fill<T>(&mut self, mut out: &mut [T], map: impl Fn(u32) -> T) {
         while !out.is_empty() {
@@ -122,19 +126,22 @@ impl Mt19937 {
 fn next_words(words: &mut [u32; WORDS]) {
     const FIRST: usize = WORDS - MIDDLE;
     // The words are replaced in place. Each new word depends on old words that haven't been
-    // overwritten yet and, in the second loop, on the new word 227 positions before it. Because
-    // this distance is larger than a vector register, both loops can be vectorized.
+    // overwritten yet and, in the second loop, on the new word 227 positions before it. This
+    // distance is larger than the number of words in a vector register, so both loops can be
+    // vectorized.
     for i in 0..FIRST {
         words[i] = words[i + MIDDLE] ^ twist(words[i], words[i + 1]);
     }
     for i in FIRST..WORDS - 1 {
         words[i] = words[i - FIRST] ^ twist(words[i], words[i + 1]);
     }
-    // The last word of the block depends on the first word of the new block.
+    // Unlike the words before it, the last word of the block depends on the first word of the new
+    // block.
     words[WORDS - 1] = words[MIDDLE - 1] ^ twist(words[WORDS - 1], words[0]);
 }
 
-/// Two engines are equal if all of their future draws are equal.
+/// Two engines are equal if they have the same words and the same position, so all of their future
+/// draws are equal.
 impl PartialEq for Mt19937 {
     fn eq(&self, other: &Self) -> bool {
         self.position == other.position && self.words == other.words
@@ -152,12 +159,13 @@ impl fmt::Debug for Mt19937 {
 #[inline(always)]
 fn twist(word: u32, next: u32) -> u32 {
     let y = (word & HIGH_BIT) | (next & !HIGH_BIT);
-    // `0 - (y & 1)` has all bits set if `y` is odd, and none otherwise. It is used as a mask
+    // `0 - (y & 1)` has all bits set if `y` is odd, and no bits otherwise. It serves as a mask
     // because a branch would prevent vectorization.
     (y >> 1) ^ (TWIST_MATRIX & 0u32.wrapping_sub(y & 1))
 }
 
-/// Tempers a word of the recurrence, which gives the number that the generator returns.
+/// Tempers a word of the recurrence, and returns the resulting number, which is what a draw
+/// returns.
 #[inline(always)]
 pub(crate) fn temper(mut y: u32) -> u32 {
     y ^= y >> 11;

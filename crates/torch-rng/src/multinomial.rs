@@ -1,11 +1,11 @@
-//! Sampling of categories, as `torch.multinomial(p, num_samples=1)` does it
+//! Sampling of categories in the same way as `torch.multinomial(p, num_samples=1)`
 //! (`aten/src/ATen/native/Distributions.cpp`).
 //!
 //! PyTorch doesn't search the cumulative probabilities. For each category `i`, it draws a number
-//! `e[i]` from the exponential distribution, and it returns the category with the largest `p[i] /
-//! e[i]`. This algorithm is sometimes called an exponential race: `e[i] / p[i]` is the time at
-//! which an event with rate `p[i]` first happens, and the probability that this event happens
-//! before all others is proportional to its rate.
+//! `e[i]` from the exponential distribution, and it returns the category with the largest
+//! `p[i] / e[i]`. This algorithm is sometimes called an exponential race. Its idea is that
+//! `e[i] / p[i]` is the time at which an event with rate `p[i]` first happens, and the probability
+//! that this event happens before all others is proportional to its rate.
 //!
 //! How `e[i]` is drawn depends on the build:
 //!
@@ -14,14 +14,14 @@
 //! - [`Build::Mkl`] takes one draw per call, which seeds an MCG31m1 generator, and computes
 //!   `-ln(u)`, where `u` is the generator's output divided by 2^31 - 1 and rounded to `f32`.
 //!
-//! A number is also drawn for each category of probability 0, but such a category is never
-//! returned. More than one sample per row isn't supported.
+//! A number is also drawn for each category whose probability is 0, although such a category is
+//! never returned. Drawing more than one sample per row isn't supported.
 
 use crate::mcg31m1::{Mcg31m1, unit_f32};
 use crate::{Build, ProbabilityError, TorchRng};
 
 impl TorchRng {
-    /// Samples a category in proportion to its probability and returns its index, like
+    /// Samples a category in proportion to the probabilities and returns its index, like
     /// `torch.multinomial(probabilities, num_samples=1)` for a one-dimensional tensor. The
     /// probabilities don't have to add up to 1.
     ///
@@ -55,8 +55,8 @@ impl TorchRng {
     /// Samples one category per row, like `torch.multinomial(probabilities, num_samples=1)` for a
     /// tensor of shape (rows, `n_categories`). The probabilities are in row-major order.
     ///
-    /// The rows are sampled in order. With [`Build::Mkl`], a single MCG31m1 sequence is used for
-    /// all rows of a call.
+    /// The rows are sampled in order. With [`Build::Mkl`], each call uses a single MCG31m1 sequence
+    /// for all rows.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl TorchRng {
         check(probabilities, n_categories)?;
         let rows = probabilities.chunks_exact(n_categories);
         Ok(match self.build {
-            // `ln_1p` is accurate even for a small `u`. PyTorch calls the same function, `log1p`.
+            // PyTorch calls the same function, `log1p`, which is accurate even if `u` is small.
             Build::Portable => rows
                 .map(|row| exponential_race(row, || self.next_f64(), |u| -(-u).ln_1p()))
                 .collect(),
@@ -86,8 +86,9 @@ impl TorchRng {
     }
 }
 
-/// Returns the category with the largest `p / exponential(draw)`. If several categories share the
-/// largest value, the first of them is returned. At least one probability must be greater than 0.
+/// Draws a number for each category in `row` and returns the index of the category with the largest
+/// `p / exponential(draw)`. If several categories share the largest value, the first of them is
+/// returned. At least one probability must be greater than 0.
 fn exponential_race<T>(
     row: &[f32],
     mut draw: impl FnMut() -> T,
@@ -96,8 +97,8 @@ fn exponential_race<T>(
     let (mut winner, mut best) = (0, 0.0);
     for (category, &p) in row.iter().enumerate() {
         let draw = draw();
-        // After top-k filtering, nearly all probabilities are 0. Not computing the logarithms for
-        // them saves most of the time.
+        // After top-k filtering, nearly all probabilities are 0. Most of the time is saved by not
+        // computing logarithms for these categories.
         if p > 0.0 {
             let score = p / exponential(draw) as f32;
             if score > best {

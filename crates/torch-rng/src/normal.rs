@@ -1,12 +1,12 @@
-//! Samples from the normal distribution: `torch.randn`, `Tensor.normal_(mean, std)`, and the
-//! initial weight of `nn.Embedding`.
+//! Samples from the normal distribution, as drawn by `torch.randn`, by `Tensor.normal_(mean, std)`
+//! and for the initial weights of `nn.Embedding`.
 //!
-//! PyTorch has two algorithms and chooses one of them based on the size of the tensor
-//! (`aten/src/ATen/native/cpu/DistributionTemplates.h`):
+//! PyTorch has two algorithms for normal samples and selects one of them based on the size of the
+//! tensor (`aten/src/ATen/native/cpu/DistributionTemplates.h`):
 //!
 //! - A tensor of fewer than 16 elements is filled one element at a time. The Box-Muller transform
-//!   gives two samples at once, so the second sample is saved for the next element that is filled
-//!   in this way. In this crate, the saved sample is called the pending normal.
+//!   produces two samples at once, so the second sample is saved for the next element that is
+//!   filled in this way. In this crate, the saved sample is called the pending normal.
 //! - A tensor of 16 or more elements is filled with uniform samples, which are then transformed in
 //!   blocks of 16 (see `box_muller.rs`). If the size isn't a multiple of 16, the last 16 elements
 //!   are drawn again and transformed as another block.
@@ -20,16 +20,16 @@ use crate::TorchRng;
 use crate::box_muller::{BLOCK, transform};
 use crate::uniform::fill_unit;
 
-/// Number of elements that each parallel task transforms. They occupy 256 KiB, which fits in the L2
-/// cache of a core.
+/// Number of elements that each parallel task transforms. They occupy 256 KiB, so they fit in the
+/// L2 cache of a core.
 const TASK_LEN: usize = 1 << 16;
 
 impl TorchRng {
     /// Fills `out` with normal samples, like `tensor.normal_(mean, std)` for a tensor whose
     /// elements are stored in row-major order.
     ///
-    /// If `out` is large, all threads of the current rayon pool work on it. The result doesn't
-    /// depend on the number of threads, but it can differ from PyTorch's result by up to 3e-6,
+    /// If `out` is large, all threads of the current rayon pool share the work. The samples don't
+    /// depend on the number of threads, but they can differ from PyTorch's samples by up to 3e-6,
     /// because PyTorch's vectorized code for x86 rounds differently.
     pub fn fill_normal(&mut self, out: &mut [f32], mean: f32, std: f32) {
         if out.len() < BLOCK {
@@ -61,8 +61,8 @@ impl TorchRng {
             return;
         }
         // The uniform samples must be drawn in order, but they can be transformed in any order.
-        // This thread draws all of them, while other threads transform the ones that have already
-        // been drawn.
+        // This thread draws all samples, while other threads transform the samples that have
+        // already been drawn.
         let engine = &mut self.engine;
         rayon::scope(|scope| {
             for task in out.chunks_mut(TASK_LEN) {
@@ -72,9 +72,9 @@ impl TorchRng {
         });
     }
 
-    /// Returns one sample of the standard normal distribution. If a pending normal exists, it is
-    /// returned and nothing is drawn. Otherwise, two samples are drawn, and the second one becomes
-    /// the pending normal.
+    /// Returns one sample of the standard normal distribution. If there is a pending normal sample,
+    /// it is returned and nothing is drawn. Otherwise, two samples are computed from four draws,
+    /// and the second sample becomes pending.
     fn next_normal(&mut self) -> f64 {
         if let Some(pending) = self.pending_normal.take() {
             return pending;

@@ -1,21 +1,21 @@
-//! Random permutations: `torch.randperm(n)` (`aten/src/ATen/native/TensorFactories.cpp`), and the
-//! order in which a `DataLoader` visits the items of a dataset (`torch/utils/data/dataloader.py`
-//! and `sampler.py`).
+//! Random permutations, as returned by `torch.randperm(n)`
+//! (`aten/src/ATen/native/TensorFactories.cpp`), and the order in which a `DataLoader` visits the
+//! items of a dataset (`torch/utils/data/dataloader.py` and `sampler.py`).
 //!
-//! A permutation is drawn by the Fisher-Yates shuffle, which swaps element `i` with element `i +
-//! draw mod (n - i)` for each `i` in `0..n - 1`. For 2^32 / 20 elements or more, PyTorch 2.15 uses
-//! 64-bit draws and a different variant of the shuffle, which this crate reproduces. PyTorch 2.4
-//! doesn't have that variant.
+//! A permutation is drawn by the Fisher-Yates shuffle: for each `i` in `0..n - 1`, element `i` is
+//! swapped with element `i + draw mod (n - i)`. For permutations of 2^32 / 20 elements or more,
+//! this crate uses 64-bit draws and a different variant of the shuffle, as PyTorch 2.15 does.
+//! PyTorch 2.4 doesn't have this variant.
 
 use crate::TorchRng;
 
-/// Smallest length for which PyTorch uses 64-bit draws, because a permutation made of 32-bit draws
-/// would be too biased.
+/// Smallest length of a permutation for which PyTorch uses 64-bit draws. With 32-bit draws, the
+/// permutation would be too biased.
 const MIN_WIDE_LEN: usize = (u32::MAX / 20) as usize;
 
 impl TorchRng {
-    /// Returns the numbers `0..n` in random order, like `torch.randperm(n)`. This takes `n - 1`
-    /// draws, or `2 * n` draws if `n` is at least 214,748,364.
+    /// Returns the numbers `0..n` in random order, like `torch.randperm(n)`. This method takes
+    /// `n - 1` draws, or `2 * n` draws if `n` is at least 214,748,364.
     pub fn randperm(&mut self, n: usize) -> Vec<usize> {
         if n >= MIN_WIDE_LEN {
             return self.randperm_wide(n);
@@ -29,17 +29,19 @@ impl TorchRng {
     }
 
     /// Returns the order in which `DataLoader(dataset, shuffle=shuffle, num_workers=0)` visits the
-    /// `n` items of `dataset`, and takes the same draws as one pass over the loader.
+    /// `n` items of `dataset`. This method takes as many draws as one iteration over the data
+    /// loader.
     ///
-    /// A pass begins with two draws for the base seed of the worker processes, even if there are no
-    /// workers. If `shuffle` is true, two more draws seed a second generator, and the order is the
-    /// result of its [`randperm`](Self::randperm). Otherwise, the order is `0..n`.
+    /// An iteration over the data loader begins with two draws for the base seed of the worker
+    /// processes, even if there are no workers. If `shuffle` is true, two more draws seed a second
+    /// generator, and the order is the result of that generator's [`randperm`](Self::randperm).
+    /// Otherwise, the order is `0..n`.
     pub fn data_loader_order(&mut self, n: usize, shuffle: bool) -> Vec<usize> {
         let _base_seed = self.engine.next_u64();
         if !shuffle {
             return (0..n).collect();
         }
-        // PyTorch clears the highest bit of this 64-bit seed. This code doesn't have to, because a
+        // PyTorch clears the highest bit of this 64-bit seed. That isn't necessary here, because a
         // generator uses only the low 32 bits of its seed.
         let seed = self.engine.next_u64();
         Self::manual_seed(seed).randperm(n)

@@ -1,8 +1,8 @@
-//! Implementations of the traits of the `rand` crate. They make it possible to use the
-//! distributions and shuffles of `rand` with the random numbers that PyTorch would draw.
+//! Implementations of the traits of the `rand` crate. With these traits, the distributions and
+//! shuffles of `rand` can use the draws of a [`TorchRng`].
 //!
 //! `next_u64` takes two draws. As in PyTorch's `random64`, the first draw becomes the upper half of
-//! the result. The generator isn't cryptographically secure, because its whole state can be
+//! the result. The generator isn't cryptographically secure, because its entire state can be
 //! computed from 624 consecutive draws.
 
 use std::convert::Infallible;
@@ -24,8 +24,8 @@ impl TryRng for TorchRng {
         Ok(self.engine.next_u64())
     }
 
-    /// Fills `dst` with draws in little-endian byte order. If the length isn't a multiple of 4, the
-    /// remaining bytes of the last draw are discarded.
+    /// Fills `dst` with draws in little-endian byte order. If the length of `dst` isn't a multiple
+    /// of 4, the remaining bytes of the last draw are discarded.
     fn try_fill_bytes(&mut self, dst: &mut [u8]) -> Result<(), Infallible> {
         for bytes in dst.chunks_mut(4) {
             bytes.copy_from_slice(&self.engine.next_u32().to_le_bytes()[..bytes.len()]);
@@ -35,15 +35,16 @@ impl TryRng for TorchRng {
 }
 
 impl SeedableRng for TorchRng {
-    /// The seed of [`manual_seed`](TorchRng::manual_seed) in little-endian byte order.
+    /// The seed that is passed to [`manual_seed`](TorchRng::manual_seed), in little-endian byte
+    /// order.
     type Seed = [u8; 8];
 
     fn from_seed(seed: [u8; 8]) -> Self {
         Self::manual_seed(u64::from_le_bytes(seed))
     }
 
-    /// Creates the same generator as [`manual_seed`](TorchRng::manual_seed). The default
-    /// implementation of this method would first derive a different seed from `seed`.
+    /// Creates the same generator as [`manual_seed`](TorchRng::manual_seed). This method replaces
+    /// the default implementation, which would first derive a different seed from `seed`.
     fn seed_from_u64(seed: u64) -> Self {
         Self::manual_seed(seed)
     }

@@ -1,5 +1,5 @@
 //! Implementations of the traits of `serde`. A generator or its state is serialized as a string of
-//! hexadecimal digits that represents the bytes returned by [`RngState::to_bytes`].
+//! hexadecimal digits, which represent the bytes that [`RngState::to_bytes`] returns.
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};

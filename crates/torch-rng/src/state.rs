@@ -1,5 +1,5 @@
-//! Saving and restoring the state of a generator. The first draw of a restored generator is the one
-//! that the saved generator would have made next.
+//! Saving and restoring the state of a generator. A restored generator continues with the draw that
+//! the saved generator would have made next.
 //!
 //! A state is stored in 2,512 bytes. All numbers are in little-endian byte order:
 //!
@@ -12,8 +12,8 @@
 //! | 8 | 8 | pending normal sample (`f64`), or 0 |
 //! | 16 | 2,496 | 624 words (`u32`) |
 //!
-//! This layout differs from that of `torch.get_rng_state()`. It doesn't include a checksum, so a
-//! file that contains a state should have one of its own.
+//! This layout differs from the layout of `torch.get_rng_state()`. It doesn't include a checksum,
+//! so a file that contains a state should have its own checksum.
 
 use std::fmt;
 
@@ -26,19 +26,19 @@ const BYTES: usize = HEADER + 4 * WORDS;
 /// A snapshot of the state of a [`TorchRng`], from which another generator can continue.
 #[derive(Clone, PartialEq)]
 pub struct RngState {
-    /// Last 624 words of the recurrence, before tempering.
+    /// Last 624 words that the recurrence of the Mersenne Twister has computed, before tempering.
     pub words: [u32; WORDS],
-    /// Index of the next word of `words` to draw. It is 624 if all words have been drawn.
+    /// Index in `words` of the word that is drawn next. It is 624 if all words have been drawn.
     pub position: usize,
-    /// Second sample of the last Box-Muller pair, if it hasn't been returned yet. The next call
-    /// that draws fewer than 16 normal samples returns it first.
+    /// Second sample of the last Box-Muller pair, or `None` if it has already been returned. The
+    /// next call that draws fewer than 16 normal samples returns this sample first.
     pub pending_normal: Option<f64>,
     /// PyTorch build whose random numbers the generator reproduces.
     pub build: Build,
 }
 
 impl TorchRng {
-    /// Returns a copy of the state.
+    /// Returns a copy of the generator's state.
     pub fn state(&self) -> RngState {
         RngState {
             words: *self.engine.words(),
@@ -63,8 +63,9 @@ impl TorchRng {
     ///
     /// # Errors
     ///
-    /// Returns an error if the position is greater than 624, if the words would generate only
-    /// zeros, or if the pending normal sample is NaN or too large to have been drawn.
+    /// Returns an error if the position is greater than 624, if the generator would return only
+    /// zeros, or if the pending normal sample is NaN or so large that the generator can't have
+    /// drawn it.
     pub fn from_state(state: &RngState) -> Result<Self, StateError> {
         state.check()?;
         let engine = Mt19937::from_parts(state.words, state.position);
@@ -96,8 +97,8 @@ impl RngState {
     ///
     /// # Errors
     ///
-    /// Returns an error if the number of bytes is wrong, if the build or the flag for the pending
-    /// normal sample is invalid, or if [`TorchRng::from_state`] would reject the state.
+    /// Returns an error if the number of bytes is wrong, if the build number or the flag for the
+    /// pending normal sample is invalid, or if [`TorchRng::from_state`] would reject the state.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
         if bytes.len() != BYTES {
             return Err(StateError::Length {
@@ -176,8 +177,8 @@ mod tests {
         rng.state().to_bytes()
     }
 
-    /// Replaces the byte at index `at` of a saved state with `byte` and returns the message of the
-    /// error that occurs when the state is read.
+    /// Replaces the byte at index `at` of a saved state with `byte`, tries to read the state, and
+    /// returns the message of the resulting error.
     fn forged(at: usize, byte: u8) -> String {
         let mut bytes = saved();
         bytes[at] = byte;

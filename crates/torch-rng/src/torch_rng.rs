@@ -1,9 +1,9 @@
 //! [`TorchRng`], the random number generator. It consists of an MT19937 engine, the pending normal
-//! sample, the PyTorch build to reproduce, and the part of the batch for which it draws dropout
-//! masks.
+//! sample, the PyTorch build whose numbers it reproduces, and the part of the batch for which it
+//! draws dropout masks.
 //!
-//! The methods that draw numbers are in the modules `uniform`, `normal`, `dropout`, `multinomial`
-//! and `permutation`.
+//! The methods that draw numbers are defined in the modules `uniform`, `normal`, `dropout`,
+//! `multinomial` and `permutation`.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::mt19937::Mt19937;
 
 /// A random number generator that returns the same numbers as PyTorch's CPU generator.
 ///
-/// Two generators are equal if all of their future draws are equal.
+/// Two generators that compare equal will return the same numbers in the future.
 ///
 /// ```
 /// use torch_rng::TorchRng;
@@ -25,8 +25,8 @@ use crate::mt19937::Mt19937;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TorchRng {
     pub(crate) engine: Mt19937,
-    /// Second sample of the last Box-Muller pair, if it hasn't been returned yet. The next call
-    /// that draws fewer than 16 normal samples returns it first.
+    /// Second sample of the last Box-Muller pair, or `None` if it has already been returned. The
+    /// next call that draws fewer than 16 normal samples returns this sample first.
     pub(crate) pending_normal: Option<f64>,
     pub(crate) build: Build,
     /// Part of the batch for which this generator draws dropout masks, or `None` if it draws them
@@ -34,8 +34,8 @@ pub struct TorchRng {
     pub(crate) part: Option<BatchPart>,
 }
 
-/// A range of a batch's sequences, described by the number of sequences before the range, in the
-/// range (`count`) and after it.
+/// A range of the sequences in a batch. It is described by the number of sequences before the
+/// range, in the range (`count`) and after the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchPart {
     pub(crate) before: usize,
@@ -44,8 +44,8 @@ pub(crate) struct BatchPart {
 }
 
 impl TorchRng {
-    /// Creates a generator with a seed, like `torch.manual_seed(seed)`. It reproduces the random
-    /// numbers of [`Build::Portable`].
+    /// Creates a generator with the given seed, like `torch.manual_seed(seed)`. The generator
+    /// reproduces the random numbers of [`Build::Portable`].
     ///
     /// As in PyTorch, only the low 32 bits of the seed are used.
     pub fn manual_seed(seed: u64) -> Self {
@@ -58,14 +58,14 @@ impl TorchRng {
         }
     }
 
-    /// Returns a copy of this generator that draws dropout masks only for the range `sequences` of
-    /// a batch of `batch` sequences: [`keep_mask`](Self::keep_mask) returns the rows of the mask
-    /// for these sequences and skips the draws for all others. Several machines that each compute a
-    /// part of a batch can therefore use the same masks as a single machine that computes the whole
-    /// batch.
+    /// Returns a copy of this generator that draws dropout masks for only a part of a batch, namely
+    /// for the sequences in the range `sequences` out of `batch` sequences. Its method
+    /// [`keep_mask`](Self::keep_mask) returns the rows of the mask that belong to these sequences
+    /// and skips the draws for all others. If several machines each compute a part of a batch, they
+    /// can therefore use the same masks as a single machine that computes the whole batch.
     ///
-    /// The range affects only dropout masks, and it isn't stored in the [`state`](Self::state). To
-    /// draw masks for the whole batch again, pass the range `0..batch`.
+    /// The range affects only dropout masks and isn't stored in the [`state`](Self::state). To draw
+    /// masks for the whole batch again, call this method with the range `0..batch`.
     ///
     /// # Panics
     ///
@@ -87,8 +87,8 @@ impl TorchRng {
         }
     }
 
-    /// Returns this generator with a different PyTorch build. From now on, it reproduces the random
-    /// numbers of `build`.
+    /// Changes the PyTorch build whose random numbers this generator reproduces to `build`, and
+    /// returns the generator. Its seed and position don't change.
     #[must_use]
     pub fn with_build(self, build: Build) -> Self {
         Self { build, ..self }
@@ -99,9 +99,10 @@ impl TorchRng {
         self.build
     }
 
-    /// Restarts the generator with a new seed, like a call of `torch.manual_seed(seed)` in the
-    /// middle of a program. The pending normal sample and the range set by
-    /// [`for_part_of_batch`](Self::for_part_of_batch) are discarded. The build stays the same.
+    /// Restarts the generator with a new seed, like calling `torch.manual_seed(seed)` in the middle
+    /// of a program. The pending normal sample and the range set by
+    /// [`for_part_of_batch`](Self::for_part_of_batch) are discarded. The generator continues to
+    /// reproduce the same PyTorch build.
     pub fn reseed(&mut self, seed: u64) {
         *self = Self::manual_seed(seed).with_build(self.build);
     }
@@ -116,8 +117,8 @@ impl TorchRng {
 /// 2^-53, the distance between two neighboring results of [`TorchRng::next_f64`].
 pub(crate) const TWO_POW_MINUS_53: f64 = 1.0 / (1u64 << 53) as f64;
 
-/// Returns the low 53 bits of a 64-bit draw, which PyTorch converts to an `f64`. Most other
-/// libraries use the high 53 bits.
+/// Returns the low 53 bits of a 64-bit draw. Like PyTorch, this crate converts these bits to an
+/// `f64`, whereas most other libraries use the high 53 bits.
 #[inline]
 pub(crate) fn low_53_bits(draw: u64) -> u64 {
     draw & ((1 << 53) - 1)

@@ -3,8 +3,8 @@
 //!
 //! A real number takes one draw. It is `u * (high - low) + low`, rounded once to `f32`, where `u`
 //! is the draw modulo 2^24, divided by 2^24. An integer is `draw mod (high - low) + low`. As in
-//! PyTorch, integers are slightly biased towards small values if the width of the range isn't a
-//! power of two.
+//! PyTorch, small integers are slightly more likely than large ones if the width of the range isn't
+//! a power of two.
 
 use crate::TorchRng;
 use crate::mt19937::Mt19937;
@@ -13,16 +13,16 @@ impl TorchRng {
     /// Fills `out` with uniform samples between `low` and `high`, like `tensor.uniform_(low, high)`
     /// for a tensor whose elements are stored in row-major order. Each element takes one draw.
     ///
-    /// A sample can be equal to `high` because the result is rounded to `f32`, as in PyTorch.
+    /// As in PyTorch, a sample can be equal to `high`, because the result is rounded to `f32`.
     ///
-    /// `nn.Linear(n_in, n_out)` initializes first its weight, of shape (`n_out`, `n_in`), and then
-    /// its bias in this way. The bounds of both are ±1/sqrt(`n_in`).
+    /// To initialize `nn.Linear(n_in, n_out)` in this way, fill first its weight, which has the
+    /// shape (`n_out`, `n_in`), and then its bias. The bounds of both are ±1/sqrt(`n_in`).
     pub fn fill_uniform(&mut self, out: &mut [f32], low: f32, high: f32) {
         let (width, low) = (f64::from(high - low), f64::from(low));
         // On ARM and on x86 with AVX2, PyTorch's code is compiled to a fused multiply-add, which
-        // rounds only once. This code gives the same result without that instruction: the product
-        // and the sum are exact in `f64` if the bounds have about the same magnitude, so only the
-        // conversion to `f32` rounds.
+        // rounds only once. This code produces the same result without that instruction. If the
+        // bounds have about the same magnitude, the product and the sum are exact in `f64`, so the
+        // conversion to `f32` is the only operation that rounds.
         self.engine
             .fill(out, |draw| (f64::from(unit(draw)) * width + low) as f32);
     }
@@ -36,9 +36,9 @@ impl TorchRng {
 
     /// Returns an integer in `low..high`, like `torch.randint(low, high, ())`.
     ///
-    /// This takes one draw if the range contains fewer than 2^32 integers and two draws otherwise,
-    /// as in PyTorch 2.4. Later PyTorch releases take two draws if the range contains 2^28 integers
-    /// or more.
+    /// This method takes one draw if the range contains fewer than 2^32 integers and two draws
+    /// otherwise, as in PyTorch 2.4. Later PyTorch releases take two draws if the range contains at
+    /// least 2^28 integers.
     ///
     /// # Panics
     ///
@@ -48,8 +48,9 @@ impl TorchRng {
             low < high,
             "randint: the range {low}..{high} is empty, so there is nothing to draw from"
         );
-        // The width of every `i64` range fits in a `u64`. The sum below may overflow and wrap
-        // around, but the wrapped sum is the correct value, because that value is in the range.
+        // The width of every `i64` range fits in a `u64`. The addition below may wrap around, but
+        // its result is correct nevertheless, because the exact sum is in the range and therefore
+        // fits in an `i64`.
         let width = high.wrapping_sub(low) as u64;
         let draw = if width < 1 << 32 {
             u64::from(self.engine.next_u32())
@@ -68,7 +69,8 @@ pub(crate) fn fill_unit(engine: &mut Mt19937, out: &mut [f32]) {
 /// Converts the low 24 bits of a draw to a number in [0, 1). The conversion is exact.
 #[inline(always)]
 pub(crate) fn unit(draw: u32) -> f32 {
-    // The cast goes through `i32` because SSE2 can convert only signed integers.
+    // The cast goes through `i32` because SSE2 can convert signed integers to `f32` but not
+    // unsigned integers.
     (draw & 0x00ff_ffff) as i32 as f32 * (1.0 / (1 << 24) as f32)
 }
 

@@ -1,4 +1,4 @@
-//! Tests properties that hold for every seed and size. For example, one call that draws many
+//! Tests of properties that hold for every seed and size. For example, one call that draws many
 //! uniform numbers returns the same numbers as many calls that draw one number each.
 
 use proptest::prelude::*;
@@ -9,7 +9,8 @@ fn builds() -> impl Strategy<Value = Build> {
     prop_oneof![Just(Build::Portable), Just(Build::Mkl)]
 }
 
-/// Returns a strategy for generators of either build that have already drawn some numbers.
+/// Returns a strategy that creates generators with a random seed and build that have already drawn
+/// some numbers.
 fn generators() -> impl Strategy<Value = TorchRng> {
     (any::<u64>(), 0usize..1_500, 0usize..4, builds()).prop_map(|(seed, drawn, normals, build)| {
         let mut rng = TorchRng::manual_seed(seed).with_build(build);
@@ -52,8 +53,8 @@ proptest! {
         let (mut long, mut short) = (rng.clone(), rng);
         let (long_mask, short_mask) = (long.keep_mask(n + m, p), short.keep_mask(n, p));
         prop_assert!(long_mask.iter().take(n).eq(short_mask.iter()));
-        // Each call takes one draw, which seeds an MCG31m1 generator, regardless of the mask's
-        // length.
+        // Regardless of the length of the mask, each call takes one draw, which seeds an MCG31m1
+        // generator. Both generators are therefore in the same state.
         prop_assert_eq!(long, short);
     }
 

@@ -1,16 +1,17 @@
-//! Compares this crate with PyTorch. The expected values are in the text files in `fixtures/`,
-//! which were written by `fixtures/pytorch.py`. The name of each file contains the PyTorch release.
+//! Comparison of this crate with PyTorch. The expected values are in the text files in `fixtures/`,
+//! which were written by the script `fixtures/pytorch.py`. The name of each file contains the
+//! PyTorch release.
 //!
-//! To compare this crate with more values or another PyTorch release, run that script and set
-//! `TORCH_RNG_FIXTURE` to the path of its output.
+//! To compare this crate with more values or with another PyTorch release, run
+//! `fixtures/pytorch.py` and set `TORCH_RNG_FIXTURE` to the path of its output.
 
 use std::str::FromStr;
 
 use torch_rng::{Build, TorchRng};
 
-/// Largest accepted difference between this crate's normal samples and PyTorch's. The vectorized
-/// logarithm, sine and cosine in PyTorch's x86 code don't always return the `f32` nearest to the
-/// exact value.
+/// Largest accepted difference between this crate's normal samples and PyTorch's samples. In
+/// PyTorch's x86 code, the vectorized logarithm, sine and cosine don't always return the `f32` that
+/// is nearest to the exact value.
 const NORMAL_TOLERANCE: f32 = 3e-6;
 
 #[test]
@@ -36,10 +37,12 @@ fn every_draw_equals_that_of_a_file_named_by_the_environment() {
     }
 }
 
-/// Performs the operation of each line of a fixture, compares the results with the values in the
-/// line, and returns the build that is named in the fixture's first line. Usually, each line starts
-/// with a new generator. A line continues with the generator of the line before it if its seed is
-/// `-`, or if both lines have the same seed and the same operation, `randn` or `loader`.
+/// Performs the operation in each line of a fixture and compares the results with the values in the
+/// same line. Returns the build that the first line of the fixture names.
+///
+/// Usually, each line starts with a new generator. However, a line continues with the generator of
+/// the preceding line if its seed is `-`. It also does so if both lines have the same seed and the
+/// same operation and this operation is `randn` or `loader`.
 fn check(fixture: &str) -> Build {
     let mut lines = fixture.lines();
     let build = parse(
@@ -91,7 +94,7 @@ fn check(fixture: &str) -> Build {
     build
 }
 
-/// Performs one operation of a fixture and returns the values drawn, formatted as in the fixture.
+/// Performs one operation of a fixture and returns the drawn values in the format of the fixture.
 fn draw(rng: &mut TorchRng, operation: &str, arguments: &[&str], listed: usize) -> Vec<String> {
     let n = || parse::<usize>(arguments[0]);
     match operation {
