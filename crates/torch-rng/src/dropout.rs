@@ -101,8 +101,8 @@ impl TorchRng {
     }
 
     /// Takes as many draws as [`keep_mask`](Self::keep_mask) with the same arguments, but doesn't
-    /// compute the mask. In data-parallel training, each machine calls this method for masks that
-    /// other machines need and that it doesn't need itself.
+    /// compute the mask. In data-parallel training, each machine calls this method for the masks of
+    /// batches that other machines compute.
     ///
     /// # Panics
     ///

@@ -35,7 +35,7 @@ pub enum StateError {
         "the state of the random number generator is damaged: its pending normal sample is {got}, which the generator can't have drawn"
     )]
     PendingNormal {
-        /// Value found in the state.
+        /// Pending normal sample found in the state.
         got: f64,
     },
     /// The flag that indicates whether a normal sample is pending is neither 0 nor 1, or it is 0

@@ -164,7 +164,7 @@ fn twist(word: u32, next: u32) -> u32 {
     (y >> 1) ^ (TWIST_MATRIX & 0u32.wrapping_sub(y & 1))
 }
 
-/// Tempers a word of the recurrence, and returns the resulting number, which is what a draw
+/// Tempers a word of the recurrence, that is, mixes its bits. The result is the number that a draw
 /// returns.
 #[inline(always)]
 pub(crate) fn temper(mut y: u32) -> u32 {

@@ -7,7 +7,7 @@
 //! `e[i] / p[i]` is the time at which an event with rate `p[i]` first happens, and the probability
 //! that this event happens before all others is proportional to its rate.
 //!
-//! How `e[i]` is drawn depends on the build:
+//! How `e[i]` is drawn depends on the PyTorch build:
 //!
 //! - [`Build::Portable`] computes `-ln(1 - u)` from a number `u` with 53 random bits, which takes
 //!   two draws per category.
@@ -97,8 +97,8 @@ fn exponential_race<T>(
     let (mut winner, mut best) = (0, 0.0);
     for (category, &p) in row.iter().enumerate() {
         let draw = draw();
-        // After top-k filtering, nearly all probabilities are 0. Most of the time is saved by not
-        // computing logarithms for these categories.
+        // After top-k filtering, nearly all probabilities are 0. Skipping the logarithms of these
+        // categories saves most of the time.
         if p > 0.0 {
             let score = p / exponential(draw) as f32;
             if score > best {

@@ -1,5 +1,5 @@
-//! Implementations of the traits of the `rand` crate. With these traits, the distributions and
-//! shuffles of `rand` can use the draws of a [`TorchRng`].
+//! Implementations of traits from the `rand` crate. They allow the distributions and shuffles of
+//! `rand` to use the draws of a [`TorchRng`].
 //!
 //! `next_u64` takes two draws. As in PyTorch's `random64`, the first draw becomes the upper half of
 //! the result. The generator isn't cryptographically secure, because its entire state can be

@@ -1,5 +1,6 @@
-//! Implementations of the traits of `serde`. A generator or its state is serialized as a string of
-//! hexadecimal digits, which represent the bytes that [`RngState::to_bytes`] returns.
+//! Implementations of the traits `Serialize` and `Deserialize` from the `serde` crate. A generator
+//! or its state is serialized as a string of hexadecimal digits, which represent the bytes that
+//! [`RngState::to_bytes`] returns.
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::{Serialize, Serializer};

@@ -87,8 +87,8 @@ impl TorchRng {
         }
     }
 
-    /// Changes the PyTorch build whose random numbers this generator reproduces to `build`, and
-    /// returns the generator. Its seed and position don't change.
+    /// Returns this generator with another PyTorch build, whose random numbers it reproduces from
+    /// then on. The position in the sequence of draws doesn't change.
     #[must_use]
     pub fn with_build(self, build: Build) -> Self {
         Self { build, ..self }

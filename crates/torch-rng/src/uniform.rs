@@ -15,8 +15,9 @@ impl TorchRng {
     ///
     /// As in PyTorch, a sample can be equal to `high`, because the result is rounded to `f32`.
     ///
-    /// To initialize `nn.Linear(n_in, n_out)` in this way, fill first its weight, which has the
-    /// shape (`n_out`, `n_in`), and then its bias. The bounds of both are ±1/sqrt(`n_in`).
+    /// To initialize a layer in the same way as `nn.Linear(n_in, n_out)`, first fill its weight,
+    /// which has the shape (`n_out`, `n_in`), and then its bias. The bounds for both are
+    /// ±1/sqrt(`n_in`).
     pub fn fill_uniform(&mut self, out: &mut [f32], low: f32, high: f32) {
         let (width, low) = (f64::from(high - low), f64::from(low));
         // On ARM and on x86 with AVX2, PyTorch's code is compiled to a fused multiply-add, which

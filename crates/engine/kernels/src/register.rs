@@ -109,7 +109,7 @@ impl Register for [f32; 4] {
     }
     #[inline(always)]
     unsafe fn load_weights<W: Weight>(at: *const W) -> Self {
-        // SAFETY: The caller guarantees 4 readable weights.
+        // SAFETY: The caller guarantees that 4 weights are readable at `at`.
         let weights = unsafe { at.cast::<[W; 4]>().read_unaligned() };
         std::array::from_fn(|l| weights[l].value())
     }

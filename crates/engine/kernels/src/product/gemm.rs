@@ -32,8 +32,8 @@ use crate::weight::Weight;
 use crate::weight::has_avx2;
 
 /// Largest number of rows of `A` for which [`multiply`] computes the transposed product,
-/// `C^T = B^T A^T`, because it is faster. In addition, `A` must have at least four times as many
-/// columns as rows, `C` must have more columns than rows, and the columns of `B` must be
+/// `C^T = B^T A^T`, because it is faster. This method is used only if `A` also has at least four
+/// times as many columns as rows, if `C` has more columns than rows, and if the columns of `B` are
 /// contiguous, as they are if `B` is the transposed weight matrix of a linear layer.
 ///
 /// The right operand of a product is packed completely before the first task starts, whereas the

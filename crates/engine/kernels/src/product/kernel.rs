@@ -97,7 +97,7 @@ pub(crate) struct Block<'a> {
     /// Distance between rows of `C`, in `f32` values.
     pub(crate) stride: isize,
     pub(crate) start: Start<'a>,
-    /// Number of columns of `C`, from 1 to [`Kernel::COLUMNS`].
+    /// Number of columns of the tile of `C`, from 1 to [`Kernel::COLUMNS`].
     pub(crate) columns: usize,
 }
 
@@ -167,7 +167,7 @@ pub(crate) trait Kernel {
     ///
     /// # Safety
     ///
-    /// - `a` must contain `block.depth` readable columns.
+    /// - The row panel `a` must contain `block.depth` readable columns.
     /// - The panel `block.b` must contain `block.depth` rows of [`Self::COLUMNS`] readable values.
     /// - `c` must be writable for `a.rows` rows and `block.columns` columns. It must be initialized
     ///   if `block.start` refers to its previous contents.

@@ -20,7 +20,7 @@ use crate::weight::Weight;
 /// expect.
 pub(crate) struct Rows {
     pub(crate) lanes: Vec<f32>,
-    /// Number of rows.
+    /// Number of rows of the operand.
     pub(crate) count: usize,
     /// Number of 32-bit lanes per row. Each lane contains either one `f32` value or two bf16
     /// values.
@@ -46,7 +46,8 @@ thread_local! {
     /// Memory for the panels of `A`, which each thread keeps for later products. The memory for the
     /// panels of a small matrix `B` is kept in the same way.
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
-    /// Memory for the pairs of bf16 values to which rows of `A` are rounded before they are packed.
+    /// Memory for rows of `A` that have been rounded to pairs of bf16 values and are about to be
+    /// packed.
     #[cfg(target_arch = "x86_64")]
     static PAIRS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     static B_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };

@@ -244,7 +244,7 @@ macro_rules! by {
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = $features)]
         unsafe fn $name<W: Weight>(x: &ArrayView2<f32>, panels: &[W], c: Output<'_>) {
-            // SAFETY: The caller guarantees the safety requirements of [`task`].
+            // SAFETY: The caller upholds the safety requirements of [`task`].
             unsafe { task::<$register, W, $per_panel, $sums>(x, panels, c) }
         }
     };
@@ -274,7 +274,7 @@ unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
 ) {
     let count = c.columns.div_ceil(WIDTH);
     let together = SUMS / N / x.nrows().next_power_of_two();
-    // SAFETY: The caller guarantees the safety requirements of this function.
+    // SAFETY: The caller upholds the safety requirements of this function.
     unsafe {
         let mut done = 0;
         if together >= 4 {
@@ -308,7 +308,7 @@ unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, cons
             macro_rules! rows {
                 ($($together:literal)*) => {$(
                     while $together * P * N <= SUMS && x.nrows() - r >= $together {
-                        // SAFETY: The caller guarantees the safety requirements of this function.
+                        // SAFETY: The caller upholds the safety requirements of this function.
                         unsafe {
                             tile::<V, W, N, P, $together>(x, (r, k), depth, panels, (i, part), c);
                         }

@@ -28,7 +28,8 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn load_weights<W: Weight>(at: *const W) -> Self {
-                // SAFETY: The caller guarantees `LANES` readable weights and the instruction set.
+                // SAFETY: The caller guarantees that `LANES` weights are readable at `at` and that
+                // the CPU supports the instruction set.
                 unsafe { W::$load_weights(at) }
             }
             #[inline(always)]

@@ -76,8 +76,8 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
             buffers::end_pass();
             if from_outside {
                 // The caller isn't a thread of the pool, so the pool's thread that ran this pass
-                // will be idle until the caller begins another pass. Like the other threads, it
-                // polls for work in the meantime.
+                // will be idle until the caller begins another pass. In the meantime, this thread
+                // polls for work like the other threads of the pool.
                 call_threads(move |index| {
                     if Some(index) == own_index {
                         look_for_work(this);

@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Pool {
-    /// Number of passes in which buffers were recycled.
+    /// Number of passes so far in which buffers were recycled.
     passes: u64,
     /// Unused buffers, each together with the number of the pass in which it was recycled.
     free: Vec<(Vec<f32>, u64)>,
@@ -74,7 +74,8 @@ impl Pool {
     }
 
     /// Ends a pass by freeing the buffers that were used neither in this pass nor in the previous
-    /// one. If a pass recycles no buffers, as when the weights are updated, it isn't counted.
+    /// one. A pass that recycles no buffers, such as one that only updates the weights, isn't
+    /// counted.
     fn end_pass(&mut self) {
         if self.free.iter().any(|&(_, pass)| pass == self.passes) {
             let before = self.passes.saturating_sub(1);

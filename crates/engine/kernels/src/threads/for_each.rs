@@ -10,7 +10,7 @@ use super::{awake, team};
 static LOOPS: AtomicUsize = AtomicUsize::new(0);
 static FEWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Statistics about parallel loops.
+/// Statistics about the parallel loops that [`for_each`] has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopCounts {
     /// Number of loops whose tasks were distributed among several threads.
@@ -19,8 +19,9 @@ pub struct LoopCounts {
     pub fewest_tasks: Option<usize>,
 }
 
-/// Returns statistics about the loops that [`for_each`] has run on several threads of this process
-/// since the previous call of `loop_counts`. The counters are then reset.
+/// Returns statistics about the loops that [`for_each`] has run on several threads since the
+/// previous call of `loop_counts`, and resets the counters. The whole process shares the same
+/// counters.
 pub fn loop_counts() -> LoopCounts {
     let fewest = FEWEST.swap(usize::MAX, Ordering::Relaxed);
     LoopCounts {

@@ -133,8 +133,8 @@ impl Slot {
 }
 
 impl Tasks<'_> {
-    /// Runs tasks of this loop, one after another, until all of them have been taken. Returns
-    /// whether this thread has run any task.
+    /// Runs tasks of this loop, one after another, until all of them have been taken by this thread
+    /// or by others. Returns whether this thread has run any task.
     fn take(&self) -> bool {
         let mut helped = false;
         loop {
