@@ -1,9 +1,10 @@
-//! Trains a GPT-2 model to tell spam from other messages, as in chapter 6 of the book. Run it with
-//! `cargo run --release -p train --example classifier FOLDER`, where `FOLDER` is the folder of the
-//! model.
+//! Trains a GPT-2 model to distinguish spam from other messages, as in chapter 6 of the book. Run
+//! it with `cargo run --release -p train --example classifier FOLDER`, where `FOLDER` is the path
+//! to a folder that contains a trained GPT-2 model.
 //!
-//! The example adds an output head with two classes. Only this head, the last block and the final
-//! layer normalization are trained. All other layers are frozen.
+//! The example replaces the model's output head by a new one with two classes. It trains only the
+//! new head, the last transformer block and the final layer normalization. All other layers are
+//! frozen.
 
 use std::error::Error;
 
@@ -24,8 +25,9 @@ const MESSAGES: [(&str, u32); 6] = [
     ("Thanks for the book, I liked it", 0),
 ];
 
-/// A model and a linear layer that replaces the model's output head. The gradients are stored in
-/// another value of this type.
+/// A classifier, which consists of a GPT model and a linear layer that replaces the GPT model's
+/// output head. The gradients are stored in a second `Classifier`, in the fields of the weights to
+/// which they belong.
 #[derive(Clone)]
 struct Classifier {
     model: GptModel,
@@ -56,8 +58,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         for (text, class) in MESSAGES {
             let ids: Array2<u32> = text_to_token_ids(text, &tokenizer)?; // shape: (1, num_tokens)
             let (hidden, cache) = gpt.model.forward_hidden_train(&ids, rng)?;
-            // The hidden state of the last token, of shape (1, emb_dim), contains information about
-            // the whole text, because this token attends to all tokens.
+            // The classifier uses only the hidden state of the last token, of shape (1, emb_dim).
+            // It contains information about the whole text, because the last token attends to all
+            // tokens.
             let last = hidden.slice(s![.., -1, ..]);
             let (loss, d_logits) = cross_entropy_train(gpt.head.forward(&last), &[class], share);
             total += loss * share;

@@ -1,8 +1,10 @@
-//! Fine-tunes the model in a folder on a text and saves the result. Run it with `cargo run
-//! --release -p train --example fine_tune FOLDER FILE NEW_FOLDER`.
+//! Fine-tunes the model in `FOLDER` on the text in `FILE` and saves the fine-tuned model to
+//! `NEW_FOLDER`. Run it with `cargo run --release -p train --example fine_tune FOLDER FILE
+//! NEW_FOLDER`.
 //!
-//! The model must have GPT-2's vocabulary. The command `gpt train --init-from` also fine-tunes
-//! models with other tokenizers, and its runs can be stopped and resumed.
+//! This example requires a model that uses GPT-2's tokenizer. To fine-tune a model that uses
+//! another tokenizer, or to be able to stop and resume the fine-tuning, use the command `gpt train
+//! --init-from` instead.
 
 use std::error::Error;
 

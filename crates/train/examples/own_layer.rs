@@ -2,10 +2,11 @@
 //! own_layer`.
 //!
 //! The layer is a gated linear unit that computes `x + down(gate(x) * silu(up(x)))`. The example
-//! implements its forward and backward pass, compares its gradients with finite differences, trains
-//! it with AdamW, saves the weights and the moments, and continues the training from the files.
+//! implements the forward pass and the backward pass of the layer, compares the gradients with
+//! finite differences, and trains the layer with AdamW. It then saves the weights and the
+//! optimizer's moments, loads them again, and continues the training.
 //!
-//! For simplicity, the layer contains neither attention nor dropout.
+//! For simplicity, the layer uses neither attention nor dropout.
 
 use std::error::Error;
 
@@ -16,8 +17,8 @@ use test_support::check_gradient;
 use torch_rng::TorchRng;
 use train::{AdamW, AdamWConfig};
 
-/// A layer that computes `x + down(gate(x) * silu(up(x)))`. Its gradients are stored in another
-/// value of this type.
+/// A layer that computes `x + down(gate(x) * silu(up(x)))`. The gradients of its weights are stored
+/// in a second `GatedUnit`.
 #[derive(Clone, Debug, PartialEq)]
 struct GatedUnit {
     gate: Linear,
@@ -25,8 +26,9 @@ struct GatedUnit {
     down: Linear,
 }
 
-// This macro implements [`Parameters`], through which the optimizer, gradient clipping, and the
-// functions that write and read files access the weights and their names.
+// This macro implements the trait [`Parameters`], which provides access to the names and the values
+// of the weights. The optimizer and the functions that clip gradients, save weights and load
+// weights work with any type that implements this trait.
 parameters!(GatedUnit { "gate." gate, "up." up, "down." down });
 
 /// The intermediate results of the forward pass that the backward pass needs. All arrays except `x`
@@ -52,8 +54,8 @@ impl GatedUnit {
         }
     }
 
-    /// Applies the layer. Returns the output, and a cache for the backward pass. The input and the
-    /// output have the shape (rows, features).
+    /// Applies the layer to `x`. Returns the output and the intermediate results for the backward
+    /// pass. Both the input and the output have the shape (rows, features).
     fn forward_train(&self, x: &ArrayRef2<f32>) -> (Array2<f32>, Cache) {
         let (gate, up) = (self.gate.forward(x), self.up.forward(x));
         let gated = &gate * &up.mapv(|x| x * sigmoid(x));
@@ -62,13 +64,14 @@ impl GatedUnit {
         (out, Cache { x, gate, up, gated })
     }
 
-    /// Adds the gradients of the weights to `grads` and returns the gradient of the input.
+    /// Adds the gradients of the weights to `grads`, and returns the gradient of the input. `d_out`
+    /// is the gradient of the output.
     fn backward(&self, cache: &Cache, d_out: &ArrayRef2<f32>, grads: &mut Self) -> Array2<f32> {
         // The forward pass computed out = x + down(gated).
         let mut d_x = d_out.to_owned();
         let d_gated = self.down.backward(&cache.gated, d_out, &mut grads.down);
-        // The forward pass computed gated = gate * silu(up). With s = sigmoid(x), the derivative of
-        // silu(x) is s + x s (1 - s).
+        // The forward pass computed gated = gate * silu(up), where silu(z) = z sigmoid(z). With s =
+        // sigmoid(z), the derivative of silu(z) is s + z s (1 - s).
         let d_gate = &d_gated * &cache.up.mapv(|x| x * sigmoid(x));
         let slope = cache.up.mapv(|x| {
             let s = sigmoid(x);
@@ -82,8 +85,8 @@ impl GatedUnit {
     }
 }
 
-/// Takes `steps` training steps with the inputs `x` and the expected outputs `target`. Returns the
-/// loss of the last step.
+/// Trains the layer for `steps` steps, each of which uses all rows of the inputs `x` and of the
+/// expected outputs `target`. Returns the loss of the last step.
 fn train(
     layer: &mut GatedUnit,
     optimizer: &mut AdamW,
@@ -136,8 +139,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         train(&mut layer, &mut optimizer, &x, &target, 200)
     );
 
-    // Save the weights and the moments to files. The assertion below checks that a run that is
-    // resumed from these files takes the same steps.
+    // Save the weights and the moments to files, and load them into a new layer and a new
+    // optimizer. Then train both the original layer and the new layer. The assertion below checks
+    // that their losses and weights are the same.
     let folder = std::env::temp_dir().join(format!("own-layer-{}", std::process::id()));
     atomic_file::create_folder(&folder)?;
     let [weights, moments] = ["weights", "moments"].map(|name| folder.join(name));

@@ -1,8 +1,10 @@
-//! A custom training loop for any text, which can be interrupted and resumed. Run it with `cargo
-//! run --release -p train --example own_loop [FILE [STATE]]`.
+//! Trains a small GPT model on any text with a custom training loop, which can be interrupted and
+//! resumed. Run it with `cargo run --release -p train --example own_loop [FILE [STATE]]`. `FILE`
+//! contains the text, and the state of the training loop is saved to `STATE` after each epoch.
 //!
-//! A program like this depends on three crates: `train`, which re-exports the data loader, the
-//! model and the random number generator, `generate`, and `tokenizer` with its feature `ndarray`.
+//! A program like this one depends on three crates: `generate`, `tokenizer` with its feature
+//! `ndarray`, and `train`, which re-exports the data loader, the model and the random number
+//! generator.
 
 use std::error::Error;
 use std::path::Path;
@@ -47,8 +49,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let model = GptModel::new(config, &mut rng)?;
     println!("{} parameters", model.num_parameters());
     let mut grads = GptModel::zeros(config)?;
-    // This value contains everything that the loop changes. The program saves it to a single file
-    // and loads it from this file.
+    // A `LoopState` contains all values that the training loop changes. The program saves these
+    // values to a single file, from which an interrupted training can be resumed.
     let mut state = LoopState {
         step: 0,
         batches: Batches::new(loader.clone()),
@@ -78,8 +80,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         optimizers[0].step(model, &mut grads); // also sets the gradients to 0
         state.step += 1;
         if state.step.is_multiple_of(per_epoch) {
-            // The evaluation uses a separate generator, so that it doesn't change the random
-            // numbers of the training loop.
+            // The evaluation uses a separate random number generator. The generator of the training
+            // loop therefore produces the same numbers as it would without the evaluation.
             let mut rng = TorchRng::manual_seed(0);
             let loss = calc_loss_loader(&loader, &state.model, None, &mut rng)?;
             println!("step {}: loss {loss:.3}", state.step);

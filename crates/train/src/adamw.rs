@@ -1,9 +1,9 @@
-//! An optimizer like `torch.optim.AdamW`, with bias-corrected moments and with weight decay that is
-//! decoupled from the gradient (section 5.2 of the book).
+//! An optimizer that is equivalent to `torch.optim.AdamW`, with bias-corrected moments and with
+//! weight decay that is decoupled from the gradient (section 5.2 of the book).
 //!
-//! [`AdamW::step_plain`] follows the formulas literally, for one weight after the other.
-//! [`AdamW::step`] computes the same results up to rounding, but it runs
-//! `tensor_ops::engine::adamw_update` on all cores.
+//! [`AdamW::step_plain`] follows the formulas literally and updates one weight after the other.
+//! [`AdamW::step`] computes the same results up to rounding, but it is faster, because it calls the
+//! kernel `tensor_ops::engine::adamw_update` on all cores.
 
 use std::mem::take;
 
@@ -20,22 +20,22 @@ use crate::{Ranks, TrainError};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdamWConfig {
-    /// Learning rate. If a [`TrainConfig`](crate::TrainConfig) has a schedule, this is its highest
-    /// learning rate.
+    /// Learning rate. If the training run uses a [`Schedule`](crate::Schedule), this is the highest
+    /// learning rate of the schedule.
     pub lr: f64,
-    /// Factors beta1 and beta2 by which each step multiplies the first and the second moments. Both
-    /// must be at least 0 and less than 1.
+    /// Decay rates beta1 and beta2 of the first and the second moments, respectively. Both must be
+    /// at least 0 and less than 1.
     pub betas: (f64, f64),
-    /// Small number that is added to the denominator of the update to prevent a division by 0.
+    /// Small number that is added to the denominator of the update to prevent a division by zero.
     pub eps: f64,
-    /// Strength of the weight decay. Each step multiplies all weights by `1 - lr * weight_decay`
-    /// before it applies the gradients.
+    /// Strength of the weight decay. Before each step applies the gradients, it multiplies all
+    /// weights by `1 - lr * weight_decay`.
     pub weight_decay: f64,
 }
 
 impl Default for AdamWConfig {
-    /// Returns the settings of the book: a learning rate of 0.0004, a weight decay of 0.1, and
-    /// PyTorch's defaults for the other settings.
+    /// Returns the settings that the book uses: a learning rate of 0.0004, a weight decay of 0.1,
+    /// and PyTorch's defaults for all other settings.
     fn default() -> Self {
         Self {
             lr: 4e-4,
@@ -76,9 +76,10 @@ impl Default for AdamWConfig {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// To use different settings for groups of parameters, create an optimizer for each
-/// [selection](Parameters::select_mut) of parameters. Layers that aren't in any of the selections
-/// are frozen. The AMSGrad variant isn't supported.
+/// To use different settings for different groups of parameters, create one optimizer for each
+/// [selection](Parameters::select_mut) of parameters. Parameters that aren't in any selection are
+/// frozen, which means that training doesn't change them. The AMSGrad variant of AdamW isn't
+/// supported.
 ///
 /// ```
 /// # use train::gpt::{GptConfig, TransformerBlock};
@@ -104,9 +105,10 @@ impl Default for AdamWConfig {
 /// # Ok::<(), train::TrainError>(())
 /// ```
 ///
-/// The moments have the names of the weights, with the prefixes `m.` and `v.`, so they can be saved
-/// and loaded like weights. The number of steps must be saved separately.
-/// [`LoopState`](crate::LoopState) saves both.
+/// The name of each moment is the name of its weight with the prefix `m.` or `v.`. Moments can
+/// therefore be saved and loaded with the same functions as weights. The number of steps must be
+/// saved separately, unless the program uses [`LoopState`](crate::LoopState), which saves both the
+/// moments and the number of steps.
 ///
 /// ```
 /// use checkpoint::{load_tensors_into, save_tensors};
@@ -127,12 +129,14 @@ impl Default for AdamWConfig {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdamW {
-    /// Settings of the optimizer. To change the learning rate, change `lr` between two steps.
+    /// Settings of the optimizer. A program can change the learning rate between two steps by
+    /// assigning a new value to `config.lr`.
     pub config: AdamWConfig,
-    /// Number of steps that have been taken.
+    /// Number of optimizer steps taken so far.
     pub steps: u64,
-    /// First moments of all weights, one weight after the other. If the run is shared, this vector
-    /// contains only the moments of the parts that this rank owns.
+    /// First moments of all weights, one weight after the other. If several processes (ranks) share
+    /// the training run, this vector contains only the first moments of the weights that this rank
+    /// updates.
     pub(crate) m: Vec<f32>,
     /// Second moments, in the same order as the first moments.
     pub(crate) v: Vec<f32>,
@@ -141,7 +145,7 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// Creates an optimizer for the weights in `parameters`. All of its moments are 0.
+    /// Creates an optimizer for the weights in `parameters`. All moments are initialized to 0.
     ///
     /// # Errors
     ///
@@ -165,9 +169,9 @@ impl AdamW {
         })
     }
 
-    /// Takes one step with the learning rate `config.lr` and sets the gradients to 0. This method
-    /// is a direct transcription of the formulas and is meant for reading. [`step`](Self::step) is
-    /// faster and gives the same results up to rounding.
+    /// Updates the weights with the learning rate `config.lr`, and sets the gradients to 0. This
+    /// method is a direct transcription of the formulas and is meant for reading.
+    /// [`step`](Self::step) is faster and computes the same results up to rounding.
     ///
     /// # Panics
     ///
@@ -197,7 +201,7 @@ impl AdamW {
         }
     }
 
-    /// Checks that the weights, the gradients and the moments have the same number of elements.
+    /// Checks that the numbers of elements of the weights, the gradients and the moments match.
     /// Returns the number of elements of each weight.
     ///
     /// # Panics
@@ -215,21 +219,22 @@ impl AdamW {
         ours
     }
 
-    /// Takes one step with the learning rate `config.lr`, and sets the gradients to 0.
+    /// Updates the weights with the learning rate `config.lr`, and sets the gradients to 0.
     ///
-    /// A step has the same effect as `optimizer.step()` followed by `optimizer.zero_grad()` in
-    /// PyTorch, but it needs only one pass over the memory.
+    /// This method has the same effect as `optimizer.step()` followed by `optimizer.zero_grad()` in
+    /// PyTorch, but it needs only one pass over the weights, gradients and moments.
     ///
     /// # Panics
     ///
-    /// Panics if the weights, the gradients and the moments don't have the same number of elements,
-    /// or if an array isn't in row-major order.
+    /// Panics if `parameters` and `grads` don't have the same number of elements as the weights for
+    /// which the optimizer was created, or if an array isn't in row-major order.
     pub fn step<P: Parameters + ?Sized>(&mut self, parameters: &mut P, grads: &mut P) {
         self.update(slices(parameters), slices(grads), 1.0);
     }
 
-    /// Takes a [`step`](Self::step) after multiplying all gradients by `grad_scale`. This is the
-    /// scaling factor of gradient clipping, or 1 if the gradient isn't clipped.
+    /// Multiplies all gradients by `grad_scale` and then updates the weights, as
+    /// [`step`](Self::step) does. `grad_scale` is the scaling factor of gradient clipping, or 1 if
+    /// the gradients aren't clipped.
     pub(crate) fn update(
         &mut self,
         weights: Vec<&mut [f32]>,
@@ -263,8 +268,9 @@ impl AdamW {
         });
     }
 
-    /// Discards all moments except those of the parts that this rank owns. The remaining moments
-    /// are stored as if they belonged to a single weight without a name.
+    /// Discards all moments except those of the weights that this rank updates in a shared training
+    /// run. Afterwards, the optimizer treats the remaining moments as belonging to a single,
+    /// unnamed weight.
     pub(crate) fn keep_own_parts(&mut self, ranks: &dyn Ranks) {
         let shapes = self.weights.iter().map(|(_, shape)| shape);
         let lengths: Vec<usize> = shapes.map(|shape| shape.iter().product()).collect();
@@ -275,8 +281,8 @@ impl AdamW {
     }
 }
 
-/// The parameters of an optimizer are its moments. The name of a moment consists of `m.` or `v.`
-/// and the name of the weight.
+/// Provides access to the moments of the optimizer under the names `m.<weight>` and `v.<weight>`,
+/// so that they can be saved and loaded like the weights of a model.
 impl Parameters for AdamW {
     fn visit<'a>(&'a self, prefix: &str, visit: &mut dyn FnMut(String, ArrayViewD<'a, f32>)) {
         for (moment, mut numbers) in [("m.", &self.m[..]), ("v.", &self.v[..])] {
@@ -325,7 +331,7 @@ impl AdamWConfig {
     }
 }
 
-/// Divides `numbers` into consecutive slices with these lengths.
+/// Splits `numbers` into consecutive slices with the given lengths.
 fn split<'a>(mut numbers: &'a mut [f32], lengths: &[usize]) -> Vec<&'a mut [f32]> {
     let slices = lengths.iter().map(|&n| {
         let (slice, rest) = take(&mut numbers).split_at_mut(n);

@@ -1,5 +1,5 @@
-//! Reading and writing the files of a checkpoint, which is a model folder in Hugging Face's layout
-//! with some additional files.
+//! Reading and writing the files of a checkpoint. A checkpoint is a model folder in Hugging Face's
+//! layout that also contains three files with the state of the training run.
 //!
 //! ```text
 //! config.json, generation_config.json   the configuration of the model
@@ -12,9 +12,10 @@
 //!                                       the hash of every other file
 //! ```
 //!
-//! Hugging Face's transformers and llama.cpp's converter can load such a folder, because they
-//! ignore the last three files. manifest.json is written last. The functions in
-//! `run_checkpoints.rs` read the manifests to find the checkpoints of a run.
+//! Hugging Face's transformers and llama.cpp's converter can load a checkpoint, because they ignore
+//! optimizer.safetensors, state.json and manifest.json. manifest.json is written after all other
+//! files. The functions in `run_checkpoints.rs` find the checkpoints of a run by reading their
+//! manifests.
 
 use std::path::Path;
 
@@ -28,7 +29,8 @@ use crate::manifest::{FILES, Manifest, OPTIMIZER, STATE, is_editable, read_json,
 use crate::state::{Settings, TrainState};
 use crate::{AdamW, TrainError};
 
-/// Writes all files of a checkpoint except the tokenizer and the manifest to a new folder.
+/// Writes all files of a checkpoint to a new folder, except for the files of the tokenizer and the
+/// manifest.
 pub(crate) fn write(
     folder: &Path,
     model: &GptModel,
@@ -41,9 +43,9 @@ pub(crate) fn write(
     write_json(&folder.join(STATE), state)
 }
 
-/// Reads a checkpoint and checks that it was saved with these settings. Before it uses the contents
-/// of the files, this function checks the lengths and hashes of all files except those that users
-/// may edit.
+/// Loads the model, the optimizer and the training state from a checkpoint. Checks that the
+/// checkpoint was saved by a run with the given settings, and that the lengths and hashes of its
+/// files match the manifest. Files that users may edit aren't checked.
 pub(crate) fn read(
     folder: &Path,
     settings: &Settings,
@@ -63,13 +65,13 @@ pub(crate) fn read(
     Ok((model, optimizer, state))
 }
 
-/// Reads the settings of a checkpoint. A program needs these settings to create the data loaders
-/// before it resumes the run.
+/// Reads the settings with which a checkpoint was saved. A program can use them to create matching
+/// data loaders before it resumes the run.
 ///
 /// # Errors
 ///
-/// Returns an error if the folder isn't a checkpoint, or if its state.json can't be read or was
-/// changed.
+/// Returns an error if the folder isn't a checkpoint, or if the checkpoint's state.json can't be
+/// read or was changed after it had been saved.
 pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainError> {
     let folder = checkpoint.as_ref();
     Manifest::read(folder)?.verify(folder, |file| file == STATE)?;
@@ -77,12 +79,14 @@ pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainErro
 }
 
 /// Checks that the tokenizer files in a checkpoint haven't been changed since the checkpoint was
-/// saved. The weights aren't read. If the folder isn't a checkpoint, the function returns `Ok(())`.
+/// saved. This check is fast, because it doesn't read the weights. Returns `Ok(())` if the folder
+/// isn't a checkpoint.
 ///
 /// # Errors
 ///
-/// Returns an error if a file of the tokenizer was changed or can't be read. The error contains the
-/// path of this file.
+/// Returns an error that contains the path of the file if a tokenizer file was changed or can't be
+/// read. Also returns an error if the manifest isn't valid, or if a file that the manifest lists is
+/// missing or has the wrong length.
 pub fn check_tokenizer(checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
     let folder = checkpoint.as_ref();
     match Manifest::read(folder) {

@@ -1,14 +1,15 @@
-//! Clipping of the gradient's norm, like `torch.nn.utils.clip_grad_norm_` (appendix D.3 of the
+//! Gradient clipping, which is equivalent to `torch.nn.utils.clip_grad_norm_` (appendix D.3 of the
 //! book).
 //!
-//! The norm is `sqrt(sum g^2)` over all elements of all gradients, and each element is multiplied
-//! by `min(1, max_norm / (norm + 1e-6))`. The sum is computed in `f64` and in a fixed order, so the
-//! result has the same bits for any number of threads.
+//! The norm of the gradient is `sqrt(sum g^2)`, where the sum is over all elements of all
+//! gradients. Clipping multiplies each element by `min(1, max_norm / (norm + 1e-6))`. The sum is
+//! computed in `f64` and in a fixed order, so the result is bit for bit the same regardless of the
+//! number of threads.
 
 use tensor_ops::Parameters;
 use tensor_ops::engine::{row_major, sum_of_squares};
 
-/// Returns the Euclidean norm of the vector that consists of all gradients.
+/// Returns the Euclidean norm of all gradients together, as if they were a single vector.
 ///
 /// # Panics
 ///
@@ -22,11 +23,11 @@ pub fn grad_norm(grads: &(impl Parameters + ?Sized)) -> f64 {
     total.sqrt()
 }
 
-/// Scales the gradients so that their norm isn't larger than `max_norm`, and returns the norm
-/// before scaling.
+/// Scales the gradients down if their norm is greater than `max_norm`, so that the new norm is at
+/// most `max_norm`. Returns the norm before scaling.
 ///
 /// [`Trainer`](crate::Trainer) doesn't call this function. Instead, it passes the scaling factor to
-/// the optimizer, which saves a pass over the gradients.
+/// the optimizer, which avoids an additional pass over the gradients.
 ///
 /// ```
 /// use tensor_ops::Linear;
@@ -50,8 +51,8 @@ pub fn clip_grad_norm(grads: &mut (impl Parameters + ?Sized), max_norm: f64) -> 
     norm
 }
 
-/// Returns the factor by which a gradient with the norm `norm` must be multiplied so that its norm
-/// isn't larger than `max_norm`. The factor is at most 1.
+/// Returns the factor by which all gradients must be multiplied to clip their norm from `norm` to
+/// at most `max_norm`. The factor is 1 if no clipping is necessary, and less than 1 otherwise.
 pub(crate) fn clip_scale(norm: f64, max_norm: f64) -> f32 {
     (max_norm / (norm + 1e-6)).min(1.0) as f32
 }

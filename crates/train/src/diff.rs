@@ -1,11 +1,11 @@
-//! Converts settings to lists of names and values, in order to find the first difference between
-//! two runs.
+//! Compares the settings of two training runs. The settings are converted to lists of names and
+//! values, so that an error message can contain the name of the first setting that differs.
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// Returns the name and the value of each field of `whole`. The name of a nested field is a path,
-/// such as `config.optimizer.lr`. Fields that are `None` are left out.
+/// Returns the names and the values of the fields of a struct. For a field of a nested struct, the
+/// name is a path, such as `config.optimizer.lr`. Fields whose value is `None` are omitted.
 pub(crate) fn fields(whole: &impl Serialize) -> Vec<(String, String)> {
     fn add(name: String, value: Value, fields: &mut Vec<(String, String)>) {
         match value {
@@ -26,8 +26,9 @@ pub(crate) fn fields(whole: &impl Serialize) -> Vec<(String, String)> {
     fields
 }
 
-/// Returns the name of the first field that differs between two lists, and its value in each of
-/// them. If a list doesn't contain the field, the value is "nothing".
+/// Compares two lists of fields. Returns the name of the first field that differs, its value in
+/// `one`, and its value in `other`, or `None` if the lists don't differ. If a list doesn't contain
+/// the field, its value is reported as "nothing".
 pub(crate) fn difference(
     one: &[(String, String)],
     other: &[(String, String)],

@@ -1,4 +1,4 @@
-//! The error type of this crate. The error messages contain the names and values that caused the
+//! The error type of this crate. Error messages contain the names and values that caused the
 //! errors.
 
 use std::io;
@@ -11,7 +11,7 @@ use gpt::GptError;
 use tensor_ops::UnsupportedDtype;
 use thiserror::Error;
 
-/// An error that occurred when a training run was started, continued, saved or resumed.
+/// An error that can occur when a training run is started, continued, saved or resumed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrainError {
@@ -28,32 +28,33 @@ pub enum TrainError {
     /// Models can't be trained in this number format.
     #[error("dtype isn't supported for training: {0}")]
     Dtype(#[from] UnsupportedDtype),
-    /// A loss or a gradient is NaN or infinite. If this happens in a step, the weights remain as
-    /// they were before the step.
+    /// A loss or the norm of a gradient is NaN or infinite. If this happens during an optimizer
+    /// step, the step doesn't change the weights.
     #[error(
         "the {what} is {value}, so training can't continue; set lr below {learning_rate:e}, use \
         warmup_steps, or set max_grad_norm to 1"
     )]
     NotFinite {
-        /// Description of the number that isn't finite, such as "loss of step 3" (where the first
-        /// step is 1) or "validation loss after step 3".
+        /// Description of the value that isn't finite, such as "loss of step 3" (where steps are
+        /// counted from 1) or "validation loss after step 3".
         what: String,
         /// Value of the number, which is NaN or infinite.
         value: f64,
-        /// Learning rate of the last completed step. If no step has been completed, this is the
+        /// Learning rate of the last completed step. If no step has been completed yet, this is the
         /// learning rate of the first step.
         learning_rate: f64,
     },
 
-    /// A run that is shared by several ranks has failed on one of them.
+    /// One of the processes (ranks) that share a training run has failed.
     #[error("rank {rank}: {source}")]
     OnRank {
-        /// Number of the rank that failed. The first rank is 0.
+        /// Number of the rank that failed, counted from 0.
         rank: usize,
         /// Error that occurred on this rank.
         source: Box<TrainError>,
     },
-    /// The ranks of a shared run don't have the same settings, data or weights.
+    /// The processes (ranks) that share a training run were started with different settings, data
+    /// or weights.
     #[error(
         "rank {rank} differs from rank 0 in {name}: rank {rank} has {other}, but rank 0 has {first}; \
         start all ranks in the same way"
@@ -61,7 +62,7 @@ pub enum TrainError {
     RanksDiffer {
         /// Name of the first value that differs.
         name: String,
-        /// Number of the rank whose value differs from that of rank 0.
+        /// Number of a rank whose value differs from the value on rank 0.
         rank: usize,
         /// Value on this rank.
         other: String,
@@ -100,8 +101,8 @@ pub enum TrainError {
         /// Path to the folder that was searched.
         path: PathBuf,
     },
-    /// A file was changed or truncated, was written by another version of this program, or isn't
-    /// valid JSON.
+    /// A file was changed or truncated, was written by an incompatible version of this program, or
+    /// isn't valid JSON.
     #[error("{}: {problem}", .path.display())]
     Damaged {
         /// Path to the file.
@@ -109,8 +110,8 @@ pub enum TrainError {
         /// Description of the problem.
         problem: String,
     },
-    /// The settings, the model or the data differ from those of the checkpoint, so the run can't be
-    /// continued as if it hadn't been interrupted.
+    /// The settings, the model or the data aren't the same as when the checkpoint was saved. A run
+    /// that was resumed with them wouldn't produce the same results as an uninterrupted run.
     #[error(
         "{}: {name} is {saved} in the checkpoint, but it is {now} now; resume with the same settings and data",
         .path.display()
@@ -129,7 +130,7 @@ pub enum TrainError {
     /// The crate `gpt` returned this error.
     #[error(transparent)]
     Gpt(#[from] GptError),
-    /// A model folder or a file of tensors can't be read or written.
+    /// A model folder or a safetensors file can't be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// The data can't be read.
@@ -138,8 +139,9 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// Returns true if this is an error that all ranks of a shared run return together. Any other
-    /// error occurs on a single rank, while the other ranks are still waiting for this rank.
+    /// Returns whether all processes (ranks) that share a training run return this error at the
+    /// same time. If this method returns false, the error occurred on a single rank, and the other
+    /// ranks may still be waiting for that rank.
     pub fn is_common(&self) -> bool {
         matches!(
             self,
@@ -176,13 +178,13 @@ impl TrainError {
         Self::Damaged { path, problem }
     }
 
-    /// Returns a function that converts an I/O error, for use as in `.map_err(TrainError::io(path,
-    /// "read"))`.
+    /// Returns a function that adds a path and an action to an I/O error. Use it as in
+    /// `.map_err(TrainError::io(path, "read"))`.
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| FileError::at(path, action)(source).into()
     }
 
-    /// Returns a function that converts a JSON error, for use as in
+    /// Returns a function that converts a JSON error to [`TrainError::Damaged`]. Use it as in
     /// `.map_err(TrainError::json(path))`.
     pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
         let path = path.to_owned();

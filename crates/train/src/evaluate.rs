@@ -1,9 +1,10 @@
-//! Evaluation of the losses of a run during training, as in the book's function `evaluate_model`.
-//! If several ranks share the run, they divide the batches among themselves.
+//! Computation of the training loss and the validation loss during a training run, like the book's
+//! function `evaluate_model`. If several processes (ranks) share the run, they divide the batches
+//! among themselves.
 //!
-//! These losses are means over tokens, like those of `gpt eval`. In contrast, the book's
-//! `calc_loss_loader` computes the mean over batches, which gives the tokens of a smaller last
-//! batch more weight.
+//! Each loss is the mean over all tokens, as in the command `gpt eval`. In contrast, the book's
+//! function `calc_loss_loader` averages the losses of the batches. If the last batch is smaller
+//! than the others, that mean gives its tokens a higher weight.
 
 use dataloader::DataLoader;
 use tensor_ops::counted_targets;
@@ -13,12 +14,12 @@ use crate::ranks::{OneProcess, any, of_all_batches};
 use crate::{Evaluation, Ranks, TrainError, Trainer, calc_loss_batch};
 
 impl Trainer {
-    /// Computes the training loss and the validation loss without changing the run. The result
-    /// isn't stored in the run.
+    /// Computes the training loss and the validation loss. The state of the run doesn't change, and
+    /// the result isn't stored in it.
     ///
-    /// This method calls `stop` before each batch and returns `None` if `stop` returns true. In a
-    /// shared run, any process can call this method at any time, because it computes all batches
-    /// itself.
+    /// This method calls `stop` before each batch, and returns `None` as soon as `stop` returns
+    /// true. If several processes share the run, each of them may call this method independently of
+    /// the others, because the calling process computes all batches itself.
     ///
     /// # Errors
     ///
@@ -31,10 +32,12 @@ impl Trainer {
         self.losses(&OneProcess, &mut TorchRng::manual_seed(0), stop)
     }
 
-    /// Computes the mean losses of the first `eval_batches` batches in a new pass over each loader.
+    /// Computes the training loss and the validation loss. For each loss, the first `eval_batches`
+    /// batches of a new pass over the data loader are used.
     ///
-    /// If several ranks share the run, each of them computes one batch per round. All ranks call
-    /// `stop` before each round. If any of these calls returns true, all ranks return `None`.
+    /// If several ranks share the run, they evaluate the batches in rounds, in which each rank
+    /// computes one batch. All ranks call `stop` before each round. If one of these calls returns
+    /// true, all ranks return `None`.
     ///
     /// # Errors
     ///
@@ -67,9 +70,9 @@ impl Trainer {
         }))
     }
 
-    /// Computes the validation loss of the first `num_batches` batches without changing the run's
-    /// random number generator. If there is no validation data, only checks that the loss of one
-    /// training batch is finite, and returns `None`.
+    /// Computes the validation loss over the first `num_batches` batches without changing the state
+    /// of the run's random number generator. If there is no validation data, this method returns
+    /// `None`, but still checks that the loss of one training batch is finite.
     ///
     /// # Errors
     ///
@@ -84,9 +87,9 @@ impl Trainer {
         Ok(loss.filter(|_| self.val_loader.is_some()))
     }
 
-    /// Computes the mean loss over the tokens of the first `num_batches` batches in a new pass over
-    /// the loader, without dropout. If the loader shuffles, the order is drawn from `rng` as in
-    /// PyTorch.
+    /// Computes the mean loss, without dropout, over all tokens in the first `num_batches` batches
+    /// of a new pass over the data loader. If the data loader shuffles its windows, it draws their
+    /// order from `rng`, as in PyTorch.
     fn loss(
         &self,
         which: &'static str,

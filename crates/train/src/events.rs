@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
-/// Something that has happened or is about to happen in a training run. Each event is passed to the
-/// closure of [`Trainer::run`](crate::Trainer::run).
+/// An event of a training run, which has occurred or is about to occur. All events are passed to
+/// the closure that the caller passes to [`Trainer::run`](crate::Trainer::run).
 ///
-/// To continue training, the closure returns `ControlFlow::Continue(())`. If it returns
-/// `Break(())`, the run finishes the work that is due after the current step, saves a checkpoint if
-/// it has a folder, and returns [`Outcome::Stopped`].
+/// The closure returns `ControlFlow::Continue(())` to continue the training, or `Break(())` to stop
+/// it. Before the run stops, it finishes the work that is due after the current step, and saves a
+/// checkpoint if it has a folder. It then returns [`Outcome::Stopped`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A batch was used to update the weights. Only
-    /// [`train_model_simple`](crate::train_model_simple) reports this event.
+    /// A batch was processed and the weights were updated. Only the function
+    /// [`train_model_simple`](crate::train_model_simple) reports this event. A
+    /// [`Trainer`](crate::Trainer) reports [`Event::Step`] instead.
     Batch {
         /// Mean loss of the batch, with dropout.
         loss: f32,
@@ -26,16 +27,16 @@ pub enum Event<'a> {
     Step(&'a StepReport),
     /// The losses were evaluated.
     Evaluation(&'a Evaluation),
-    /// A sample of text is due. The closure can generate it with the model, and the run continues
-    /// when the closure returns.
+    /// It is time to generate a sample of text. The closure can use the model to generate it. The
+    /// run continues after the closure has returned.
     SampleDue {
-        /// Number of optimizer steps so far.
+        /// Number of optimizer steps taken so far.
         steps_done: u64,
         /// Model after the last step.
         model: &'a GptModel,
     },
-    /// An evaluation is about to compute its next batch. If the closure returns `Break(())`, the
-    /// evaluation is canceled. It is repeated when the run is resumed.
+    /// An evaluation is about to process its next batch. If the closure returns `Break(())`, the
+    /// evaluation is canceled, and the run repeats it when it is resumed.
     EvaluationBatch,
     /// A checkpoint is complete and stored on disk.
     Saved {
@@ -43,8 +44,8 @@ pub enum Event<'a> {
         steps_done: u64,
         /// Path to the folder of the checkpoint.
         path: &'a Path,
-        /// Errors that occurred while older checkpoints were being deleted. The next save tries to
-        /// delete these checkpoints again.
+        /// Errors that occurred when the run tried to delete old or unfinished checkpoints. When
+        /// the next checkpoint is saved, the run tries again to delete them.
         not_deleted: &'a [TrainError],
     },
 }
@@ -63,10 +64,9 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StepReport {
-    /// Index of the step. The first step has index 0.
+    /// Index of the step, counted from 0.
     pub step: u64,
-    /// Index of the epoch from which the last batch of the step was taken. The first epoch has
-    /// index 0.
+    /// Index of the epoch, counted from 0, to which the last batch of the step belongs.
     pub epoch: u64,
     /// Mean loss of the step's batches, with dropout.
     pub loss: f32,
@@ -80,19 +80,21 @@ pub struct StepReport {
 
 /// The results of one evaluation, which are computed without dropout.
 ///
-/// The losses of a [`Trainer`](crate::Trainer) are means over tokens. Those of
-/// [`train_model_simple`](crate::train_model_simple) are means over batches, as in the book.
+/// In an evaluation by a [`Trainer`](crate::Trainer), each loss is the mean over all tokens. In an
+/// evaluation by [`train_model_simple`](crate::train_model_simple), each loss is the mean over all
+/// batches, as in the book.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Evaluation {
-    /// Number of optimizer steps so far.
+    /// Number of optimizer steps taken so far.
     pub steps_done: u64,
-    /// Index of the epoch of the last step. The first epoch has index 0.
+    /// Index of the epoch, counted from 0, in which the last optimizer step was taken.
     pub epoch: u64,
-    /// Mean loss over the first batches of the training data, in a new pass over the data.
+    /// Training loss, which is the mean loss over the batches of the training data that the
+    /// evaluation used.
     pub train_loss: f64,
-    /// Mean loss over the first batches of the validation data, in a new pass over the data. `None`
-    /// means that there is no validation data.
+    /// Validation loss, which is the mean loss over the batches of the validation data that the
+    /// evaluation used. `None` means that there is no validation data.
     pub val_loss: Option<f64>,
     /// Number of input tokens that the run has processed so far.
     pub tokens_seen: u64,

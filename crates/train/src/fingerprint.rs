@@ -1,11 +1,11 @@
-//! A fingerprint of training or validation data, which is used to check that a run is resumed with
-//! the same data. It contains the number of token IDs, the settings of the data loader, and a hash
-//! of some of the IDs.
+//! A fingerprint of the training or validation data. When a run is resumed, the fingerprints show
+//! whether the data is the same as before. A fingerprint contains the number of token IDs, the
+//! settings of the data loader, and a hash of some of the token IDs.
 //!
-//! The hash covers at most a thousand blocks of 1,024 IDs, which are spread evenly over the data.
-//! The fingerprint of even a very large text can therefore be computed quickly, but a change
-//! between two blocks isn't detected. If the data has fewer than a million IDs, the hash covers all
-//! of them.
+//! The hash covers at most 1,000 blocks of 1,024 token IDs each. The blocks are spread evenly over
+//! the data, so the fingerprint of even a very large text can be computed quickly, but a change
+//! between two blocks isn't detected. If the data contains at most 1,024,000 token IDs, the blocks
+//! cover all of them.
 
 use dataloader::{DataLoader, DataLoaderConfig, DataLoaderError};
 use serde::{Deserialize, Serialize};
@@ -13,11 +13,12 @@ use sha2::{Digest, Sha256};
 
 use crate::hex::hex;
 
-/// Maximum number of blocks that are hashed. Each block contains `BLOCK` token IDs.
+/// Maximum number of blocks of token IDs that are hashed. Each block contains up to `BLOCK` token
+/// IDs.
 const BLOCKS: usize = 1000;
 const BLOCK: usize = 1024;
 
-/// The fingerprint of the data of a loader.
+/// A fingerprint of the data of a data loader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Fingerprint {
@@ -28,7 +29,8 @@ pub(crate) struct Fingerprint {
     batch_size: usize,
     shuffle: bool,
     drop_last: bool,
-    /// SHA-256 of the blocks as hexadecimal digits. Each ID is hashed as four bytes.
+    /// SHA-256 hash of the blocks in hexadecimal. Each token ID is hashed as four bytes in
+    /// little-endian order.
     sha256: String,
 }
 
@@ -40,8 +42,9 @@ impl Fingerprint {
         let last = tokens.saturating_sub(BLOCK) as u64;
         let mut hasher = Sha256::new();
         for block in 0..blocks {
-            // The blocks are spread evenly from the first ID to the last. If there are few IDs, the
-            // blocks cover all of them.
+            // The first block starts at the first token ID, and the last block ends at the last
+            // token ID. The other blocks are spread evenly in between. If there are few token IDs,
+            // the blocks overlap and cover all of them.
             let start = (last * block as u64 / (blocks - 1).max(1) as u64) as usize;
             let ids = corpus.read(start..tokens.min(start + BLOCK))?;
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();

@@ -1,8 +1,9 @@
-//! The sum of the gradients of a training step.
+//! Computes the sum of the gradients of a training step.
 //!
-//! The gradients of each batch are computed separately, starting from 0, and then added to the sum
-//! in the order of the batches. The sum is therefore bit for bit the same, no matter which rank
-//! computes which batch. The sum is then clipped and passed to the optimizer.
+//! The gradients of each batch are computed separately, starting from 0, and are then added to the
+//! sum in the order of the batches. If several processes (ranks) share the run, the sum is
+//! therefore bit for bit the same, regardless of how the batches are distributed among the ranks.
+//! Finally, the sum is clipped and passed to the optimizer.
 
 use dataloader::Batch;
 use gpt::engine::move_gradients;
@@ -18,16 +19,17 @@ use crate::shards::{add_round, own_parts, slices};
 pub(crate) struct StepGradients {
     parts: BatchParts,
     sum: Sum,
-    /// Buffer for the gradients of a single batch. It is needed for batches whose gradients can't
-    /// be added to the sum directly. Between two batches, it contains zeros.
+    /// Buffer for the gradients of a single batch. It is used if the gradients of the batch can't
+    /// be added to `sum` directly. After they have been added to the sum, all elements of the
+    /// buffer are 0.
     batch: Option<GptModel>,
 }
 
 #[derive(Debug)]
 enum Sum {
-    /// All elements of the sum, if there is only one process.
+    /// The complete sum, if the run isn't shared.
     Whole(Box<GptModel>),
-    /// The parts of the sum that this rank owns, if the run is shared.
+    /// The sums for those weights that this rank updates, if several ranks share the run.
     Parts(Vec<Vec<f32>>),
 }
 
@@ -40,8 +42,8 @@ impl StepGradients {
         })
     }
 
-    /// Reduces the sum to the parts that this rank owns. This method must be called before the
-    /// first batch of a step.
+    /// Discards the sums for all weights except those that this rank updates, because several ranks
+    /// share the run. This method must be called before the first batch of a step.
     pub(crate) fn share(&mut self, ranks: &dyn Ranks) {
         if let Sum::Whole(sum) = &mut self.sum {
             let own = own_parts(ranks, slices(&mut **sum)).into_iter();
@@ -49,9 +51,10 @@ impl StepGradients {
         }
     }
 
-    /// Performs the forward and the backward pass of one batch and returns its loss. If `in_sum` is
-    /// true, the gradients are added to the sum directly. Otherwise, [`add_round`](Self::add_round)
-    /// must be called afterwards.
+    /// Performs the forward pass and the backward pass for one batch, and returns the loss. If
+    /// `in_sum` is true and the run isn't shared, the gradients are added to the sum directly.
+    /// Otherwise, they are stored in the batch buffer, and the caller must call
+    /// [`add_round`](Self::add_round) afterwards.
     pub(crate) fn compute(
         &mut self,
         model: &GptModel,
@@ -69,8 +72,9 @@ impl StepGradients {
             .loss_and_grads(model, inputs, targets, weight, rng, grads)
     }
 
-    /// Adds the gradients of a round to the sum, in the order of the ranks. In this round, each of
-    /// the first `batches` ranks has computed one batch.
+    /// Adds the gradients of a round to the sum. In a round, each of the first `batches` ranks has
+    /// computed the gradients of one batch, and these gradients are added in the order of the
+    /// ranks.
     pub(crate) fn add_round(&mut self, model: &GptModel, ranks: &dyn Ranks, batches: usize) {
         let batch = self.batch.get_or_insert_with(|| zeros(model));
         match &mut self.sum {
@@ -79,8 +83,8 @@ impl StepGradients {
         }
     }
 
-    /// Returns the parts of the sum that this rank owns. `shards.rs` describes how the weights are
-    /// divided into pieces, each of which has one part per rank.
+    /// Returns the sums for the weights that this rank updates. There is one slice for each part of
+    /// a weight. The documentation of `shards.rs` describes how the weights are divided into parts.
     pub(crate) fn own_sums(&mut self, ranks: &dyn Ranks) -> Vec<&mut [f32]> {
         match &mut self.sum {
             Sum::Whole(sum) => own_parts(ranks, slices(&mut **sum)),
@@ -88,8 +92,8 @@ impl StepGradients {
         }
     }
 
-    /// Sets all gradients to 0. This is necessary after a step that has failed, because such a step
-    /// doesn't reset them itself.
+    /// Sets all gradients to 0. This is necessary after a failed step, because only a successful
+    /// step resets the gradients itself.
     pub(crate) fn clear(&mut self) {
         match &mut self.sum {
             Sum::Whole(sum) => sum.fill_zero(),

@@ -1,13 +1,14 @@
-//! Identifies the run to which a folder belongs, and the process that may write to the folder.
+//! Records which run a folder belongs to, and which process may write to the folder.
 //!
-//! The run is identified by a random ID, which is stored in its folder (in `run.json` and `.lock`)
-//! and in each checkpoint. When a process opens the folder, it writes a random token to `run.json`,
-//! which makes it the owner of the folder. Before it writes anything else, it checks that
-//! `run.json` still contains its token. For example, somebody may delete the lock and start a
-//! second process, which then writes its own token. The first process notices this and ends.
+//! Each run is identified by a random ID, which is stored in the run's folder (in `run.json` and
+//! `.lock`) and in each checkpoint. When a process opens the folder, it writes a random token to
+//! `run.json`, which makes the process the owner of the folder. Before each later write, the
+//! process checks that `run.json` still contains its token. For example, if a user deletes the lock
+//! file and starts a second process, the second process writes its own token to `run.json`. The
+//! first process then finds this token before its next write and ends.
 //!
-//! Runs aren't identified by paths, inode numbers or times, because these can change when a folder
-//! is copied or renamed, or on network file systems.
+//! Paths, inode numbers and timestamps aren't used to identify a run. They can change when the
+//! run's folder is copied or renamed, and they aren't always reliable on network file systems.
 
 use std::fs::File;
 use std::io::Write;
@@ -26,15 +27,18 @@ use crate::manifest::{is_gone, sha256, write_json};
 /// Name of the lock file in the folder of a run.
 pub const LOCK: &str = ".lock";
 
-/// Name of the file in a run's folder that contains the ID of the run and the token of its owner.
+/// Name of the file in a run's folder that contains the ID of the run and the token of the process
+/// that owns the folder.
 pub const RUN_FILE: &str = "run.json";
 
-/// Maximum size of [`LOCK`] and of [`RUN_FILE`] in bytes. A larger file is rejected.
+/// Maximum size in bytes of the files [`LOCK`] and [`RUN_FILE`]. A larger file is treated as
+/// unreadable.
 const MAX_BYTES: u64 = 1 << 12;
 
-/// The contents of the file [`LOCK`] in the folder of a run. If a user copies the files `RUN/*` of
-/// another run into the folder, [`RUN_FILE`] is replaced, but [`LOCK`] isn't, because its name
-/// starts with a dot.
+/// The contents of the file [`LOCK`] in the folder of a run. The ID of the run is stored both in
+/// this file and in [`RUN_FILE`] to detect when a user has copied the files of another run into the
+/// folder. The shell pattern `RUN/*` matches [`RUN_FILE`] but not [`LOCK`], whose name starts with
+/// a dot, so `cp` replaces only [`RUN_FILE`].
 #[derive(Serialize, Deserialize)]
 struct LockFile {
     run: String,
@@ -46,16 +50,16 @@ struct LockFile {
 pub(crate) struct RunFile {
     /// ID of the run.
     pub(crate) run: String,
-    /// Random token of the process that opened the folder last.
+    /// Random token of the process that most recently opened the folder.
     owner: String,
-    /// Name of the folder when it was last opened. If the folder has another name now, it was
-    /// copied or renamed.
+    /// Name that the folder had when it was last opened. If its current name is different, the
+    /// folder was copied or renamed in the meantime.
     folder: String,
 }
 
 impl RunFile {
-    /// Reads the [`RUN_FILE`] in a folder. Returns `None` if the file is missing or wasn't written
-    /// by this program.
+    /// Reads the file [`RUN_FILE`] in a folder. Returns `None` if the file can't be read or doesn't
+    /// have the expected format.
     pub(crate) fn read(folder: &Path) -> Option<Self> {
         read(&folder.join(RUN_FILE))
     }
@@ -65,20 +69,21 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&read_small_file(path, MAX_BYTES).ok()?).ok()
 }
 
-/// Returns the ID of the run in a folder's [`LOCK`], or `None` if the file can't be read.
+/// Returns the ID of the run that is stored in the file [`LOCK`] in a folder, or `None` if the file
+/// can't be read.
 pub(crate) fn of_lock(folder: &Path) -> Option<String> {
     Some(read::<LockFile>(&folder.join(LOCK))?.run)
 }
 
-/// Returns the ID of the run in a folder, and whether the folder still has the name that it had
-/// when it was last opened. If it has another name, it was copied or renamed. Returns `None` if the
-/// folder doesn't belong to a run.
+/// Returns the ID of the run to which a folder belongs, and whether the folder still has the name
+/// that it had when it was last opened. A different name means that the folder was copied or
+/// renamed. Returns `None` if the folder doesn't belong to a run.
 pub fn run_id(folder: impl AsRef<Path>) -> Option<(String, bool)> {
     let file = RunFile::read(folder.as_ref())?;
     Some((file.run, file.folder == name_of(folder.as_ref())))
 }
 
-/// Returns the name of a folder after resolving symbolic links.
+/// Returns the last component of a folder's path after symbolic links have been resolved.
 fn name_of(folder: &Path) -> String {
     let whole = folder.canonicalize();
     let whole = whole.as_deref().unwrap_or(folder);
@@ -89,8 +94,8 @@ fn name_of(folder: &Path) -> String {
 /// A run's folder that this process owns.
 #[derive(Debug)]
 pub(crate) struct Owned {
-    /// Open lock file of the folder. The lock is held until this file is closed. On a file system
-    /// without locks, the file is open, but not locked.
+    /// Lock file of the folder. The lock is held until this file is closed. If the file system
+    /// doesn't support locks, the file is open but not locked.
     _lock: File,
     owner: String,
     /// ID of the run.
@@ -98,14 +103,16 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    /// Locks a folder and makes this process its owner. `found` returns the ID of the run to which
-    /// the checkpoints in the folder belong, or `None` if there are none.
+    /// Locks a folder and makes this process its owner. The closure `found` returns the ID of the
+    /// run to which the checkpoints in the folder belong, or `None` if the folder contains no
+    /// checkpoints.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Locked`] if another process has locked the folder, and
-    /// [`TrainError::Damaged`] if the folder contains the files of two runs or a [`RUN_FILE`] that
-    /// doesn't belong to a run. Also returns an error if the operating system reports one.
+    /// Returns [`TrainError::Locked`] if another process has locked the folder. Returns
+    /// [`TrainError::Damaged`] if the folder contains files of two different runs, or if its
+    /// [`RUN_FILE`] wasn't written by this program. Also returns an error if `found` fails or if a
+    /// file can't be read or written.
     pub(crate) fn new(
         folder: &Path,
         found: impl FnOnce() -> Result<Option<String>, TrainError>,
@@ -125,8 +132,8 @@ impl Owned {
             && before.folder != name
             && has_links(&path)
         {
-            // The folder is a copy with hard links, so it shares its lock file with the original. A
-            // new lock file replaces the link.
+            // The folder was copied with hard links, so it shares its lock file with the original
+            // folder. Replacing the link with a new lock file separates the two folders.
             write_atomically(&path, |out| write_lock(out, run))?;
         }
         let mut lock = append(&path)?;
@@ -169,8 +176,8 @@ impl Owned {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::FolderLost`] if the folder no longer exists or has another owner. Also
-    /// returns an error if [`RUN_FILE`] can't be read.
+    /// Returns [`TrainError::FolderLost`] if the folder no longer exists or another process has
+    /// become its owner. Also returns an error if [`RUN_FILE`] can't be read.
     pub(crate) fn check(&self, folder: &Path) -> Result<(), TrainError> {
         let file = folder.join(RUN_FILE);
         let lost = TrainError::FolderLost {
@@ -187,7 +194,9 @@ impl Owned {
     }
 }
 
-/// Returns an ID that differs from the IDs of other folders, other processes and earlier calls.
+/// Returns a new ID, which is the truncated hash of the current time, the process ID, the number of
+/// earlier calls, and the path of the folder. Two calls therefore don't return the same ID, even in
+/// different processes.
 fn random_id(folder: &Path) -> String {
     static IDS: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -199,14 +208,15 @@ fn random_id(folder: &Path) -> String {
     id
 }
 
-/// Returns true if a file has several hard links.
+/// Returns whether more than one hard link refers to a file.
 #[cfg(unix)]
 fn has_links(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
 }
 
-/// Returns false, because the standard library can't count the hard links of a file on this system.
+/// Always returns false, because on this operating system, the standard library can't count the
+/// hard links that refer to a file.
 #[cfg(not(unix))]
 fn has_links(_path: &Path) -> bool {
     false

@@ -33,8 +33,8 @@ mod simple;
 mod state;
 mod trainer;
 
-// The public API of this crate contains types from these crates. Re-exporting the crates lets
-// dependent crates use the same versions.
+// Types from the following crates appear in the public API of this crate. The crates are
+// re-exported so that dependent crates use the same versions of them.
 pub use ::checkpoint::{CheckpointError, SpecialTokens};
 pub use {dataloader, gpt, torch_rng};
 

@@ -1,9 +1,9 @@
-//! The complete state of a custom training loop, stored in a single file.
+//! Saving and loading the complete state of a custom training loop as a single file.
 //!
-//! The file has the safetensors format. The weights have the prefix `model.`, and the moments have
-//! the prefixes `optimizers.0.`, `optimizers.1.` and so on. All other values are stored as JSON in
-//! the metadata. The file is replaced atomically, so after a crash, it contains the state of the
-//! last complete save.
+//! The file is in the safetensors format. The names of the weights have the prefix `model.`, and
+//! the names of the optimizers' moments have the prefixes `optimizers.0.`, `optimizers.1.` and so
+//! on. All other values are stored as JSON in the metadata. Because the file is replaced
+//! atomically, it always contains a complete state, even if the process crashes during a save.
 
 use std::path::Path;
 
@@ -16,18 +16,19 @@ use torch_rng::TorchRng;
 
 use crate::{AdamW, AdamWConfig, TrainError};
 
-/// Key under which the metadata of the file contains the JSON.
+/// Key of the JSON in the metadata of the file.
 const KEY: &str = "loop_state";
 
 /// All values that a custom training loop changes.
 ///
 /// [`save`](Self::save) writes all of these values to one file. A loop that [`load`](Self::load)s
-/// this file gives bit for bit the same results as a loop that wasn't interrupted. In particular,
-/// it draws the same dropout masks. The loop can't forget to save a value, because it takes its
-/// random number generator, its data, its model and its optimizers from this struct.
+/// this file produces bit for bit the same results as a loop that wasn't interrupted. In
+/// particular, it draws the same dropout masks. Because a loop uses the random number generator,
+/// the data, the model and the optimizers in this struct, it can't forget to save one of them.
 ///
 /// [`Trainer`](crate::Trainer) also keeps its model, optimizer, random number generator and data in
-/// a `LoopState`. However, it saves them as model folders, which other programs can load.
+/// a `LoopState`. However, it doesn't save them with this struct, but in a model folder that other
+/// programs can load.
 ///
 /// ```
 /// use train::dataloader::{Batches, Corpus, DataLoader, DataLoaderConfig};
@@ -78,14 +79,14 @@ const KEY: &str = "loop_state";
 /// ```
 #[derive(Clone, Debug)]
 pub struct LoopState<M, B> {
-    /// Number of steps so far.
+    /// Number of steps taken so far.
     pub step: u64,
-    /// Random number generator that determines the order of the data and the dropout masks.
+    /// Random number generator from which the order of the data and the dropout masks are drawn.
     pub rng: TorchRng,
     /// Source of the batches, such as [`Batches`](dataloader::Batches), [`Mix`](dataloader::Mix) or
     /// a custom type.
     pub batches: B,
-    /// Model, which can be any type that implements [`Parameters`].
+    /// The model, which can be of any type that implements [`Parameters`].
     pub model: M,
     /// Optimizers, one for each group of parameters.
     pub optimizers: Vec<AdamW>,
@@ -107,12 +108,12 @@ where
     M: Parameters,
     B: BatchSource<Position: Serialize + DeserializeOwned>,
 {
-    /// Writes the state to a file. If the file exists, it is replaced atomically.
+    /// Writes the state to a file. If the file already exists, it is replaced atomically.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be written or if a weight or a moment isn't finite. In
-    /// this case, the existing file isn't changed.
+    /// Returns an error if the file can't be written, or if a weight or a moment isn't finite. In
+    /// both cases, an existing file remains unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TrainError> {
         let path = path.as_ref();
         let rest = Rest {
@@ -138,16 +139,17 @@ where
     }
 
     /// Replaces this state with the state in a file. Before the call, this state must contain the
-    /// same data, the same number of optimizers, and the same names and shapes of weights as the
-    /// state that was saved. The values of its weights don't matter. A state that was created in
-    /// the same way as at the start of the loop meets these conditions.
+    /// same data and the same number of optimizers as the saved state, and the names and shapes of
+    /// its weights must also be the same. The values of the weights may differ. A typical program
+    /// therefore creates the state in the same way as for a new run, and then calls this method.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be read or doesn't contain a state, if the number of
-    /// optimizers differs, if a tensor is missing, unexpected or has another shape, or if the
-    /// position in the data doesn't exist. In this case, some of the weights may have been
-    /// replaced.
+    /// Returns an error if the file can't be read or doesn't contain the state of a training loop,
+    /// or if the saved state doesn't match this state. For example, the number of optimizers may
+    /// differ, a tensor may be missing, unexpected or of another shape, or the saved position in
+    /// the data may not exist. After an error, this state must not be used, because some of its
+    /// weights may already have been replaced.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<(), TrainError> {
         let path = path.as_ref();
         let metadata = read_metadata(path)?;

@@ -1,7 +1,8 @@
-//! The loss of a batch and of a loader (sections 5.1.2 and 5.1.3 of the book), and the perplexity.
+//! Functions that compute the loss of a batch, the mean loss of a data loader (sections 5.1.2 and
+//! 5.1.3 of the book), and the perplexity.
 //!
-//! The losses in this module are computed without dropout. For training, use
-//! `GptModel::loss_and_grads`, which computes the loss with dropout.
+//! The losses in this module are computed without dropout. To train a model, use
+//! `GptModel::loss_and_grads`, which applies dropout and also computes the gradients.
 
 use dataloader::{Batch, DataLoader};
 use gpt::GptModel;
@@ -19,17 +20,18 @@ pub fn calc_loss_batch(batch: &Batch, model: &GptModel) -> Result<f32, TrainErro
     Ok(model.loss(&batch.input_ids, &batch.target_ids)?)
 }
 
-/// Computes the mean loss of the first `num_batches` batches in a new pass over the loader. `None`
-/// means all batches.
+/// Computes the mean loss of the first `num_batches` batches in a new pass over the data loader. If
+/// `num_batches` is `None`, all batches are used.
 ///
-/// If the loader shuffles, the order is drawn from `rng` as in PyTorch, so an evaluation changes
-/// the random numbers that are drawn later. As in the book, the result is the mean over batches,
-/// even if the last batch is smaller than the others.
+/// If the data loader shuffles its windows, their order is drawn from `rng`, as in PyTorch. An
+/// evaluation therefore influences all random numbers that are drawn afterwards. As in the book,
+/// the result is the mean of the losses of the batches, even if the last batch is smaller than the
+/// others.
 ///
 /// # Errors
 ///
 /// Returns an error if a batch can't be read or isn't valid for the model, or if there are no
-/// batches.
+/// batches to average.
 pub fn calc_loss_loader(
     loader: &DataLoader,
     model: &GptModel,

@@ -1,8 +1,9 @@
-//! The file manifest.json of a checkpoint, which contains the ID of the run, the number of the
-//! save, the step, the validation loss, and the length and SHA-256 of each other file. It is
-//! written last, after all other files have been stored on disk.
+//! Reading and writing the file manifest.json of a checkpoint. The manifest contains the ID of the
+//! run, the number of the save, the number of optimizer steps, the validation loss, and the length
+//! and the SHA-256 hash of each other file. It is written after all other files have been stored on
+//! disk.
 //!
-//! A folder without a manifest isn't a checkpoint.
+//! A folder without a manifest isn't treated as a checkpoint.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -22,23 +23,25 @@ use crate::hex::hex;
 /// Name of the manifest in the folder of a checkpoint.
 pub(crate) const MANIFEST_FILE: &str = "manifest.json";
 
-/// Maximum size of manifest.json and of state.json in bytes.
+/// Maximum size in bytes of the files manifest.json and state.json.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Exclusive upper limit for the number of a save and for the number of steps. A manifest that
-/// reaches this limit is damaged. Because of the limit, both numbers can always be incremented.
+/// Exclusive upper limit for the number of a save and for the number of optimizer steps. A manifest
+/// in which one of these numbers reaches the limit is rejected as damaged. The limit ensures that
+/// incrementing the numbers can't overflow.
 const MAX_SAVES: u64 = 1 << 53;
 
-/// Name of the file that contains the optimizer's moments in a checkpoint.
+/// Name of the file in a checkpoint that contains the optimizer's moments.
 pub(crate) const OPTIMIZER: &str = "optimizer.safetensors";
-/// Name of the file that contains all other values of the training state in a checkpoint.
+/// Name of the file in a checkpoint that contains the training state, except for the weights and
+/// the moments.
 pub(crate) const STATE: &str = "state.json";
 
-/// Files that every checkpoint has, in addition to its manifest.
+/// Names of the files that every checkpoint must contain, in addition to its manifest.
 pub(crate) const FILES: [&str; 4] = [CONFIG, WEIGHTS, OPTIMIZER, STATE];
 
-/// Returns true if users may edit this file in a checkpoint. Such a file contains a chat template
-/// or generation settings, but no part of the model.
+/// Returns whether users may edit this file of a checkpoint. This applies to chat templates and
+/// generation settings, because changing them changes neither the model nor the training.
 pub(crate) fn is_editable(file: &str) -> bool {
     file == GENERATION_CONFIG || file == "chat_template.json" || file.ends_with(".jinja")
 }
@@ -52,12 +55,12 @@ pub(crate) struct Manifest {
     version: u32,
     /// ID of the run that saved the checkpoint.
     pub(crate) run: String,
-    /// Number of the save. The first save of a run has number 1, and the newest checkpoint has the
-    /// highest number.
+    /// Number of the save. The first save of a run has the number 1, and each later save has a
+    /// higher number.
     pub(crate) number: u64,
     /// Number of optimizer steps in the checkpoint.
     pub(crate) step: u64,
-    /// Validation loss of the model, or `None` if it wasn't evaluated.
+    /// Validation loss of the model, or `None` if the validation loss wasn't computed.
     pub(crate) val_loss: Option<f64>,
     files: BTreeMap<String, FileEntry>,
 }
@@ -69,14 +72,15 @@ struct FileEntry {
     sha256: String,
 }
 
-/// The version number in a manifest, which has the same place in all versions of the format.
+/// The version number of a manifest. It can be read from a manifest of any version, because all
+/// versions store it under the same name.
 #[derive(Deserialize)]
 struct AnyVersion {
     version: u32,
 }
 
-/// Returns true if nothing exists at this path. A symbolic link exists even if its target is
-/// missing.
+/// Returns whether nothing exists at this path. A symbolic link counts as existing even if its
+/// target is missing.
 pub(crate) fn is_gone(path: &Path) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     let found = fs::symlink_metadata(path);
@@ -84,7 +88,8 @@ pub(crate) fn is_gone(path: &Path) -> bool {
 }
 
 impl Manifest {
-    /// Writes a manifest of all files in `folder`, which makes the folder a checkpoint.
+    /// Writes a manifest that lists all files in `folder`. Afterwards, the folder is a complete
+    /// checkpoint.
     pub(crate) fn write(
         folder: &Path,
         run: &str,
@@ -108,13 +113,15 @@ impl Manifest {
         write_json(&folder.join(MANIFEST_FILE), &manifest)
     }
 
-    /// Reads the manifest of a checkpoint and checks that all files exist and have the right
-    /// lengths. Files that users may edit aren't checked, and hashes aren't computed.
+    /// Reads the manifest of a checkpoint and checks that all files that it lists exist and have
+    /// the right lengths. This is fast, because no hashes are computed. Files that users may edit
+    /// aren't checked.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::NoCheckpoint`] if there is no manifest. Also returns an error if the
-    /// manifest isn't valid, or if a file can't be read or doesn't match the manifest.
+    /// Returns [`TrainError::NoCheckpoint`] if the folder doesn't contain a manifest. Also returns
+    /// an error if the manifest isn't valid, or if a file that it lists can't be read or has the
+    /// wrong length.
     pub(crate) fn read(folder: &Path) -> Result<Self, TrainError> {
         let path = folder.join(MANIFEST_FILE);
         if is_gone(&path) {
@@ -172,20 +179,22 @@ impl Manifest {
         format!("step-{step:08}")
     }
 
-    /// Returns true if a folder with this name can contain this checkpoint. The name consists of
-    /// the step and, if an earlier checkpoint has the same step, the number of the save.
+    /// Returns whether `folder` is one of the two possible names of this checkpoint's folder. The
+    /// usual name contains only the number of steps. If that name already existed when the
+    /// checkpoint was saved, the name also contains the number of the save.
     pub(crate) fn is_in(&self, folder: &str) -> bool {
         let name = Self::folder_name(self.step);
         folder == name || folder == format!("{name}.{}", self.number)
     }
 
-    /// Returns true if the manifest contains this file.
+    /// Returns whether the manifest lists this file.
     pub(crate) fn names(&self, file: &str) -> bool {
         self.files.contains_key(file)
     }
 
-    /// Returns true if `path` leads to a file of the checkpoint, or to a subfolder that contains
-    /// only files of the checkpoint and isn't empty.
+    /// Returns whether everything at `path` belongs to the checkpoint. This is true for the
+    /// manifest, for a file that the manifest lists, and for a subfolder that isn't empty and
+    /// contains only files that the manifest lists.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         let Some(name) = path.file_name().and_then(OsStr::to_str) else {
             return false;
@@ -198,13 +207,13 @@ impl Manifest {
         !inside.is_empty() && inside.iter().all(|file| is_named(file) == Some(true))
     }
 
-    /// Checks that the hashes of files match the manifest. Only the files for whose names `which`
-    /// returns true are read.
+    /// Checks that the hashes of some files match the manifest. The closure `which` receives the
+    /// name of each file in the manifest and returns whether to check this file.
     ///
     /// # Errors
     ///
-    /// Returns an error that contains the path of the first file that doesn't match, or an error if
-    /// a file can't be read.
+    /// Returns an error that contains the path of a file if its hash doesn't match the manifest or
+    /// if it can't be read.
     pub(crate) fn verify(
         &self,
         folder: &Path,
@@ -245,8 +254,8 @@ impl FileEntry {
     }
 }
 
-/// Returns the names of the files in a folder. The files of its subfolders are included in the form
-/// `folder/file`.
+/// Returns the names of all files in a folder and its subfolders. The name of a file in a subfolder
+/// has the form `subfolder/file`.
 fn files_below(folder: &Path) -> Result<Vec<String>, TrainError> {
     let names = |folder: &Path| -> Result<Vec<String>, TrainError> {
         let names = names_in(folder)?.into_iter();
@@ -266,8 +275,8 @@ fn files_below(folder: &Path) -> Result<Vec<String>, TrainError> {
     Ok(files)
 }
 
-/// Returns true if a name has the form `file` or `folder/file`, so that it can't lead out of the
-/// folder of a checkpoint.
+/// Returns whether a name in a manifest has the form `file` or `subfolder/file`. Other names are
+/// rejected, because they may refer to files outside the folder of the checkpoint.
 fn is_inside(name: &str) -> bool {
     let is_name = |part: &str| Path::new(part).file_name() == Some(OsStr::new(part));
     match name.split_once('/') {
@@ -276,20 +285,21 @@ fn is_inside(name: &str) -> bool {
     }
 }
 
-/// Writes a value to a JSON file. If the process crashes in the meantime, the file keeps its old
-/// contents.
+/// Writes a value to a JSON file. The file is replaced atomically, so if the process crashes, the
+/// file contains either the old value or the new value.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), TrainError> {
     let text = serde_json::to_vec_pretty(value).map_err(TrainError::json(path))?;
     Ok(write_atomically(path, |file| file.write_all(&text))?)
 }
 
-/// Reads one of a checkpoint's JSON files.
+/// Reads the value in a JSON file of a checkpoint.
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TrainError> {
     let text = read_small_file(path, MAX_BYTES)?;
     serde_json::from_slice(&text).map_err(TrainError::json(path))
 }
 
-/// Returns the SHA-256 of some bytes as hexadecimal digits, as in the manifest of a checkpoint.
+/// Returns the SHA-256 hash of `bytes` as lowercase hexadecimal digits, the format in which a
+/// manifest contains the hashes of files.
 ///
 /// ```
 /// assert!(train::runs::sha256(b"abc").starts_with("ba7816bf"));

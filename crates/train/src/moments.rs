@@ -1,5 +1,5 @@
-//! Gathers the optimizer's moments of a shared run from all ranks, so that they can be written to a
-//! checkpoint.
+//! Gathers the optimizer's moments from all processes (ranks) that share a training run, so that
+//! one of them can write all moments to a checkpoint.
 
 use checkpoint::LazyTensor;
 use ndarray::{ArrayD, IxDyn};
@@ -9,11 +9,12 @@ use tensor_ops::engine::row_major;
 use crate::shards::{gather, own_part, part_length, piece_length};
 use crate::{AdamW, Ranks};
 
-/// Returns the moments of all ranks as tensors that can be written to a file.
+/// Returns the moments of all weights as tensors that can be written to a file.
 ///
-/// The moments of a weight are gathered from the other ranks only when they are written to the
-/// file. They therefore never take more memory than the largest weight. While one rank writes the
-/// file, all others must pass their tensors to [`exchange_moments`].
+/// If several ranks share the run, the values of each tensor are gathered from the other ranks only
+/// when the tensor is written to the file. At any time, at most one gathered tensor is therefore
+/// held in memory. While one rank writes the file, all other ranks must pass their tensors to
+/// [`exchange_moments`].
 pub(crate) fn moments<'a>(
     ranks: &'a dyn Ranks,
     model: &impl Parameters,
@@ -41,8 +42,8 @@ pub(crate) fn moments<'a>(
     tensors
 }
 
-/// Gathers the first or the second moments of one weight from all ranks. `own` contains the parts
-/// that this rank owns.
+/// Gathers the first or the second moments of one weight from all ranks. `own` contains the moments
+/// that are stored on this rank.
 fn all_parts(ranks: &dyn Ranks, mut own: &[f32], shape: IxDyn) -> ArrayD<f32> {
     let mut all = ArrayD::zeros(shape);
     let numbers = all.as_slice_mut().expect("new arrays are row-major");
@@ -54,8 +55,9 @@ fn all_parts(ranks: &dyn Ranks, mut own: &[f32], shape: IxDyn) -> ArrayD<f32> {
     all
 }
 
-/// Takes part in gathering the moments while another rank writes them to a file. Like the writer,
-/// this function goes through the tensors in the order of their names.
+/// Sends the moments of this rank to the rank that is writing them to a file. Both ranks must
+/// process the tensors in the same order, so this function sorts them by name, as the writing rank
+/// does.
 pub(crate) fn exchange_moments(mut tensors: Vec<LazyTensor<'_>>) {
     tensors.sort_by(|one, other| one.name.cmp(&other.name));
     for tensor in tensors {

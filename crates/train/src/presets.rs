@@ -1,5 +1,5 @@
-//! Presets, which are named models with suitable training settings. `gpt train` offers them with
-//! its option `--preset`, and so does the web page that trains a model.
+//! Presets: named models with suitable training settings. The command `gpt train` offers them with
+//! its option `--preset`, and the project's web page for training models offers them as well.
 
 use std::fmt;
 
@@ -9,10 +9,11 @@ use serde::Serialize;
 /// A named model, its tokenizer, and its training settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preset {
-    /// Names of the preset. The first one is displayed, and the others are aliases.
+    /// Names of the preset. The first name is used for display, and the other names are aliases.
     pub names: &'static [&'static str],
-    /// Configuration of the model. If the tokenizer is created from the training data, this
-    /// configuration contains the vocabulary size for the default data, which is a short story.
+    /// Configuration of the model. If the preset creates its tokenizer from the training data, the
+    /// vocabulary size in this configuration applies only to the default data, which is a short
+    /// story.
     pub model: GptConfig,
     /// Tokenizer of a new model.
     pub tokenizer: PresetTokenizer,
@@ -20,20 +21,20 @@ pub struct Preset {
     pub training: PresetTraining,
 }
 
-/// The kind of tokenizer that a new model has.
+/// The kind of tokenizer that a preset creates for a new model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PresetTokenizer {
     /// GPT-2's tokenizer with 50,257 tokens.
     Gpt2,
-    /// A tokenizer whose tokens are the characters of the data.
+    /// A tokenizer whose tokens are the individual characters of the training data.
     Chars,
-    /// Byte pair encoding that is trained on the data. The number is the maximum size of the
-    /// vocabulary.
+    /// A byte pair encoding that is trained on the training data. The number is the maximum size of
+    /// its vocabulary.
     Bpe(usize),
 }
 
-/// The training settings that depend on the size of the model. The fields have the names of the
-/// command-line options.
+/// The training settings that depend on the size of the model. Each field has the same name as the
+/// corresponding command-line option.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PresetTraining {
     /// Number of windows per batch.
@@ -42,19 +43,19 @@ pub struct PresetTraining {
     pub max_steps: usize,
     /// Highest learning rate of the schedule.
     pub learning_rate: f64,
-    /// Number of steps in which the learning rate rises (the warmup). If a run has fewer steps, its
-    /// warmup is shorter.
+    /// Number of warmup steps, in which the learning rate rises. If the run is shorter than this,
+    /// the warmup is shortened.
     pub warmup_steps: usize,
     /// Number of steps between two evaluations.
     pub eval_interval: usize,
-    /// Number of batches whose losses an evaluation averages. The same number applies to the
-    /// training data and to the validation data.
+    /// Number of training batches, and also of validation batches, whose losses an evaluation
+    /// averages.
     pub eval_iters: usize,
 }
 
 impl Preset {
-    /// Returns the preset that has `name` as one of its names, or `None` if there is no such
-    /// preset.
+    /// Returns the preset that has `name` as its name or as one of its aliases, or `None` if there
+    /// is no such preset.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let mut presets = PRESETS.iter().copied();
@@ -88,9 +89,9 @@ pub const STORY: Preset = Preset {
         drop_rates: DropRates::all(0.2),
         ..GptConfig::GPT2_124M
     },
-    // 1,221 tokens are enough to merge every pair of tokens that occurs more than once in the
-    // story. With fewer tokens, some words would consist of several tokens, and the model would mix
-    // up such words.
+    // With this vocabulary size, every pair of tokens that occurs more than once in the project's
+    // short story is merged, so most words become a single token. With a smaller vocabulary, some
+    // words would be split into several tokens, and the model would mix up these words.
     tokenizer: PresetTokenizer::Bpe(1221),
     training: PresetTraining {
         batch_size: 16,
@@ -102,8 +103,8 @@ pub const STORY: Preset = Preset {
     },
 };
 
-/// A model whose tokens are characters. It learns to write words within a minute, even in a web
-/// browser.
+/// A small model whose tokens are characters. It learns to write words within a minute, even in a
+/// web browser.
 pub const CHARACTERS: Preset = Preset {
     names: &["characters"],
     model: GptConfig {
@@ -126,8 +127,8 @@ pub const CHARACTERS: Preset = Preset {
     },
 };
 
-/// A small model with the tokenizer of [`STORY`], whose tokens are mostly words. It overfits to the
-/// story within half a minute, even in a web browser.
+/// A small model that uses the same tokenizer as [`STORY`], whose tokens are mostly whole words. It
+/// memorizes the project's short story within half a minute, even in a web browser.
 pub const WORDS: Preset = Preset {
     names: &["words"],
     model: GptConfig {
@@ -160,7 +161,7 @@ pub const PRESETS: &[Preset] = &[
     gpt2(&["gpt2-355m", "gpt2-medium"], GptConfig::GPT2_MEDIUM, 3e-4),
     gpt2(&["gpt2-774m", "gpt2-large"], GptConfig::GPT2_LARGE, 2.5e-4),
     gpt2(&["gpt2-1558m", "gpt2-xl"], GptConfig::GPT2_XL, 2e-4),
-    // Like chapter 5 of the book, this preset uses a shorter context than GPT-2.
+    // A model with the size of GPT-2 but, as in chapter 5 of the book, a shorter context.
     Preset {
         names: &["book-124m", "book"],
         model: GptConfig {
@@ -179,7 +180,8 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// Settings for fine-tuning a trained model, which takes only a few steps with a low learning rate.
+/// Settings for fine-tuning a trained model. Fine-tuning needs only a small number of steps and a
+/// low learning rate.
 pub const FINE_TUNING: PresetTraining = PresetTraining {
     batch_size: 2,
     max_steps: 100,
@@ -189,11 +191,12 @@ pub const FINE_TUNING: PresetTraining = PresetTraining {
     eval_iters: 5,
 };
 
-/// Distance in tokens between the beginnings of two consecutive windows of the default story. The
-/// story is very short, so a model learns much more if the windows overlap.
+/// Number of tokens between the starts of two consecutive training windows of the project's short
+/// story. This number is much smaller than the length of a window, because the story is very short,
+/// and a model learns much more from overlapping windows.
 pub const STORY_STRIDE: usize = 8;
 
-/// Returns a preset for a model with the size of a GPT-2 model.
+/// Returns a preset for a model whose size is that of one of the original GPT-2 models.
 const fn gpt2(names: &'static [&'static str], model: GptConfig, learning_rate: f64) -> Preset {
     Preset {
         names,
