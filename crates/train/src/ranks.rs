@@ -1,11 +1,13 @@
-//! Communication between the processes that share a training run, which are called ranks.
+//! Communication between the processes that share a training run. These processes are called ranks.
 //!
-//! The batches of a step or an evaluation are assigned to the ranks in turn. With two ranks, for
-//! example, rank 0 computes batches 0, 2, 4 and so on. All ranks have all weights. `shards.rs`
-//! defines which part of the gradients and moments each rank owns.
+//! The batches of a training step or an evaluation are assigned to the ranks in turn. If there are
+//! two ranks, for example, rank 0 computes batches 0, 2, 4 and so on, and rank 1 computes all other
+//! batches. Each rank stores all weights of the model. The gradients and the optimizer's moments
+//! are divided among the ranks, as described in `shards.rs`.
 //!
-//! This crate doesn't depend on MPI. A program that uses MPI must implement [`Ranks`] with it, and
-//! the tests implement [`Ranks`] with threads. A run that isn't shared uses `OneProcess`.
+//! This crate doesn't depend on MPI. A program that uses MPI for the communication must implement
+//! [`Ranks`] for its MPI library. The tests implement [`Ranks`] for threads, and a run that isn't
+//! shared uses `OneProcess`.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -18,26 +20,26 @@ use crate::manifest::sha256;
 
 /// One of the processes that train a model together.
 ///
-/// All processes must call the same functions in the same order, because each exchange of data
-/// waits for all processes.
+/// All processes must call the methods `all_to_all` and `all_gather` in the same order, because
+/// each call waits until all processes have called the method.
 pub trait Ranks: Debug + Send + Sync {
-    /// Returns the number of this process. The first process has number 0.
+    /// Returns the number of this process, counted from 0.
     fn rank(&self) -> usize;
 
-    /// Returns the number of processes.
+    /// Returns the number of processes that share the run.
     fn size(&self) -> usize;
 
-    /// Sends a part of `send` to each rank. `send` consists of one part per rank, in the order of
-    /// the ranks, and all parts have the same length. `receive` is filled with the parts that this
-    /// rank receives, in the order of the ranks that sent them.
+    /// Performs an all-to-all exchange. `send` consists of one part for each rank, in the order of
+    /// the ranks, and all parts have the same length. Afterwards, `receive` contains the parts that
+    /// all ranks sent to this rank, in the order of the sending ranks.
     fn all_to_all(&self, send: &[u8], receive: &mut [u8]);
 
-    /// Performs an all-gather, which fills `all` with the bytes `own` of every rank, in the order
+    /// Performs an all-gather, which fills `all` with a copy of `own` from each rank, in the order
     /// of the ranks. `own` must have the same length on all ranks.
     fn all_gather(&self, own: &[u8], all: &mut [u8]);
 }
 
-/// The only process of a run that isn't shared.
+/// The only process of a training run that isn't shared.
 #[derive(Debug)]
 pub(crate) struct OneProcess;
 
@@ -59,16 +61,17 @@ impl Ranks for OneProcess {
     }
 }
 
-/// Returns true if `yes` is true on any rank. All ranks return the same value.
+/// Returns true on all ranks if `yes` is true on at least one rank. Otherwise, returns false on all
+/// ranks.
 pub(crate) fn any(ranks: &dyn Ranks, yes: bool) -> bool {
     let mut all = vec![0; ranks.size()];
     ranks.all_gather(&[u8::from(yes)], &mut all);
     all.contains(&1)
 }
 
-/// Collects one value per batch, such as the loss, from the ranks that computed the batches. `own`
-/// contains one value per batch, but only the values of the batches that this rank computed are
-/// used.
+/// Collects one value for each batch, such as its loss, and returns all values on all ranks. `own`
+/// contains one element for each batch, but only the elements for the batches that this rank
+/// computed are used.
 pub(crate) fn of_all_batches(ranks: &dyn Ranks, own: &[f64]) -> Vec<f64> {
     let (n, size) = (own.len(), ranks.size());
     let mut all = vec![0.0; n * size];
@@ -76,8 +79,8 @@ pub(crate) fn of_all_batches(ranks: &dyn Ranks, own: &[f64]) -> Vec<f64> {
     (0..n).map(|i| all[i % size * n + i]).collect()
 }
 
-/// Exchanges strings among all ranks and returns the strings of all ranks, in the order of the
-/// ranks.
+/// Sends a string from each rank to all ranks. Returns the strings of all ranks, in the order of
+/// the ranks.
 pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
     let mut lengths = vec![0; ranks.size()];
     ranks.all_gather(bytes_of(&text.len()), cast_slice_mut(&mut lengths));
@@ -92,8 +95,9 @@ pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns a form of a value that is short enough to be displayed. A long value, such as a random
-/// state, is replaced by its hash.
+/// Returns a value unchanged if it is short enough for an error message. Otherwise, returns a text
+/// with the hash of the value. For example, the state of a random number generator is too long to
+/// be displayed.
 fn shortened(value: &str) -> Cow<'_, str> {
     const MAX_BYTES: usize = 100;
     match value.len() > MAX_BYTES {
@@ -102,12 +106,13 @@ fn shortened(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// Checks that all ranks have the same fields. A field consists of a name and a value.
+/// Checks that all ranks pass the same list of fields to this function. Each field consists of a
+/// name and a value.
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::RanksDiffer`], which contains the first field that differs between a rank
-/// and rank 0. All ranks return the same error.
+/// Returns [`TrainError::RanksDiffer`] if the lists differ. The error contains the first field
+/// whose value on some rank differs from its value on rank 0. All ranks return the same error.
 pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), TrainError> {
     let own: Vec<(&String, Cow<'_, str>)> = fields
         .iter()
@@ -115,8 +120,9 @@ pub fn agree(ranks: &dyn Ranks, fields: &[(String, String)]) -> Result<(), Train
         .collect();
     let own = serde_json::to_string(&own).expect("texts are valid JSON");
     let all = gather_texts(ranks, &own).into_iter();
-    // If a rank runs another version of this program, its fields may have a format that can't be
-    // parsed. The rank's list is then empty here, so an error is returned.
+    // A rank that runs another version of this program may send its fields in a format that this
+    // rank can't parse. In that case, an empty list is used, which differs from the list of any
+    // other rank and therefore leads to an error.
     let all = all.map(|fields| serde_json::from_str(&fields).unwrap_or_default());
     let all: Vec<Vec<(String, String)>> = all.collect();
     for (rank, fields) in all.iter().enumerate() {

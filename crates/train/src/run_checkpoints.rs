@@ -1,9 +1,10 @@
-//! Functions that find the checkpoints of a run by reading their manifests. No index file is
-//! needed.
+//! Functions that find the checkpoints of a run. They read the manifest of each checkpoint, so no
+//! separate index file is needed.
 //!
-//! The folder of a checkpoint appears by a single rename after all of its files have been written.
-//! Its manifest contains the ID of the run, the number of the save and the validation loss, so the
-//! newest and the best checkpoint can always be determined.
+//! After all files of a checkpoint have been written to a temporary folder, the folder gets its
+//! final name by a single rename. A checkpoint that has its final name is therefore complete. Its
+//! manifest contains the ID of the run, the number of the save and the validation loss, which is
+//! sufficient to find the newest and the best checkpoint of a run.
 
 use std::path::{Path, PathBuf};
 
@@ -13,24 +14,25 @@ use crate::TrainError;
 use crate::identity::{self, RunFile};
 use crate::manifest::{MANIFEST_FILE, Manifest, is_gone};
 
-/// Name of the folder in a run's folder that contains the checkpoints.
+/// Name of the subfolder of a run's folder in which the checkpoints are stored.
 pub const CHECKPOINTS: &str = "checkpoints";
 
-/// Maximum number of times that the checkpoints are listed again because a save deleted some of
-/// them in the meantime.
+/// Maximum number of times that the list of checkpoints is read again because another process
+/// deleted some of them while the list was being read.
 const MAX_RETRIES: usize = 100;
 
-/// The checkpoints in the folder of a run.
+/// The checkpoints that were found in the folder of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunCheckpoints {
-    /// ID of the run, or `None` if no file in the folder contains one.
+    /// ID of the run to which the folder belongs, or `None` if neither the folder's files nor its
+    /// checkpoints contain an ID.
     pub(crate) run: Option<String>,
-    /// Intact checkpoints of the run in the order of their saves. The newest is the last one.
+    /// Paths and manifests of the run's intact checkpoints, from the oldest save to the newest.
     pub(crate) whole: Vec<(PathBuf, Manifest)>,
-    /// Error that describes the problem with a damaged checkpoint, or `None` if no checkpoint is
-    /// damaged.
+    /// Error that describes what is wrong with one of the damaged checkpoints, or `None` if no
+    /// checkpoint is damaged.
     damaged: Option<TrainError>,
-    /// Path to a checkpoint of another run, if there is one.
+    /// Path to a checkpoint that belongs to another run, or `None` if there is no such checkpoint.
     foreign: Option<PathBuf>,
 }
 
@@ -39,21 +41,22 @@ impl RunCheckpoints {
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder can't be listed.
+    /// Returns an error if the contents of the folder can't be listed.
     pub(crate) fn of(run: &Path) -> Result<Self, TrainError> {
         let mut retries = 0..MAX_RETRIES;
         loop {
             let (kept, is_changed) = Self::list(run)?;
-            // If a folder has disappeared, a save has deleted it after writing a newer checkpoint,
-            // so the checkpoints are listed again.
+            // If a checkpoint disappears while the list is being read, another process has deleted
+            // it after saving a newer checkpoint. The list is therefore read again, so that it
+            // contains the newer one.
             if !is_changed || retries.next().is_none() {
                 return Ok(kept);
             }
         }
     }
 
-    /// Lists the checkpoints and reads their manifests once. Also returns true if a folder
-    /// disappeared after it had been listed.
+    /// Lists the checkpoints and reads their manifests. The second value that this function returns
+    /// is true if a checkpoint disappeared after its name had been read.
     fn list(run: &Path) -> Result<(Self, bool), TrainError> {
         let (checkpoints, mut kept) = (run.join(CHECKPOINTS), Self::default());
         let mut is_changed = false;
@@ -63,7 +66,7 @@ impl RunCheckpoints {
         };
         let mut whole = Vec::new();
         for name in names {
-            // Folders with other names belong to users or to other programs.
+            // Folders whose names don't start with `step-` belong to users or to other programs.
             let Some(name) = name.to_str().filter(|name| name.starts_with("step-")) else {
                 continue;
             };
@@ -78,8 +81,9 @@ impl RunCheckpoints {
         }
         whole.sort_by_key(|(_, manifest)| manifest.number);
         let newest = whole.last().map(|(_, manifest)| manifest.run.clone());
-        // The ID in the lock file is the most reliable. However, if a user has replaced everything
-        // except the lock file, no checkpoint has this ID, so the ID in run.json is used.
+        // The lock file is the most reliable source for the ID of the run. However, a user may have
+        // replaced all files of the folder except for the lock file. None of the checkpoints then
+        // contains the ID in the lock file, so the ID in run.json is used.
         let has_saved = |run: &String| whole.iter().any(|(_, manifest)| manifest.run == *run);
         let lock = identity::of_lock(run);
         let file = RunFile::read(run).map(|file| file.run);
@@ -96,31 +100,32 @@ impl RunCheckpoints {
         Ok((kept, is_changed))
     }
 
-    /// Returns the path to the newest checkpoint.
+    /// Returns the path to the newest intact checkpoint.
     pub(crate) fn newest(&self) -> Option<&PathBuf> {
         self.whole.last().map(|(path, _)| path)
     }
 
-    /// Returns the number of the newest save, or 0 if there is no checkpoint.
+    /// Returns the save number of the newest intact checkpoint, or 0 if there is no such
+    /// checkpoint.
     pub(crate) fn number(&self) -> u64 {
         self.whole.last().map_or(0, |(_, newest)| newest.number)
     }
 
-    /// Returns the path to the checkpoint with the lowest validation loss, and this loss. If
-    /// several checkpoints have the lowest loss, the newest of them is returned. If no checkpoint
-    /// has a validation loss, `None` is returned.
+    /// Returns the path to the checkpoint with the lowest validation loss, together with this loss.
+    /// If several checkpoints have the same lowest loss, returns the newest of them. Returns `None`
+    /// if no checkpoint contains a validation loss.
     pub(crate) fn best(&self) -> Option<(&PathBuf, f64)> {
         let validated = self.whole.iter().rev();
         let validated = validated.filter_map(|(path, save)| Some((path, save.val_loss?)));
         validated.min_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// Returns these checkpoints if at least one of them is intact or if there are no damaged ones.
+    /// Returns `self` if at least one checkpoint is intact, or if there are no checkpoints at all.
     ///
     /// # Errors
     ///
-    /// Returns the problem with one of the checkpoints if there are damaged checkpoints, but no
-    /// intact ones.
+    /// Returns an error that describes the problem with one of the checkpoints if all checkpoints
+    /// are damaged.
     pub(crate) fn or_damaged(mut self) -> Result<Self, TrainError> {
         match self.damaged.take_if(|_| self.whole.is_empty()) {
             Some(error) => Err(error),
@@ -134,15 +139,15 @@ impl RunCheckpoints {
 ///
 /// # Errors
 ///
-/// Returns [`TrainError::NoCheckpoint`] if there is no checkpoint. If there are checkpoints, but
-/// all of them are damaged, returns the problem with one of them.
+/// Returns [`TrainError::NoCheckpoint`] if there are no checkpoints. If all checkpoints are
+/// damaged, returns an error that describes the problem with one of them.
 pub fn latest_checkpoint(path: impl AsRef<Path>) -> Result<PathBuf, TrainError> {
     itself_or(path.as_ref(), |kept| kept.newest().cloned())
 }
 
 /// Returns the path to the checkpoint with the lowest validation loss of the run in the folder
-/// `path`. If no checkpoint has a validation loss, the newest is returned. If `path` is itself a
-/// checkpoint, it is returned.
+/// `path`. If no checkpoint contains a validation loss, returns the path to the newest checkpoint.
+/// If `path` is itself the folder of a checkpoint, returns `path`.
 ///
 /// # Errors
 ///
@@ -165,12 +170,13 @@ fn itself_or(
     choose(&RunCheckpoints::of(&path)?.or_damaged()?).ok_or(TrainError::NoCheckpoint { path })
 }
 
-/// Returns messages about checkpoints in the run's folder `path` that are ignored. There is at most
-/// one message about a damaged checkpoint and at most one about a checkpoint of another run.
+/// Returns messages about checkpoints in the run's folder `path` that this crate ignores because
+/// they are damaged or belong to another run. There is at most one message for each of these two
+/// reasons.
 ///
 /// # Errors
 ///
-/// Returns an error if the folder can't be listed, or if there are checkpoints, but all of them are
+/// Returns an error if the contents of the folder can't be listed, or if all checkpoints are
 /// damaged.
 pub fn ignored_checkpoints(path: impl AsRef<Path>) -> Result<Vec<String>, TrainError> {
     let kept = RunCheckpoints::of(path.as_ref())?.or_damaged()?;
@@ -190,7 +196,8 @@ pub fn ignored_checkpoints(path: impl AsRef<Path>) -> Result<Vec<String>, TrainE
     Ok(notes)
 }
 
-/// Returns the number of optimizer steps in a checkpoint, or `None` if its manifest can't be read.
+/// Returns the number of optimizer steps that had been taken when a checkpoint was saved, or `None`
+/// if the manifest of the checkpoint can't be read.
 pub fn steps_of(checkpoint: impl AsRef<Path>) -> Option<u64> {
     Some(Manifest::read(checkpoint.as_ref()).ok()?.step)
 }

@@ -8,14 +8,16 @@
 //! run.json                                       the ID of the run, and the token of this process
 //! ```
 //!
-//! To save a checkpoint, a process writes all files to a folder with a temporary name, renames the
-//! folder and reads its manifest back. Then it deletes old checkpoints, except for the newest ones
-//! and the best one. A checkpoint that has its final name is therefore complete, even if the
-//! process is killed or an operation fails.
+//! To save a checkpoint, a process writes all files to a folder with a temporary name and then
+//! renames this folder to its final name. A checkpoint that has its final name is therefore
+//! complete, even if the process is killed or a file operation fails. The process then reads the
+//! manifest of the new checkpoint to check it. Finally, the process deletes old checkpoints, except
+//! for the newest ones and the one with the lowest validation loss.
 //!
-//! A process deletes only complete checkpoints of its own run and the folders of unfinished
-//! checkpoints. It deletes complete checkpoints only after a new one has been saved successfully.
-//! Before each write, it checks that it still owns the folder, as described in `identity.rs`.
+//! A process deletes only the complete checkpoints of its own run and the folders of unfinished
+//! checkpoints. It deletes complete checkpoints only after it has saved a new checkpoint
+//! successfully. Before it writes to the run's folder, it checks that it still owns the folder, as
+//! described in `identity.rs`.
 
 use std::fs;
 use std::io::Write;
@@ -33,23 +35,23 @@ use crate::identity::Owned;
 use crate::manifest::{FILES, Manifest, is_gone};
 use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 
-/// The folder of a training run, which is locked until this value is dropped.
+/// The folder of a training run. The folder is locked until this value is dropped.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
     owned: Owned,
-    /// Number of the newest save. The next save must have a higher number, even if the manifest of
-    /// the newest checkpoint is temporarily unreadable.
+    /// Number of the newest save. It is remembered because the next save must get a higher number,
+    /// even if the manifest of the newest checkpoint can't be read at that time.
     newest: AtomicU64,
-    /// Names and contents of the files that are added to every checkpoint.
+    /// Names and contents of the additional files that are written to every checkpoint.
     files: Vec<(String, Vec<u8>)>,
     /// Special tokens that are written to the configuration of every checkpoint.
     pub(crate) tokens: SpecialTokens,
 }
 
 impl RunFolder {
-    /// Opens the folder of a run and locks it. If the folder doesn't exist, it is created.
-    /// Unfinished checkpoints of processes that were killed are deleted.
+    /// Opens and locks the folder of a run. If the folder doesn't exist, it is created. Unfinished
+    /// checkpoints that were left by killed processes are deleted.
     ///
     /// ```
     /// let path = std::env::temp_dir().join(format!("run-folder-{}", std::process::id()));
@@ -64,10 +66,11 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Locked`] if another process has locked the folder, and
-    /// [`TrainError::Damaged`] if `path` is a file, if the folder of checkpoints is a link, if the
-    /// folder contains files of two runs or a file `run.json` that doesn't belong to a run, or if
-    /// all checkpoints are damaged. Also returns an error if the folder can't be read or written.
+    /// Returns [`TrainError::Locked`] if another process has locked the folder. Returns
+    /// [`TrainError::Damaged`] if `path` is a file, if the subfolder for checkpoints is a symbolic
+    /// link, if the folder contains files of two different runs, if its file `run.json` wasn't
+    /// written by this program, or if all checkpoints are damaged. Also returns an error if a file
+    /// operation fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, TrainError> {
         let path = path.as_ref().to_owned();
         if fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {
@@ -91,33 +94,34 @@ impl RunFolder {
         Ok(folder)
     }
 
-    /// Adds files, such as those of a tokenizer, to every checkpoint that is saved from now on. The
-    /// names have the form `file` or `folder/file`. If a checkpoint already has a file with the
-    /// same name, the file is replaced.
+    /// Adds files, such as the files of a tokenizer, to all checkpoints that will be saved. Each
+    /// name has the form `file` or `subfolder/file`. A file that a checkpoint already contains
+    /// under the same name is replaced.
     #[must_use]
     pub fn with_files(self, files: Vec<(String, Vec<u8>)>) -> Self {
         Self { files, ..self }
     }
 
-    /// Writes the IDs of the BOS, EOS and padding tokens to the configuration of every checkpoint
-    /// that is saved from now on. Programs that load a checkpoint need these IDs to generate text.
+    /// Sets the IDs of the BOS, EOS and padding tokens, which are written to the configuration of
+    /// all checkpoints that will be saved. Programs that generate text with a checkpoint need these
+    /// IDs.
     #[must_use]
     pub fn with_special_tokens(self, tokens: SpecialTokens) -> Self {
         Self { tokens, ..self }
     }
 
-    /// Returns the path with which the folder was opened.
+    /// Returns the path that was passed to [`open`](Self::open).
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Checks that this process still owns the folder and may write to it.
+    /// Checks that this process still owns the folder and may therefore write to it.
     ///
     /// # Errors
     ///
     /// Returns [`TrainError::FolderLost`] if the folder was renamed or deleted, or if another
-    /// process has opened it in the meantime. The latter can happen if somebody deletes the lock,
-    /// or if the file system doesn't support locks.
+    /// process has opened it in the meantime. Another process can open the folder if a user deletes
+    /// the lock file or if the file system doesn't support locks.
     pub fn check(&self) -> Result<(), TrainError> {
         self.owned.check(&self.path)
     }
@@ -126,8 +130,8 @@ impl RunFolder {
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::Damaged`] if the checkpoint was saved by another run. Also returns an
-    /// error if the manifest of the checkpoint can't be read.
+    /// Returns [`TrainError::Damaged`] if another run saved the checkpoint. Also returns an error
+    /// if the manifest of the checkpoint can't be read.
     pub fn check_owner(&self, checkpoint: impl AsRef<Path>) -> Result<(), TrainError> {
         let checkpoint = checkpoint.as_ref();
         match Manifest::read(checkpoint)?.run == self.owned.run {
@@ -139,8 +143,8 @@ impl RunFolder {
         }
     }
 
-    /// Returns the path to the checkpoint with the lowest validation loss, and this loss. If no
-    /// checkpoint has a validation loss, `None` is returned.
+    /// Returns the path to the checkpoint with the lowest validation loss, together with this loss.
+    /// Returns `None` if no checkpoint contains a validation loss.
     ///
     /// # Errors
     ///
@@ -150,17 +154,18 @@ impl RunFolder {
         Ok(kept.best().map(|(path, loss)| (path.clone(), loss)))
     }
 
-    /// Saves a new checkpoint. The function `write` must write the checkpoint's files to the folder
-    /// whose path it receives. Afterwards, all checkpoints except the `keep` newest and the best
-    /// one are deleted.
+    /// Saves a new checkpoint. The closure `write` receives the path to a temporary folder and must
+    /// write the files of the checkpoint to this folder. After the checkpoint has been saved, old
+    /// checkpoints are deleted, except for the `keep` newest checkpoints and the one with the
+    /// lowest validation loss.
     ///
-    /// Returns the path to the new checkpoint, and the errors that occurred while other checkpoints
-    /// were being deleted.
+    /// Returns the path to the new checkpoint, and the errors that occurred when old checkpoints or
+    /// unfinished checkpoints were deleted.
     ///
     /// # Errors
     ///
-    /// Returns an error if this process no longer owns the folder, or if a file operation fails. In
-    /// these cases, the existing checkpoints aren't changed.
+    /// Returns an error if this process no longer owns the folder, or if the new checkpoint can't
+    /// be written. If an error is returned, no complete checkpoint has been changed or deleted.
     pub(crate) fn add(
         &self,
         step: u64,
@@ -170,7 +175,8 @@ impl RunFolder {
     ) -> Result<(PathBuf, Vec<TrainError>), TrainError> {
         self.check()?;
         refuse_link(&self.path.join(CHECKPOINTS))?;
-        // Unfinished checkpoints are deleted first, because the new one may need their space.
+        // Delete unfinished checkpoints first, because the new checkpoint may need the disk space
+        // that they occupy.
         let mut not_deleted = Vec::from_iter(self.delete_unfinished().err());
         let before = RunCheckpoints::of(&self.path)?;
         let newest = before.number().max(self.newest.load(Ordering::Relaxed));
@@ -180,14 +186,15 @@ impl RunFolder {
             .join(CHECKPOINTS)
             .join(Manifest::folder_name(step));
         if !is_gone(&folder) {
-            // The run was resumed from an earlier step and has reached this step again, so the name
-            // of the new folder also contains the number of the save.
+            // A folder with this name already exists, for example because the run was resumed from
+            // an earlier step and has reached this step again. The name of the new folder therefore
+            // also contains the number of the save.
             folder.set_extension(number.to_string());
         }
         let staged = StagedFolder::beside(&folder)?;
-        // If the run's folder was renamed while the files were being written, the unfinished
-        // checkpoint was moved with it, and `write` reports a missing file. In this case, the error
-        // must say that the folder was lost.
+        // If a user renames the run's folder while `write` is writing the files, `write` returns an
+        // error about a missing file. In this case, the more helpful error `FolderLost` is returned
+        // instead.
         let or_lost = |error| match self.check() {
             Err(lost @ TrainError::FolderLost { .. }) => lost,
             _ => error,
@@ -214,7 +221,7 @@ impl RunFolder {
         Ok((folder, not_deleted))
     }
 
-    /// Deletes the unfinished checkpoints of processes that have ended.
+    /// Deletes the unfinished checkpoints that were left by processes that have ended.
     fn delete_unfinished(&self) -> Result<(), TrainError> {
         let checkpoints = self.path.join(CHECKPOINTS);
         let is_checkpoint = |name: &[u8]| name.starts_with(b"step-");
@@ -222,8 +229,8 @@ impl RunFolder {
     }
 }
 
-/// Checks that the folder that contains the checkpoints isn't a symbolic link, because the target
-/// of a link might not belong to the run.
+/// Checks that the subfolder for checkpoints isn't a symbolic link. The target of such a link might
+/// contain files that don't belong to the run, so this program must not delete anything there.
 fn refuse_link(checkpoints: &Path) -> Result<(), TrainError> {
     match checkpoints.is_symlink() {
         true => Err(TrainError::damaged(
@@ -234,7 +241,8 @@ fn refuse_link(checkpoints: &Path) -> Result<(), TrainError> {
     }
 }
 
-/// Deletes a complete checkpoint, unless a file in it was added or edited after it had been saved.
+/// Deletes a complete checkpoint. If a user has added files to it or edited files such as those of
+/// the tokenizer, returns an error and deletes nothing.
 fn remove(folder: &Path) -> Result<(), TrainError> {
     let manifest = Manifest::read(folder)?;
     manifest.verify(folder, |file| {
@@ -258,7 +266,8 @@ mod tests {
     use crate::runs::ignored_checkpoints;
     use crate::{best_checkpoint, latest_checkpoint};
 
-    /// Writes the files that every checkpoint must have, with contents that aren't valid.
+    /// Writes all files that a checkpoint must contain. These tests never load the files, so their
+    /// contents don't matter.
     fn write(folder: &Path) -> Result<(), TrainError> {
         for file in FILES {
             fs::write(folder.join(file), "{}").expect("a file");
@@ -316,8 +325,8 @@ mod tests {
         assert_eq!(latest_checkpoint(&temporary).expect("readable"), fifth);
     }
 
-    /// The newest checkpoint is the one with the highest save number. It may not have the highest
-    /// step, because a run can be resumed from an earlier step.
+    /// The newest checkpoint is the one with the highest save number. Another checkpoint may have a
+    /// higher number of steps, because a run can be resumed from an earlier step.
     #[test]
     fn the_newest_and_the_best_stay_and_are_found_again() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
@@ -334,8 +343,8 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("the same folder");
         let best = folder.best().expect("readable");
         assert_eq!(best.map(|best| best.1), Some(1.0));
-        // A checkpoint without a validation loss can't be the best one, so the best checkpoint
-        // stays the same when step 35 is saved again.
+        // The checkpoint that is saved next has no validation loss, so it can't be the best
+        // checkpoint. The checkpoint of step 30 must therefore be kept.
         save(&folder, 35, 1);
         assert_eq!(
             names(temporary.path()),
@@ -359,8 +368,8 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, "x").expect("a file");
         }
-        // When a run is opened, it must delete the folders that processes left unfinished because
-        // they were killed while they saved or deleted a checkpoint.
+        // Opening a run must delete unfinished checkpoints, which a process leaves behind if it is
+        // killed while it saves or deletes a checkpoint.
         let half = checkpoints.join(".step-00000003.7-0.unfinished");
         fs::create_dir(&half).expect("a folder");
         fs::write(half.join(".config.json.7-0.unfinished"), "x").expect("a file");
@@ -368,7 +377,8 @@ mod tests {
         assert!(!half.exists());
         for step in [5, 6, 7, 8] {
             let saved = save(&folder, step, 1);
-            // A checkpoint must not be deleted if a user has added a file to it or has renamed it.
+            // A checkpoint must not be deleted if a user has renamed its folder or added a file to
+            // it.
             match step {
                 5 => fs::write(saved.join("notes.txt"), "good one").expect("a file"),
                 6 => fs::rename(&saved, saved.with_file_name("step-good")).expect("a folder"),
@@ -384,8 +394,8 @@ mod tests {
         assert!(!checkpoints.join("step-00000007").exists());
     }
 
-    /// If a user copies a run with `cp -r` while a checkpoint of the run is being deleted, the copy
-    /// may contain a damaged checkpoint like the one in this test.
+    /// This test damages a checkpoint. In practice, a run can contain a damaged checkpoint if a
+    /// user has copied the run with `cp -r` while one of its checkpoints was being deleted.
     #[test]
     fn a_checkpoint_that_is_not_whole_is_not_the_newest_and_is_told() {
         let temporary = tempfile::tempdir().expect("a temporary folder");
@@ -449,8 +459,9 @@ mod tests {
         let files = vec![file("tokenizer.json"), file("templates/tool.json")];
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let folder = folder.with_files(files);
-        // A link that has the name of the next checkpoint belongs to another program, so the
-        // checkpoint must get another name.
+        // The next checkpoint would usually be saved as `step-00000001`. If a symbolic link with
+        // this name already exists, it may belong to another program, so the checkpoint must get
+        // another name.
         #[cfg(unix)]
         let in_the_way = temporary.path().join(CHECKPOINTS).join("step-00000001");
         #[cfg(unix)]
@@ -460,15 +471,14 @@ mod tests {
         check_tokenizer(&first).expect("as it was saved");
         let second = save(&folder, 2, 1);
         assert!(!first.exists());
-        // If a file of the tokenizer in a checkpoint is changed, `check_tokenizer` must return an
-        // error.
+        // `check_tokenizer` must return an error if a tokenizer file in a checkpoint was changed.
         for name in ["tokenizer.json", "templates/tool.json"] {
             fs::write(second.join(name), "[]").expect("a file");
             let error = check_tokenizer(&second).expect_err("changed");
             assert!(error.to_string().contains(name), "{error}");
             fs::write(second.join(name), "{}").expect("a file");
         }
-        // If a user adds a file to a subfolder of a checkpoint, the checkpoint must not be deleted.
+        // A checkpoint must not be deleted if a user has added a file to one of its subfolders.
         fs::write(second.join("templates/notes"), "mine").expect("a file");
         save(&folder, 3, 1);
         assert!(second.join("templates/notes").exists());
@@ -505,8 +515,8 @@ mod tests {
         assert!(guest.exists());
         let notes = ignored_checkpoints(&one).expect("readable");
         assert!(notes[0].contains("another run"), "{notes:?}");
-        // The ID is also stored in the checkpoints, so a run can be identified even if its lock
-        // file is missing.
+        // The ID of a run is stored not only in its lock file but also in its checkpoints, so a run
+        // can be identified even if its lock file is missing.
         drop(folder);
         fs::remove_file(one.join(LOCK)).expect("a file");
         fs::remove_dir_all(guest).expect("a folder");
@@ -528,8 +538,8 @@ mod tests {
         let both = RunFolder::open(&copy).expect("not locked");
         RunFolder::open(&run).expect_err("locked");
         drop(both);
-        // If a copy that another process has opened takes the place of the folder, the first
-        // process must not write to the copy.
+        // If a user replaces the run's folder with a copy that another process has opened, the
+        // first process must not write to the copy.
         fs::rename(&run, all.path().join("aside")).expect("renamed");
         fs::rename(&copy, &run).expect("renamed");
         let error = folder.add(2, None, 1, write).expect_err("another folder");
@@ -555,8 +565,8 @@ mod tests {
         let folder = RunFolder::open(&temporary).expect("a new folder");
         let manifest = save(&folder, 1, 1).join(MANIFEST_FILE);
         drop(folder);
-        // If all checkpoints are damaged, opening the run must fail, because the run would
-        // otherwise start again from the beginning.
+        // If all checkpoints of a run are damaged, opening the run must fail. Otherwise, the run
+        // would start again from the first step.
         fs::write(&manifest, "").expect("a file");
         let error = RunFolder::open(&temporary).expect_err("nothing whole");
         assert!(error.to_string().contains("manifest.json"), "{error}");

@@ -1,6 +1,6 @@
-//! The names of a run's files, and functions for the communication between ranks. This module is
-//! for programs that store additional files in a run's folder, such as `gpt train`. Its items may
-//! change in any version.
+//! Names of the files in a run's folder, and functions for the communication between the processes
+//! that share a run. Programs such as `gpt train` use this module to store additional files in a
+//! run's folder. Any new version of this crate may change this module.
 
 pub use crate::identity::{LOCK, RUN_FILE, run_id};
 pub use crate::manifest::sha256;

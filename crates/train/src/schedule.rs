@@ -1,5 +1,5 @@
-//! A learning rate schedule with a linear warmup that is followed by a cosine decay (appendices D.1
-//! and D.2 of the book).
+//! A learning rate schedule that consists of a linear warmup and a cosine decay (appendices D.1 and
+//! D.2 of the book).
 //!
 //! ```text
 //! if step < warmup_steps:  lr = initial_lr + step (peak_lr - initial_lr) / warmup_steps
@@ -7,8 +7,8 @@
 //!                          progress = (step - warmup_steps) / (total_steps - warmup_steps)
 //! ```
 //!
-//! The cosine decay isn't repeated. From step `total_steps` on, the learning rate stays at
-//! `min_lr`.
+//! There is only one cosine decay. After it has ended at step `total_steps`, the learning rate
+//! remains at `min_lr`.
 
 use std::f64::consts::PI;
 
@@ -16,28 +16,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
 
-/// A learning rate that first rises linearly from `initial_lr` to the `lr` of the optimizer, and
-/// then falls to `min_lr` along half a cosine.
+/// A learning rate schedule. The learning rate first rises linearly from `initial_lr` to the `lr`
+/// of the optimizer. It then falls to `min_lr` along half a period of a cosine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Number of steps in which the learning rate rises. If this is 0, there is no warmup.
+    /// Number of warmup steps, in which the learning rate rises. If this is 0, there is no warmup.
     #[serde(default)]
     pub warmup_steps: u64,
-    /// Number of steps of the warmup and the decay together. It must be greater than
-    /// `warmup_steps`.
+    /// Total number of steps of the warmup and the decay. It must be greater than `warmup_steps`.
     pub total_steps: u64,
     /// Learning rate of the first step if there is a warmup.
     #[serde(default)]
     pub initial_lr: f64,
-    /// Learning rate at the end of the decay and in all later steps.
+    /// Learning rate after the decay, which applies to step `total_steps` and all later steps.
     #[serde(default)]
     pub min_lr: f64,
 }
 
 impl Schedule {
-    /// Returns the learning rate of the step with index `step`. The first step has index 0.
-    /// `peak_lr` is the `lr` of the optimizer.
+    /// Returns the learning rate of the step with index `step`, where the first step has index 0.
+    /// `peak_lr` is the highest learning rate, to which [`Trainer`](crate::Trainer) sets the `lr`
+    /// of its optimizer settings.
     ///
     /// ```
     /// // In appendix D, there are 15 epochs of 9 batches, and a fifth of the steps is the warmup.

@@ -1,8 +1,9 @@
-//! Divides the weights of a shared run among its ranks, as in stage 1 of ZeRO.
+//! Divides the weights of a model among the processes (ranks) that share a training run, as in
+//! stage 1 of ZeRO.
 //!
-//! All ranks store all weights, but each rank owns only a part of them. For this part, the rank
-//! stores the sum of the gradients and the optimizer's moments, and performs the optimizer's
-//! update.
+//! Every rank stores a copy of all weights, but each weight is divided into parts, each of which is
+//! owned by one rank. For the parts that it owns, a rank stores the sum of the gradients and the
+//! optimizer's moments, and updates the weights.
 //!
 //! ```text
 //! after each round:  Each rank has computed one batch. It sends the gradients of each part to the
@@ -12,15 +13,16 @@
 //! when saving:       For one weight after the other, all ranks receive all parts of the moments.
 //! ```
 //!
-//! A large weight is divided into pieces to limit the memory that an exchange needs, and each piece
-//! is divided into one part per rank. The optimizer and the norm work on blocks of 16,384 elements,
-//! and each part consists of whole blocks, so the norm is the same sum for any number of ranks. For
-//! example, a weight of 35 blocks is divided between two ranks as follows. The first piece has 32
-//! blocks, of which each rank owns 16. The second piece has the remaining 3 blocks, of which rank 0
-//! owns 2 and rank 1 owns 1.
+//! To limit the memory that an exchange requires, a large weight is first divided into pieces. Each
+//! piece is then divided into one part per rank. The optimizer and the computation of the gradient
+//! norm operate on blocks of 16,384 elements. Because each part consists of whole blocks, the norm
+//! is bit for bit the same for any number of ranks. For example, if there are two ranks, a weight
+//! of 35 blocks is divided as follows. The first piece consists of 32 blocks, and each rank owns 16
+//! of them. The second piece consists of the remaining 3 blocks. Rank 0 owns 2 of them, and rank 1
+//! owns 1.
 //!
-//! If a weight has fewer blocks than there are ranks, some ranks own no part of it. If there is a
-//! single process, it owns all weights and exchanges nothing.
+//! If a weight has fewer blocks than there are ranks, some ranks don't own any part of this weight.
+//! A single process owns all weights and doesn't exchange any data.
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use tensor_ops::Parameters;
@@ -30,14 +32,14 @@ use tensor_ops::engine::{
 
 use crate::Ranks;
 
-/// Returns the elements of all weights, with one slice per weight.
+/// Returns the elements of all weights, as one slice for each weight.
 pub(crate) fn slices<P: Parameters + ?Sized>(parameters: &mut P) -> Vec<&mut [f32]> {
     let views = parameters.named_parameters_mut().into_iter();
     let slices = views.map(|(name, view)| row_major_mut(&name, view));
     slices.collect()
 }
 
-/// Returns the number of elements in a piece. The last piece of a weight may be shorter.
+/// Returns the number of elements in each piece of a weight. The last piece may be shorter.
 pub(crate) fn piece_length(ranks: &dyn Ranks) -> usize {
     match ranks.size() {
         1 => usize::MAX,
@@ -45,13 +47,14 @@ pub(crate) fn piece_length(ranks: &dyn Ranks) -> usize {
     }
 }
 
-/// Divides the weights into pieces, in the order of the weights.
+/// Divides each weight into pieces. The pieces are returned in the order of the weights.
 fn pieces<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f32]> {
     let pieces = |weight: &'a mut [f32]| weight.chunks_mut(piece_length(ranks));
     weights.into_iter().flat_map(pieces).collect()
 }
 
-/// Returns the number of elements in each part of a piece. The last parts may be shorter or empty.
+/// Returns the number of elements in each rank's part of a piece. The parts of the last ranks may
+/// be shorter or empty.
 pub(crate) fn part_length(ranks: &dyn Ranks, piece: &[f32]) -> usize {
     let blocks = piece.len().div_ceil(OPTIMIZER_BLOCK);
     (blocks.div_ceil(ranks.size()) * OPTIMIZER_BLOCK).min(piece.len())
@@ -62,8 +65,8 @@ pub(crate) fn own_part<'a>(ranks: &dyn Ranks, piece: &'a [f32]) -> &'a [f32] {
     parts.nth(ranks.rank()).unwrap_or_default()
 }
 
-/// Returns the parts of the weights that this rank owns. There is one part for each piece of a
-/// weight.
+/// Returns the parts of the weights that this rank owns, as one slice for each piece of each
+/// weight. A slice is empty if this rank doesn't own any part of a piece.
 pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> Vec<&'a mut [f32]> {
     let own = |piece: &'a mut [f32]| {
         let mut parts = piece.chunks_mut(part_length(ranks, piece));
@@ -72,10 +75,10 @@ pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> V
     pieces(ranks, weights).into_iter().map(own).collect()
 }
 
-/// Sends the gradients of this rank to the owners of the parts, and adds the gradients that this
-/// rank receives to `sums`, in the order of the ranks. Only the first `batches` ranks have computed
-/// a batch in this round, so only their gradients are added. Afterwards, all elements of `grads`
-/// are 0.
+/// Sends the gradients that this rank has computed to the ranks that own the corresponding weights,
+/// and receives gradients from the other ranks in return. Adds the gradients of the first `batches`
+/// ranks to `sums`, in the order of the ranks. All other ranks haven't computed a batch in this
+/// round. Afterwards, all elements of `grads` are 0.
 pub(crate) fn add_round(
     ranks: &dyn Ranks,
     batches: usize,
@@ -98,9 +101,10 @@ pub(crate) fn add_round(
     }
 }
 
-/// Returns the Euclidean norm of a gradient that is divided among the ranks. `own` contains the
-/// parts that this rank owns. The function uses `model` only to get the sizes of the weights. The
-/// result is bit for bit the same as that of [`grad_norm`](crate::grad_norm).
+/// Returns the Euclidean norm of a gradient whose parts are stored on different ranks. `own`
+/// contains the parts of the gradient that this rank stores, and `model` provides the sizes of the
+/// weights. The result is bit for bit the same as if [`grad_norm`](crate::grad_norm) were called
+/// with the whole gradient.
 pub(crate) fn norm_of_parts(ranks: &dyn Ranks, own: &[&mut [f32]], model: &impl Parameters) -> f64 {
     let (mut own, mut total) = (own.iter(), 0.0);
     model.visit("", &mut |name, weight| {
@@ -117,8 +121,8 @@ pub(crate) fn norm_of_parts(ranks: &dyn Ranks, own: &[&mut [f32]], model: &impl 
     total.sqrt()
 }
 
-/// Sends the updated weights that this rank owns to all other ranks and receives theirs.
-/// Afterwards, all ranks have the same weights.
+/// Sends the weights that this rank has updated to all other ranks, and receives the weights that
+/// the other ranks have updated. Afterwards, all ranks have the same weights.
 pub(crate) fn gather_weights(ranks: &dyn Ranks, model: &mut impl Parameters) {
     if ranks.size() == 1 {
         return;
@@ -129,8 +133,8 @@ pub(crate) fn gather_weights(ranks: &dyn Ranks, model: &mut impl Parameters) {
     }
 }
 
-/// Fills `all` with the parts `own` of all ranks, in the order of the ranks. Each part has `part`
-/// elements, except for the last ones, which may be shorter.
+/// Fills `all` with the contents of `own` from each rank, in the order of the ranks. Each rank
+/// provides `part` elements, except that the last ranks may provide fewer or none.
 pub(crate) fn gather<T: Pod>(ranks: &dyn Ranks, own: &[T], part: usize, all: &mut [T]) {
     let mut send = own.to_vec();
     send.resize(part, T::zeroed());

@@ -1,9 +1,10 @@
-//! The book's `train_model_simple` (listing 5.3), line by line.
+//! A line-by-line port of the book's function `train_model_simple` (listing 5.3).
 //!
-//! Use [`Trainer`](crate::Trainer) for real training runs. In contrast to this function, it can
-//! accumulate and clip gradients, change the learning rate, save checkpoints and resume from them.
-//! For models with more than two million weights, the results of both are bit for bit the same. For
-//! smaller models, `Trainer` divides each batch into parts, so the results agree up to rounding.
+//! For actual training runs, use [`Trainer`](crate::Trainer), which can also accumulate and clip
+//! gradients, change the learning rate, save checkpoints, and resume from them. If a model has more
+//! than two million weights, `Trainer` produces bit for bit the same results as
+//! `train_model_simple`. For a smaller model, `Trainer` divides each batch into parts, so the
+//! results agree only up to rounding.
 
 use dataloader::DataLoader;
 use gpt::GptModel;
@@ -12,21 +13,22 @@ use torch_rng::TorchRng;
 
 use crate::{AdamW, Evaluation, Event, TrainError, calc_loss_loader};
 
-/// The numeric arguments of the book's `train_model_simple`.
+/// The numeric parameters of the book's function `train_model_simple`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SimpleTraining {
     /// Number of passes over the training data.
     pub num_epochs: u64,
     /// Number of steps between two evaluations. The first evaluation takes place after the first
-    /// step.
+    /// step of training.
     pub eval_freq: u64,
-    /// Number of batches of each data loader whose losses an evaluation averages.
+    /// Maximum number of batches of each data loader (training and validation) that an evaluation
+    /// uses.
     pub eval_iter: usize,
 }
 
-/// The defaults are the values in the book: ten epochs, and an evaluation of 5 batches every 5
-/// steps.
+/// Uses the values in the book as defaults: ten epochs, and an evaluation every 5 steps that uses 5
+/// batches.
 impl Default for SimpleTraining {
     fn default() -> Self {
         Self {
@@ -37,23 +39,24 @@ impl Default for SimpleTraining {
     }
 }
 
-/// The result of the book's `train_model_simple`, with one element per evaluation in each list.
+/// The losses during a call of [`train_model_simple`], with one element per evaluation in each
+/// vector.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrainingHistory {
-    /// Mean losses for the training data.
+    /// Training losses.
     pub train_losses: Vec<f64>,
-    /// Mean losses for the validation data.
+    /// Validation losses.
     pub val_losses: Vec<f64>,
-    /// Number of input tokens that the model had been trained on at each evaluation.
+    /// Number of input tokens that had been used for training before each evaluation.
     pub track_tokens_seen: Vec<u64>,
 }
 
 /// Trains a model for a number of epochs, like the book's function `train_model_simple`. The
-/// learning rate is always that of the optimizer.
+/// learning rate doesn't change during the training.
 ///
-/// Instead of printing its results, this function passes them to `on_event`. The closure receives
-/// the loss of each batch, the losses of each evaluation and, at the end of each epoch, the model.
-/// The closure can generate sample text from the model with the crate `generate`.
+/// This function doesn't print anything. Instead, it passes the loss of each batch, the losses of
+/// each evaluation and, after each epoch, the model to the closure `on_event`. The closure can use
+/// the crate `generate` to generate sample text with the model.
 ///
 /// ```
 /// use train::dataloader::{Corpus, DataLoader, DataLoaderConfig};
@@ -85,19 +88,18 @@ pub struct TrainingHistory {
 /// # Ok::<(), train::TrainError>(())
 /// ```
 ///
-/// Random numbers are drawn in the same order as in the book. Each epoch first draws the order of
-/// its windows. Then each batch draws its dropout masks, and each evaluation draws new orders for
-/// both loaders.
+/// Random numbers are drawn in the same order as in the book. At the start of each epoch, the order
+/// of the training windows is drawn. Each batch then draws its dropout masks. Each evaluation draws
+/// a new order of the windows of both data loaders, unless a data loader doesn't shuffle.
 ///
 /// # Errors
 ///
-/// Returns an error if a batch can't be read or isn't valid for the model, or if an evaluation
-/// doesn't have any batches.
+/// Returns an error if a batch can't be read or isn't valid for the model, or if there are no
+/// batches for an evaluation.
 ///
 /// # Panics
 ///
-/// Panics if the optimizer was created for weights whose number or sizes differ from those of the
-/// model.
+/// Panics if the optimizer was created for a model of another size.
 pub fn train_model_simple(
     model: &mut GptModel,
     optimizer: &mut AdamW,
@@ -145,9 +147,9 @@ pub fn train_model_simple(
     Ok(history)
 }
 
-/// Returns the losses for the training data and for the validation data without dropout (the book's
-/// `evaluate_model`). Each is the mean over the first `eval_iter` batches of a new pass over its
-/// loader.
+/// Returns the training loss and the validation loss, like the book's function `evaluate_model`.
+/// Both are computed without dropout. Each loss is the mean over the first `eval_iter` batches of a
+/// new pass over the data loader.
 ///
 /// # Errors
 ///

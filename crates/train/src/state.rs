@@ -1,10 +1,10 @@
-//! The values of a run that a checkpoint stores in state.json, which are all of its values except
-//! the tensors.
+//! The part of a training run's state that a checkpoint stores in the file state.json. The weights
+//! and the optimizer's moments are stored in other files.
 //!
-//! The size of this state depends neither on the length of the run nor on the amount of data. In
-//! particular, the state doesn't contain the order of the windows in the current epoch. Instead, it
-//! contains the random number generator from which this order was drawn, so a resumed run can draw
-//! the same order again.
+//! The size of state.json depends neither on the length of the run nor on the amount of data. In
+//! particular, the file doesn't contain the order of the training windows in the current epoch.
+//! Instead, it contains the state of the random number generator from which this order was drawn,
+//! so that a resumed run can draw the same order again.
 
 use std::iter::once;
 use std::path::Path;
@@ -25,14 +25,16 @@ pub(crate) struct TrainState {
     pub(crate) settings: Settings,
     #[serde(with = "hexadecimal")]
     pub(crate) rng: TorchRng,
-    /// Epoch of the last batch and position in this epoch, or `None` before the first batch.
+    /// The epoch to which the last batch belongs, and the position in this epoch, or `None` if no
+    /// batch has been read yet.
     pub(crate) epoch: Option<EpochState>,
     pub(crate) last_step: Option<StepReport>,
     pub(crate) last_evaluation: Option<Evaluation>,
 }
 
 /// The settings with which a checkpoint was saved. A run can be resumed only with the same
-/// settings, except for those that don't influence its weights and losses, such as `max_steps`.
+/// settings, except for settings that influence neither its weights nor its losses, such as
+/// `max_steps`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -76,19 +78,19 @@ impl From<EpochState> for EpochPosition {
 }
 
 impl TrainState {
-    /// Returns the number of optimizer steps so far.
+    /// Returns the number of optimizer steps taken so far.
     pub(crate) fn steps_done(&self) -> u64 {
         self.last_step.map_or(0, |last| last.step.saturating_add(1))
     }
 }
 
 impl Settings {
-    /// Combines the settings of a run and checks that they are valid.
+    /// Combines all settings of a run in one value, and checks that they are valid.
     ///
     /// # Errors
     ///
-    /// Returns an error if a setting is outside its range, if the windows of a loader are longer
-    /// than the model's context, or if the data can't be read.
+    /// Returns an error if a setting is outside its range, if the windows of a data loader are
+    /// longer than the context length of the model, or if the data can't be read.
     pub(crate) fn new(
         config: TrainConfig,
         model: GptConfig,
@@ -114,12 +116,13 @@ impl Settings {
         })
     }
 
-    /// Checks that a run with the settings `now` can be resumed from `checkpoint`, which was saved
-    /// with the settings `self`.
+    /// Checks that a run with the settings `now` may be resumed from `checkpoint`. `self` contains
+    /// the settings with which this checkpoint was saved.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::OtherRun`], which contains the first value that differs.
+    /// Returns [`TrainError::OtherRun`] if a setting that must be the same differs. The error
+    /// contains the first such setting.
     pub(crate) fn refuse_others(&self, checkpoint: &Path, now: &Self) -> Result<(), TrainError> {
         let fields = |settings: &Self| {
             fields(&Self {
@@ -139,7 +142,7 @@ impl Settings {
     }
 }
 
-/// Serializes a random number generator as the hexadecimal digits of its state.
+/// Serializes the state of a random number generator as a string of hexadecimal digits.
 mod hexadecimal {
     use serde::de::{Deserialize, Deserializer, Error};
     use serde::ser::Serializer;

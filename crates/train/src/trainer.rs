@@ -1,10 +1,10 @@
-//! The training loop (section 5.2 of the book), which computes gradients and updates the weights.
-//! At regular intervals, it also evaluates the model, asks the caller for samples of text, and
-//! saves checkpoints.
+//! The training loop (section 5.2 of the book). It computes gradients and updates the weights. At
+//! regular intervals, it also evaluates the model, asks the caller to generate a sample of text,
+//! and saves a checkpoint.
 //!
-//! The [`Trainer`] doesn't print anything. Instead, it passes an [`Event`] to the caller's closure,
-//! for example after each step and each evaluation. The closure can stop the run after any step.
-//! Before the run stops, it saves a checkpoint. Several processes can share a run (see [`Ranks`]).
+//! A [`Trainer`] doesn't print anything. Instead, it passes an [`Event`] to a closure, for example
+//! after each step and after each evaluation. The closure can stop the run after any step, and the
+//! run then saves a checkpoint. Several processes can share a run (see [`Ranks`]).
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -33,8 +33,8 @@ use crate::{
     TrainError,
 };
 
-/// A training run, which consists of a model, its optimizer, the data and a random number
-/// generator.
+/// A training run, which consists of a model, an optimizer, the training and validation data, and a
+/// random number generator.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -79,7 +79,7 @@ pub struct Trainer {
     pub(crate) val_loader: Option<DataLoader>,
 }
 
-/// The work that is due after a step.
+/// The work that is due after an optimizer step.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     evaluation: bool,
@@ -88,15 +88,16 @@ struct Due {
 }
 
 impl Trainer {
-    /// Creates a run that starts with the weights of `model`. The optimizer's moments are 0.
+    /// Creates a run that starts with the weights of `model`. The optimizer's moments are
+    /// initialized to 0.
     ///
-    /// The run draws all of its random numbers from `rng`, which determines the order of the data
-    /// and the dropout masks. The state of `rng` is saved in each checkpoint.
+    /// All random numbers of the run are drawn from `rng`. They determine the order of the data and
+    /// the dropout masks. Each checkpoint contains the state of the random number generator.
     ///
     /// # Errors
     ///
-    /// Returns an error if a setting is outside its range, if the windows are longer than the
-    /// model's context, or if the data can't be read.
+    /// Returns an error if a setting is outside its range, if the windows of a data loader are
+    /// longer than the context length of the model, or if the data can't be read.
     pub fn new(
         config: TrainConfig,
         mut model: GptModel,
@@ -123,19 +124,20 @@ impl Trainer {
         })
     }
 
-    /// Creates a run that continues from a checkpoint. Its weights and losses are bit for bit the
-    /// same as if the original run hadn't been interrupted.
+    /// Creates a run that continues from a checkpoint. The resumed run computes bit for bit the
+    /// same weights and losses as if the original run hadn't been interrupted.
     ///
     /// `checkpoint` is the path to the folder of a single checkpoint, such as the path that
-    /// [`latest_checkpoint`](crate::latest_checkpoint) returns. `config`, `model` and the data must
-    /// be those of the original run. Only `max_steps` and the settings of sampling and saving can
-    /// be changed.
+    /// [`latest_checkpoint`](crate::latest_checkpoint) returns. The settings, the configuration of
+    /// the model and the data must be the same as in the original run. Only the settings
+    /// `max_steps`, `sample_every`, `save_every` and `keep` may differ.
     ///
     /// # Errors
     ///
-    /// Returns [`TrainError::OtherRun`] if a setting, the model or the data differs from that of
-    /// the checkpoint. Also returns an error if a file is damaged, or if a tensor is missing, has
-    /// the wrong shape, or contains a number that isn't finite.
+    /// Returns [`TrainError::OtherRun`] if the settings, the configuration of the model or the data
+    /// aren't the same as when the checkpoint was saved. Also returns an error if a file of the
+    /// checkpoint is damaged, or if a tensor is missing, has the wrong shape, or contains a value
+    /// that isn't finite.
     pub fn resume(
         checkpoint: impl AsRef<Path>,
         config: TrainConfig,
@@ -164,18 +166,19 @@ impl Trainer {
         })
     }
 
-    /// Shares this run with other processes. Each of them must have created or resumed the same
-    /// run.
+    /// Shares this run with other processes (ranks). Each process must have created or resumed the
+    /// run in the same way.
     ///
-    /// The processes divide the batches of each step and each evaluation among themselves, and each
-    /// of them stores a part of the gradients and of the optimizer's moments. The results are bit
-    /// for bit the same as with one process.
+    /// The processes divide the batches of each step and each evaluation among themselves. Each
+    /// process stores only a part of the gradients and of the optimizer's moments, which reduces
+    /// the memory that each of them needs. The results are bit for bit the same as with one
+    /// process.
     ///
     /// # Errors
     ///
-    /// Returns an error if a step has fewer batches than there are processes, or if the settings,
-    /// data, random states, weights or moments aren't the same in all processes. All processes
-    /// return the same error.
+    /// Returns an error if an optimizer step has fewer batches than there are processes, or if the
+    /// settings, the data, the weights, the moments or the states of the random number generators
+    /// aren't the same in all processes. All processes return the same error.
     ///
     /// # Panics
     ///
@@ -183,8 +186,8 @@ impl Trainer {
     pub fn share(mut self, ranks: Arc<dyn Ranks>) -> Result<Self, TrainError> {
         assert!(self.ranks.size() == 1, "the run is already shared");
         let mut fields = fields(&self.saved_state());
-        // The data is compared first, because a difference in the data usually also leads to
-        // different weights and random states.
+        // The data is compared first. If the data differs, the weights and the random number
+        // generators usually differ as well, but an error about the data is more helpful.
         for part in ["training", "validation"] {
             let (from, to) = (
                 format!("settings.{part}_data."),
@@ -230,8 +233,9 @@ impl Trainer {
         &self.state.model
     }
 
-    /// Returns the current optimizer. If the run is shared, it contains only the moments that this
-    /// process owns, without the names of the weights.
+    /// Returns the current optimizer. If several processes share the run, the optimizer contains
+    /// only the moments of the weights that this process updates, as a single tensor without a
+    /// name.
     pub fn optimizer(&self) -> &AdamW {
         &self.state.optimizers[0]
     }
@@ -245,13 +249,14 @@ impl Trainer {
         &self.state.rng
     }
 
-    /// Returns the number of optimizer steps so far.
+    /// Returns the number of optimizer steps taken so far.
     pub fn steps_done(&self) -> u64 {
         self.state.step
     }
 
-    /// Returns the first batch of the next step, and the random number generator in the state from
-    /// which the batch's dropout masks will be drawn. The run itself doesn't change.
+    /// Returns the first batch of the next optimizer step, and a copy of the random number
+    /// generator in the state that it will have when the dropout masks of this batch are drawn. The
+    /// state of the run doesn't change.
     ///
     /// # Errors
     ///
@@ -262,29 +267,31 @@ impl Trainer {
         Ok((batch, rng))
     }
 
-    /// Returns the report of the last step, which may have been taken before the run was resumed.
+    /// Returns the report of the last optimizer step, or `None` if no step has been taken. If the
+    /// run was resumed, this step may have been taken before the interruption.
     pub fn last_step(&self) -> Option<&StepReport> {
         self.last_step.as_ref()
     }
 
-    /// Returns the last evaluation, which may have been made before the run was resumed.
+    /// Returns the result of the last evaluation, or `None` if the model hasn't been evaluated. If
+    /// the run was resumed, this evaluation may have taken place before the interruption.
     pub fn last_evaluation(&self) -> Option<&Evaluation> {
         self.last_evaluation.as_ref()
     }
 
-    /// Trains until `max_steps` steps have been taken or `on_event` returns `Break(())`. If there
-    /// is a `folder`, checkpoints are saved in it according to the settings, and a checkpoint is
-    /// always saved at the end.
+    /// Trains the model until `max_steps` optimizer steps have been taken or `on_event` returns
+    /// `Break(())`. If a `folder` is passed, checkpoints are saved in it according to the settings
+    /// of the run, and a final checkpoint is saved at the end of the training.
     ///
-    /// If the run is shared, only one of the processes may pass a folder. If the closure of any
-    /// process returns `Break(())`, all processes stop after the same step.
+    /// If several processes share the run, only one of them may pass a folder. If the closure of
+    /// any process returns `Break(())`, all processes stop after the same step.
     ///
     /// # Errors
     ///
-    /// Returns an error if a loss or a gradient isn't finite, if a batch can't be read or isn't
-    /// valid for the model, if a checkpoint can't be written, or if the process no longer owns the
-    /// folder. In these cases, the weights and moments are those after the last completed step, and
-    /// earlier checkpoints aren't changed.
+    /// Returns an error if a loss or the norm of a gradient isn't finite, if a batch can't be read
+    /// or isn't valid for the model, if a checkpoint can't be written, or if this process no longer
+    /// owns the folder. After an error, the run has the weights and the moments of the last
+    /// completed step, and existing checkpoints remain unchanged.
     pub fn run(
         &mut self,
         folder: Option<&RunFolder>,
@@ -299,7 +306,8 @@ impl Trainer {
         };
         let saves = any(&*ranks, folder.is_some());
         if self.due().evaluation {
-            // This evaluation was already due, but it was canceled before the run was resumed.
+            // This evaluation was due after the last step, but the closure canceled it when it
+            // stopped the run.
             self.evaluate_as_due(notify)?;
         }
         while !any(&*ranks, stop.get()) && self.steps_done() < max_steps {
@@ -334,8 +342,8 @@ impl Trainer {
         }
     }
 
-    /// Takes one optimizer step, which performs the forward and backward passes of several batches,
-    /// clips the gradient, and updates the weights with AdamW.
+    /// Takes one optimizer step: performs the forward and backward passes of several batches, clips
+    /// the gradient, and updates the weights with AdamW.
     ///
     /// If an error occurs, the weights aren't changed.
     fn step(&mut self) -> Result<StepReport, TrainError> {
@@ -429,8 +437,8 @@ impl Trainer {
         schedule.map_or(peak_lr, |schedule| schedule.learning_rate(step, peak_lr))
     }
 
-    /// Returns the evaluation after the last step, or `None` if the model hasn't been evaluated
-    /// since then.
+    /// Returns the result of the evaluation after the last step, or `None` if the model hasn't been
+    /// evaluated since that step.
     fn evaluation_now(&self) -> Option<&Evaluation> {
         self.last_evaluation()
             .filter(|last| last.steps_done == self.steps_done())
@@ -447,8 +455,9 @@ impl Trainer {
         }
     }
 
-    /// Evaluates the losses after the last step. If the closure returns `Break(())` during the
-    /// evaluation, the result is discarded, and the evaluation is repeated when the run is resumed.
+    /// Evaluates the model after a step and stores the result. If the closure returns `Break(())`
+    /// during the evaluation, nothing is stored, and the evaluation is repeated when the run is
+    /// continued or resumed.
     fn evaluate_as_due(
         &mut self,
         notify: &mut dyn FnMut(Event<'_>) -> bool,
@@ -463,26 +472,28 @@ impl Trainer {
         Ok(())
     }
 
-    /// Returns true if the model has just been evaluated and its validation loss is lower than that
-    /// of any checkpoint in the folder. All ranks return the same value.
+    /// Returns whether the model has been evaluated after the last step and its validation loss is
+    /// lower than the validation losses of all checkpoints in the folder. All ranks return the same
+    /// value.
     fn is_best_of(&self, folder: Option<&RunFolder>) -> bool {
         let val_loss = self.evaluation_now().and_then(|now| now.val_loss);
         val_loss.is_some_and(|loss| {
             let is_best = folder.is_some_and(|folder| match folder.best() {
                 Ok(best) => best.is_none_or(|(_, lowest)| loss < lowest),
-                // If the folder can't be read, the attempt to save a checkpoint reports the error.
+                // If the folder can't be read, return true, so that the run tries to save a
+                // checkpoint. That attempt then reports the error.
                 Err(_) => true,
             });
             any(&*self.ranks, is_best)
         })
     }
 
-    /// Checks that the loss of the model is finite, and then saves a checkpoint.
+    /// Saves a checkpoint, unless the current loss of the model isn't finite.
     ///
-    /// If the model has been evaluated since the last step, the checkpoint contains the validation
-    /// loss of this evaluation. Otherwise, the validation loss is computed now if `validated` is
-    /// true. If `validated` is false, the user is waiting for the run to stop, so the check uses
-    /// the loss of only one batch, and the checkpoint contains no validation loss.
+    /// If the model has already been evaluated after the last step, the validation loss of that
+    /// evaluation is stored in the checkpoint. Otherwise, if `validated` is true, the validation
+    /// loss is computed first. If `validated` is false, the user is waiting for the run to stop. In
+    /// that case, only the loss of a single batch is checked, and no validation loss is stored.
     fn save(
         &self,
         folder: Option<&RunFolder>,
