@@ -2,9 +2,9 @@
 //! it with `cargo run --release -p train --example classifier FOLDER`, where `FOLDER` is the path
 //! to a folder that contains a trained GPT-2 model.
 //!
-//! The example replaces the model's output head by a new one with two classes. It trains only the
-//! new head, the last transformer block and the final layer normalization. All other layers are
-//! frozen.
+//! The example replaces the model's output head with a new head that has two classes. It trains
+//! only the new head, the last transformer block and the final layer normalization. All other
+//! layers are frozen.
 
 use std::error::Error;
 
@@ -25,9 +25,8 @@ const MESSAGES: [(&str, u32); 6] = [
     ("Thanks for the book, I liked it", 0),
 ];
 
-/// A classifier, which consists of a GPT model and a linear layer that replaces the GPT model's
-/// output head. The gradients are stored in a second `Classifier`, in the fields of the weights to
-/// which they belong.
+/// A classifier, which consists of a GPT model and a linear layer that replaces the output head of
+/// this model. The gradients of its weights are stored in a second `Classifier`.
 #[derive(Clone)]
 struct Classifier {
     model: GptModel,

@@ -1,6 +1,7 @@
 //! Trains a small GPT model on any text with a custom training loop, which can be interrupted and
 //! resumed. Run it with `cargo run --release -p train --example own_loop [FILE [STATE]]`. `FILE`
-//! contains the text, and the state of the training loop is saved to `STATE` after each epoch.
+//! contains the text, and the state of the training loop is saved to the file `STATE` after each
+//! epoch. If `FILE` isn't specified, the example uses a built-in text and doesn't save its state.
 //!
 //! A program like this one depends on three crates: `generate`, `tokenizer` with its feature
 //! `ndarray`, and `train`, which re-exports the data loader, the model and the random number

@@ -70,8 +70,9 @@ pub(crate) fn read(
 ///
 /// # Errors
 ///
-/// Returns an error if the folder isn't a checkpoint, or if the checkpoint's state.json can't be
-/// read or was changed after it had been saved.
+/// Returns an error if the folder isn't a checkpoint, if one of the checkpoint's files is missing
+/// or has the wrong length, or if its state.json can't be read or was changed after it had been
+/// saved.
 pub fn read_settings(checkpoint: impl AsRef<Path>) -> Result<Settings, TrainError> {
     let folder = checkpoint.as_ref();
     Manifest::read(folder)?.verify(folder, |file| file == STATE)?;

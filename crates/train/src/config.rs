@@ -48,12 +48,13 @@ pub struct TrainConfig {
     pub dtype: Dtype,
     /// Number of batches whose gradients are averaged for each optimizer step.
     pub accumulation: u64,
-    /// Whether all batches of an optimizer step must belong to the same epoch. If this is true, the
-    /// last step of an epoch averages the gradients of fewer than `accumulation` batches if no more
-    /// batches are left. If this is false, such a step also uses batches of the next epoch.
+    /// Whether all batches of an optimizer step must belong to the same epoch. If this is true and
+    /// fewer than `accumulation` batches are left in an epoch, the last step of the epoch averages
+    /// only the gradients of these batches. If this is false, the step also uses batches of the
+    /// next epoch.
     pub whole_epochs: bool,
-    /// Number of optimizer steps between two evaluations. `None` means that the model is never
-    /// evaluated at regular intervals.
+    /// Number of optimizer steps between two evaluations. `None` means that there are no regular
+    /// evaluations.
     pub eval_every: Option<u64>,
     /// Maximum number of batches of each data loader (training and validation) that an evaluation
     /// uses. A data loader that contains fewer batches is evaluated on all of them.

@@ -88,8 +88,8 @@ impl Trainer {
     }
 
     /// Computes the mean loss, without dropout, over all tokens in the first `num_batches` batches
-    /// of a new pass over the data loader. If the data loader shuffles its windows, it draws their
-    /// order from `rng`, as in PyTorch.
+    /// of a new pass over the data loader. As in PyTorch, this pass draws random numbers from
+    /// `rng`, even if the data loader doesn't shuffle.
     fn loss(
         &self,
         which: &'static str,

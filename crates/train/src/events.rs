@@ -1,4 +1,5 @@
-//! The events of a training run, from which a program can create progress bars, logs and plots.
+//! The events that a training run reports. A program can use them to show progress bars, write logs
+//! and create plots.
 
 use std::path::Path;
 

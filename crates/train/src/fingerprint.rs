@@ -29,7 +29,7 @@ pub(crate) struct Fingerprint {
     batch_size: usize,
     shuffle: bool,
     drop_last: bool,
-    /// SHA-256 hash of the blocks in hexadecimal. Each token ID is hashed as four bytes in
+    /// SHA-256 hash of the blocks as hexadecimal digits. Each token ID is hashed as four bytes in
     /// little-endian order.
     sha256: String,
 }

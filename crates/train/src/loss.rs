@@ -23,10 +23,10 @@ pub fn calc_loss_batch(batch: &Batch, model: &GptModel) -> Result<f32, TrainErro
 /// Computes the mean loss of the first `num_batches` batches in a new pass over the data loader. If
 /// `num_batches` is `None`, all batches are used.
 ///
-/// If the data loader shuffles its windows, their order is drawn from `rng`, as in PyTorch. An
-/// evaluation therefore influences all random numbers that are drawn afterwards. As in the book,
-/// the result is the mean of the losses of the batches, even if the last batch is smaller than the
-/// others.
+/// Like a new pass over a data loader in PyTorch, this function draws random numbers from `rng`,
+/// even if the data loader doesn't shuffle. An evaluation therefore influences all random numbers
+/// that are drawn afterwards. As in the book, the result is the mean of the losses of the batches,
+/// even if the last batch is smaller than the others.
 ///
 /// # Errors
 ///

@@ -161,7 +161,7 @@ pub const PRESETS: &[Preset] = &[
     gpt2(&["gpt2-355m", "gpt2-medium"], GptConfig::GPT2_MEDIUM, 3e-4),
     gpt2(&["gpt2-774m", "gpt2-large"], GptConfig::GPT2_LARGE, 2.5e-4),
     gpt2(&["gpt2-1558m", "gpt2-xl"], GptConfig::GPT2_XL, 2e-4),
-    // A model with the size of GPT-2 but, as in chapter 5 of the book, a shorter context.
+    // The smallest GPT-2 model, but with a shorter context, as in chapter 5 of the book.
     Preset {
         names: &["book-124m", "book"],
         model: GptConfig {
@@ -196,7 +196,7 @@ pub const FINE_TUNING: PresetTraining = PresetTraining {
 /// and a model learns much more from overlapping windows.
 pub const STORY_STRIDE: usize = 8;
 
-/// Returns a preset for a model whose size is that of one of the original GPT-2 models.
+/// Returns a preset for a model of the same size as one of the original GPT-2 models.
 const fn gpt2(names: &'static [&'static str], model: GptConfig, learning_rate: f64) -> Preset {
     Preset {
         names,

@@ -18,7 +18,7 @@ use crate::TrainError;
 use crate::diff::difference;
 use crate::manifest::sha256;
 
-/// One of the processes that train a model together.
+/// One of the processes (ranks) that train a model together.
 ///
 /// All processes must call the methods `all_to_all` and `all_gather` in the same order, because
 /// each call waits until all processes have called the method.

@@ -135,7 +135,8 @@ impl RunCheckpoints {
 }
 
 /// Returns the path to the newest intact checkpoint of the run in the folder `path`. If `path` is
-/// itself a checkpoint, the function returns `path` and doesn't check the checkpoint.
+/// itself the folder of a checkpoint, returns `path` without checking whether the checkpoint is
+/// intact.
 ///
 /// # Errors
 ///

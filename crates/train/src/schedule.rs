@@ -36,8 +36,8 @@ pub struct Schedule {
 
 impl Schedule {
     /// Returns the learning rate of the step with index `step`, where the first step has index 0.
-    /// `peak_lr` is the highest learning rate, to which [`Trainer`](crate::Trainer) sets the `lr`
-    /// of its optimizer settings.
+    /// `peak_lr` is the learning rate at the end of the warmup, for which
+    /// [`Trainer`](crate::Trainer) uses the `lr` of its optimizer settings.
     ///
     /// ```
     /// // In appendix D, there are 15 epochs of 9 batches, and a fifth of the steps is the warmup.

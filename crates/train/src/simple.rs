@@ -90,7 +90,8 @@ pub struct TrainingHistory {
 ///
 /// Random numbers are drawn in the same order as in the book. At the start of each epoch, the order
 /// of the training windows is drawn. Each batch then draws its dropout masks. Each evaluation draws
-/// a new order of the windows of both data loaders, unless a data loader doesn't shuffle.
+/// random numbers for new passes over both data loaders. As in PyTorch, a new pass draws random
+/// numbers even if the data loader doesn't shuffle.
 ///
 /// # Errors
 ///

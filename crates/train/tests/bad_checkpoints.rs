@@ -1,5 +1,5 @@
-//! Checks that a checkpoint that is damaged or belongs to another run is rejected with a one-line
-//! error that describes the problem.
+//! Checks that a checkpoint that is damaged or belongs to another run is rejected, and that the
+//! error message describes the problem in one line.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
@@ -17,8 +17,8 @@ use serde_json::Value;
 use torch_rng::TorchRng;
 use train::{RunFolder, TrainConfig, TrainError, Trainer};
 
-/// Creates a run that stops in its second epoch, after four steps. Returns its folder and the path
-/// to its checkpoint.
+/// Creates a run and stops it after four steps, which is in its second epoch. Returns the folder of
+/// the run and the path to its checkpoint.
 fn saved() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     stop_after(
@@ -31,7 +31,8 @@ fn saved() -> (tempfile::TempDir, PathBuf) {
     (folder, checkpoint)
 }
 
-/// Checks that a run can't be resumed from a checkpoint, and returns the error message.
+/// Checks that resuming a run from a checkpoint fails with a one-line error message. Returns this
+/// message.
 fn refusal(checkpoint: &Path) -> String {
     let error = resume(checkpoint, config(9)).expect_err("a bad checkpoint");
     let line = error.to_string();
@@ -47,7 +48,8 @@ fn edit(checkpoint: &Path, file: &str, change: impl FnOnce(&mut Value)) {
     fs::write(path, json.to_string()).unwrap();
 }
 
-/// Updates the manifest so that it matches a file that was changed.
+/// Updates the entry of a changed file in the manifest, so that the manifest matches the new
+/// contents of the file.
 fn forge(checkpoint: &Path, file: &str) {
     let bytes = fs::read(checkpoint.join(file)).unwrap();
     edit(checkpoint, "manifest.json", |json| {
@@ -58,8 +60,9 @@ fn forge(checkpoint: &Path, file: &str) {
     });
 }
 
-/// In Hugging Face's layout, a model without biases of query, key and value is stored with biases
-/// of 0. Such biases must be accepted, but other biases must be rejected.
+/// In Hugging Face's layout, a model without biases in the query, key and value projections is
+/// stored with biases that are all 0. A checkpoint of such a model must be accepted if these biases
+/// are 0, and rejected otherwise.
 #[test]
 fn a_model_of_another_configuration_than_the_runs_is_refused() {
     let (_folder, checkpoint) = saved();
@@ -154,8 +157,8 @@ fn a_state_that_no_run_leaves_is_refused() {
             json["epoch"]["position"] = 12.into()
         }),
         ("unknown field `more`", |json| json["more"] = 1.into()),
-        // The fuzz target `run` once found that the error message of the JSON parser contained the
-        // line break in this field name.
+        // The name of this field contains a line break. The fuzz target `run` once found that the
+        // JSON parser copied such a line break to its error message.
         ("unknown field `max se `", |json| {
             json["settings"]["config"]["max\x1bse\n"] = 2.into()
         }),
@@ -233,8 +236,8 @@ fn other_settings_another_model_and_other_data_are_refused() {
     let in_order = DataLoader::new(train.dataset().corpus(), in_order).unwrap();
     let line = data(in_order, None);
     assert_eq!(line, "training_data.shuffle true false");
-    // The number of steps may be changed, and so may the settings that don't influence the weights
-    // and losses.
+    // A resumed run may have another number of steps, and other values of the settings that don't
+    // influence its weights and losses.
     let longer = TrainConfig {
         max_steps: 12,
         sample_every: Some(3),

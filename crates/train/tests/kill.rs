@@ -1,9 +1,10 @@
-//! Kills a training process at random times, resumes the run, and checks that the final results are
-//! bit for bit the same as those of a run that isn't interrupted. The process saves a checkpoint
+//! Kills a training process at random times, resumes its run, and checks that the final results are
+//! bit for bit the same as in a run that isn't interrupted. The training process saves a checkpoint
 //! after every step.
 //!
-//! By default, processes are killed five times. `TRAIN_KILLS=100 cargo test -p train --test kill`
-//! kills 100 processes. Each process executes the function `victim` in this test binary.
+//! By default, this test kills five processes, one after the other. The command `TRAIN_KILLS=100
+//! cargo test -p train --test kill` kills 100 processes. Each of these processes runs only the test
+//! function `victim` of this test binary.
 #![cfg(unix)] // on these systems, `kill` sends SIGKILL
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
@@ -30,8 +31,9 @@ fn saving_every_step(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// Trains in the process that is killed. Resumes the run from its newest checkpoint or, if there is
-/// none, starts a new run. If the environment variables of this test aren't set, does nothing.
+/// Trains a model in the process that will be killed. Resumes the run from its newest checkpoint,
+/// or starts a new run if there is no checkpoint. Returns immediately if the environment variables
+/// of this test aren't set, as in an ordinary test run.
 #[test]
 fn victim() {
     let (Ok(folder), Ok(steps)) = (env::var(FOLDER), env::var(STEPS)) else {
@@ -56,7 +58,8 @@ fn spawn(folder: &Path, steps: u64) -> Child {
         .unwrap()
 }
 
-/// Returns the number of steps in the newest checkpoint, or 0 if there is no checkpoint.
+/// Returns the number of steps after which the newest checkpoint was saved, or 0 if there is no
+/// checkpoint.
 fn steps_saved(folder: &Path) -> u64 {
     match latest_checkpoint(folder) {
         Ok(checkpoint) => steps_of(checkpoint).unwrap(),
@@ -74,10 +77,11 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     let mut steps = 0;
     for kill in 0..kills {
         let mut victim = spawn(folder, 1_000_000);
-        // Wait until the process has saved a new checkpoint. After a random delay, it is then
-        // killed at an arbitrary point of a step or a save.
+        // Wait until the process has saved a new checkpoint, and then wait for a random time. The
+        // process is therefore killed at an arbitrary point of a step or a save.
         let patience = Instant::now();
-        // Read only the manifest, because the process may be deleting other files.
+        // Read only the manifest of the newest checkpoint and ignore errors, because the process
+        // may be deleting checkpoints at the same time.
         let newest = || steps_of(latest_checkpoint(folder).ok()?);
         while newest().unwrap_or(0) <= steps && patience.elapsed() < Duration::from_secs(20) {
             sleep(Duration::from_millis(1));
@@ -102,8 +106,8 @@ fn a_run_killed_at_random_moments_ends_with_the_same_bits() {
     let mut left_alone = trainer(saving_every_step(end));
     finish(&mut left_alone, None);
     assert_same_run(&left_alone, &killed);
-    // The last process must have deleted the unfinished checkpoints of the processes that were
-    // killed.
+    // The last process, which wasn't killed, must have deleted the unfinished checkpoints of the
+    // processes that were killed.
     for name in atomic_file::names_in(folder.join("checkpoints")).unwrap() {
         assert!(name.to_string_lossy().starts_with("step-"), "{name:?}");
     }

@@ -1,8 +1,8 @@
-//! Checks that training computes the right losses and weights, and that invalid settings are
-//! rejected.
+//! Checks that training computes the right losses and weights, and that it rejects invalid
+//! settings.
 //!
-//! Tests in the workspace and in the crate `gpt` check that the results don't depend on the number
-//! of threads.
+//! Other tests check that the results don't depend on the number of threads. They belong to the
+//! workspace and to the crate `gpt`.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
@@ -63,8 +63,9 @@ fn windows_that_the_model_cannot_take_are_refused_before_the_first_step() {
     assert!(error.to_string().starts_with(expected), "{error}");
 }
 
-/// Each batch has a single sequence, because the trainer divides larger batches of a small model
-/// into parts, which leads to different rounding errors.
+/// Compares the weights and losses bit for bit, so each batch must contain only one sequence. If a
+/// batch contained several sequences, `Trainer` would divide it into parts, which would change the
+/// rounding errors.
 #[test]
 fn the_trainer_gives_the_bits_of_the_books_loop() {
     let (train_loader, val_loader) = loaders();
@@ -146,9 +147,9 @@ fn the_trainer_gives_the_bits_of_the_books_loop() {
     assert!(*trainer.rng() == rng);
 }
 
-/// The validation loss of a run is the mean over tokens, so a smaller last batch counts less than
-/// the others. The book's function computes the mean over batches, so the last batch counts as much
-/// as the others.
+/// The validation loss of a `Trainer` is the mean over all tokens, so a smaller last batch has less
+/// influence on it than the other batches. In contrast, the book's function computes the mean over
+/// all batches, so all batches have the same influence.
 #[test]
 fn the_validation_loss_of_a_run_is_the_mean_over_tokens() {
     let corpus = Corpus::from_ids((0..31u32).map(|i| i * i % 13).collect::<Vec<_>>());
@@ -187,16 +188,17 @@ fn the_validation_loss_of_a_run_is_the_mean_over_tokens() {
     );
 }
 
-/// The losses and gradient norms of the `Trainer` in Hugging Face's transformers for the same
-/// training run. `fixtures/trainer.py` has written them to `trainer.json`.
+/// The expected losses and gradient norms, which were computed with the class `Trainer` of Hugging
+/// Face's transformers in the same training run. The script `fixtures/trainer.py` has written them
+/// to `trainer.json`.
 #[derive(serde::Deserialize)]
 struct Logged {
     losses: Vec<f32>,
     grad_norms: Vec<f64>,
 }
 
-/// The run makes three passes over eleven batches. A step takes four batches, and the last step of
-/// each pass takes three.
+/// The training data consists of eleven batches, and the run makes three passes over them. Each
+/// step uses four batches, except for the last step of each pass, which uses the remaining three.
 #[test]
 fn passes_over_the_data_have_the_steps_losses_and_norms_of_transformers_trainer() {
     let logged: Logged = serde_json::from_str(include_str!("fixtures/trainer.json")).unwrap();

@@ -1,5 +1,6 @@
-//! Checks that a custom training loop can be interrupted and resumed. The loop has a mix of two
-//! data sources, dropout, two groups of parameters and a frozen block.
+//! Checks that a custom training loop can be interrupted and resumed. The loop uses a mix of two
+//! data sources, dropout, two groups of parameters with different settings, and a frozen
+//! transformer block.
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
 use std::fs;
@@ -66,7 +67,7 @@ fn begin() -> State {
     }
 }
 
-/// Trains until `end` steps have been taken and returns their losses.
+/// Trains until `end` steps have been taken, and returns the losses of the new steps.
 fn train(state: &mut State, end: u64) -> Vec<f32> {
     let mut grads = GptModel::zeros(CONFIG).expect("a valid configuration");
     let mut losses = Vec::new();

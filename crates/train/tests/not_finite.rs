@@ -1,4 +1,4 @@
-//! Checks that a loss or a gradient that isn't finite stops a run, and that neither the weights nor
+//! Checks that a run stops if a loss or a gradient isn't finite, and that neither the weights nor
 //! the last good checkpoint are lost.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
@@ -13,8 +13,8 @@ use tensor_ops::Parameters;
 use torch_rng::TorchRng;
 use train::{AdamWConfig, RunFolder, Schedule, TrainConfig, Trainer};
 
-/// Returns settings for a run whose third step has such a high learning rate that its weights
-/// become infinite.
+/// Returns settings whose learning rate is low in the first step and extremely high afterwards, so
+/// that the second step ruins the weights.
 fn exploding(max_steps: u64) -> TrainConfig {
     TrainConfig {
         max_steps,
@@ -34,9 +34,10 @@ fn exploding(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// In this model, the scale of 1e20, the value projection of 1e-44 and the output projection of
-/// 1e24 cancel each other, so the loss is finite. However, the gradient of the value projection is
-/// proportional to the product of 1e20 and 1e24, which isn't finite in `f32`.
+/// In the first block of this model, the normalization multiplies by 1e20, the value projection by
+/// 1e-44, and the output projection by 1e24. The product of these factors is about 1, so the loss
+/// is finite. However, the gradient of the value projection is proportional to 1e20 times 1e24,
+/// which is infinite in `f32`.
 #[test]
 fn a_gradient_that_is_not_finite_leaves_the_weights_and_nothing_for_the_next_step() {
     let mut rng = TorchRng::manual_seed(123);
@@ -62,8 +63,7 @@ fn a_gradient_that_is_not_finite_leaves_the_weights_and_nothing_for_the_next_ste
     }
 }
 
-/// The weights of this run remain finite, but they become so large that the logits are infinite or
-/// NaN.
+/// The weights of this run remain finite but become so large that the logits are infinite or NaN.
 #[test]
 fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -76,9 +76,9 @@ fn a_model_without_a_finite_loss_is_not_saved_over_a_good_one() {
         },
         ..exploding(max_steps)
     };
-    // The resumed run ends with its first step that has a high learning rate. No later step
-    // computes the loss of the new weights, so the check before saving must find that it isn't
-    // finite.
+    // The resumed run takes only one step, whose high learning rate makes the weights useless. The
+    // step itself succeeds, because its loss is computed before the weights are updated. The check
+    // before saving must therefore find that the loss of the new weights isn't finite.
     let mut good = trainer(wild(1));
     finish(&mut good, Some(&run));
     let error = common::resume(&folder, wild(2))

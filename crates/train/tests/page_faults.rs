@@ -1,5 +1,5 @@
-//! Checks that a training step reuses the memory of the previous step, so that the system's
-//! allocator, which this test uses, doesn't map new pages.
+//! Checks that a training step reuses the memory of the previous step. Otherwise, the system's
+//! memory allocator, which this test uses, would map new pages in each step.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
@@ -10,8 +10,8 @@ use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{Event, TrainConfig, Trainer};
 
-/// Returns the number of minor page faults of this process so far. A page fault is minor if no data
-/// has to be read from a disk.
+/// Returns the number of minor page faults of this process so far. A page fault is minor if it can
+/// be resolved without reading from a disk.
 fn page_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
@@ -20,8 +20,8 @@ fn page_faults() -> u64 {
 
 #[test]
 fn steps_after_the_third_map_no_pages() {
-    // With more threads, some of them would do their first work in a late step, which would map
-    // pages.
+    // Limit the number of threads. If there were more threads, some of them might start to work
+    // only in a late step and allocate their buffers in that step, which would cause page faults.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(4);
     pool.build_global().unwrap();
     let config = GptConfig {
@@ -64,9 +64,10 @@ fn steps_after_the_third_map_no_pages() {
         ControlFlow::Continue(())
     });
     outcome.unwrap();
-    // The test uses the minimum, because a thread may start late and the system may move pages. If
-    // buffers weren't reused, each step would allocate about 20 MB, which corresponds to thousands
-    // of pages.
+    // Use the step with the fewest page faults, because some steps may have page faults for other
+    // reasons. For example, a thread may start late, or the operating system may move pages. If
+    // buffers weren't reused, each step would allocate about 20 MB, which would cause thousands of
+    // page faults.
     let steps = so_far[2..12].iter().zip(&so_far[3..]);
     let least = steps.map(|(before, after)| after - before).min().unwrap();
     assert!(least < 100, "{least} page faults a step, after the third");

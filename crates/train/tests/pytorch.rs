@@ -1,5 +1,5 @@
-//! Compares AdamW, gradient clipping and the learning rate schedule with the results of PyTorch,
-//! which `fixtures/pytorch.py` has written to `pytorch.json`.
+//! Compares the results of AdamW, gradient clipping and the learning rate schedule with the results
+//! of PyTorch, which the script `fixtures/pytorch.py` has written to `pytorch.json`.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
@@ -23,8 +23,8 @@ struct Step {
     weights: Vec<f32>,
 }
 
-/// Sets the first `n` elements of the parameters to `f(i)`, where `i` is the index of the element,
-/// and all others to 0.
+/// Sets the first `n` elements of the model's weights to `f(i)`, where `i` is the index of the
+/// element. All other elements are set to 0.
 fn fill(model: &mut GptModel, n: usize, f: impl Fn(usize) -> f32) {
     let mut i = 0;
     model.visit_mut("", &mut |_, mut view| {

@@ -1,5 +1,5 @@
-//! Checks that a run that is shared by any number of ranks gives bit for bit the same results as a
-//! run with one process. In these tests, the ranks are threads.
+//! Checks that a training run that several processes (ranks) share produces bit for bit the same
+//! results as a run with one process. In these tests, each rank is a thread instead of a process.
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 
 mod common;
@@ -17,7 +17,7 @@ use train::{
     Trainer,
 };
 
-/// A rank that is a thread. The ranks exchange bytes through a shared vector.
+/// A rank that runs in a thread. The ranks exchange data through a shared vector.
 #[derive(Clone, Debug)]
 struct Threads {
     rank: usize,
@@ -71,7 +71,8 @@ impl Ranks for Threads {
     }
 }
 
-/// Runs a function on `size` ranks and returns their results in the order of the ranks.
+/// Calls a function on `size` ranks at the same time, and returns the results in the order of the
+/// ranks.
 fn on_ranks<T: Send>(size: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let run = &run;
@@ -84,7 +85,8 @@ fn on_ranks<T: Send>(size: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Returns settings with six batches per step, an evaluation every four steps, and clipping.
+/// Returns settings with six batches per optimizer step, an evaluation every four steps, and
+/// gradient clipping.
 fn config(max_steps: u64) -> TrainConfig {
     TrainConfig {
         accumulation: 6,
@@ -150,8 +152,9 @@ fn any_number_of_ranks_gives_the_bits_of_one_process() {
 #[test]
 fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
     let model = GptConfig {
-        // The embedding has 35 blocks of the optimizer, of which two ranks exchange at most 32 at a
-        // time.
+        // With this vocabulary size, the token embedding consists of 35 blocks, the units in which
+        // weights are divided among ranks. Two ranks exchange at most 32 blocks at a time, so the
+        // embedding requires two exchanges.
         vocab_size: 70_000,
         ..model_config()
     };
@@ -170,8 +173,9 @@ fn each_rank_has_its_part_of_the_moments_and_a_checkpoint_all() {
             trainer.optimizer().num_parameters()
         });
         assert_eq!(own.iter().sum::<usize>(), moments);
-        // A rank owns at most `most_blocks` blocks of the embedding and at most `most_blocks`
-        // blocks of the head. The first rank also owns all small weights.
+        // Of the token embedding, a rank stores the moments of at most `most_blocks` blocks, and
+        // the same applies to the output layer. Rank 0 also stores the moments of all small
+        // weights.
         let most = 2 * (2 * most_blocks * 16 * 1024) + (moments - 2 * (2 * 70_000 * 8));
         assert!(own.iter().all(|&n| n <= most), "{size} ranks: {own:?}");
         let checkpoint = train::latest_checkpoint(&folder).unwrap();
@@ -218,9 +222,9 @@ fn ranks_that_would_train_different_things_are_refused_alike() {
         Trainer::new(config(4), model, data, None, rng).unwrap()
     };
     let cases: [Case<'_>; 5] = [
-        // If the ranks have different data, the error must name the data and not a value that
-        // depends on it. If the error contains a random state, it must contain a hash instead of
-        // the whole state.
+        // If the ranks use different data, the error must mention the data, and not the weights or
+        // random numbers that differ as a consequence. If the states of the random number
+        // generators differ, the error must contain only their hashes, because the states are long.
         (
             &|rank| match rank {
                 0 => other(0, loaders().0),

@@ -1,5 +1,5 @@
-//! Checks that a run that is stopped and resumed gives bit for bit the same results as a run that
-//! isn't stopped.
+//! Checks that a run that is stopped and resumed produces bit for bit the same results as an
+//! uninterrupted run.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
@@ -17,12 +17,14 @@ use gpt::{Activation, GptConfig};
 use train::runs::steps_of;
 use train::{Dtype, Event, Outcome, RunFolder, TrainConfig, TrainError};
 
-/// A step takes three batches and an epoch has eleven. Most steps therefore end in the middle of an
-/// epoch, but step 11 ends together with the third epoch.
+/// A step uses three batches, and an epoch consists of eleven. Most of the places where the run is
+/// stopped are therefore in the middle of an epoch, but step 11 ends exactly at the end of the
+/// third epoch.
 #[test]
 fn a_run_may_stop_after_any_step_and_be_made_longer() {
     stops_and_is_made_longer(config);
-    // A resumed run must also have the same bits if matrix products are computed in bf16.
+    // The results must also be bit for bit the same if the operands of matrix products are rounded
+    // to bfloat16.
     stops_and_is_made_longer(|max_steps| TrainConfig {
         dtype: Dtype::BFloat16,
         ..config(max_steps)
@@ -40,7 +42,7 @@ fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
         finish(&mut resumed, None);
         assert_same_run(&whole, &resumed);
     }
-    // A run that has ended can be continued if the number of steps is increased.
+    // A run that has reached its last step can be continued if `max_steps` is increased.
     let folder = tempfile::tempdir().unwrap();
     finish(
         &mut trainer(config(7)),
@@ -51,9 +53,9 @@ fn stops_and_is_made_longer(config: impl Fn(u64) -> TrainConfig) {
     assert_same_run(&whole, &longer);
 }
 
-/// Checkpoints have Hugging Face's layout, in which the weights of the query, key and value
-/// projections form a single transposed tensor that always has biases. The test checks that this
-/// conversion keeps all bits for every kind of configuration.
+/// In Hugging Face's layout, which checkpoints use, the query, key and value projections are stored
+/// as a single transposed tensor that always has biases. This test checks for several model
+/// configurations that converting the weights to this layout and back doesn't change any bit.
 #[test]
 fn a_model_of_any_configuration_resumes_with_the_same_bits() {
     type Change = fn(&mut GptConfig);
@@ -157,7 +159,7 @@ fn a_file_is_no_folder_to_keep_a_run_in() {
     ));
 }
 
-/// Returns the names of the checkpoints.
+/// Returns the names of a run's checkpoints.
 fn names(run: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
     atomic_file::names_in(run.path().join("checkpoints")).unwrap()
 }
@@ -166,7 +168,8 @@ fn names(run: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
 fn an_evaluation_that_was_interrupted_changes_no_bit_of_the_resumed_run() {
     let mut whole = trainer(config(9));
     finish(&mut whole, None);
-    // Stop the run before each of the eight batches that its evaluations compute.
+    // The evaluations of this run process eight batches in total. Stop the run before each of these
+    // batches in turn.
     for place in 0..8 {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::open(&folder).unwrap();

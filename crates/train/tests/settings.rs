@@ -1,6 +1,6 @@
-//! Checks that each type of settings reads an empty JSON object as its default, can be serialized
-//! and deserialized without changes, and rejects an unknown field with an error that contains the
-//! field's name.
+//! Checks three properties of each settings type. An empty JSON object is deserialized as the
+//! default value, serializing and deserializing a value doesn't change it, and an unknown field
+//! leads to an error that contains the name of the field.
 
 #![allow(clippy::unwrap_used)] // a test may panic if its preparation fails
 

@@ -1,7 +1,8 @@
-//! A small model and data for the tests. Training takes only milliseconds, but uses every feature
-//! that draws random numbers.
-// These lints are turned off because each test binary uses only some of the functions, and because
-// a test may panic if its preparation fails.
+//! A small model and small data sets for the tests. Training the model takes only milliseconds, but
+//! uses every feature that draws random numbers.
+// The lint `dead_code` is turned off because each test binary uses only some of the functions in
+// this module. The lint `unwrap_used` is turned off because a test may panic if its preparation
+// fails.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::ops::ControlFlow;
@@ -12,8 +13,8 @@ use gpt::{DropRates, GptConfig, GptModel};
 use torch_rng::TorchRng;
 use train::{Evaluation, Event, RunFolder, StepReport, TrainConfig, Trainer};
 
-/// Returns the configuration of a model with two blocks of 8 features, a vocabulary of 13 tokens,
-/// and all kinds of dropout.
+/// Returns the configuration of a model that has two transformer blocks, an embedding size of 8, a
+/// vocabulary of 13 tokens, and all kinds of dropout.
 pub(crate) fn model_config() -> GptConfig {
     GptConfig {
         vocab_size: 13,
@@ -26,7 +27,8 @@ pub(crate) fn model_config() -> GptConfig {
     }
 }
 
-/// Returns loaders with 11 shuffled batches for training and 2 batches for validation.
+/// Returns a training data loader with 11 shuffled batches, and a validation data loader with 2
+/// batches that aren't shuffled.
 pub(crate) fn loaders() -> (DataLoader, Option<DataLoader>) {
     let corpus =
         |n: u32, k: u32| Corpus::from_ids((0..n).map(|i| i * i * k % 13).collect::<Vec<_>>());
@@ -48,7 +50,8 @@ pub(crate) fn loaders() -> (DataLoader, Option<DataLoader>) {
     )
 }
 
-/// Returns settings with three batches per step, an evaluation every four steps, and clipping.
+/// Returns settings with three batches per optimizer step, an evaluation every four steps, and
+/// gradient clipping.
 pub(crate) fn config(max_steps: u64) -> TrainConfig {
     TrainConfig {
         max_steps,
@@ -60,14 +63,14 @@ pub(crate) fn config(max_steps: u64) -> TrainConfig {
     }
 }
 
-/// Creates a run whose random number generator stores a normal sample. Normal samples are computed
-/// in pairs, and an odd number of them has been drawn. A checkpoint must preserve the stored
-/// sample.
+/// Creates a run whose random number generator is in a special state. The generator computes
+/// normally distributed numbers in pairs, and an odd number of them has been drawn, so it stores
+/// the second number of the last pair. A checkpoint must preserve this number.
 pub(crate) fn trainer(config: TrainConfig) -> Trainer {
     trainer_of(model_config(), config)
 }
 
-/// Creates a run like [`trainer`], but for another model.
+/// Creates a run in the same way as [`trainer`], but with the given model configuration.
 pub(crate) fn trainer_of(model: GptConfig, config: TrainConfig) -> Trainer {
     let mut rng = TorchRng::manual_seed(123);
     let model = GptModel::new(model, &mut rng).unwrap();
@@ -85,7 +88,7 @@ pub(crate) fn resume(
     resume_of(model_config(), folder, config)
 }
 
-/// Resumes a run like [`resume`], but for another model.
+/// Resumes a run in the same way as [`resume`], but with the given model configuration.
 pub(crate) fn resume_of(
     model: GptConfig,
     folder: impl AsRef<Path>,
@@ -96,7 +99,8 @@ pub(crate) fn resume_of(
     Trainer::resume(checkpoint, config, model, train, validation)
 }
 
-/// Trains to the end and returns the reports of all steps and all evaluations.
+/// Continues a run to its last step. Returns the reports of all steps and the results of all
+/// evaluations.
 pub(crate) fn finish(
     trainer: &mut Trainer,
     folder: Option<&RunFolder>,
@@ -114,7 +118,7 @@ pub(crate) fn finish(
     (steps, evaluations)
 }
 
-/// Trains until `n` steps have been taken. The run then saves a checkpoint.
+/// Continues a run until `n` steps have been taken. The run saves a checkpoint before it stops.
 pub(crate) fn stop_after(trainer: &mut Trainer, folder: &RunFolder, n: u64) {
     trainer
         .run(Some(folder), &mut |event| match event {
@@ -124,8 +128,8 @@ pub(crate) fn stop_after(trainer: &mut Trainer, folder: &RunFolder, n: u64) {
         .unwrap();
 }
 
-/// Checks that two runs have the same weights, moments, random number generators and last losses,
-/// bit for bit.
+/// Checks that two runs are bit for bit the same: their weights, their moments, the states of their
+/// random number generators, their last steps, and their last evaluations.
 pub(crate) fn assert_same_run(one: &Trainer, other: &Trainer) {
     assert_eq!(one.last_step(), other.last_step());
     assert_eq!(one.last_evaluation(), other.last_evaluation());
