@@ -28,8 +28,8 @@ pub struct AdamWConfig {
     pub betas: (f64, f64),
     /// Small number that is added to the denominator of the update to prevent a division by zero.
     pub eps: f64,
-    /// Strength of the weight decay. Before each step applies the gradients, it multiplies all
-    /// weights by `1 - lr * weight_decay`.
+    /// Strength of the weight decay. Each step first multiplies all weights by `1 - lr *
+    /// weight_decay`, and then applies the gradients.
     pub weight_decay: f64,
 }
 

@@ -40,8 +40,8 @@ use crate::run_checkpoints::{CHECKPOINTS, RunCheckpoints};
 pub struct RunFolder {
     path: PathBuf,
     owned: Owned,
-    /// Number of the newest save. It is remembered because the next save must get a higher number,
-    /// even if the manifest of the newest checkpoint can't be read at that time.
+    /// Number of the newest save. The next save must get a higher number, even if the manifest of
+    /// the newest checkpoint can't be read at that time, so the number is also kept here.
     newest: AtomicU64,
     /// Names and contents of the additional files that are written to every checkpoint.
     files: Vec<(String, Vec<u8>)>,

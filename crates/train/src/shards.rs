@@ -76,9 +76,10 @@ pub(crate) fn own_parts<'a>(ranks: &dyn Ranks, weights: Vec<&'a mut [f32]>) -> V
 }
 
 /// Sends the gradients that this rank has computed to the ranks that own the corresponding weights,
-/// and receives gradients from the other ranks in return. Adds the gradients of the first `batches`
-/// ranks to `sums`, in the order of the ranks. All other ranks haven't computed a batch in this
-/// round. Afterwards, all elements of `grads` are 0.
+/// and receives gradients from all ranks for the weights that this rank owns. Adds the gradients of
+/// the first `batches` ranks to `sums`, in the order of the ranks, and ignores the gradients of all
+/// other ranks, because they haven't computed a batch in this round. Afterwards, all elements of
+/// `grads` are 0.
 pub(crate) fn add_round(
     ranks: &dyn Ranks,
     batches: usize,
