@@ -19,9 +19,8 @@ use crate::shards::{add_round, own_parts, slices};
 pub(crate) struct StepGradients {
     parts: BatchParts,
     sum: Sum,
-    /// Buffer for the gradients of a single batch. It is used if the gradients of the batch can't
-    /// be added to `sum` directly. After they have been added to the sum, all elements of the
-    /// buffer are 0.
+    /// Buffer for the gradients of a single batch. It is used if these gradients can't be added to
+    /// `sum` directly. Its elements are reset to 0 when they are added to `sum`.
     batch: Option<GptModel>,
 }
 

@@ -96,8 +96,8 @@ pub fn gather_texts(ranks: &dyn Ranks, text: &str) -> Vec<String> {
 }
 
 /// Returns a value unchanged if it is short enough for an error message. Otherwise, returns a text
-/// with the hash of the value. For example, the state of a random number generator is too long to
-/// be displayed.
+/// that contains only the hash of the value. This applies to the state of a random number
+/// generator, for example.
 fn shortened(value: &str) -> Cow<'_, str> {
     const MAX_BYTES: usize = 100;
     match value.len() > MAX_BYTES {

@@ -234,8 +234,8 @@ impl Trainer {
     }
 
     /// Returns the current optimizer. If several processes share the run, the optimizer contains
-    /// only the moments of the weights that this process updates, as a single tensor without a
-    /// name.
+    /// only the moments of the weights that this process updates, and it doesn't contain the names
+    /// of these weights.
     pub fn optimizer(&self) -> &AdamW {
         &self.state.optimizers[0]
     }
