@@ -6,8 +6,9 @@
 //! messages can contain the name of the tensor. Then, the crate `safetensors` checks the whole
 //! header. Memory for a tensor is allocated only after this check.
 //!
-//! The file isn't mapped into memory. Therefore, if another process truncates the file while it is
-//! being read, this causes an error instead of a signal that ends the program.
+//! The file isn't mapped into memory. If another process truncated a mapped file, the operating
+//! system would end this program with a signal. Without mapping, reading a truncated file only
+//! returns an error.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,29 +30,32 @@ use crate::error::{CheckpointError, in_tensor, invalid, io as io_error};
 /// Maximum size of a header in bytes. The header of GPT-2 XL has about 60,000 bytes.
 pub(crate) const MAX_HEADER_BYTES: u64 = 2 << 20;
 
-/// Key of the file's metadata in the header. All other keys are names of tensors.
+/// Key in the header under which a safetensors file stores its metadata. All other keys in the
+/// header are names of tensors.
 pub(crate) const METADATA: &str = "__metadata__";
 
 thread_local! {
-    /// Buffer for the numbers that a thread reads at once. Each thread keeps its own buffer,
-    /// because allocating a new one for every read would be slower.
+    /// Numbers of the part of a tensor that the current thread is reading. Each thread reuses its
+    /// own buffer, because allocating a new one for every read would be slower.
     static NUMBERS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-    /// Buffer for the bytes that a thread reads from the file before it converts them to numbers.
+    /// Bytes that the current thread has read from a file and will convert to `f32` numbers.
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Number of rows that are transposed at once, which is the number of `f32` in a cache line.
+/// Number of `f32` numbers in a cache line. A matrix is transposed in blocks whose number of rows
+/// is a multiple of this constant, so that two threads rarely write to the same cache line.
 const LINE: usize = 16;
 
-/// Number of elements that a thread reads, converts and checks at once. They fit in the CPU cache.
+/// Number of elements that a thread reads, converts and checks at once. This many elements fit in
+/// the CPU cache.
 const CHUNK: usize = 1 << 16;
 
-/// A tensor in the header.
+/// An entry in the header of a safetensors file, which describes one tensor.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: String,
-    /// Type, shape and position of the tensor. The offsets are in bytes, relative to the end of the
-    /// header.
+    /// Type, shape and position of the tensor. Its position is stored as two byte offsets, which
+    /// are relative to the end of the header.
     pub(crate) info: TensorInfo,
 }
 
@@ -88,12 +92,12 @@ impl TensorFile {
         })
     }
 
-    /// Reads the elements of a tensor from index `first`, in row-major order, and converts them to
-    /// `f32`.
+    /// Reads elements of a tensor in row-major order, starting with the element at index `first`,
+    /// until `out` is full. All numbers are converted to `f32`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the file can't be read or if a number isn't finite.
+    /// Returns an error if the file can't be read or if one of the elements isn't finite.
     pub(crate) fn read(
         &self,
         entry: &Entry,
@@ -116,9 +120,9 @@ impl TensorFile {
         first: usize,
         mut out: ArrayViewMut2<'_, f32>,
     ) -> Result<(), CheckpointError> {
-        /// Number of elements that a task reads and transposes at once. They fit in the CPU cache,
-        /// and the rows that they form in the transposed matrix are so long that each page of
-        /// memory is accessed only a few times.
+        /// Number of matrix elements that a task reads and transposes at once. This many elements
+        /// fit in the CPU cache. In smaller blocks, each row of the transposed block would be so
+        /// short that the threads would have to access the same memory pages many times.
         const BLOCK: usize = 1 << 18;
         let (width, columns) = (out.nrows(), entry.info.shape[1]);
         let rows = (BLOCK / width).next_multiple_of(LINE);
@@ -128,8 +132,8 @@ impl TensorFile {
                 let len = out.ncols() * width;
                 numbers.resize(len.max(numbers.len()), 0.0);
                 let block = &mut numbers[..len];
-                // If all columns are read, the rows are contiguous in the file and can be read
-                // together.
+                // If all columns of the matrix are read, consecutive rows are adjacent in the file,
+                // so a single read is enough for the whole block.
                 let piece = if width == columns { len } else { width };
                 for (row, piece) in block.chunks_exact_mut(piece).enumerate() {
                     self.read_part(entry, (i * rows + row) * columns + first, piece)?;
@@ -141,8 +145,8 @@ impl TensorFile {
         }))
     }
 
-    /// Returns true if two tensors of the same shape contain the same numbers. The numbers are read
-    /// in chunks.
+    /// Returns true if two tensors of the same shape contain the same numbers. The tensors are read
+    /// and compared in chunks, so little memory is needed.
     pub(crate) fn read_equal(
         (self_, entry): (&Self, &Entry),
         (other, other_entry): (&Self, &Entry),
@@ -160,12 +164,14 @@ impl TensorFile {
         Ok(true)
     }
 
-    /// Returns the error for a problem with a tensor of this file.
+    /// Returns an error that contains the path of this file, the name of the tensor, and the
+    /// description `problem`.
     pub(crate) fn problem(&self, entry: &Entry, problem: impl Into<String>) -> CheckpointError {
         in_tensor(&self.path, &entry.name, problem)
     }
 
-    /// Checks that a tensor has the given shape and one of the types that weights can have.
+    /// Checks that a tensor has the given shape and that its elements are of type F64, F32, F16 or
+    /// BF16.
     pub(crate) fn check(&self, entry: &Entry, shape: &[usize]) -> Result<(), CheckpointError> {
         let TensorInfo {
             dtype,
@@ -181,7 +187,8 @@ impl TensorFile {
         Err(self.problem(entry, problem))
     }
 
-    /// Reads the elements from index `first` and checks that they are finite.
+    /// Fills `out` with elements of a tensor, starting with the element at index `first`, and
+    /// checks that they are finite.
     fn read_part(
         &self,
         entry: &Entry,
@@ -213,7 +220,8 @@ impl TensorFile {
     }
 }
 
-/// Returns the error of the first part that has one, regardless of the number of threads.
+/// Waits until all parts have been read, and returns the error with the lowest index. If several
+/// parts can't be read, the error therefore doesn't depend on which thread finishes first.
 fn first_error(
     parts: impl IndexedParallelIterator<Item = Result<(), CheckpointError>>,
 ) -> Result<(), CheckpointError> {
@@ -221,24 +229,24 @@ fn first_error(
     all.into_iter().collect()
 }
 
-/// Magic numbers of other file formats, and the names of these formats for error messages. A file
-/// is compared with them only if it doesn't begin with a valid header length.
+/// Magic numbers of other file formats, each with the name of the format for error messages. They
+/// are checked only if a file doesn't begin with a valid header length.
 const FOREIGN: [(&[u8], &str); 3] = [
     (b"GGUF", "a GGUF file (llama.cpp)"),
     (b"\x80", "a Python pickle, written by an old torch.save"),
     (b"{", "a JSON file"),
 ];
 
-/// Returns the length of the header. `first` contains the first 8 bytes of the file, or fewer if
-/// the file is shorter.
+/// Returns the length of a safetensors file's header. `first` contains the first 8 bytes of the
+/// file, or all of them if the file is shorter.
 fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, CheckpointError> {
     if let Ok(length) = first.try_into().map(u64::from_le_bytes)
         && length <= MAX_HEADER_BYTES.min(file_size - 8)
     {
         return Ok(length);
     }
-    // The length is invalid. If the first bytes belong to another kind of file, the error says
-    // which one.
+    // The length of the header is invalid. If the first bytes are those of another file format, the
+    // error message contains the name of that format.
     let mut foreign = FOREIGN.iter();
     let foreign = foreign.find_map(|(magic, name)| first.starts_with(magic).then_some(*name));
     let known = FileFormat::of(first).map(|format| format.name);
@@ -251,8 +259,8 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
     Err(invalid(file, problem))
 }
 
-/// Returns true if all numbers are finite. The loop doesn't stop at the first one that isn't, so
-/// that it can be vectorized.
+/// Returns true if all elements of the slice are finite. The loop doesn't stop at the first
+/// infinity or NaN, so that the compiler can vectorize it.
 pub(crate) fn all_finite(numbers: &[f32]) -> bool {
     const EXPONENT: u32 = 0x7f80_0000;
     let is_not = |x: &f32| x.to_bits() & EXPONENT == EXPONENT;
@@ -269,8 +277,8 @@ pub(crate) fn not_finite(index: usize, value: f32) -> String {
     format!("element {index} is {value}, but weights must be finite")
 }
 
-/// Parses and checks the header of a safetensors file that has `data` bytes after the header.
-/// Returns the entries of all tensors, sorted by name, and the metadata.
+/// Parses and checks the header of a safetensors file. `data` is the number of bytes that follow
+/// the header. Returns the entries of all tensors, sorted by name, and the metadata.
 fn entries(
     file: &Path,
     header: &[u8],
@@ -279,7 +287,7 @@ fn entries(
     let wrong = |problem: String| invalid(file, format!("the header is damaged: {problem}"));
     let mut json: BTreeMap<String, Value> =
         serde_json::from_slice(header).map_err(|e| wrong(e.to_string()))?;
-    // Metadata values that aren't strings are omitted.
+    // Metadata values that aren't strings are ignored.
     let of_file = json.remove(METADATA).unwrap_or_default();
     let of_file = of_file.as_object().into_iter().flatten();
     let texts = of_file.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));

@@ -1,4 +1,4 @@
-//! Finds the tensors of a model in one or several weight files, and checks that they match the
+//! Finds the tensors of a model in one or more weight files, and checks that they match the model's
 //! configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,35 +14,38 @@ use crate::json::{not_json, text_of};
 use crate::layout::Layout;
 use crate::tensor_file::{Entry, TensorFile};
 
-/// Maximum size of an index in bytes. An index has about a hundred bytes per tensor.
+/// Maximum size in bytes of an index file, which lists the weight file of each tensor. An index
+/// file contains about a hundred bytes per tensor.
 const MAX_INDEX_BYTES: u64 = 2 << 20;
 
-/// Prefixes that PyTorch's wrappers add to the name of each tensor. The first one comes from
-/// `torch.compile`, and the second one from training on several devices.
+/// Prefixes that PyTorch's wrappers add to the names of tensors. `torch.compile` adds `_orig_mod.`,
+/// and the wrappers for training on several devices add `module.`.
 const WRAPPERS: [&str; 2] = ["_orig_mod.", "module."];
 
 /// The open weight files of a model, and the location of each tensor in them.
 #[derive(Debug)]
 pub(crate) struct Weights {
-    /// Path to the weight file or the index. Errors about missing tensors contain it.
+    /// Path to the weight file or to the index file. Error messages about missing tensors contain
+    /// this path.
     pub(crate) path: PathBuf,
     files: Vec<TensorFile>,
-    /// Location of each tensor, by its name without the prefixes of wrappers. A location consists
-    /// of the index of the file and the index of the entry in this file. Buffers, such as causal
-    /// masks, aren't included.
+    /// Location of each tensor, by the tensor's name without the prefixes of wrappers. A location
+    /// consists of the index of a file in `files` and the index of the tensor in the file's
+    /// `entries`. Buffers that aren't parameters, such as causal masks, aren't included.
     entries: HashMap<String, (usize, usize)>,
 }
 
-/// The part of a tensor that contains the numbers of a parameter.
+/// The location of a parameter's numbers: all rows or some of the rows of a tensor in a file.
 #[derive(Debug)]
 pub(crate) struct TensorSlice {
-    /// Index of the file and index of the entry in this file. This is `None` if the parameter is a
-    /// bias that no file contains, which is then filled with zeros.
+    /// Location of the tensor: the index of its file and the index of the tensor's entry in that
+    /// file. `None` if the parameter is a bias that the files don't contain. Such a bias is filled
+    /// with zeros.
     pub(crate) tensor: Option<(usize, usize)>,
     /// Whether the rows of the parameter are columns of the tensor.
     pub(crate) transposed: bool,
-    /// Index of the first row of the parameter in the tensor. If the tensor is transposed, this is
-    /// the index of a column.
+    /// Index of the tensor's row that contains the first row of the parameter. If the tensor is
+    /// transposed, this is the index of a column.
     pub(crate) first: usize,
     /// Number of rows of the parameter.
     pub(crate) rows: usize,
@@ -51,7 +54,7 @@ pub(crate) struct TensorSlice {
 }
 
 impl Weights {
-    /// Finds the tensors in the files.
+    /// Determines the location of each tensor in the files.
     ///
     /// # Errors
     ///
@@ -72,8 +75,8 @@ impl Weights {
                 if layout.is_buffer(name) {
                     continue;
                 }
-                // If several files contain the tensor, the one in the last file is used, as in
-                // transformers.
+                // If several files contain a tensor of this name, the tensor in the last file is
+                // used, as in transformers.
                 let before = entries.insert(layout.in_file(name), (i, j));
                 if before.is_some_and(|(file, _)| file == i) {
                     return Err(file.problem(entry, "the file contains this tensor twice"));
@@ -92,13 +95,13 @@ impl Weights {
         (&self.files[file], &self.files[file].entries[entry])
     }
 
-    /// Determines from the tensors whether the model is tied, which means that the token embedding
-    /// is also its output layer. This is the case if the tensors of the embedding and of the output
-    /// layer contain the same numbers, or if one of them is missing. Afterwards, the shared tensor
-    /// has the name of the embedding.
+    /// Determines from the tensors whether the model is tied, which means that its output layer
+    /// uses the same weights as the token embedding. The model is tied if the tensors of these two
+    /// layers contain the same numbers, or if one of the tensors is missing. In `self`, the shared
+    /// tensor then has the name of the embedding.
     ///
-    /// If the configuration says that the model isn't tied, the embedding isn't compared with the
-    /// output layer.
+    /// If the configuration says that the model isn't tied, this function returns false without
+    /// comparing the embedding with the output layer.
     pub(crate) fn settle_tied(
         &mut self,
         layout: Layout,
@@ -123,11 +126,11 @@ impl Weights {
     }
 
     /// Checks that all tensors of the model exist and have the correct shape and type, without
-    /// reading their numbers. Returns the location of each parameter by its name, or the first
-    /// error.
+    /// reading their numbers. Returns the location of each parameter by its name. If a tensor is
+    /// missing or doesn't match the configuration, returns an error for the first such tensor.
     ///
-    /// After this check, the configuration can't claim a model that is much larger than its files,
-    /// so it is safe to allocate memory for the model.
+    /// After this check, the model that the configuration describes can't be much larger than its
+    /// files, so it is safe to allocate memory for the model.
     pub(crate) fn places(
         &self,
         layout: Layout,
@@ -165,10 +168,10 @@ impl Weights {
 
     /// Determines whether the query, key and value layers have biases.
     ///
-    /// In Hugging Face's layout, files usually contain the biases of query, key and value even if
-    /// the model doesn't have them. If the configuration says that the model has none, this
-    /// function reads the biases. If all of their numbers are zero, the model has no biases.
-    /// Otherwise, it has them.
+    /// In Hugging Face's layout, weight files normally contain biases for the query, key and value
+    /// layers, even if the model was created without these biases. Therefore, if the configuration
+    /// says that there are none, this function reads the biases from the files. It returns true if
+    /// any of their elements is nonzero, and false if all of them are zero.
     pub(crate) fn settle_qkv_bias(
         &self,
         layout: Layout,
@@ -192,23 +195,25 @@ impl Weights {
         Ok(false)
     }
 
-    /// Returns true if `name` is a bias that is missing in all blocks, as in models that nanoGPT
-    /// trained with `bias=False`. Like transformers, this crate fills such biases with zeros.
+    /// Returns true if `name` is a bias that is missing from every transformer block, as in models
+    /// that nanoGPT trained with `bias=False`. Like transformers, this crate fills such biases with
+    /// zeros.
     fn lacks_bias(&self, name: &str) -> bool {
         let of_block = |name: &str| {
             let rest = name.strip_prefix("transformer.h.")?;
             Some(rest.split_once('.')?.1.to_owned())
         };
-        // The final layer normalization isn't in a block. Its bias may be missing if those of the
-        // layer normalizations in the blocks are missing.
+        // The final layer normalization doesn't belong to a block. Its bias may be missing if the
+        // bias `ln_1.bias` is missing from every block.
         let kind = of_block(name).unwrap_or_else(|| "ln_1.bias".to_owned());
         let mut names = self.entries.keys();
         name.ends_with(".bias") && names.all(|other| of_block(other).as_ref() != Some(&kind))
     }
 
     /// Returns a note for the user if the files contain tensors that the model doesn't have, or if
-    /// biases are missing. In Hugging Face's layout, additional tensors are allowed because they
-    /// can belong to another output layer, such as a classification layer.
+    /// biases are missing from the files. Otherwise, returns `None`. In Hugging Face's layout,
+    /// additional tensors are allowed because they can belong to an output layer that this crate
+    /// doesn't use, such as a classification layer.
     ///
     /// # Errors
     ///
@@ -244,15 +249,16 @@ impl Weights {
     }
 }
 
-/// The index that transformers writes for a model with several weight files.
+/// The index file that transformers writes for a model with several weight files.
 #[derive(Deserialize)]
 #[serde(expecting = "an object with a weight_map")]
 struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Opens a weight file, or all files that are listed in an index. As in transformers, the index may
-/// list the wrong tensors, because it is used only to find the files.
+/// Opens a weight file or, if `path` is an index file, all weight files that the index lists. The
+/// index is used only to find these files. As in transformers, an index that assigns tensors to the
+/// wrong files is therefore accepted.
 pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError> {
     if path.extension() != Some(OsStr::new("json")) {
         return Ok(vec![TensorFile::open(path)?]);
@@ -263,7 +269,7 @@ pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError
     let mut shards = BTreeSet::new();
     for (tensor, shard) in &weight_map {
         let name = shard.strip_prefix("./").unwrap_or(shard);
-        // An index must not refer to files in other folders.
+        // An index file must not refer to weight files in other folders.
         if Path::new(name).file_name() != Some(OsStr::new(name)) {
             let problem = format!(
                 "the index places this tensor in {shard:?}, but weight files must be in the same folder as the index"

@@ -1,8 +1,9 @@
-//! Writes safetensors files. The tensors are sorted by name, so files with the same tensors and the
-//! same metadata have the same bytes.
+//! Writes safetensors files. The tensors are sorted by name, so two files that contain the same
+//! tensors and the same metadata are identical.
 //!
-//! If a name is invalid or if a number isn't finite after rounding, an error is returned and the
-//! old file isn't changed.
+//! If the name of a tensor is invalid, or if an element isn't finite after it has been rounded to
+//! the precision of the file, writing fails with an error. The file that already exists at the path
+//! remains unchanged.
 
 use std::fmt;
 use std::io::Write;
@@ -17,8 +18,8 @@ use crate::encoding::{FILE_DTYPES, encode, in_file};
 use crate::error::{CheckpointError, in_tensor, invalid, io};
 use crate::tensor_file::{MAX_HEADER_BYTES, METADATA, not_finite, other_shape};
 
-/// A tensor to be written to a file. Its numbers are computed only when it is written, so not all
-/// tensors have to be in memory at the same time.
+/// A tensor that will be written to a file. Its numbers are computed only when they are written, so
+/// the tensors don't all have to be in memory at the same time.
 pub struct LazyTensor<'a> {
     /// Name of the tensor in the file.
     pub name: String,
@@ -48,8 +49,8 @@ impl<'a> From<(String, ArrayViewD<'a, f32>)> for LazyTensor<'a> {
     }
 }
 
-/// Replaces a file atomically. The header with the pairs in `metadata` is written first, and then
-/// one tensor after another.
+/// Replaces a file atomically. First, the header is written, which includes the key-value pairs in
+/// `metadata`. Then, the tensors are written one after another.
 pub(crate) fn write(
     path: &Path,
     mut items: Vec<LazyTensor<'_>>,
@@ -90,8 +91,9 @@ pub(crate) fn write(
     })
 }
 
-/// Writes the numbers of a tensor in parts. `encode` appends the bytes of a part, or returns the
-/// index of a number that the format can't represent.
+/// Computes the numbers of a tensor and writes them in chunks. `encode` converts a chunk of numbers
+/// and appends the resulting bytes to a buffer. If the file's format can't represent a number,
+/// `encode` returns the number's index in the chunk as an error.
 pub(crate) fn write_numbers(
     out: &mut dyn Write,
     path: &Path,
@@ -123,8 +125,8 @@ pub(crate) fn write_numbers(
     Ok(())
 }
 
-/// Returns the header in JSON. It is padded with spaces, so that the tensors begin at an offset
-/// that is a multiple of 8 bytes.
+/// Returns the header of a safetensors file in JSON. The header is padded with spaces, so that the
+/// data of the tensors begins at an offset that is a multiple of 8 bytes.
 fn header(items: &[LazyTensor<'_>], dtype: Dtype, metadata: &[(&str, &str)]) -> String {
     // transformers requires the name of the framework in the metadata.
     let mut json = json!({METADATA: {"format": "pt"}});

@@ -1,8 +1,8 @@
-//! Tests how much memory is needed to load a model and to reject an invalid one. The allocator
-//! counts the bytes.
+//! Tests how much memory is needed to load a model and to reject an invalid file. A custom global
+//! allocator measures the memory.
 //!
-//! There is only one test in this file, because tests run in parallel and the allocator counts the
-//! memory of the whole process.
+//! There is only one test in this file, because Rust runs tests in parallel and the allocator
+//! measures the memory of the whole process.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -14,14 +14,15 @@ use torch_rng::TorchRng;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// Maximum number of bytes for names and headers.
+/// Number of bytes that may be allocated for names and headers.
 const SMALL: usize = 1 << 20;
 
-/// Maximum number of bytes for the buffers into which files are read.
+/// Number of bytes that may be allocated, in addition to the model, for the buffers into which
+/// files are read.
 const BUFFERS: usize = 4 << 20;
 
-/// Calls `work`. Returns its result and the largest number of bytes that were in use during the
-/// call, in addition to those that were already in use before.
+/// Calls `work`. Returns its result and the peak memory usage during the call, in bytes, not
+/// counting memory that was already in use before the call.
 fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
@@ -76,8 +77,8 @@ fn loading_takes_the_model_and_refusing_takes_next_to_nothing() {
     ];
     for (length, header, expected) in headers {
         std::fs::write(&weights, [&length.to_le_bytes(), header].concat()).unwrap();
-        // The file is long enough for the header of the second case. This header must not be read,
-        // because its length exceeds the limit.
+        // The file is long enough to contain the 100,000,000-byte header of the second case.
+        // However, this header must not be read, because it is longer than the limit.
         let file = std::fs::File::options().write(true).open(&weights);
         file.unwrap().set_len(100_000_008).unwrap();
         let (model, peak) = peak_of(|| load_model(path("book")));

@@ -1,5 +1,6 @@
-//! Tests model folders in the forms in which other programs write them. Each model is recognized
-//! before its weights are loaded.
+//! Tests model folders that other programs could have written: with prefixed, missing or additional
+//! tensors, or with an incomplete configuration. The configuration of a model must be known before
+//! its weights are loaded.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +13,8 @@ use tensor_ops::{LayerNorm, Parameters};
 
 use crate::support::{Broken, SMALL, UNTIED, join, save_as, small_model, tensors_of};
 
-/// Rewrites a safetensors file with other names for its tensors. `name` receives the name of each
-/// tensor and returns the new one, or `None` if the tensor is removed.
+/// Rewrites a safetensors file with new names for its tensors. `name` receives the name of each
+/// tensor and returns its new name, or `None` to remove the tensor.
 fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     let tensors = tensors_of(path);
     let kept = tensors
@@ -34,21 +35,21 @@ fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     (model, found.note().map(str::to_owned))
 }
 
-/// Checks the book's layout. The tests in `transformers.rs` check Hugging Face's layout.
+/// Tests models in the book's layout. For models in Hugging Face's layout, see `transformers.rs`.
 #[test]
 fn a_model_is_tied_as_its_weights_say() {
     let folder = Broken::book();
     let say_tied =
         || _ = folder.change_config(|text| text.replace("\"tied\": false", "\"tied\": true"));
-    // The output layer differs from the embedding, so the model isn't tied, even if the
-    // configuration says that it is.
+    // The weights of the output layer differ from those of the embedding. Therefore, the model
+    // isn't tied, even if the configuration says that it is.
     let mut model = small_model(UNTIED);
     save_book(&model, folder.path()).unwrap();
     say_tied();
     assert!(load_config(folder.path()).unwrap().tied);
     assert_eq!(opened(&folder).0, model);
-    // The output layer is equal to the embedding, so the model is tied if the configuration says
-    // so.
+    // The weights of the output layer are now equal to those of the embedding. Therefore, the model
+    // is tied if the configuration says that it is.
     let head = model.out_head.as_mut().unwrap();
     head.weight.assign(&model.tok_emb.weight);
     save_book(&model, folder.path()).unwrap();

@@ -1,5 +1,6 @@
-//! Tests GGUF files by reading them with a small parser, which follows the specification of the
-//! format. The script `check_with_llama_cpp.py` checks that llama.cpp can load such files.
+//! Tests GGUF files by reading them with a small parser that follows the specification of the
+//! format. The script `check_with_llama_cpp.py` checks that llama.cpp can load the GGUF files that
+//! this crate writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +33,8 @@ impl Bytes<'_> {
         String::from_utf8(text.to_vec()).expect("text")
     }
 
-    /// Reads a metadata value and returns it as text. `kind` is the code of its type.
+    /// Reads a metadata value and converts it to text. `kind` is the code that GGUF uses for the
+    /// type of the value.
     fn value(&mut self, kind: u32) -> String {
         match kind {
             4 => u32::from_le_bytes(self.take()).to_string(),
@@ -50,8 +52,8 @@ impl Bytes<'_> {
     }
 }
 
-/// The contents of a GGUF file: the metadata values by key, and the sizes and numbers of each
-/// tensor by name.
+/// The contents of a GGUF file: the metadata values by their keys, and the shape and the numbers of
+/// each tensor by its name.
 type Read = (
     BTreeMap<String, String>,
     BTreeMap<String, (Vec<usize>, Vec<f32>)>,
@@ -228,11 +230,13 @@ fn what_llama_cpp_would_compute_otherwise_is_refused() {
     }
 }
 
-/// Checks that a tokenizer is rejected if llama.cpp can't read its tokens or its chat templates.
-/// xllamacpp 2026.10.11549 (llama.cpp) aborts if two tokens are equal
-/// (`GGML_ASSERT(id_to_token.size() == token_to_id.size())`). It truncates the token `<|a\0b|>` to
-/// `<|a` and the template `a\0{{ messages }}` to `a`. `gguf_init_from_file` rejects a file in which
-/// a key occurs twice.
+/// Checks that saving a model as GGUF fails if llama.cpp couldn't read its tokens or chat templates
+/// correctly.
+///
+/// The following was observed with llama.cpp in the package xllamacpp 2026.10.11549. If two tokens
+/// are equal, the program aborts in `GGML_ASSERT(id_to_token.size() == token_to_id.size())`. Texts
+/// are cut off at a NUL character: the token `<|a\0b|>` becomes `<|a`, and the template `a\0{{
+/// messages }}` becomes `a`. If a key occurs twice, `gguf_init_from_file` rejects the file.
 #[test]
 fn texts_that_llama_cpp_doesnt_read_are_refused() {
     let folder = tempfile::tempdir().unwrap();

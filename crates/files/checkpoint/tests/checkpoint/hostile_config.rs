@@ -1,5 +1,5 @@
 //! Tests that each invalid configuration is rejected with a single-line error message that contains
-//! the file and the key.
+//! the name of the file and, if possible, the invalid setting.
 
 use std::fs;
 
@@ -13,8 +13,9 @@ fn replaced(from: &str, to: &str) -> impl Fn(String) -> String {
     move |text| text.replacen(from, to, 1)
 }
 
-/// Returns a function that sets a key of a configuration to a JSON value. If the key already
-/// exists, its old value must be on the same line. Otherwise, the key is added.
+/// Returns a function that sets a key in the JSON text of a configuration to `value`. If the text
+/// already contains the key, its old value must be on the same line as the key. Otherwise, the key
+/// is added.
 fn set(key: &str, value: &str) -> impl Fn(String) -> String {
     move |text| {
         let quoted = format!("\"{key}\": ");
@@ -38,8 +39,9 @@ fn book_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
 
 #[test]
 fn keys_that_are_missing() {
-    // If the configuration contains `model_type`, a missing size has GPT-2's default value, which
-    // doesn't match the small model. If `model_type` is also missing, there is no default value.
+    // If the configuration contains `model_type`, a size that is missing has GPT-2's default value,
+    // which doesn't match the tensors of the small model. Without `model_type`, sizes have no
+    // default values, so the error message must contain the missing key.
     for key in ["vocab_size", "n_positions", "n_embd", "n_head", "n_layer"] {
         let change = |text: String| text.replace(&format!("\"{key}\""), "\"something_else\"");
         let folder = Broken::hugging_face();
@@ -102,8 +104,8 @@ fn rates_and_epsilons_out_of_range() {
         book_refused(set("drop_rate_attn", wrong), &["drop_rate_attn"]);
     }
     hugging_face_refused(set("attn_pdrop", "1e999"), &[]);
-    // A dropout rate of 1 is valid, as in PyTorch. It drops all values during training, but doesn't
-    // affect evaluation.
+    // As in PyTorch, a dropout rate of 1 is valid. It sets all values to zero during training, but
+    // has no effect during evaluation.
     let folder = Broken::hugging_face();
     folder.change_config(set("attn_pdrop", "1"));
     let rates = load_config(folder.path()).unwrap().drop_rates;

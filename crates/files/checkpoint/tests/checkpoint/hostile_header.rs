@@ -1,20 +1,24 @@
 //! Tests that each invalid header of a safetensors file is rejected with a single-line error
-//! message that contains the file and, if possible, the tensor. The crate `safetensors` detects
-//! most of these problems, so there is only one test case of each kind. The test in `memory.rs`
-//! checks that a header with a huge length isn't read.
+//! message that contains the name of the file and, if possible, the name of the tensor.
+//!
+//! Most invalid headers are detected by the crate `safetensors`, so there is only one test case for
+//! each kind of problem. A test in `memory.rs` checks that a header isn't read if it claims to be
+//! very long.
 
 use crate::support::{Broken, header_refused, join, split, weights_refused};
 
 const FILE: &str = "model.safetensors";
 
-/// Checks that a file is rejected if its header contains `entry` as the entry of the tensor "a" and
-/// if its data consists of `zeros` zero bytes. The message must contain all of `parts`.
+/// Creates a safetensors file that contains one tensor, and checks that loading the file fails. The
+/// header describes the tensor "a" by `entry`, and the data consists of `zeros` zero bytes. The
+/// error message must contain all of `parts`.
 fn file_refused(entry: &str, zeros: usize, parts: &[&str]) {
     let file = join(format!(r#"{{"a":{entry}}}"#).as_bytes(), &vec![0; zeros]);
     weights_refused(|_| file, parts);
 }
 
-/// Like [`file_refused`], with four zero bytes of data. The message must also contain the name "a".
+/// Like [`file_refused`], but the data always consists of four zero bytes, and the error message
+/// must also contain the name of the tensor, "a".
 fn entry_refused(entry: &str, parts: &[&str]) {
     file_refused(entry, 4, &[&["\"a\""], parts].concat());
 }
@@ -47,7 +51,7 @@ fn entries_that_are_not_whole() {
     entry_refused(&without, &["missing field `dtype`"]);
     entry_refused(&good.replace("F32", "F31"), &["unknown variant `F31`"]);
     entry_refused(&f32s("[-1]", "[0,4]"), &["`-1`"]);
-    // Quotations in messages are shortened if they are long.
+    // Error messages shorten long quotations from the file.
     let long = f32s(&format!("\"{}\"", "a".repeat(1000)), "[0,4]");
     entry_refused(&long, &["a…a", "a sequence"]);
 }
@@ -72,8 +76,8 @@ fn shapes_and_places_that_do_not_fit_each_other_or_the_file() {
 
 #[test]
 fn a_name_that_is_there_twice() {
-    // If a name occurs twice, the last entry is used, as in `safetensors`. The data of the other
-    // entry then leaves a gap, which is an error.
+    // If the header contains a name twice, the crate `safetensors` uses only the last entry of that
+    // name. The data of the first entry then belongs to no tensor, which is an error.
     header_refused(
         |header| header.replacen("transformer.h.1.ln_1.bias", "transformer.h.0.ln_1.bias", 1),
         &["offset", "transformer.h."],

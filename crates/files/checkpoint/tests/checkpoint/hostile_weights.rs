@@ -80,7 +80,8 @@ fn other_formats_are_called_by_their_names() {
         (b"GGUF", "GGUF"),
     ] {
         weights_refused(|_| magic.to_vec(), &[name, "not a safetensors file"]);
-        // The format is also recognized if there is no configuration in the same folder.
+        // The error message must contain the name of the file's format even if the folder has no
+        // config.json.
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.bin");
         fs::write(&path, magic).unwrap();
@@ -144,10 +145,10 @@ fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     }
     write(&good.replacen(last, "\"transformer.wte.weight\":\"two.safetensors\"", 1));
     folder.is_refused("two.safetensors", &["can't read"]);
-    // It doesn't matter which tensors the index lists.
+    // The index is used only to find the files, so it doesn't matter which tensors it lists.
     write(&good.replacen(last, "\"ghost\":\"one.safetensors\"", 1));
     assert_eq!(load_model(folder.path()).unwrap(), small_model(SMALL));
-    // If two files contain the same tensor, the one in the last file is used.
+    // If two weight files contain the same tensor, the tensor in the last file is used.
     let other = small_model(GptConfig {
         n_layers: 1,
         ..SMALL

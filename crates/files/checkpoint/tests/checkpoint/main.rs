@@ -1,5 +1,5 @@
 //! Tests that models can be saved and loaded again, that models saved by transformers produce the
-//! same results, and that invalid files are rejected.
+//! same results in this crate, and that invalid files are rejected.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // The helper functions also belong to the tests.

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use crate::support::{Broken, join, split};
 
-/// A change to a file: a position, the number of bytes that are removed at this position, and the
-/// bytes that are inserted in their place.
+/// A change to a file: the position of the change, the number of bytes to remove there, and the
+/// bytes to insert in their place.
 type Damage = (prop::sample::Index, usize, Vec<u8>);
 
 fn damages() -> impl Strategy<Value = Vec<Damage>> {
@@ -36,9 +36,9 @@ fn damaged(mut bytes: Vec<u8>, damages: &[Damage]) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// Damages the weight file, only the header of the weight file (and corrects its length), or
-    /// the configuration. Loading must return a model or an error. The fuzz target `checkpoint`
-    /// tests more kinds of damage.
+    /// Damages either the whole weight file, only its header, or the configuration. If only the
+    /// header is damaged, its length is corrected. Loading must return a model or an error, but
+    /// must not panic. The fuzz target `checkpoint` tests more kinds of damage.
     #[test]
     fn a_damaged_file_is_loaded_or_refused(damages in damages(), part in 0..3, book in any::<bool>()) {
         let folder = if book { Broken::book() } else { Broken::hugging_face() };

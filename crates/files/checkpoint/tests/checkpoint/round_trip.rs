@@ -1,5 +1,5 @@
-//! Tests that a saved model can be loaded again, in both layouts and every precision, and that the
-//! old files aren't changed if a model can't be saved.
+//! Tests that a saved model can be loaded again in both layouts and at every precision, and that
+//! the files of an existing model remain unchanged if a new model can't be saved.
 
 use std::fs;
 
@@ -61,8 +61,9 @@ proptest! {
     }
 }
 
-/// If transformers trains a model whose config.json contains `"qkv_bias": false`, it keeps this key
-/// when it saves the model, but the biases are no longer zero. Checks that such biases are loaded.
+/// Checks that biases are loaded if they are nonzero, even if config.json contains `"qkv_bias":
+/// false`. Such a folder is written by transformers if it trains a model whose configuration
+/// contains this key: the key is kept, although the biases are no longer zero.
 #[test]
 fn biases_that_the_configuration_denies_count_if_they_are_not_zero() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,7 +98,7 @@ fn precisions_round_to_the_nearest() {
                 );
             }
         }
-        // Rounding the weights a second time doesn't change them.
+        // If the weights are rounded to the same precision again, they don't change.
         let again = tempfile::tempdir().unwrap();
         save_as(&loaded, again.path(), precision).unwrap();
         let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join("model.safetensors"));
@@ -181,8 +182,9 @@ fn a_prefix_chooses_among_several_states_in_one_file() {
     assert!(error.to_string().contains("unexpected"), "{error}");
 }
 
-/// Checks the tensors that aren't parameters. The expected mask is the result of
-/// `torch.triu(torch.ones(3, 3), diagonal=1)` in torch 2.15.
+/// Checks that the file also contains those tensors of the book's `state_dict` that aren't
+/// parameters in this crate: the causal mask of each block and, for a tied model, the output layer.
+/// The expected mask is the result of `torch.triu(torch.ones(3, 3), diagonal=1)` in torch 2.15.
 #[test]
 fn the_books_layout_has_all_that_the_books_model_loads_strictly() {
     let folder = tempfile::tempdir().unwrap();
@@ -225,8 +227,8 @@ fn a_model_that_cannot_be_saved_leaves_the_old_one_as_it_was() {
         message.contains("ln_f.bias") && message.contains("element 3 is 70000"),
         "{message}"
     );
-    // This output layer has two rows, as in chapter 6 of the book, where texts are assigned to two
-    // classes.
+    // This model has an output layer with two rows, like the classifier in chapter 6 of the book,
+    // which assigns texts to two classes.
     let mut classes = small_model(UNTIED);
     let head = classes.out_head.as_mut().unwrap();
     head.weight = head.weight.slice(s![..2, ..]).to_owned();

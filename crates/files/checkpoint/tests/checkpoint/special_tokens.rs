@@ -1,5 +1,5 @@
-//! Tests which special tokens are found in the files of a model folder. The results are the same as
-//! in transformers 5.24.
+//! Tests which BOS, EOS and padding tokens this crate reads from the files of a model folder. The
+//! expected IDs are those that transformers 5.24 uses for the same files.
 
 use std::fs;
 
@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use crate::support::{SMALL, small_model};
 
-/// IDs of the BOS token, of the EOS tokens, and of the padding token.
+/// The ID of the BOS token, the IDs of all EOS tokens, and the ID of the padding token.
 type Ids = (Option<u32>, Vec<u32>, Option<u32>);
 
-/// Returns the special tokens of a folder with the given files. The tokenizer has the BOS token 31
-/// and the EOS token 32.
+/// Returns the special tokens of a model folder in which generation_config.json and config.json
+/// have the given contents, or don't exist if `None` is given. The tokenizer's BOS token has the ID
+/// 31, and its EOS token has the ID 32.
 fn read(generation: Option<&str>, config: Option<&str>) -> Result<Ids, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, json) in [
@@ -56,9 +57,10 @@ fn each_is_what_the_first_file_says_that_says_something() {
             "{none}"
         );
     }
-    // If generation_config.json exists, transformers doesn't read the EOS token from config.json.
+    // If generation_config.json exists, transformers ignores the EOS token in config.json.
     assert_eq!(read(Some("{}"), Some(all)), Ok((Some(5), vec![], Some(9))));
-    // If no BOS token is specified, the EOS token is also used as the BOS token.
+    // If neither the files nor the tokenizer define a BOS token, the EOS token also serves as the
+    // BOS token.
     let ends = SpecialTokens::of_folder(".", |name| (name == "eos_token").then_some(7));
     assert_eq!(ends.unwrap(), SpecialTokens::between(7));
     let tokens = SpecialTokens::between(7);

@@ -1,5 +1,5 @@
-//! Functions that the tests share: they create small models and model folders to be damaged, and
-//! they split and join safetensors files.
+//! Helper functions for the tests. They create small models, write model folders that a test can
+//! damage, and split safetensors files into header and data.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -39,7 +39,8 @@ pub(crate) const UNTIED: GptConfig = GptConfig {
     ..SMALL
 };
 
-/// Returns a model in which all parameters differ from their initial values.
+/// Returns a model with the given configuration. Random noise has been added to its initial
+/// parameters, so no parameter has its initial value.
 pub(crate) fn small_model(config: GptConfig) -> GptModel {
     let mut rng = TorchRng::manual_seed(1);
     let mut model = GptModel::new(config, &mut rng).expect("a valid configuration");
@@ -75,8 +76,9 @@ pub(crate) fn tensors_of(path: &Path) -> BTreeMap<String, ArrayD<f32>> {
     tensors.collect()
 }
 
-/// Names and contents of the files in a model folder. Saving a model is slow because the files are
-/// synced, so each model is saved once and its files are copied for each test.
+/// The names and contents of the files in a model folder. Saving a model is slow because its files
+/// are synced to disk. Therefore, each model is saved only once, and each test gets a copy of its
+/// files.
 type Files = Vec<(OsString, Vec<u8>)>;
 
 fn files_of(save: impl FnOnce(&Path) -> Result<(), CheckpointError>) -> Files {
@@ -150,8 +152,8 @@ impl Broken {
         self
     }
 
-    /// Checks that loading the model fails with a single-line message that contains `file` and all
-    /// of `parts`.
+    /// Checks that the model in this folder can't be loaded. The error message must be a single
+    /// line that contains `file` and all of `parts`.
     pub(crate) fn is_refused(&self, file: &str, parts: &[&str]) -> CheckpointError {
         let error = match load_model(self.path()) {
             Ok(_) => panic!("the model was loaded, but a message with {parts:?} was expected"),
@@ -181,15 +183,15 @@ pub(crate) fn join(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes(), header, data].concat()
 }
 
-/// Checks that a folder in Hugging Face's layout can't be loaded after `change` has been applied to
-/// its weight file. The message must contain all of `parts`.
+/// Applies `change` to the weight file of a model in Hugging Face's layout, and checks that the
+/// model can't be loaded. The error message must contain all of `parts`.
 pub(crate) fn weights_refused(change: impl FnOnce(Vec<u8>) -> Vec<u8>, parts: &[&str]) {
     let folder = Broken::hugging_face();
     folder.change_weights(change);
     folder.is_refused("model.safetensors", parts);
 }
 
-/// Like [`weights_refused`], but applies `change` only to the header of the weight file.
+/// Like [`weights_refused`], but `change` receives only the header of the weight file, as text.
 pub(crate) fn header_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
     let folder = Broken::hugging_face();
     folder.change_header(|header| {

@@ -1,5 +1,6 @@
-//! Tests that models saved by transformers have the same logits, loss and greedy continuation as in
-//! transformers. The script fixtures/make_fixtures.py created the models and the expected results.
+//! Tests that models saved by transformers have the same logits, loss and greedy continuation in
+//! this crate as in transformers. The script fixtures/make_fixtures.py created the models and the
+//! expected results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +11,16 @@ use ndarray::{Array2, Axis, s};
 use serde::Deserialize;
 use tensor_ops::Parameters;
 
-/// Maximum difference between two logits, in units of 1e-5 * max(1, |logit|).
+/// Largest difference that is allowed between a logit and the expected logit, in units of 1e-5 *
+/// max(1, |expected logit|).
 const FACTOR: f32 = 2.0;
 
 #[derive(Deserialize)]
 struct Expected {
     ids: Vec<Vec<u32>>,
-    /// Logits of the last position, with the shape (batch, vocab_size).
+    /// Logits at the last position, of shape (batch, vocab_size).
     last_logits: Vec<Vec<f32>>,
-    /// First four logits of each position, with the shape (batch, num_tokens, 4).
+    /// First four logits at each position, of shape (batch, num_tokens, 4).
     first_logits: Vec<Vec<Vec<f32>>>,
     loss: f32,
     greedy: Vec<u32>,
@@ -30,7 +32,8 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Loads a fixture and checks that the model computes the same results as in transformers.
+/// Loads the model of a fixture and checks that its logits, loss and greedy continuation match
+/// those that transformers computed.
 fn computes_the_same(name: &str) -> GptModel {
     let folder = ModelFolder::open(fixture(name)).unwrap_or_else(|e| panic!("{e}"));
     let model = folder.load().unwrap_or_else(|e| panic!("{e}"));
@@ -115,7 +118,8 @@ fn other_activations_are_honoured_and_scales_of_scores_are_in_the_querys_weights
         computes_the_same("relu").config().activation,
         Activation::Relu
     );
-    // In this model, the attention scores are also divided by the number of their block.
+    // In the fixture "gelu", `scale_attn_by_inverse_layer_idx` is true. Therefore, the attention
+    // scores of each block are also divided by the number of the block, counted from 1.
     assert_eq!(
         computes_the_same("gelu").config().activation,
         Activation::Gelu
@@ -154,7 +158,8 @@ fn a_model_without_head_is_a_tied_one() {
 fn a_head_equal_to_the_embedding_is_tied_and_another_is_kept() {
     assert!(computes_the_same("twin_head").out_head.is_none());
     assert!(computes_the_same("other_head").out_head.is_some());
-    // The configuration says that the model is tied. Only the weights show that it isn't.
+    // The configuration of this fixture says that the model is tied. Only the weights show that it
+    // isn't.
     assert!(load_config(fixture("other_head")).unwrap().tied);
 }
 
