@@ -1,9 +1,9 @@
 //! A server that encodes and decodes text over TCP, with one thread per connection.
 //!
 //! `tokenizer_service FOLDER ADDRESS` loads the tokenizer of a model folder and answers requests at
-//! an address such as 127.0.0.1:7878 until it is stopped. Without arguments, the program trains a
-//! small tokenizer, starts the server, and sends it a few requests. Each request and each answer is
-//! one line.
+//! an address such as 127.0.0.1:7878 until the program is stopped. Without arguments, the program
+//! trains a small tokenizer, starts the server, and sends a few requests to it. Each request and
+//! each answer is one line.
 
 use std::env;
 use std::error::Error;

@@ -1,4 +1,5 @@
-//! Added tokens, which are looked up in text before the rest of the text is encoded.
+//! Finds added tokens in text. This is the first step of encoding: the rest of the text is encoded
+//! afterwards.
 //!
 //! Added tokens are strings such as `<|endoftext|>` or `<mask>` that are encoded as a single token
 //! wherever they occur. They are found in two passes, as in Hugging Face's `tokenizers` library.
@@ -6,9 +7,9 @@
 //! into segments: the tokens that it finds and the text between them. Each segment of text is then
 //! normalized, and the second pass looks for the other added tokens in it.
 //!
-//! If several tokens start at the same position, the longest one is found. The settings of a token
-//! can extend it to include the white space before it (`lstrip`) or after it (`rstrip`), or exclude
-//! its occurrences inside words (`single_word`).
+//! If several added tokens start at the same position, the longest of them is found. The settings
+//! of an added token can extend it to include the white space before it (`lstrip`) or after it
+//! (`rstrip`), or exclude its occurrences inside words (`single_word`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,9 +32,11 @@ pub(crate) struct AddedToken {
     pub(crate) lstrip: bool,
     /// Whether white space after the token belongs to it.
     pub(crate) rstrip: bool,
-    /// Whether the token is looked up in the normalized text rather than in the original text.
+    /// Whether this added token is searched for in the normalized text. If not, it is searched for
+    /// in the original text.
     pub(crate) normalized: bool,
-    /// Whether the token is a special token, which transformers can omit from decoded text.
+    /// Whether this is a special token. On request, transformers omits special tokens from decoded
+    /// text.
     pub(crate) special: bool,
 }
 
@@ -51,15 +54,16 @@ impl AddedToken {
     }
 }
 
-/// A segment of a text, which is either an added token that was found in the first pass or the text
-/// between two such tokens.
+/// A segment of a text: either an added token that was found in the first pass, or the text between
+/// two such tokens.
 pub(crate) struct Segment<'t> {
     /// Range of bytes in the original text.
     pub(crate) range: Range<usize>,
-    /// The segment after its normalization.
+    /// The text of the segment, which is normalized unless the segment is an added token.
     pub(crate) text: Cow<'t, str>,
-    /// Ranges of bytes that together cover `text`. A range with an ID is the added token with this
-    /// ID, and a range without an ID is text that must still be encoded. No range is empty.
+    /// The parts into which `text` is divided, as ranges of bytes in `text`. A part with an ID is
+    /// the added token with this ID, and a part without an ID is text that still has to be encoded.
+    /// No part is empty.
     pub(crate) parts: Vec<(Option<u32>, Range<usize>)>,
 }
 
@@ -67,8 +71,8 @@ pub(crate) struct Segment<'t> {
 pub(crate) struct AddedTokens {
     tokens: BTreeMap<u32, AddedToken>,
     normalization: Normalization,
-    /// Finders for the first and the second pass. A finder is `None` if its pass has no tokens to
-    /// look for.
+    /// The searches for the first and the second pass. A search is `None` if there are no added
+    /// tokens to find in its pass.
     passes: [Option<Finder>; 2],
 }
 
@@ -135,15 +139,15 @@ impl AddedTokens {
         segments
     }
 
-    /// Finds the added tokens that `finder` looks for and calls `each` for all parts of `text` in
-    /// order. For a token, the arguments are its ID and its range of bytes. For the text between
-    /// two tokens, they are `None` and the range.
+    /// Divides `text` at the added tokens that `finder` searches for, and calls `each` for each
+    /// part of the text, in order. For an added token, `each` receives its ID and its range of
+    /// bytes. For text between two tokens, it receives `None` and the range of bytes.
     ///
-    /// Two tokens can claim the same white space if the first one has `rstrip` and the second one
-    /// has `lstrip` or consists of white space itself. In this case, the first token gets the white
-    /// space. If nothing is left for the second token, it isn't found, whereas the `tokenizers`
-    /// library panics. If the second token consists of white space and doesn't have `lstrip`, it
-    /// overlaps with the first token, as in the library.
+    /// Two tokens can claim the same white space if the first token has `rstrip` and the second
+    /// token has `lstrip` or consists of white space itself. In this case, the first token gets the
+    /// white space. If nothing is left for the second token, it isn't found, whereas the
+    /// `tokenizers` library panics. If the second token consists of white space and doesn't have
+    /// `lstrip`, it overlaps with the first token, as in the `tokenizers` library.
     fn find(
         &self,
         finder: Option<&Finder>,

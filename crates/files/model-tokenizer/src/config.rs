@@ -1,5 +1,5 @@
-//! The settings that affect token IDs in tokenizer_config.json and related files: the class of the
-//! tokenizer, the special tokens and the added tokens.
+//! Reads the settings that affect token IDs from tokenizer_config.json and related files. These
+//! settings are the class of the tokenizer, its special tokens and its added tokens.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::files::{
 use crate::spec::Named;
 
 /// Names of the settings that define special tokens, in the order in which transformers assigns IDs
-/// to the tokens.
+/// to these tokens.
 const NAMED: [&str; 7] = [
     "bos_token",
     "eos_token",
@@ -29,7 +29,8 @@ const NAMED: [&str; 7] = [
     "mask_token",
 ];
 
-/// Names of the settings whose default value is `<|endoftext|>` if the class is `GPT2Tokenizer`.
+/// Names of the settings that have the default value `<|endoftext|>` if the class of the tokenizer
+/// is `GPT2Tokenizer`.
 const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 
 /// The class in transformers that loads the tokenizer.
@@ -38,11 +39,13 @@ pub(crate) enum Class {
     /// `GPT2Tokenizer`, which uses the vocabulary and the merges in the files but always divides
     /// text in the same way as GPT-2.
     Gpt2,
-    /// `PreTrainedTokenizerFast`, which uses tokenizer.json as it is.
+    /// `PreTrainedTokenizerFast`, which uses the settings in tokenizer.json exactly as they are
+    /// written.
     AsWritten,
 }
 
-/// A special token as the files describe it: either only its text or an object with its settings.
+/// A special token as it is written in a JSON file: either as a string that contains only its text,
+/// or as an object that also contains its settings.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -50,8 +53,8 @@ enum Written {
     Whole(TokenSettings),
 }
 
-/// The settings of an added token. Missing settings have the same default values as in
-/// transformers.
+/// The settings of an added token in a JSON file. Settings that are missing from the file have the
+/// same default values as in transformers.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TokenSettings {
     content: String,
@@ -99,8 +102,9 @@ impl Written {
 )]
 enum Several {
     List(Vec<Written>),
-    /// Tokens by name, in the order of the file, which determines the IDs of the tokens. As in
-    /// Python, a name that occurs again gets a new token but keeps its position.
+    /// An object that maps names to tokens. The entries have the same order as in the file, because
+    /// this order determines the IDs of the tokens. If a name occurs twice, the second token
+    /// replaces the first one but keeps its position, as in a Python dictionary.
     ByName(IndexMap<String, Written>),
 }
 
@@ -125,37 +129,40 @@ struct ConfigFile {
     names: Names,
 }
 
-/// The settings in the files that accompany the vocabulary.
+/// The settings in tokenizer_config.json, special_tokens_map.json and added_tokens.json.
 #[derive(Debug)]
 pub(crate) struct Config {
     pub(crate) class: Class,
     pub(crate) add_prefix_space: bool,
-    /// Added tokens by ID, as listed in these files. They are merged with the added tokens in
-    /// tokenizer.json.
+    /// Added tokens by ID, as listed in tokenizer_config.json or added_tokens.json. They are merged
+    /// with the added tokens in tokenizer.json.
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// Whether `added` takes precedence over the added tokens in tokenizer.json. This is the case
-    /// if `added` comes from tokenizer_config.json, but not if it comes from added_tokens.json.
+    /// Whether a token in `added` takes precedence over a token with the same ID in tokenizer.json.
+    /// This is true if `added` was read from tokenizer_config.json, and false if it was read from
+    /// added_tokens.json.
     pub(crate) added_override: bool,
     /// Special tokens in the order in which transformers assigns IDs to them: first the tokens that
-    /// have their own settings, such as `bos_token`, and then the tokens in lists.
+    /// have settings of their own, such as `bos_token`, and then the tokens in lists, such as
+    /// `additional_special_tokens`.
     pub(crate) special: Vec<AddedToken>,
     /// Text of `bos_token`, `eos_token` and `pad_token`.
     pub(crate) named: Named<String>,
-    /// Values of the settings `add_bos_token` and `add_eos_token`, which have no effect if the
-    /// folder contains a tokenizer.json.
+    /// Whether the settings `add_bos_token` and `add_eos_token` are true. They have no effect if
+    /// the folder contains a tokenizer.json.
     pub(crate) add_bos_eos: [bool; 2],
 }
 
 impl Config {
-    /// Reads the settings. Missing settings have the same default values as in transformers.
+    /// Reads the settings from the files of a folder. Settings that are missing have the same
+    /// default values as in transformers.
     pub(crate) fn read(folder: &Path, files: &Files) -> Result<Self, ModelTokenizerError> {
         let path = folder.join(CONFIG);
         let file: ConfigFile = match files.get(CONFIG) {
             Some(text) => parse(&path, text)?,
             None => ConfigFile::default(),
         };
-        // If no file contains a class but there is a tokenizer.json, transformers uses
-        // tokenizer.json exactly as it is written.
+        // If no file contains the name of a class, but there is a tokenizer.json, transformers uses
+        // the settings in tokenizer.json exactly as they are written.
         let unnamed = match files.contains_key(TOKENIZER) {
             true => Class::AsWritten,
             false => Class::Gpt2,
@@ -221,11 +228,13 @@ struct ModelConfig {
     model_type: Option<Value>,
 }
 
-/// Adds the class of the tokenizer to tokenizer_config.json if that file doesn't contain a class.
-/// As in transformers, the class comes from config.json. If config.json doesn't contain a class
-/// either, the class of a model of type "gpt2" is `GPT2Tokenizer`.
+/// Adds the class of the tokenizer to the contents of tokenizer_config.json if that file doesn't
+/// contain a class. As in transformers, the class is read from config.json. If config.json doesn't
+/// contain a class either, but the type of the model is "gpt2", the class is `GPT2Tokenizer`. In
+/// all other cases, nothing is added.
 ///
-/// The tokenizer therefore keeps its class if its files are later copied without config.json.
+/// Because tokenizer_config.json then contains the class, it isn't lost if the tokenizer is later
+/// saved to a folder that has no config.json.
 pub(crate) fn with_class_of_model(
     folder: &Path,
     files: &mut Files,

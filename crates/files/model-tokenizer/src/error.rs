@@ -1,14 +1,15 @@
-//! Errors that occur when a tokenizer is read, trained or applied to text. Errors that occur when
-//! IDs are decoded are [`TokenizerError`]s.
+//! Errors that occur when a tokenizer is loaded, trained or saved, or when text is encoded. Errors
+//! that occur when IDs are decoded are [`TokenizerError`]s.
 //!
-//! Error messages escape the text that comes from files, so each message is a single line.
+//! Error messages escape text that was read from files, so each message is a single line.
 
 use std::path::{Path, PathBuf};
 
 use atomic_file::FileError;
 use tokenizer::{OtherError, TokenizerError};
 
-/// An error of a model's tokenizer.
+/// An error that occurs when a [`ModelTokenizer`](crate::ModelTokenizer) is loaded, trained,
+/// converted or saved, or when it encodes text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelTokenizerError {
@@ -20,7 +21,8 @@ pub enum ModelTokenizerError {
     OtherKind {
         /// The file that contains the unsupported setting.
         file: PathBuf,
-        /// Reason why the tokenizer isn't supported, as a clause such as "its model is WordPiece".
+        /// Reason why the tokenizer isn't supported. The reason is a clause, such as "its model is
+        /// WordPiece".
         kind: String,
     },
     /// A file is damaged or contradicts itself or another file.
@@ -43,13 +45,14 @@ pub enum ModelTokenizerError {
         /// The first such byte.
         byte: u8,
     },
-    /// The tokenizer's pattern doesn't match a part of the text, so this part can't be encoded.
-    /// Hugging Face's `tokenizers` library would omit it.
+    /// The tokenizer divides text with a pattern that doesn't match a part of the given text, so
+    /// this part can't be encoded. In the same case, Hugging Face's `tokenizers` library silently
+    /// omits the part.
     #[error(
         "the tokenizer's pattern doesn't match {text:?}, so this part of the text can't be encoded"
     )]
     LeftOut {
-        /// The beginning of the part that isn't matched.
+        /// The beginning of the part that the pattern doesn't match.
         text: String,
     },
 }

@@ -1,7 +1,8 @@
 //! Reading and writing the files of a tokenizer.
 //!
-//! Only regular files of limited size are read. Files are written atomically: after a crash at any
-//! moment, each file has either its old or its new contents.
+//! Only regular files of limited size are read. Files are written atomically: if the computer
+//! crashes while a file is being written, the file has either its old or its new contents
+//! afterwards.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +34,8 @@ pub(crate) const TOKENIZER_FILES: [&str; 6] = [
     ADDED_TOKENS,
 ];
 
-/// Names of files that contain unsupported tokenizers, with the kind of each of these tokenizers.
+/// Names of files that belong to tokenizers of unsupported kinds. Each name is paired with the
+/// reason that an error message gives.
 const OTHER_KINDS: [(&str, &str); 4] = [
     ("tokenizer.model", "it is a SentencePiece tokenizer"),
     ("spiece.model", "it is a SentencePiece tokenizer"),
@@ -44,14 +46,15 @@ const OTHER_KINDS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Largest size in bytes of a file that is read. A vocabulary of 200,000 tokens takes about 20 MB.
+/// Maximum size in bytes of a file that this crate reads. For comparison, the file of a vocabulary
+/// with 200,000 tokens has about 20 MB.
 pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// The content of each file, by its name.
+/// The contents of each file, by the name of the file.
 pub(crate) type Files = BTreeMap<&'static str, String>;
 
-/// Reads all files of the tokenizer in a folder. The result is empty if the folder doesn't contain
-/// any.
+/// Reads all files of the tokenizer in a folder. The result is empty if the folder contains no such
+/// file.
 pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
     let mut files = Files::new();
     for name in TOKENIZER_FILES {
@@ -62,8 +65,8 @@ pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
     Ok(files)
 }
 
-/// Returns an error if the folder contains a tokenizer of an unsupported kind, and `None`
-/// otherwise.
+/// Returns a [`ModelTokenizerError::OtherKind`] error if the folder contains a file that belongs to
+/// an unsupported tokenizer. Otherwise, returns `None`.
 pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
     let mut kinds = OTHER_KINDS.iter();
     kinds.find_map(|(name, kind)| {
@@ -72,7 +75,7 @@ pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
     })
 }
 
-/// Returns the content of a file, or `None` if there is no such file.
+/// Returns the contents of a file, or `None` if the file doesn't exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
     let bytes = match read_small_file(path, MAX_FILE_BYTES) {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -97,13 +100,14 @@ pub(crate) fn parse<T: DeserializeOwned>(
         let problem = "the file begins with a byte-order mark; save it as UTF-8 without one";
         return Err(invalid(path, problem));
     }
-    // The parser's message can contain text from the file, so it is escaped.
+    // The error message of the JSON parser can contain text from the file, so the message is
+    // escaped.
     serde_json::from_str(text)
         .map_err(|error| invalid(path, error.to_string().escape_debug().to_string()))
 }
 
-/// Converts a value in a JSON file to the type `T`. If that isn't possible, the error message
-/// contains `name`, the name of the value.
+/// Converts a JSON value that was read from a file to the type `T`. If the conversion fails, the
+/// error message contains `name`, which is the name of the value in the file.
 pub(crate) fn parse_value<T: DeserializeOwned>(
     path: &Path,
     name: &str,
@@ -115,7 +119,7 @@ pub(crate) fn parse_value<T: DeserializeOwned>(
     })
 }
 
-/// Writes the given files atomically. Then deletes the other files of a tokenizer in the folder,
+/// Writes the given files atomically. All other tokenizer files in the folder are then deleted,
 /// because they belong to the tokenizer that was stored there before.
 pub(crate) fn write_all(folder: &Path, files: &Files) -> Result<(), ModelTokenizerError> {
     for (name, text) in files {

@@ -1,5 +1,5 @@
-//! GPT-2's tokenizer in the form of the files in a model folder. The files vocab.json and
-//! merges.txt are identical to those that OpenAI published.
+//! The definition of GPT-2's tokenizer, from which the files of a model folder are created. The
+//! resulting vocab.json and merges.txt are identical to the files that OpenAI published.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,8 +34,8 @@ pub(crate) fn end_of_text() -> AddedToken {
     AddedToken::new(ENDOFTEXT, true)
 }
 
-/// Returns true if `token` is GPT-2's special token. The setting `normalized` is ignored because it
-/// has no effect in a tokenizer without a normalizer.
+/// Returns true if `token` is GPT-2's special token, `<|endoftext|>`. The setting `normalized` of
+/// the token is ignored, because it has no effect in a tokenizer that doesn't normalize text.
 pub(crate) fn is_end_of_text(token: &AddedToken) -> bool {
     let normalized = false;
     let token = AddedToken {
@@ -71,7 +71,7 @@ fn vocabulary() -> HashMap<String, u32> {
     tokens
 }
 
-/// Returns the two tokens that each of GPT-2's BPE merges combines. Each byte of a token is
+/// Returns GPT-2's BPE merges, each as a pair of tokens that are combined. Each byte of a token is
 /// represented by a printable character (see [`letters_of`]).
 fn merges() -> Vec<(String, String)> {
     let bpe = Bpe::gpt2();
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
     use crate::files::MERGES;
 
-    /// The expected hashes are the SHA-256 of OpenAI's files encoder.json and vocab.bpe, which
-    /// tiktoken also checks. transformers calls these files vocab.json and merges.txt.
+    /// The expected hashes are the SHA-256 hashes of OpenAI's files encoder.json and vocab.bpe.
+    /// tiktoken checks the same hashes. transformers calls the two files vocab.json and merges.txt.
     #[test]
     fn the_files_are_the_published_ones_byte_for_byte() {
         let files = spec().into_files().unwrap();

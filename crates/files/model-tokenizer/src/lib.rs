@@ -14,8 +14,8 @@ mod split;
 mod tokenizer_json;
 mod train;
 
-// Types of the crate `tokenizer` appear in this crate's public API. A crate that uses this
-// re-export of `tokenizer` can't end up with an incompatible version.
+// Types of the crate `tokenizer` appear in the public API of this crate. Other crates should use
+// them through this re-export, because then their version always matches.
 pub use tokenizer;
 
 pub use error::ModelTokenizerError;

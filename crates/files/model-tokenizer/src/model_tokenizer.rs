@@ -26,9 +26,9 @@ use crate::{config, gpt2, tokenizer_json};
 /// A `ModelTokenizer` can be loaded from a model folder, trained on text, or created for GPT-2. A
 /// clone shares the tables of the original.
 ///
-/// As in transformers, a special token that occurs in the text, such as `<|endoftext|>`, is encoded
-/// as this special token. If the text comes from somebody who shouldn't be able to end a document,
-/// look for special tokens before you encode it.
+/// As in transformers, if a text contains the string of a special token, such as `<|endoftext|>`,
+/// this string is encoded as the special token. If the author of a text must not be able to insert
+/// special tokens, check the text for them before you encode it.
 ///
 /// ```
 /// use model_tokenizer::ModelTokenizer;
@@ -83,7 +83,7 @@ impl ModelTokenizer {
     }
 
     /// Creates a tokenizer from the contents of its files. Returns `None` if the files contain no
-    /// vocabulary. The path of the folder is used only in error messages.
+    /// vocabulary. `folder` is used only in error messages.
     pub(crate) fn from_files(
         folder: &Path,
         files: Files,
@@ -116,9 +116,9 @@ impl ModelTokenizer {
         }))
     }
 
-    /// Encodes a whole text and returns its token IDs, including the IDs that the tokenizer puts
-    /// [before](Self::ids_before) and [after](Self::ids_after) each text. A special token in the
-    /// text is encoded as its own ID.
+    /// Encodes a whole text and returns its token IDs, including the IDs that the tokenizer adds
+    /// [before](Self::ids_before) and [after](Self::ids_after) each text. If the text contains the
+    /// string of a special token, it is encoded as the ID of this token.
     ///
     /// # Errors
     /// Returns the same errors as [`encode_part`](Self::encode_part).
@@ -130,9 +130,9 @@ impl ModelTokenizer {
         Ok(ids)
     }
 
-    /// Encodes a part of a text, such as a turn of a conversation, and returns its token IDs
-    /// without adding IDs before or after them. A special token in the text is encoded as its own
-    /// ID.
+    /// Encodes a part of a text, such as one message of a conversation, and returns its token IDs
+    /// without adding any IDs before or after them. If the text contains the string of a special
+    /// token, it is encoded as the ID of this token.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::UnknownByte`] if the vocabulary has neither a token for a
@@ -143,13 +143,14 @@ impl ModelTokenizer {
         self.pipeline.encode(text)
     }
 
-    /// Encodes text like [`encode_part`](Self::encode_part), and returns each ID with the range of
-    /// bytes in the text that the token represents.
+    /// Encodes text like [`encode_part`](Self::encode_part), and returns each token ID with the
+    /// range of bytes in the text that the token represents.
     ///
-    /// A token can represent a part of a character. The range of an added token with `lstrip` or
-    /// `rstrip` includes the white space that belongs to the token. If normalization combines
-    /// several characters, the range of each token of the result includes all of these characters.
-    /// A space that the tokenizer puts before a text has an empty range.
+    /// A token can represent only some of the bytes of a character. The range of an added token
+    /// with `lstrip` or `rstrip` includes the white space that belongs to the token. If
+    /// normalization combines several characters, each token of the result has a range that
+    /// includes all of these characters. If the tokenizer adds a space before a text, the range of
+    /// this space is empty.
     ///
     /// # Errors
     /// Returns the same errors as [`encode_part`](Self::encode_part).
@@ -164,8 +165,8 @@ impl ModelTokenizer {
     /// differ from those of [`encode_part`](Self::encode_part).
     ///
     /// The returned `Bpe` divides text by GPT-2's pattern, and its only special token is
-    /// `<|endoftext|>`. GPT-2's tokenizer and byte pair encodings that were trained without other
-    /// special tokens can therefore be converted. `ModelTokenizer::try_from(&bpe)` converts in the
+    /// `<|endoftext|>`. Therefore, only GPT-2's tokenizer and similar byte pair encodings without
+    /// other added tokens can be converted. `ModelTokenizer::try_from(&bpe)` converts in the
     /// opposite direction.
     ///
     /// ```
@@ -183,14 +184,16 @@ impl ModelTokenizer {
         self.pipeline.bpe()
     }
 
-    /// Returns the IDs that [`encode`](Self::encode) puts before each text. They come from the
-    /// post-processor in tokenizer.json or from the setting `add_bos_token`.
+    /// Returns the IDs that [`encode`](Self::encode) adds before each text. They are defined by the
+    /// post-processor in tokenizer.json or, if this file doesn't exist, by the setting
+    /// `add_bos_token`.
     pub fn ids_before(&self) -> &[u32] {
         &self.affixes[0]
     }
 
-    /// Returns the IDs that [`encode`](Self::encode) puts after each text. They come from the
-    /// post-processor in tokenizer.json or from the setting `add_eos_token`.
+    /// Returns the IDs that [`encode`](Self::encode) adds after each text. They are defined by the
+    /// post-processor in tokenizer.json or, if this file doesn't exist, by the setting
+    /// `add_eos_token`.
     pub fn ids_after(&self) -> &[u32] {
         &self.affixes[1]
     }
@@ -219,17 +222,17 @@ impl ModelTokenizer {
         self.pipeline.piece(id)
     }
 
-    /// Returns true if the token `id` is a special token, such as the token that ends a text.
-    /// transformers omits special tokens with `decode(..., skip_special_tokens=True)`.
+    /// Returns true if `id` is the ID of a special token, such as the token that marks the end of a
+    /// text. In transformers, `decode(..., skip_special_tokens=True)` omits special tokens.
     pub fn is_special(&self, id: u32) -> bool {
         let added = self.pipeline.added.tokens().get(&id);
         added.is_some_and(|token| token.special) || self.named.contains(&Some(id))
     }
 
-    /// Returns the added tokens whose recognition depends on the text around them: tokens with
+    /// Returns the added tokens whose recognition depends on the surrounding text: tokens with
     /// `lstrip` or `rstrip`, which include adjacent white space, and tokens with `single_word`,
-    /// which aren't recognized inside words. A program that ignores these settings, such as
-    /// llama.cpp, encodes some text with these tokens to different IDs.
+    /// which aren't recognized inside words. Programs that ignore these settings, such as
+    /// llama.cpp, may encode a text that contains these tokens to different IDs.
     pub fn context_tokens(&self) -> impl Iterator<Item = &str> {
         let looks_around = |token: &&AddedToken| token.lstrip || token.rstrip || token.single_word;
         let tokens = self.pipeline.added.tokens().values();
@@ -254,30 +257,33 @@ impl ModelTokenizer {
         self.named[1]
     }
 
-    /// Returns the ID of `pad_token`, which fills up the shorter sequences of a batch, or `None` if
-    /// the tokenizer doesn't define it.
+    /// Returns the ID of `pad_token`, which is appended to the shorter sequences of a batch so that
+    /// all sequences have the same length. Returns `None` if the tokenizer doesn't define this
+    /// token.
     pub fn pad_token_id(&self) -> Option<u32> {
         self.named[2]
     }
 
-    /// Returns true if the vocabulary, the merges and the special token are GPT-2's.
+    /// Returns true if the tokenizer is GPT-2's, which means that its vocabulary, its merges, its
+    /// special token and its settings are equal to those of GPT-2.
     pub fn is_gpt2(&self) -> bool {
         Arc::ptr_eq(&self.pipeline, &Pipeline::gpt2())
     }
 
-    /// Returns true if each byte has a token, so that any text can be encoded.
+    /// Returns true if the vocabulary contains a token for each of the 256 bytes. In this case,
+    /// encoding never fails with [`ModelTokenizerError::UnknownByte`].
     pub fn has_all_bytes(&self) -> bool {
         self.pipeline.has_all_bytes()
     }
 
-    /// Returns the content of tokenizer_config.json, or `None` if the tokenizer has no such file.
+    /// Returns the contents of tokenizer_config.json, or `None` if the tokenizer has no such file.
     pub fn config(&self) -> Option<&str> {
         self.files.as_ref()?.get(files::CONFIG).map(String::as_str)
     }
 
     /// Writes the files of this tokenizer to an existing folder, so that transformers can load
-    /// them. The files of a loaded tokenizer are written unchanged. If the folder contains the
-    /// files of another tokenizer, they are replaced or deleted.
+    /// them. If the tokenizer was loaded from files, these files are written unchanged. If the
+    /// folder already contains the files of another tokenizer, they are replaced or deleted.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::Io`] if a file can't be written or deleted. If writing a file
@@ -287,7 +293,7 @@ impl ModelTokenizer {
         files::write_all(folder.as_ref(), &files)
     }
 
-    /// Returns the contents of the files that [`save`](Self::save) writes, by file name.
+    /// Returns the files that [`save`](Self::save) writes, as a map from file names to contents.
     ///
     /// # Errors
     /// Never returns an error for a tokenizer that this crate has loaded or created.
@@ -298,9 +304,9 @@ impl ModelTokenizer {
         })
     }
 
-    /// Returns the vocabulary and the merges for export to another program. Returns `None` if the
-    /// tokenizer isn't a byte pair encoding that divides text like GPT-2, or if it adds more to
-    /// each text than one ID at the start.
+    /// Returns the vocabulary and the merges, so that they can be exported to the format of another
+    /// program. Returns `None` if the tokenizer isn't a byte pair encoding that divides text like
+    /// GPT-2, or if it adds tokens other than a single one at the start of each text.
     ///
     /// # Errors
     /// Never returns an error for a tokenizer that this crate has loaded or created.
@@ -333,14 +339,14 @@ impl ModelTokenizer {
 /// The vocabulary and the merges of a byte-level byte pair encoding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BytePairs {
-    /// Tokens by ID, each with its string and a flag. The string of an ordinary token consists of
-    /// the letters of its bytes (see [`letters_of`](tokenizer::bpe::letters_of)), and its flag is
-    /// `None`. The string of an added token is the token itself, and its flag says whether the
-    /// token is special.
+    /// Tokens by ID. Each token consists of a string and a flag. For an ordinary token, the string
+    /// represents each byte of the token by a printable character (see
+    /// [`letters_of`](tokenizer::bpe::letters_of)), and the flag is `None`. For an added token, the
+    /// string is the text of the token, and the flag says whether the token is special.
     pub tokens: BTreeMap<u32, (String, Option<bool>)>,
     /// The two tokens of each merge, in the order in which the merges were learned.
     pub merges: Vec<(String, String)>,
-    /// ID that the tokenizer puts before each text, or `None` if it doesn't add one.
+    /// ID that the tokenizer adds at the start of each text, or `None` if the tokenizer adds no ID.
     pub begin: Option<u32>,
 }
 

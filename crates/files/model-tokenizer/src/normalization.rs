@@ -26,7 +26,7 @@ impl Normalization {
         }
     }
 
-    /// Returns true if the characters are known to be normalized.
+    /// Returns true if a quick check shows that the characters are already normalized.
     fn is_applied(self, characters: impl Iterator<Item = char>) -> bool {
         let is_applied = match self {
             Self::None => IsNormalized::Yes,
@@ -36,11 +36,11 @@ impl Normalization {
         is_applied == IsNormalized::Yes
     }
 
-    /// Returns, for each byte of the normalized text, the range of bytes in the original text from
-    /// which it comes.
+    /// Returns a vector with one range for each byte of the normalized text. The range contains the
+    /// bytes of the original text from which the byte was produced.
     ///
     /// Characters that are normalized together, such as a letter and its accents, share one range.
-    /// The range of a byte that normalization doesn't change contains only this byte.
+    /// If normalization doesn't change a byte, its range has length 1.
     pub(crate) fn origins(self, text: &str) -> Vec<Range<usize>> {
         let (mut origins, mut start) = (Vec::new(), 0);
         while start < text.len() {
@@ -57,7 +57,7 @@ impl Normalization {
         origins
     }
 
-    /// Returns true if a character is never normalized together with the characters before it.
+    /// Returns true if normalization never combines this character with the characters before it.
     fn begins(self, c: char) -> bool {
         let first = match self {
             Self::Nfkc => c.nfkd().next(),
@@ -71,8 +71,8 @@ impl Normalization {
 mod tests {
     use super::*;
 
-    /// Characters that are composed with the previous character, characters that are decomposed,
-    /// and characters that don't change.
+    /// Building blocks of the test texts. When a text is normalized, some of these characters are
+    /// composed with the previous character, some are decomposed, and the others don't change.
     const PARTS: [&str; 14] = [
         "a", "e", "\u{301}", "\u{327}", "\u{344}", "é", "\u{212b}", "\u{2126}", "ﬁ", "①",
         "\u{1100}", "\u{1161}", "\u{11a8}", "가",

@@ -1,8 +1,8 @@
 //! Encoding text in the steps that tokenizer.json defines.
 //!
 //! Added tokens are separated from the rest of the text, which is then normalized and divided into
-//! pieces. Each piece is encoded as byte pairs or as characters. Long text is cut into parts that
-//! several threads encode at the same time.
+//! pieces. Each piece is encoded by a byte pair encoding or character by character. Long text is
+//! cut into parts, which several threads encode in parallel.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -22,33 +22,35 @@ use crate::normalization::Normalization;
 use crate::spec::{Form, TokenizerSpec, with_ids};
 use crate::split::Split;
 
-/// Smallest size in bytes of the parts into which a long text is cut.
+/// Minimum size in bytes of the parts into which a long text is cut.
 pub(crate) const MIN_PART: usize = 1 << 16;
 
-/// Number of parts per thread. Because there are several, a thread that finishes early can take
-/// over parts from a slower thread.
+/// Number of parts per thread into which a long text is cut. If a thread finishes its parts early,
+/// it can take over parts of a slower thread.
 const PARTS_PER_THREAD: usize = 4;
 
-/// Largest number of characters of the input text that an error message shows.
+/// Maximum number of characters that an error message quotes from the input text.
 const MAX_SHOWN: usize = 40;
 
-/// The tables and settings that a tokenizer needs for encoding and decoding text.
+/// The tables and settings with which a tokenizer encodes and decodes text.
 pub(crate) struct Pipeline {
     pub(crate) added: AddedTokens,
     model: Model,
-    /// Bytes of the tokens that `model` doesn't store: added tokens, vocabulary entries with
-    /// characters that don't represent a byte, and all tokens of a vocabulary of characters.
+    /// Bytes of the tokens that `model` doesn't store. These are the added tokens, the tokens that
+    /// contain a character which doesn't represent a byte, and all tokens of a vocabulary of
+    /// characters.
     texts: HashMap<u32, Box<[u8]>>,
     pub(crate) vocab_size: usize,
 }
 
-/// The model, which encodes each piece in the last step.
+/// The last step of the pipeline, which encodes each piece of the text.
 enum Model {
     BytePairs(Box<BytePairs>),
     Characters(Characters),
 }
 
-/// A model that divides text into pieces and encodes each piece as byte pairs.
+/// A byte pair encoding, together with the settings that determine how text is divided into pieces.
+/// Each piece is encoded separately.
 struct BytePairs {
     bpe: Cow<'static, Bpe>,
     splits: Vec<Split>,
@@ -69,7 +71,8 @@ enum Part<'t> {
     Text(Cow<'t, str>),
 }
 
-/// The model together with the cache of one thread.
+/// An encoder for the pieces of a text. For a byte pair encoding, it contains a cache, so each
+/// thread needs its own.
 enum PartEncoder<'p> {
     BytePairs(&'p BytePairs, Encoder<'p>),
     Characters(&'p Characters),
@@ -158,8 +161,9 @@ impl Pipeline {
                 })
             }
         };
-        // Added tokens are looked up in the text itself. Unlike those of other tokens, the
-        // characters of an added token therefore represent themselves and not bytes.
+        // In the vocabulary, the characters of an ordinary token represent bytes. An added token is
+        // searched for in the text itself, so its characters represent themselves. `texts`
+        // therefore contains the UTF-8 bytes of each added token.
         let contents = added.iter();
         texts.extend(contents.map(|(&id, token)| (id, token.content.as_bytes().into())));
         let added = AddedTokens::new(added, spec.normalization).map_err(|error| {
@@ -210,7 +214,8 @@ impl Pipeline {
             })
         });
         let parts: Vec<Part> = parts.collect();
-        // A long part is cut only at positions at which GPT-2's pattern divides it anyway.
+        // Long text is cut into parts only at positions at which GPT-2's pattern divides it anyway,
+        // so cutting the text doesn't change its IDs.
         let least = MIN_PART.max(text.len() / (PARTS_PER_THREAD * rayon::current_num_threads()));
         let mut cut = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -235,8 +240,9 @@ impl Pipeline {
         );
         let ids = ids.map(|part| part.map(|(_, ids)| ids));
         let ids = ids.collect::<Result<Vec<_>, ModelTokenizerError>>();
-        // If several parts can't be encoded, the threads return the error of any of them. Encoding
-        // the text again on one thread finds the first error.
+        // If several parts can't be encoded, the threads may return the error of any of these
+        // parts. Therefore, the text is encoded again on one thread, which returns the error of the
+        // first of these parts.
         let first_error = |error| self.encode_with_offsets(text).err().unwrap_or(error);
         let ids: Vec<Vec<u32>> = ids.map_err(first_error)?;
         let mut all = Vec::with_capacity(ids.iter().map(Vec::len).sum());
@@ -246,7 +252,7 @@ impl Pipeline {
         Ok(all)
     }
 
-    /// Encodes text and returns each ID with the range of bytes in the text that the token
+    /// Encodes text and returns each token ID with the range of bytes in the text that the token
     /// represents.
     ///
     /// # Errors
@@ -287,7 +293,8 @@ impl Pipeline {
         Ok(all)
     }
 
-    /// Returns the ID of the token that consists of the given bytes, or `None` if there is none.
+    /// Returns the ID of the token that consists of the given bytes, or `None` if there is no such
+    /// token.
     pub(crate) fn id_of(&self, token: &[u8]) -> Option<u32> {
         let mut texts = self.texts.iter();
         let in_texts = texts.find(|(_, text)| ***text == *token).map(|(&id, _)| id);
@@ -297,8 +304,8 @@ impl Pipeline {
         })
     }
 
-    /// Returns the byte pair encoding, or `None` if it would encode or decode some text in a
-    /// different way than this pipeline.
+    /// Returns the byte pair encoding of this pipeline. Returns `None` if the byte pair encoding
+    /// alone would encode or decode some texts differently from the pipeline.
     pub(crate) fn bpe(&self) -> Option<&Bpe> {
         let Model::BytePairs(pairs) = &self.model else {
             return None;
@@ -320,7 +327,8 @@ impl Pipeline {
         (has_end_only && is_gpt2_form && is_complete).then_some(&pairs.bpe)
     }
 
-    /// Returns true if text can be cut into parts that are encoded separately.
+    /// Returns true if a text can be cut into parts that are encoded separately without changing
+    /// the IDs.
     fn can_cut(&self) -> bool {
         match &self.model {
             Model::BytePairs(pairs) => pairs.splits.is_empty() && pairs.use_regex,
@@ -328,8 +336,8 @@ impl Pipeline {
         }
     }
 
-    /// Returns the text with a space before it if the tokenizer adds a space before it divides the
-    /// text into pieces. Otherwise, returns the text unchanged.
+    /// Returns the text with a space before it if the tokenizer adds this space to the whole text,
+    /// before the text is divided into pieces. Otherwise, returns the text unchanged.
     fn with_space<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match &self.model {
             Model::BytePairs(pairs) if pairs.splits.is_empty() => pairs.with_space(text),
@@ -337,7 +345,8 @@ impl Pipeline {
         }
     }
 
-    /// Returns an encoder for text with `bytes` bytes in total. Each thread needs its own encoder.
+    /// Creates an encoder for one thread. `bytes` is the total length of the text that all threads
+    /// encode.
     fn encoder(&self, bytes: usize) -> PartEncoder<'_> {
         match &self.model {
             Model::BytePairs(pairs) => PartEncoder::BytePairs(pairs, pairs.bpe.encoder(bytes)),
@@ -367,9 +376,9 @@ impl PartEncoder<'_> {
         }
     }
 
-    /// Encodes the given range of `text`, which must not contain added tokens, and appends each ID
-    /// to `tokens` with the range of bytes in `text` that the token represents. A space that the
-    /// tokenizer adds before the text has an empty range.
+    /// Encodes the given range of `text`, which must not contain added tokens. Appends each token
+    /// ID to `tokens`, together with the range of bytes in `text` that the token represents. If the
+    /// tokenizer adds a space before the text, the range of this space is empty.
     fn encode_with_offsets(
         &mut self,
         text: &str,
@@ -408,8 +417,8 @@ impl PartEncoder<'_> {
     }
 }
 
-/// Divides text by several patterns, each of which divides the pieces of the pattern before it, and
-/// calls `each` for the resulting pieces.
+/// Divides text into pieces by several patterns, one after another: each pattern divides the pieces
+/// that the previous pattern produced. Calls `each` for each of the final pieces.
 ///
 /// # Errors
 /// Returns [`ModelTokenizerError::LeftOut`] if a pattern must match the whole text but doesn't.
@@ -433,8 +442,8 @@ fn divide(
 }
 
 impl BytePairs {
-    /// Returns the text with a space before it if the tokenizer adds a space. Otherwise, returns
-    /// the text unchanged.
+    /// Returns the text with a space before it if the setting `add_prefix_space` is true and the
+    /// text doesn't already begin with a space. Otherwise, returns the text unchanged.
     fn with_space<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.add_prefix_space && !text.starts_with(' ') {
             true => format!(" {text}").into(),
@@ -442,8 +451,8 @@ impl BytePairs {
         }
     }
 
-    /// Encodes text and appends its IDs to `ids`. The text is divided by GPT-2's pattern if
-    /// `use_regex` is true. Otherwise, it is a single piece.
+    /// Encodes text and appends its IDs to `ids`. If `use_regex` is true, the text is divided by
+    /// GPT-2's pattern. Otherwise, it is encoded as a single piece.
     fn encode_piece(&self, encoder: &mut Encoder, text: &str, ids: &mut Vec<u32>) {
         match self.use_regex {
             true => encoder.encode_ordinary(text, ids),
@@ -451,7 +460,8 @@ impl BytePairs {
         }
     }
 
-    /// Returns an error if `ids`, the IDs of `text`, show that a byte of the text has no token.
+    /// Checks that no byte of `text` was omitted when the text was encoded as `ids`. Returns an
+    /// error if the text contains a byte for which the vocabulary has no token.
     fn check(&self, text: &str, ids: &[u32]) -> Result<(), ModelTokenizerError> {
         match self.bpe.missing_byte(text, ids) {
             Some(byte) => Err(ModelTokenizerError::UnknownByte { byte }),

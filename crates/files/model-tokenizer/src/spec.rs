@@ -1,5 +1,5 @@
-//! The definition of a tokenizer as it is read from files, checks that its parts fit together, and
-//! the files that are written for a trained tokenizer.
+//! The definition of a tokenizer, as read from its files. This module also checks that the parts of
+//! the definition are consistent, and creates the files of a tokenizer that was trained.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -15,42 +15,44 @@ use crate::files::{CONFIG, Files, MERGES, TOKENIZER, VOCABULARY};
 use crate::normalization::Normalization;
 use crate::split::Split;
 
-/// Smallest exclusive upper limit for the IDs of a vocabulary. The limit is this number or
-/// [`MAX_IDS_PER_TOKEN`] times the number of tokens, whichever is greater. It prevents a small file
-/// from causing the allocation of a large table.
+/// Smallest limit for the IDs in a vocabulary. All IDs must be less than the limit, which is this
+/// number or [`MAX_IDS_PER_TOKEN`] times the number of tokens, whichever is greater. Without a
+/// limit, a small file with a huge ID would cause a huge table to be allocated.
 const MIN_ID_LIMIT: usize = 1 << 16;
-/// Factor in the limit for IDs that [`MIN_ID_LIMIT`] describes.
+/// Factor by which the limit for IDs grows with the number of tokens (see [`MIN_ID_LIMIT`]).
 const MAX_IDS_PER_TOKEN: usize = 16;
 
-/// Limit for the total size of the added tokens in bytes, which must be less than this. The
-/// automaton that searches for the tokens is many times larger than the tokens.
+/// Limit for the total size of the added tokens in bytes, which must be less than this number. The
+/// size is limited because the automaton that finds added tokens in a text needs many times as much
+/// memory as the tokens themselves.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
-/// The way in which text is divided before it is encoded.
+/// The way in which a tokenizer divides text into pieces and represents them.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
-    /// Text is encoded as bytes. In the files, each byte is represented by a printable character,
-    /// its [letter](tokenizer::bpe::letters_of).
+    /// Text is encoded as bytes. In the tokenizer's files, each byte is represented by a printable
+    /// character, which is called its [letter](tokenizer::bpe::letters_of).
     ByteLevel {
         /// Patterns that divide the text before the other settings take effect.
         splits: Vec<Split>,
-        /// Whether a space is put before text that doesn't already begin with one.
+        /// Whether a space is added before each text that doesn't already begin with a space.
         add_prefix_space: bool,
-        /// Whether GPT-2's pattern divides the text. Otherwise, the text is a single piece.
+        /// Whether GPT-2's pattern divides the text into pieces. If not, the text is encoded as a
+        /// single piece.
         use_regex: bool,
-        /// Whether a piece that is equal to a token is encoded as that token even if the merges
-        /// would result in other tokens.
+        /// Whether a piece that is equal to a token is always encoded as that token, even if
+        /// applying the merges would result in other tokens.
         ignore_merges: bool,
     },
     /// Each character is a token.
     Characters,
 }
 
-/// The tokens `bos_token`, `eos_token` and `pad_token`, as strings or as IDs. A token is `None` if
-/// the files don't define it.
+/// The tokens `bos_token`, `eos_token` and `pad_token`, in this order, either as strings or as IDs.
+/// A token is `None` if the files don't define it.
 pub(crate) type Named<T> = [Option<T>; 3];
 
-/// The IDs that a tokenizer puts before each text, and the IDs that it puts after each text.
+/// The IDs that a tokenizer adds before each text, and the IDs that it adds after each text.
 pub(crate) type Affixes = [Vec<u32>; 2];
 
 /// The definition of a tokenizer: its vocabulary, merges, added tokens and settings.
@@ -61,18 +63,19 @@ pub(crate) struct TokenizerSpec {
     pub(crate) vocabulary: HashMap<String, u32>,
     pub(crate) merges: Vec<(String, String)>, // in the order in which they were learned
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// Special tokens for which the files contain no ID. A token that the vocabulary contains has
-    /// the same ID as in the vocabulary. Each other token gets the next free ID.
+    /// Special tokens for which the files contain no ID. If the vocabulary contains such a token,
+    /// its ID in the vocabulary is used. Otherwise, the token gets the next free ID.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) named: Named<String>,
     /// IDs that the post-processor puts before and after each text.
     pub(crate) affixes: Affixes,
-    /// Values of the settings `add_bos_token` and `add_eos_token`, which have an effect only if
-    /// there is no tokenizer.json.
+    /// Whether the settings `add_bos_token` and `add_eos_token` are true. Always false if there is
+    /// a tokenizer.json, because transformers then ignores these settings.
     pub(crate) add_bos_eos: [bool; 2],
-    /// Token that stands for each character or byte that the vocabulary doesn't contain.
+    /// The unknown token, which replaces each character or byte that the vocabulary doesn't
+    /// contain.
     pub(crate) unknown: Option<String>,
-    /// Whether one unknown token stands for several adjacent unknown bytes.
+    /// Whether several adjacent unknown bytes are encoded as a single unknown token.
     pub(crate) fuse_unknown: bool,
     pub(crate) normalization: Normalization,
     pub(crate) form: Form,
@@ -102,8 +105,8 @@ impl Form {
 }
 
 impl TokenizerSpec {
-    /// Returns the files from which transformers can load the tokenizer: tokenizer.json,
-    /// tokenizer_config.json and, for a byte pair encoding, vocab.json and merges.txt.
+    /// Returns the files of the tokenizer in the format that transformers loads: tokenizer.json,
+    /// tokenizer_config.json and, for a byte pair encoding, also vocab.json and merges.txt.
     pub(crate) fn into_files(self) -> Result<Files, ModelTokenizerError> {
         let mut files = Files::new();
         let mut config = json!({
@@ -137,8 +140,7 @@ impl TokenizerSpec {
         Ok(files)
     }
 
-    /// Returns the contents of tokenizer.json in the format in which the `tokenizers` library
-    /// writes this file.
+    /// Returns the contents of tokenizer.json, formatted as by Hugging Face's `tokenizers` library.
     fn tokenizer_json(&self) -> String {
         let (pre_tokenizer, decoder) = match self.form {
             Form::ByteLevel {
@@ -189,7 +191,7 @@ impl TokenizerSpec {
         serde_json::to_string_pretty(&json).expect("texts and numbers are JSON")
     }
 
-    /// Checks that the parts fit together.
+    /// Checks that the parts of the definition are consistent.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::Invalid`], which describes the first contradiction that is
@@ -279,9 +281,9 @@ impl TokenizerSpec {
     }
 }
 
-/// Returns the added tokens with the IDs that transformers assigns to them. A token that the
-/// vocabulary contains has the same ID as in the vocabulary. Each other token gets the next free
-/// ID, even if the file contains a larger one.
+/// Returns all added tokens with the IDs that transformers assigns to them. If the vocabulary
+/// contains an added token, its ID in the vocabulary is used. Otherwise, the token gets the next
+/// free ID, even if the file assigns a larger ID to it.
 pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
     let (mut tokens, mut ids) = (BTreeMap::new(), HashMap::new());
     let listed: Vec<&AddedToken> = spec.added.values().collect();
@@ -307,7 +309,7 @@ pub(crate) fn with_ids(spec: &TokenizerSpec) -> BTreeMap<u32, AddedToken> {
 }
 
 /// The structure of tokenizer.json. The fields have the same order as in the files that the
-/// `tokenizers` library writes. A field of type `()` is written as `null`.
+/// `tokenizers` library writes. Fields of type `()` are written as `null`.
 #[derive(Serialize)]
 struct WrittenJson<'s> {
     version: &'s str,
@@ -354,8 +356,8 @@ struct WrittenModel<'s> {
     merges: &'s [(String, String)],
 }
 
-/// Returns the vocabulary as JSON in the order of the IDs. The format is that of Python's
-/// `json.dump`, with which GPT-2's vocab.json was written.
+/// Returns the vocabulary as a JSON object whose entries are sorted by ID. The format is that of
+/// Python's `json.dump`, because GPT-2's vocab.json has this format.
 fn python_json(vocabulary: &HashMap<String, u32>) -> String {
     let mut tokens: Vec<(&String, &u32)> = vocabulary.iter().collect();
     tokens.sort_unstable_by_key(|(_, id)| **id);

@@ -4,24 +4,24 @@ use regex::Regex;
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{Ast, Visitor, visit};
 
-/// A pattern that divides text into pieces. Both the matches of the pattern and the text between
-/// the matches are pieces.
+/// A pattern that divides text into pieces. The matches of the pattern are pieces, and so is the
+/// text between two matches.
 #[derive(Clone, Debug)]
 pub(crate) struct Split {
     regex: Regex,
-    /// Whether the pattern must match the whole text, because the `tokenizers` library would omit
-    /// any text that the pattern doesn't match.
+    /// Whether the pattern must match the whole text. This is the case if the `tokenizers` library
+    /// would omit all text that the pattern doesn't match.
     pub(crate) must_match_all: bool,
 }
 
-/// An alternative in almost all regular expressions by which tokenizers divide text. It matches a
-/// run of white space without its last character, or the whole run at the end of the text. Regular
-/// expression engines that match in linear time don't support the lookahead, so this alternative is
-/// replaced with [`WHITESPACE_GROUP`].
+/// A part of almost all regular expressions with which tokenizers divide text. Before a word, it
+/// matches all white space except the last character. At the end of the text, it matches all white
+/// space. The lookahead `(?!\S)` isn't supported by regular expression engines that match in linear
+/// time, so this part is replaced with [`WHITESPACE_GROUP`].
 const WHITESPACE: &str = r"\s+(?!\S)";
 
-/// The replacement for [`WHITESPACE`]. A match of the replacement can be one character too long, so
-/// the group `blank` contains the actual match.
+/// Regular expression with which [`WHITESPACE`] is replaced. Its match can be one character longer
+/// than the match of [`WHITESPACE`], which is the text that the group `blank` matches.
 const WHITESPACE_GROUP: &str = r"(?P<blank>\s+)(?:\z|\s)";
 
 impl Split {
@@ -34,8 +34,8 @@ impl Split {
         let parsed = |pattern: &str| Parser::new().parse(pattern).ok();
         let (plain, rest) = match pattern.split_once(WHITESPACE) {
             Some((before, after)) => {
-                // `\s+(?!\S)` must be an alternative of the whole pattern, not of a group in the
-                // pattern.
+                // `\s+(?!\S)` must be a top-level alternative of the pattern. It must not be inside
+                // a group.
                 let is_alternative = (before.is_empty() || before.ends_with('|'))
                     && (after.is_empty() || after.starts_with('|'))
                     && parsed(before).and(parsed(after)).is_some();
@@ -52,8 +52,8 @@ impl Split {
         })
     }
 
-    /// Divides text into pieces. The boolean of a piece is true if the piece is a match of the
-    /// pattern.
+    /// Divides text into pieces. The boolean of each piece is true if the pattern matches the
+    /// piece, and false if the piece is text between two matches.
     pub(crate) fn pieces<'t>(&self, text: &'t str) -> impl Iterator<Item = (&'t str, bool)> {
         let (mut behind, mut found) = (0, None);
         std::iter::from_fn(move || {
@@ -82,8 +82,8 @@ impl Split {
     }
 }
 
-/// Visits the syntax tree of a pattern and returns an error if the pattern contains a construct
-/// that [`Split::new`] doesn't support.
+/// A visitor for the syntax tree of a pattern. It fails if the pattern contains a construct that
+/// [`Split::new`] doesn't support.
 struct Supported;
 
 impl Visitor for Supported {
@@ -97,9 +97,9 @@ impl Visitor for Supported {
     fn visit_pre(&mut self, ast: &Ast) -> Result<(), ()> {
         let is_supported = match ast {
             Ast::Assertion(_) => false,
-            // In a pattern such as `a++`, the engine of the `tokenizers` library parses the second
-            // `+` as a possessive quantifier, whereas the crate `regex` parses it as a repetition
-            // of a repetition.
+            // The second `+` in a pattern such as `a++` has different meanings: for the engine that
+            // the `tokenizers` library uses, it makes the first `+` possessive, whereas the crate
+            // `regex` repeats the repetition. Such patterns therefore aren't supported.
             Ast::Repetition(outer) => !matches!(*outer.ast, Ast::Repetition(_)),
             _ => true,
         };

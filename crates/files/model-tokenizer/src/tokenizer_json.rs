@@ -1,5 +1,6 @@
-//! Reading a vocabulary from tokenizer.json, or from vocab.json and merges.txt. If a file contains
-//! an unsupported setting, the error names the setting.
+//! Reads the definition of a tokenizer from tokenizer.json, or from vocab.json and merges.txt. If a
+//! file contains an unsupported setting, the error message contains the name or the value of this
+//! setting.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,8 +15,8 @@ use crate::normalization::Normalization;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 use crate::split::Split;
 
-/// The parts of tokenizer.json that determine the kind of the tokenizer. They are parsed first
-/// because the structure of the other parts depends on the kind.
+/// The fields of tokenizer.json that determine the kind of the tokenizer. They are parsed first,
+/// because the structure of the other fields depends on the kind.
 #[derive(Deserialize)]
 struct KindOnly {
     model: ModelKind,
@@ -47,8 +48,8 @@ struct Added {
     settings: TokenSettings,
 }
 
-/// A normalizer, a decoder or another component, with its type and, for a sequence of normalizers,
-/// the normalizers in the sequence.
+/// A component of the tokenizer, such as its normalizer or its decoder. If the component is a
+/// sequence of normalizers, it contains these normalizers.
 #[derive(Deserialize)]
 struct Part {
     #[serde(rename = "type")]
@@ -78,8 +79,7 @@ enum Pattern {
     Regex(String),
 }
 
-/// The parts of a post-processor that determine which tokens it puts before and after a single
-/// text.
+/// The fields of a post-processor that determine which tokens it adds before and after a text.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum PostProcessor {
@@ -98,8 +98,8 @@ enum PostProcessor {
     },
 }
 
-/// An item of a post-processor's template, which is either a placeholder for the text or the name
-/// of a special token.
+/// An item in the template of a post-processor: either a placeholder for the text that is encoded,
+/// or the name of a special token.
 #[derive(Deserialize)]
 enum Piece {
     Sequence {},
@@ -137,7 +137,8 @@ pub(crate) fn is_in(files: &Files) -> bool {
     files.contains_key(TOKENIZER) || files.contains_key(VOCABULARY)
 }
 
-/// Returns the definition of the tokenizer in the files, or `None` if they contain no vocabulary.
+/// Returns the definition of the tokenizer that consists of the given files, or `None` if the files
+/// contain no vocabulary.
 pub(crate) fn read(
     folder: &Path,
     files: &Files,
@@ -164,8 +165,8 @@ pub(crate) fn read(
     }
 }
 
-/// Returns the definition of a tokenizer that consists of vocab.json and merges.txt. Such a
-/// tokenizer is loaded like GPT-2's.
+/// Returns the definition of a tokenizer that consists of vocab.json and merges.txt. Like GPT-2's
+/// tokenizer, it divides text by GPT-2's pattern and has no unknown token.
 fn from_config(
     folder: &Path,
     vocabulary: HashMap<String, u32>,
@@ -227,8 +228,9 @@ fn from_json(
         .model
         .unk_token
         .filter(|_| config.class == Class::AsWritten);
-    // In a byte-level tokenizer, an unknown token that isn't in the vocabulary is ignored. In the
-    // `tokenizers` library, it would cause an error only for text with an unknown byte.
+    // If a byte-level tokenizer has an unknown token that its vocabulary doesn't contain, this
+    // crate ignores the unknown token. The `tokenizers` library loads such a tokenizer, too, and
+    // fails only when it encodes a text with a byte that the vocabulary doesn't contain.
     let is_kept =
         |token: &String| matches!(form, Form::Characters) || json.model.vocab.contains_key(token);
     let unknown = unknown.filter(is_kept);
@@ -258,13 +260,13 @@ fn from_json(
     })
 }
 
-/// Largest number of IDs that a post-processor may put before and after a text.
+/// Maximum number of IDs that a post-processor may add to a text.
 const MAX_AFFIXES: usize = 256;
 
 /// Largest number of pre-tokenizers that may precede ByteLevel.
 const MAX_SPLITS: usize = 16;
 
-/// Returns the IDs that a post-processor puts before and after each text.
+/// Returns the IDs that a post-processor adds before and after each text.
 fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError> {
     let affixes = PostProcessor::deserialize(part).ok();
     if let Some(ids) = affixes.as_ref().map(PostProcessor::len)
@@ -282,7 +284,8 @@ fn affixes_of(path: &Path, part: &Value) -> Result<Affixes, ModelTokenizerError>
     })
 }
 
-/// Returns the way in which text is divided, or an error if this way isn't supported.
+/// Returns the form of the tokenizer, which describes how it divides text. Returns an error if the
+/// tokenizer has a setting that isn't supported.
 fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelTokenizerError> {
     let refused = |reason: &str| Err(other_kind(path, reason));
     let model = &json.model;
@@ -318,9 +321,10 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
             let splits = splits.iter().map(|part| split_of(path, part));
             let splits = splits.collect::<Result<Vec<_>, _>>()?;
             let use_regex = last.use_regex.unwrap_or(true);
-            // transformers 5 divides text according to the tokenizer's class and ignores the
-            // settings in tokenizer.json, which older versions followed. If the class and these
-            // settings differ, the file is rejected.
+            // transformers 5 divides text as the tokenizer's class prescribes, whereas older
+            // versions followed the settings in tokenizer.json. If these settings differ from those
+            // of `GPT2Tokenizer`, it isn't clear which IDs the model was trained with, so the file
+            // is rejected.
             let is_gpt2 = splits.is_empty() && use_regex && !model.ignore_merges;
             if config.class == Class::Gpt2 && !is_gpt2 {
                 return refused(
@@ -399,7 +403,7 @@ fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerErr
 }
 
 /// Returns the normalization that tokenizer.json defines. `GPT2Tokenizer` doesn't normalize text,
-/// so a file with a normalizer is rejected for this class.
+/// so a file that contains a normalizer is rejected if the tokenizer has this class.
 fn normalization_of(
     path: &Path,
     part: Option<&Part>,
@@ -421,8 +425,8 @@ fn normalization_of(
 }
 
 impl PostProcessor {
-    /// Returns the number of IDs that the post-processor puts before and after a text. Names of
-    /// special tokens that the file doesn't define aren't counted.
+    /// Returns the number of IDs that the post-processor adds to a text. If its template contains a
+    /// special token that the file doesn't define, this token isn't counted.
     fn len(&self) -> usize {
         let ids = |special: Option<&Special>| special.map_or(0, |special| special.ids.len());
         match self {
@@ -442,8 +446,8 @@ impl PostProcessor {
         }
     }
 
-    /// Returns the IDs that the post-processor puts before and after a text, or `None` if the
-    /// post-processor isn't supported.
+    /// Returns the IDs that the post-processor adds before and after a text, or `None` if this
+    /// crate doesn't support the post-processor.
     fn affixes(self) -> Option<Affixes> {
         match self {
             Self::ByteLevel => Some(Affixes::default()),
@@ -461,9 +465,9 @@ impl PostProcessor {
                 single,
                 special_tokens,
             } => {
-                // The IDs that precede, separate and follow the occurrences of the text in the
-                // template. If the text occurs once, these are the IDs before it and the IDs after
-                // it.
+                // Lists of the IDs before, between and after the placeholders for the text in the
+                // template. If the template contains exactly one placeholder, there are two lists:
+                // the IDs before the text and the IDs after it.
                 let mut sides = vec![Vec::new()];
                 for piece in single {
                     match piece {
@@ -479,7 +483,8 @@ impl PostProcessor {
     }
 }
 
-/// Returns the pairs in merges.txt. The line that contains the version is skipped.
+/// Returns the pairs of tokens in merges.txt. The first line, which contains the version of the
+/// format, is skipped.
 fn lines_of(path: &Path, text: &str) -> Result<Vec<(String, String)>, ModelTokenizerError> {
     if text.starts_with('\u{feff}') {
         let problem = "the file begins with a byte-order mark; save it as UTF-8 without one";

@@ -1,4 +1,5 @@
-//! Training a vocabulary of characters or byte pairs, and converting a [`Bpe`] to a tokenizer.
+//! Trains tokenizers whose tokens are characters or byte pairs, and converts a [`Bpe`] to a
+//! tokenizer.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -15,17 +16,17 @@ use crate::normalization::Normalization;
 use crate::pipeline::MIN_PART;
 use crate::spec::{Affixes, Form, TokenizerSpec};
 
-/// Number of tokens that consist of a single byte.
+/// Number of single-byte tokens with which training begins.
 const BYTES: usize = 256;
 
-/// Largest total size of the training text in bytes. The size is limited because positions in the
-/// text and between its words are stored as 32-bit numbers.
+/// Maximum total size of the training text in bytes. The size is limited because the training
+/// stores positions as 32-bit numbers.
 const MAX_TEXT: usize = i32::MAX as usize; // bytes
 
 impl ModelTokenizer {
-    /// Creates a tokenizer whose tokens are the distinct characters of a text in the order of their
-    /// code points, followed by [`UNK`] and `<|endoftext|>`. The characters of each `<|endoftext|>`
-    /// in the text itself aren't counted.
+    /// Creates a tokenizer whose tokens are the distinct characters of a text, in the order of
+    /// their code points, followed by [`UNK`] and `<|endoftext|>`. If the text contains the string
+    /// `<|endoftext|>`, the characters of this string aren't counted.
     ///
     /// # Errors
     /// Never returns an error.
@@ -37,12 +38,12 @@ impl ModelTokenizer {
     }
 
     /// Trains a byte pair encoding like GPT-2's with exactly `vocab_size` tokens: the 256 bytes,
-    /// the learned tokens, and `<|endoftext|>`. A learned token never extends across an
-    /// `<|endoftext|>` in the text.
+    /// the learned tokens, and `<|endoftext|>`. If the text contains `<|endoftext|>`, the parts
+    /// before and after it are treated as separate texts, so no learned token extends across it.
     ///
     /// The learned tokens are the same as those of [`Bpe::train`] and of Hugging Face's
-    /// `tokenizers` library, and they don't depend on the number of threads. Time and memory are
-    /// nearly proportional to the length of the text, even if a word is very long.
+    /// `tokenizers` library, regardless of the number of threads. Running time and memory usage
+    /// grow almost linearly with the length of the text, even if the text contains very long words.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::Training`] if `vocab_size` is less than 257, if the text
@@ -57,8 +58,8 @@ impl ModelTokenizer {
         }
     }
 
-    /// Trains a byte pair encoding like [`train_bpe`](Self::train_bpe), but returns a smaller
-    /// vocabulary if the text doesn't contain enough pairs.
+    /// Trains a byte pair encoding like [`train_bpe`](Self::train_bpe), but returns a tokenizer
+    /// with fewer tokens if the text doesn't contain enough pairs that occur at least twice.
     ///
     /// # Errors
     /// Returns [`ModelTokenizerError::Training`] if `vocab_size` is less than 257 or if the text is
@@ -70,9 +71,9 @@ impl ModelTokenizer {
     /// Trains a byte pair encoding like [`train_bpe_at_most`](Self::train_bpe_at_most), but on
     /// several strings, such as the contents of files, and with special tokens.
     ///
-    /// The special tokens get the last IDs, in the given order. If the list doesn't contain
-    /// `<|endoftext|>`, it is added as the last token. A learned token never contains a part of a
-    /// special token in the text and never extends from one string into the next.
+    /// The special tokens get the last IDs, in the given order. If `special` doesn't contain
+    /// `<|endoftext|>`, it is added as the last token. Learned tokens never contain a part of a
+    /// special token that occurs in a string, and they never extend from one string into the next.
     ///
     /// ```
     /// use model_tokenizer::ModelTokenizer;
@@ -119,7 +120,7 @@ impl ModelTokenizer {
             vocab_size: vocab_size - special.len(),
             ..BpeConfig::default()
         };
-        // Special tokens divide the training text in the same way as text that is encoded later.
+        // The training text is divided at the special tokens, just as text is when it is encoded.
         let tokens = special.iter().map(|token| AddedToken::new(*token, true));
         let tokens = AddedTokens::new((0..).zip(tokens).collect(), Normalization::None);
         let tokens = tokens.map_err(|error| {
@@ -139,10 +140,11 @@ impl ModelTokenizer {
     }
 
     /// Creates a tokenizer from a byte pair encoding and special tokens. The special tokens get the
-    /// IDs that follow those of the encoding. If the encoding already contains `<|endoftext|>`,
-    /// that token keeps its ID.
+    /// IDs that follow those of the byte pair encoding. However, if the byte pair encoding already
+    /// contains `<|endoftext|>`, this token keeps its ID.
     ///
-    /// If the files of a model can't represent the tokens, returns the reason as an error.
+    /// Returns the reason as an error if the tokenizer can't be stored in the file format of
+    /// Hugging Face's tokenizers.
     fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, String> {
         let mut tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
         if let Some(id) = tokens.iter().position(String::is_empty) {
@@ -174,8 +176,8 @@ impl ModelTokenizer {
         Self::trained(tokens, merges, special, Form::GPT2).map_err(|error| error.to_string())
     }
 
-    /// Creates a tokenizer from its tokens, which must include the special tokens, in the order of
-    /// their IDs.
+    /// Creates a tokenizer from a list of tokens in the order of their IDs. The list must also
+    /// contain the special tokens.
     fn trained(
         tokens: Vec<String>,
         merges: Vec<(String, String)>,
@@ -204,8 +206,8 @@ impl ModelTokenizer {
     }
 }
 
-/// Converts a byte pair encoding to the tokenizer of a model. Each token keeps its ID. If the
-/// encoding doesn't contain `<|endoftext|>`, this token is added with the next ID.
+/// Converts a byte pair encoding to the tokenizer of a model. Each token keeps its ID. If the byte
+/// pair encoding doesn't contain `<|endoftext|>`, this token gets the next ID.
 ///
 /// [`ModelTokenizer::bpe`] converts in the opposite direction.
 ///
@@ -236,11 +238,12 @@ impl TryFrom<&Bpe> for ModelTokenizer {
     }
 }
 
-/// Counts the words of several documents, using all threads. The order of the words in the result
-/// has no effect on the learned tokens.
+/// Divides several documents into words by GPT-2's pattern, and returns each distinct word with the
+/// number of times it occurs. All threads are used. The order of the returned words is arbitrary,
+/// but it has no effect on the learned tokens.
 fn words_of<'t>(documents: &[&'t str]) -> Vec<(&'t str, u64)> {
-    // The documents are divided into small parts, because a list of all words of a document would
-    // take more memory than the document.
+    // The documents are divided into small parts, whose words are counted immediately. A list of
+    // all words of a document would need more memory than the document itself.
     let parts = documents.iter().flat_map(|text| gpt2_parts(text, MIN_PART));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {

@@ -1,5 +1,6 @@
 //! Tests that this crate, the crate `tokenizer` and Hugging Face's `tokenizers` library learn the
-//! same byte pairs, and that a byte pair encoding keeps its IDs when it is converted.
+//! same byte pairs from a text, and that converting a byte pair encoding doesn't change the IDs of
+//! its tokens.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -14,7 +15,8 @@ use test_support::any_text;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::tokenizer::Trainer;
 
-/// A pattern for random text of only a few letters, in which many pairs are equally frequent.
+/// A pattern for random text that consists of only a few different letters. In such text, many byte
+/// pairs occur equally often, so the test also checks which of these pairs is chosen.
 const TIES: &str = "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|é{1,4}|<\\|endoftext\\|>){0,20}";
 
 fn config(vocab_size: usize) -> BpeConfig {
@@ -31,8 +33,8 @@ fn reloaded(tokenizer: &ModelTokenizer) -> ModelTokenizer {
     ModelTokenizer::from_folder(folder.path()).unwrap().unwrap()
 }
 
-/// Returns the merges that the `tokenizers` library learns, in which each byte is represented by a
-/// printable character.
+/// Returns the merges that the `tokenizers` library learns from a text. Each byte of a token is
+/// represented by a printable character.
 fn merges_of_library(text: &str, vocab_size: usize) -> Vec<(String, String)> {
     let alphabet = gpt2_bytes().map(|byte| letters_of(&[byte]));
     let mut trainer = BpeTrainer::builder()
@@ -97,8 +99,8 @@ proptest! {
         prop_assert_eq!(&ids, &back.encode(&text).unwrap());
         prop_assert_eq!(&ids, &reloaded(&tokenizer).encode(&text).unwrap());
         prop_assert_eq!(tokenizer.encode_with_offsets(&text).unwrap(), back.encode_with_offsets(&text).unwrap());
-        // An encoding whose vocabulary doesn't contain the special token encodes it as ordinary
-        // text.
+        // If the vocabulary of `bpe` doesn't contain `<|endoftext|>`, `bpe` encodes this string as
+        // ordinary text, so its IDs differ from those of the converted tokenizer.
         if has_end || !text.contains(ENDOFTEXT) {
             prop_assert_eq!(&ids, &bpe.encode(&text).unwrap());
         }
@@ -134,7 +136,8 @@ fn special_tokens_get_the_last_ids() {
     let texts = ["<|user|>aa aa<|bot|>", "aa<|user|>aa"];
     let train = |special: &[&str]| ModelTokenizer::train_bpe_on(&texts, special, 400).unwrap();
     let tokenizer = reloaded(&train(&["<|user|>", "<|user|>!", "<|bot|>"]));
-    // The pair "aa" occurs often enough in the text to become a token, but " aa" occurs only once.
+    // The pair of two "a" occurs often enough in the text to become a token. The pair of a space
+    // and "aa" occurs only once, so it doesn't become a token.
     assert_eq!(tokenizer.vocab_size(), 261);
     assert_eq!(tokenizer.id_of(b"aa"), Some(256));
     let ids = tokenizer
@@ -147,7 +150,7 @@ fn special_tokens_get_the_last_ids() {
     assert_eq!(tokens[2..], [(258, 2..11), (256, 11..13)]);
     assert!(tokenizer.bpe().is_none()); // A `Bpe` can have only one special token.
 
-    // The caller can choose the position of <|endoftext|> among the special tokens.
+    // The position of `<|endoftext|>` in the list determines its ID.
     let tokenizer = train(&[ENDOFTEXT, "<|user|>"]);
     assert_eq!(
         tokenizer.encode("<|endoftext|><|user|>").unwrap(),

@@ -1,5 +1,5 @@
-//! Tests with damaged files and unusual text. Each error must be a single line that names the file,
-//! and no input may cause a panic.
+//! Tests that damaged files and unusual text never cause a panic, and that each error message about
+//! a file is a single line that contains the name of the file.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -11,8 +11,8 @@ use model_tokenizer::{ModelTokenizer, ModelTokenizerError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Returns a small tokenizer.json that contains a token for each byte, one merge and one special
-/// token.
+/// Returns the contents of a small tokenizer.json, whose vocabulary consists of a token for each
+/// byte, one merged token and one special token.
 fn small() -> Value {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = ModelTokenizer::train_bpe("aa aa", 258).unwrap();
@@ -43,8 +43,8 @@ fn refusal_of(folder: &Path) -> String {
     error.to_string()
 }
 
-/// Replaces a value in the small tokenizer.json and returns the error that occurs when a tokenizer
-/// of the class `PreTrainedTokenizerFast` is loaded from it.
+/// Replaces a value in the small tokenizer.json, loads a tokenizer of the class
+/// `PreTrainedTokenizerFast` from it, and returns the resulting error message.
 fn with(pointer: &str, value: Value) -> String {
     let mut json = small();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -61,9 +61,9 @@ fn with(pointer: &str, value: Value) -> String {
 const OTHER: &str = "this tokenizer isn't supported, because ";
 const READ: &str = "; only byte-level BPE and character tokenizers are supported";
 
-/// Test cases for tokenizers that aren't supported. Each line describes a change to the small
-/// tokenizer.json: the path of a value in the JSON, its new value, and the reason that the
-/// resulting error gives.
+/// Test cases for tokenizers that aren't supported. Each line consists of the path of a value in
+/// the small tokenizer.json, the value with which it is replaced, and the reason that the error
+/// message must contain.
 const KINDS: &str = r####"
 /model | {"type": "Unigram", "vocab": [["a", -1.0]]} | it is a Unigram (SentencePiece) tokenizer
 /model | {"type": "WordPiece", "vocab": {"a": 0}} | its model is WordPiece
@@ -87,8 +87,8 @@ const KINDS: &str = r####"
 /post_processor | {"type": "Sequence", "processors": [{"type": "ByteLevel"}, {"type": "Other"}]} | its post-processor is Sequence
 "####;
 
-/// Test cases for damaged files. Each line describes a change to the small tokenizer.json: the path
-/// of a value in the JSON, its new value, and the resulting error.
+/// Test cases for damaged files. Each line consists of the path of a value in the small
+/// tokenizer.json, the value with which it is replaced, and the expected error message.
 const DAMAGE: &str = r####"
 /model/vocab | {} | the vocabulary is empty
 /model/vocab/aa | 3 | two tokens have the same ID, 3
@@ -101,7 +101,8 @@ const DAMAGE: &str = r####"
 /post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor adds the ID 9999 to each text, but no token has this ID
 "####;
 
-/// Checks that each change in a table causes the error in the same line.
+/// Makes the change in each line of a table and checks that it causes the error message in the same
+/// line.
 fn check_table(table: &str, message: impl Fn(&str) -> String) {
     for line in table.trim().lines() {
         let cells: Vec<&str> = line.split(" | ").collect();
@@ -148,8 +149,9 @@ fn other_kinds_are_refused_by_name() {
     }
 }
 
-/// With `ignore_merges`, a tokenizer of characters would encode a whole text as a single token if
-/// the two are equal. Such a file is rejected.
+/// If a tokenizer whose tokens are characters had the setting `ignore_merges`, a whole text that is
+/// equal to a token would be encoded as this token. Therefore, this setting isn't supported for
+/// such tokenizers.
 #[test]
 fn characters_that_ignore_merges_are_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -164,7 +166,7 @@ fn characters_that_ignore_merges_are_refused_by_name() {
 
 #[test]
 fn damaged_vocabularies_are_refused_with_the_token() {
-    // One of these vocabularies contains a merge but no token for its result. In the `tokenizers`
+    // One of the test cases is a merge whose result isn't in the vocabulary. In the `tokenizers`
     // library, such a merge causes a write past the end of a buffer.
     check_table(DAMAGE, str::to_owned);
     let long = with("/added_tokens/0/content", json!("x".repeat(1 << 20)));
@@ -222,7 +224,7 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     let mut json = small();
     let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
     // Removes the tokens of two bytes from the vocabulary. In tokenizer.json, `ð` represents the
-    // byte 0xf0, with which the UTF-8 encoding of an emoji begins. The byte `|` also occurs in the
+    // byte 0xf0, which is the first byte of an emoji in UTF-8. The byte `|` also occurs in the
     // special token.
     for token in ["ð", "|"] {
         let id = vocabulary.remove(token).unwrap();
@@ -247,8 +249,8 @@ fn bytes_without_a_token_are_named_and_nothing_is_left_out() {
     );
 }
 
-/// The missing byte can be a space that the tokenizer puts before the text, so it doesn't have to
-/// occur in the text itself.
+/// If the tokenizer adds a space before the text, but its vocabulary contains no token for a space,
+/// encoding fails even for a text without spaces.
 #[test]
 fn a_space_without_a_token_is_named() {
     let mut json = small();
@@ -276,8 +278,9 @@ fn a_space_without_a_token_is_named() {
     }
 }
 
-/// In a run of a million spaces, the regular expression of the `tokenizers` library gives up, and
-/// the library encodes the rest of the text as one piece. This crate must still divide the text.
+/// After about a million spaces, the regular expression engine of the `tokenizers` library gives
+/// up, and the library encodes the rest of the text as a single piece. This crate must divide the
+/// rest of the text as usual.
 #[test]
 fn long_white_space_is_divided() {
     let blank = " ".repeat(1_500_000);
@@ -297,8 +300,9 @@ fn long_white_space_is_divided() {
     }
 }
 
-/// Each of these tokens includes all white space after it. If the end of the white space were
-/// searched for each token again, the time would be quadratic.
+/// Each line break in this text is an added token that claims all of the white space after it. If
+/// the end of the white space were searched for again at each line break, the running time would be
+/// quadratic.
 #[test]
 fn a_text_of_tokens_that_take_white_space_takes_linear_time() {
     let mut json = small();
@@ -351,7 +355,8 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
         "a vocabulary of 256 tokens is too small, because the 256 bytes and the special tokens alone need 257 tokens"
     );
     let too_short = ModelTokenizer::train_bpe("aa aa", 300).unwrap_err();
-    // The pair "aa" occurs twice, but " aa" occurs only once.
+    // The pair of two "a" occurs twice, so it becomes a token. The pair of a space and "aa" occurs
+    // only once.
     let message = "the text contains enough byte pairs for 258 tokens, but not for 300; ";
     assert!(too_short.to_string().starts_with(message), "{too_short}");
     assert!(ModelTokenizer::train_bpe("", 257).is_ok());
@@ -360,8 +365,8 @@ fn vocabularies_that_a_text_cannot_make_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Replaces any value in the file with a random one. The file must then either be accepted or
-    /// be rejected with an error.
+    /// Sets a randomly chosen field of tokenizer.json to a random value. The file must either be
+    /// loaded or be rejected with an error. If it is loaded, encoding and decoding must not panic.
     #[test]
     fn a_changed_file_never_panics(
         name in "(added_tokens|normalizer|pre_tokenizer|post_processor|decoder|model|vocab|merges|type|[a-z_]{1,12})",

@@ -1,5 +1,5 @@
-//! Tests that random tokenizers give the same IDs, decoded text and ranges as Hugging Face's
-//! `tokenizers` library.
+//! Tests that randomly generated tokenizers produce the same IDs, decoded text and ranges in this
+//! crate as in Hugging Face's `tokenizers` library.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -15,18 +15,19 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 
-/// Contents of added tokens: white space, words, tokens that contain other tokens or are the
-/// beginning of other tokens, and letters that stand for bytes.
+/// Texts of the added tokens: white space, words, tokens that contain or begin with other tokens,
+/// and letters that represent bytes in a vocabulary.
 const CONTENTS: &[&str] = &[
     "<x>", "<x>a", "x>", "<|", "<|end|>", "\n", " ", "  ", "\t", "\u{3000}", "a", "ab", "b a",
     " a", "é", "e\u{301}", "1", "_", "đ", "ﬁ", "'s",
 ];
 
-/// Elements of [`CONTENTS`] that normalization changes to other elements. In such a case, the
-/// `tokenizers` library could find either of the two tokens.
+/// Elements of [`CONTENTS`] that become other elements of [`CONTENTS`] when they are normalized.
+/// These tokens never get the setting `normalized`, because it wouldn't be clear which of the two
+/// tokens the `tokenizers` library finds in normalized text.
 const SAME: &[&str] = &["\u{3000}", "e\u{301}"];
 
-/// Strings of which the random text consists, in addition to the added tokens.
+/// Strings from which random text is composed, in addition to the texts of the added tokens.
 const TEXTS: &[&str] = &[
     "a", "b", "c", "ab", "the", " the", "A", "x", "<", ">", "|", "é", "e", "\u{301}", "日本", "ﬁ",
     "①", "1", "23", "4567", "'s", "'LL", "'ſ", "'", "!?", "...", "#\n", "🙂", "\u{200b}", "\0",
@@ -35,8 +36,8 @@ const TEXTS: &[&str] = &[
     "\u{205f}", "\u{3000}",
 ];
 
-/// Patterns of public tokenizers: GPT-2, GPT-4, Llama 3 (with `\p{N}` for Qwen 2), GPT-4o, BLOOM,
-/// and the three patterns of DeepSeek-V3.
+/// Patterns with which public tokenizers divide text: GPT-2, GPT-4, Llama 3 (with `\p{N}` as in
+/// Qwen 2), GPT-4o, BLOOM, and DeepSeek-V3, which applies three patterns one after another.
 const PATTERNS: &[&[&str]] = &[
     &[r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"],
     &[
@@ -85,8 +86,9 @@ fn pre_tokenizer(random: &mut Random) -> Value {
         ],
         _ => {
             let patterns = PATTERNS[random.below(PATTERNS.len())];
-            // With the behavior "Removed", the `tokenizers` library omits text that the pattern
-            // doesn't match, so only a pattern that matches all characters can be used.
+            // With the behavior "Removed", the `tokenizers` library omits all text that the pattern
+            // doesn't match. The test therefore uses this behavior only with patterns that match
+            // any text completely.
             let is_whole = patterns[0].ends_with(r"|\s+") && random.chance(2);
             let split = |pattern| match is_whole {
                 true => {
@@ -179,8 +181,8 @@ fn text(random: &mut Random) -> String {
     parts.collect()
 }
 
-/// Decodes IDs with the `tokenizers` library, except for added tokens, whose contents are used
-/// unchanged.
+/// Decodes IDs with the `tokenizers` library. Added tokens are the exception: they are decoded to
+/// their own text, as in this crate.
 fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     let added = library.get_added_vocabulary().get_added_tokens_decoder();
     let mut text = String::new();
@@ -193,12 +195,14 @@ fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     text
 }
 
-/// Compares the range of a token in this crate with its range in the `tokenizers` library, which
-/// always consists of whole characters.
+/// Checks that the range of a token in this crate matches its range in the `tokenizers` library.
+/// Because the library's ranges always consist of whole characters, this crate's range is first
+/// extended to whole characters.
 ///
-/// For a space that the tokenizer puts before the text, this crate returns an empty range, whereas
-/// the library returns the range of the first character. If characters are normalized together, the
-/// library's range can be a part of this crate's range.
+/// There are two differences. If the tokenizer adds a space before the text, this crate returns an
+/// empty range for the space, whereas the library returns the range of the first character. If
+/// several characters are normalized together, the library's range can be a part of this crate's
+/// range.
 fn assert_same_range(text: &str, ours: Range<usize>, theirs: (usize, usize), is_normalized: bool) {
     let starts = |at: &usize| text.is_char_boundary(*at);
     let start = (0..=ours.start).rev().find(starts).unwrap();
@@ -249,8 +253,9 @@ proptest! {
     }
 }
 
-/// If two tokens claim the same white space, the `tokenizers` library panics. In this crate, the
-/// first token gets the white space, and the second token consists of what is left.
+/// If the white space between two added tokens could belong to either of them, the `tokenizers`
+/// library can panic. In this crate, the white space belongs to the first token. If nothing is left
+/// for the second token, it isn't found.
 #[test]
 fn white_space_that_two_tokens_want_is_the_first_ones() {
     let token = |id: u32, content: &str, lstrip: bool, rstrip: bool| json!({"id": id, "content": content, "single_word": false, "lstrip": lstrip, "rstrip": rstrip, "normalized": false, "special": false});
@@ -285,8 +290,8 @@ fn white_space_that_two_tokens_want_is_the_first_ones() {
     }
 }
 
-/// The test removes the post-processor, because it can exclude white space from the library's
-/// ranges.
+/// The post-processor is removed from each tokenizer.json, because it can exclude white space from
+/// the ranges that the `tokenizers` library returns.
 #[test]
 fn the_ranges_in_the_fixtures_texts_are_the_librarys() {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");

@@ -12,7 +12,7 @@ use test_support::any_text;
 
 const TEXT: &str = "the bell rang once, and the bell's keeper went up the stairs to the bell";
 
-/// A byte pair encoding that has learned tokens of white space.
+/// A byte pair encoding in which some learned tokens consist of white space.
 static BPE: LazyLock<ModelTokenizer> = LazyLock::new(|| {
     ModelTokenizer::train_bpe(&format!("{TEXT}\n\n  \n\n  \n\n  ").repeat(2), 270).unwrap()
 });
@@ -54,8 +54,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A `ModelTokenizer` cuts a long text into parts, which several threads encode. The IDs must
-    /// be the same as those of `Bpe::encode`, which encodes the whole text at once.
+    /// A `ModelTokenizer` cuts a long text into parts, which several threads encode. The resulting
+    /// IDs must be the same as those of `Bpe::encode`, which encodes the text as a whole.
     #[test]
     fn parts_change_no_id(unit in "[a-z]{0,9}[ \n]{0,4}(<?[a-z'é]{0,5}|(\n\n)?<\\|endoftext\\|>)") {
         let text = unit.repeat(200_000 / unit.len().max(1));
@@ -63,8 +63,9 @@ proptest! {
     }
 }
 
-/// The token 628 is "\n\n", as in tiktoken and transformers. If the text were cut between the two
-/// line breaks, each of them would be encoded as the token 198.
+/// In GPT-2's vocabulary, two consecutive line breaks are encoded as the token 628, as tiktoken and
+/// transformers do. If the text were cut between the two line breaks, each of them would be encoded
+/// as the token 198.
 #[test]
 fn blanks_before_a_special_token_are_one_piece_in_a_long_text() {
     let text = format!("{}\n\n<|endoftext|>b", "a".repeat(1 << 16));

@@ -1,4 +1,5 @@
-//! Tests that `is_special` returns true for the tokens that transformers omits from decoded text.
+//! Tests that `is_special` returns true for exactly the tokens that transformers omits from decoded
+//! text.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -6,9 +7,10 @@ use std::fs;
 
 use model_tokenizer::ModelTokenizer;
 
-/// In tokenizers 0.23.3, `decode(encode("a<|user|>b<|plain|>c<|endoftext|>").ids,
-/// skip_special_tokens=True)` returns "ab<|plain|>c" if `<|user|>` and `<|endoftext|>` were added
-/// with `special=True`, and `<|plain|>` with `special=False`.
+/// In the Python package tokenizers 0.23.3,
+/// `decode(encode("a<|user|>b<|plain|>c<|endoftext|>").ids, skip_special_tokens=True)` returns
+/// "ab<|plain|>c" if the tokens `<|user|>` and `<|endoftext|>` were added with `special=True`, and
+/// `<|plain|>` was added with `special=False`.
 #[test]
 fn special_tokens_are_those_that_decode_skips() {
     let folder = tempfile::tempdir().unwrap();

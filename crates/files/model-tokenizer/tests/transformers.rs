@@ -1,6 +1,6 @@
-//! Tests that compare token IDs and decoded text with those of transformers' `AutoTokenizer`, for
-//! folders that transformers or this crate has written. The script fixtures/make.py computed the
-//! expected values.
+//! Tests that token IDs and decoded text are the same as those of `AutoTokenizer` in transformers.
+//! The tokenizers are loaded from folders that transformers or this crate has written. The script
+//! fixtures/make.py computed the expected results.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The results of transformers for all strings that the tests encode.
+/// The results that transformers computed for the strings in texts.json.
 #[derive(Deserialize)]
 struct Expected {
     length: usize,
@@ -50,7 +50,8 @@ fn assert_equal(tokenizer: &ModelTokenizer, name: &str) {
     assert_eq!(tokenizer.eos_token_id(), expected.end_of_text, "{name}");
 }
 
-/// Asserts that saving a tokenizer writes the same files as those of a fixture.
+/// Saves a tokenizer and checks that the files are identical to those in the folder of the fixture
+/// `name`.
 fn assert_saved(tokenizer: &ModelTokenizer, name: &str) {
     let folder = tempfile::tempdir().unwrap();
     tokenizer.save(folder.path()).unwrap();
@@ -62,7 +63,8 @@ fn assert_saved(tokenizer: &ModelTokenizer, name: &str) {
     }
 }
 
-/// Returns a folder with GPT-2's files and a changed tokenizer.json.
+/// Returns a folder that contains the files of GPT-2's tokenizer, after `change` has been applied
+/// to tokenizer.json.
 fn gpt2_with(change: impl FnOnce(&mut Value)) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     ModelTokenizer::gpt2().save(folder.path()).unwrap();
@@ -73,7 +75,7 @@ fn gpt2_with(change: impl FnOnce(&mut Value)) -> TempDir {
     folder
 }
 
-/// Returns a folder with the tokenizer.json of the fixture "bpe" and the given other files.
+/// Returns a folder that contains the tokenizer.json of the fixture "bpe" and the given files.
 fn bpe_with(files: &[(&str, Value)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = fixtures().join("bpe/tokenizer.json");
@@ -84,7 +86,8 @@ fn bpe_with(files: &[(&str, Value)]) -> TempDir {
     folder
 }
 
-/// Encodes text with the tokenizer.json of the fixture "bpe" and the given other files.
+/// Loads a tokenizer from the tokenizer.json of the fixture "bpe" and the given files, and encodes
+/// text with it.
 fn ids_with(files: &[(&str, Value)], text: &str) -> Vec<u32> {
     from_folder(bpe_with(files).path()).encode(text).unwrap()
 }
@@ -119,8 +122,8 @@ fn what_we_train_and_write_is_what_transformers_loaded() {
     }
 }
 
-/// If the files in a folder are exactly GPT-2's, the tokenizer that is loaded from them is replaced
-/// with the built-in one.
+/// If a folder contains exactly the files of GPT-2's tokenizer, `from_folder` recognizes them and
+/// returns the built-in tokenizer.
 #[test]
 fn gpt2s_own_files_are_known_again_and_equal() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,7 +137,7 @@ fn gpt2s_own_files_are_known_again_and_equal() {
     fs::remove_file(folder.path().join("tokenizer_config.json")).unwrap();
     assert!(from_folder(folder.path()).is_gpt2());
 
-    // With one merge fewer, the tokenizer isn't GPT-2's.
+    // If one merge is missing, the tokenizer is no longer GPT-2's.
     let merges = folder.path().join("merges.txt");
     let text = fs::read_to_string(&merges).unwrap();
     let (all_but_one, _) = text.trim_end().rsplit_once('\n').unwrap();
@@ -210,7 +213,7 @@ fn tokenizer_json_says_how_a_token_of_added_tokens_behaves() {
 
 #[test]
 fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
-    // The JSON is written as a string because `serde_json` would sort the keys of a map.
+    // The JSON is written as a string, because a map in `serde_json` would sort the names.
     let names = r#"{"extra_special_tokens": {"zulu": "<z>", "alpha": "<a>", "mike": "<m>"}}"#;
     for file in ["tokenizer_config.json", "special_tokens_map.json"] {
         let folder = bpe_with(&[]);
@@ -220,8 +223,9 @@ fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
     }
 }
 
-/// transformers looks for the class of the tokenizer first in tokenizer_config.json and then in
-/// config.json. If the class is `PreTrainedTokenizerFast`, the settings in tokenizer.json are used.
+/// transformers reads the class of the tokenizer from tokenizer_config.json or, if that file
+/// doesn't contain it, from config.json. In this test, the class is `PreTrainedTokenizerFast`,
+/// which follows the setting `add_prefix_space` in tokenizer.json.
 #[test]
 fn config_json_names_the_class_if_tokenizer_config_does_not() {
     let mut tokenizer: Value = read_json("bpe/tokenizer.json");
@@ -241,14 +245,15 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
         without
     );
 
-    // The saved tokenizer must keep its class, although config.json isn't saved.
+    // The class must still be known after the tokenizer has been saved, although config.json isn't
+    // saved with it.
     let (folder, saved) = (bpe_with(&files(json!({}))), tempfile::tempdir().unwrap());
     from_folder(folder.path()).save(saved.path()).unwrap();
     assert_eq!(
         from_folder(saved.path()).encode("bell").unwrap(),
         with_space
     );
-    // Python writes NaN and infinity to JSON files in this way.
+    // Python's `json` module writes NaN and infinity in this way, although it isn't valid JSON.
     let config = folder.path().join("config.json");
     let text = format!(
         r#"{{"a": NaN, "tokenizer_class": {:?}, "b": -Infinity}}"#,
@@ -268,12 +273,13 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
     );
 }
 
-/// An added token can contain characters that are also letters of bytes. transformers decodes these
-/// characters to the bytes that they stand for, whereas this crate decodes the token to its own
-/// text.
+/// An added token can contain characters that represent bytes in a vocabulary. transformers decodes
+/// these characters to the bytes that they represent, whereas this crate decodes an added token to
+/// its own text.
 ///
-/// If the IDs in the file leave gaps, the tokens get the next free IDs instead, as in transformers
-/// 5.24. The setting `add_bos_token` has no effect, because the folder contains a tokenizer.json.
+/// If the IDs of the added tokens in tokenizer.json aren't consecutive, the tokens get consecutive
+/// IDs instead, as in transformers 5.24. The setting `add_bos_token` has no effect if the folder
+/// contains a tokenizer.json.
 #[test]
 fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     let texts = ["đem", "Začnimo", "été", "naïve", "<|été|>", "日本"];
@@ -293,9 +299,9 @@ fn added_tokens_decode_to_their_own_text_and_gaps_are_closed() {
     assert_eq!(with_bos, [64, 312]);
 }
 
-/// In transformers 5.24, `add_bos_token` and `add_eos_token` have the same effect for a tokenizer
-/// that consists of vocab.json and merges.txt, and no effect if there is a tokenizer.json.
-/// `encode_part` never adds tokens.
+/// If a tokenizer consists of vocab.json and merges.txt, the settings `add_bos_token` and
+/// `add_eos_token` add the same tokens as in transformers 5.24. If there is a tokenizer.json, they
+/// have no effect, as in transformers. `encode_part` never adds tokens.
 #[test]
 fn bos_and_eos_are_put_around_each_text_if_asked_for() {
     let cases = [
@@ -339,8 +345,9 @@ fn bos_and_eos_are_put_around_each_text_if_asked_for() {
     }
 }
 
-/// For `PreTrainedTokenizerFast`, transformers 5.24 also encodes missing bytes as the unknown
-/// token. For `GPT2Tokenizer`, it omits these bytes, whereas this crate returns an error.
+/// If the class is `PreTrainedTokenizerFast`, bytes that the vocabulary doesn't contain are encoded
+/// as the unknown token, as in transformers 5.24. If the class is `GPT2Tokenizer`, transformers
+/// omits these bytes, whereas this crate returns an error.
 #[test]
 fn bytes_that_a_vocabulary_lacks_are_its_unknown_token() {
     let tokens = ["[UNK]", "t", "h", "e", "Ġ", "th", "the"];
@@ -369,7 +376,8 @@ fn bytes_that_a_vocabulary_lacks_are_its_unknown_token() {
     assert!(ids("a token that it lacks", false, as_written).is_err());
 }
 
-/// transformers 5.24 puts the same tokens around each text, regardless of the tokenizer's class.
+/// The post-processor in tokenizer.json adds tokens before and after each text. As in transformers
+/// 5.24, these tokens don't depend on the class of the tokenizer.
 #[test]
 fn a_post_processors_tokens_are_put_around_each_text() {
     let ends = json!({"<|endoftext|>": {"id": "<|endoftext|>", "ids": [399], "tokens": ["<|endoftext|>"]}});
@@ -402,8 +410,8 @@ fn a_post_processors_tokens_are_put_around_each_text() {
             assert_eq!(ids_with(&files, "a bell"), expected, "{class}");
         }
     }
-    // A post-processor in GPT-2's tokenizer.json puts tokens around each text, but doesn't change
-    // the other IDs.
+    // If a post-processor is added to GPT-2's tokenizer.json, tokens are added before and after
+    // each text, but the text itself is still encoded as in GPT-2.
     let bert = json!({"type": "BertProcessing", "sep": ["x", 50256], "cls": ["y", 0]});
     let folder = gpt2_with(|json| json["post_processor"] = bert);
     let ids = from_folder(folder.path()).encode("Hello").unwrap();
