@@ -1,5 +1,5 @@
-//! Prints the script that defines the model of a page. The argument is a model folder or the folder
-//! of a training run.
+//! Packs a trained model for a web page and prints the resulting script. The argument is a model
+//! folder or the folder of a training run.
 //!
 //! ```sh
 //! cargo run --package live --features pack --example pack -- FOLDER

@@ -15,11 +15,11 @@ pub use model::{LogSumExps, PageModel, block, tokens};
 #[cfg(feature = "pack")]
 pub use pack::{MAX_NUMBERS, NotPacked, model_script, pack};
 
-/// First line of the script `live.js`, up to the WebAssembly module, which follows in Base64. After
-/// the module come the closing `";` and the code that calls the module. The command `cargo xtask
-/// notebook --html DIR --live` writes the script to the folder of the pages.
+/// The beginning of the script `live.js`. It is followed by the WebAssembly module in Base64, the
+/// closing `";`, and the code that calls the module. The command `cargo xtask notebook --html DIR
+/// --live` writes the script to the folder of the pages.
 pub const SCRIPT_START: &str = "const LIVE_WASM = \"";
 
-/// First line of the script that contains the model of a page, up to the packed model, which
-/// follows in Base64. See [`PageModel::unpack`] for the format of a packed model.
+/// The beginning of the script that contains the trained model of a page. It is followed by the
+/// packed model in Base64. See [`PageModel::unpack`] for the format of a packed model.
 pub const MODEL_START: &str = "const LIVE_MODEL = \"";

@@ -1,5 +1,5 @@
-//! Models that run inside a web page. A model is unpacked from a compact binary format and then
-//! answers questions about a text.
+//! Models that run inside a web page. A model is unpacked from a compact binary format. The page
+//! can then ask how the model processes a text, and have the model continue the text.
 //!
 //! A packed model consists of three parts:
 //! - The length of the header in bytes, as a little-endian `u32`.
@@ -21,17 +21,17 @@ use torch_rng::TorchRng;
 
 use crate::tokenizer::PageTokenizer;
 
-/// Number of candidates for the next token that an answer contains for each position, according to
-/// each block.
+/// Number of candidates for the next token that an answer about a block contains for each position
+/// of the text.
 const PREDICTIONS: usize = 3;
-/// Largest number of tokens that a reader can request in one continuation.
+/// Maximum length of a continuation, in tokens, that a reader of the page can request.
 const MAX_NEW_TOKENS: u64 = 500;
 
-/// A model in a web page, with its tokenizer and the continuation that is being written.
+/// A model in a web page, with its tokenizer and the continuation that it is generating.
 pub struct PageModel {
     name: Value,
-    /// The model is leaked so that the decoder of a continuation can borrow it. A page has at most
-    /// one model, which it keeps for as long as it is open.
+    /// The memory of the model is leaked, so that the decoder of a continuation can borrow the
+    /// model. A page has at most one model, which it needs for as long as the page is open.
     model: &'static GptModel,
     writing: Option<Writing>,
     words: PageTokenizer,
@@ -39,19 +39,19 @@ pub struct PageModel {
     eos: Vec<u32>,
 }
 
-/// A continuation of a text, which grows by one token per request.
+/// A continuation of a text, to which each request adds one token.
 struct Writing {
     decoder: Decoder<&'static GptModel>,
     sampling: Sampling,
     rng: TorchRng,
     /// Number of tokens in the text that is being continued.
     prompt: usize,
-    /// Largest number of tokens that can still be added.
+    /// Maximum number of tokens that can still be added.
     left: u64,
 }
 
 impl PageModel {
-    /// Unpacks a model. The format is described at the top of `model.rs`.
+    /// Unpacks a model from the binary format that is described at the top of `model.rs`.
     ///
     /// # Errors
     /// Returns an error if `bytes` ends too early or is too long, if the header is invalid, or if
@@ -161,12 +161,12 @@ impl PageModel {
         Ok(answer)
     }
 
-    /// Starts a continuation of the tokens `ids`. At temperature 0, the most likely token is
-    /// chosen. Otherwise, tokens are sampled in the same way as in `gpt generate` with the same
-    /// seed.
+    /// Prepares a continuation of the tokens `ids`. At temperature 0, each new token is the most
+    /// likely one. Otherwise, the new tokens are sampled in the same way as by `gpt generate` with
+    /// the same seed.
     ///
-    /// A [`generate::TokenStream`] would do the same, but it measures time, and WebAssembly without
-    /// imports has no clock.
+    /// A [`generate::TokenStream`] would generate the same tokens, but can't be used here: it
+    /// measures time, and a WebAssembly module without imports has no access to a clock.
     fn begin(&self, ids: &[u32], asked: &Value) -> Result<Writing> {
         let number = |name: &str| {
             asked[name]
@@ -198,9 +198,9 @@ impl PageModel {
         })
     }
 
-    /// Adds a token to the continuation, unless it is finished, and returns the text of all new
-    /// tokens, their number, and whether the continuation is finished. The token that ends a text
-    /// isn't added.
+    /// Adds one token to the continuation, unless the continuation is finished. Returns the text of
+    /// all new tokens, their number, and whether the continuation is now finished. The token that
+    /// marks the end of a text isn't added.
     fn write_next(&mut self) -> Result<Value> {
         let writing = self
             .writing
@@ -233,27 +233,27 @@ fn take<'b>(rest: &mut &'b [u8], count: usize) -> Result<&'b [u8]> {
     Ok(taken)
 }
 
-/// Converts a number to `f64` in such a way that JSON shows only as many digits as are necessary to
-/// identify the `f32`. For example, 0.1 stays 0.1 and doesn't become 0.10000000149011612.
+/// Converts an `f32` to `f64` in such a way that JSON shows only as many digits as are needed to
+/// identify the `f32`. For example, 0.1 is shown as 0.1 and not as 0.10000000149011612.
 pub(crate) fn short(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }
 
-/// Temperatures that readers can choose when a page shows how a model processes a text.
+/// Temperatures that readers can choose on a page that shows how a model processes a text.
 const TEMPERATURES: [f32; 9] = [0.25, 0.5, 0.7, 0.8, 1.0, 1.25, 1.5, 2.0, 4.0];
 
-/// The log-sum-exp of a model's logits, for each token of a text and each temperature that readers
-/// can choose on the page. The page needs these numbers to convert logits to probabilities.
+/// The log-sum-exp of the logits, for each token of a text and each of the temperatures that
+/// readers can choose on the page. With these numbers, the page converts logits to probabilities.
 #[derive(Clone, Debug, Default)]
 pub struct LogSumExps {
-    /// Logarithms of the sums of exp(logit / temperature) over the vocabulary. The outer vector
-    /// contains the tokens of the text, and the inner vectors contain the temperatures.
+    /// Logarithms of the sums of exp(logit / temperature) over the vocabulary. The outer vector has
+    /// one element per token of the text, and each inner vector has one element per temperature.
     log_sums: Vec<Vec<f32>>,
 }
 
 impl LogSumExps {
-    /// Adds the next token of the text. `logits` are the logits that the model computes at this
-    /// token, of shape (vocab_size).
+    /// Computes and stores the log-sum-exps for the next token of the text. `logits` are the logits
+    /// that the model computes at the position of this token, of shape (vocab_size).
     pub fn add(&mut self, logits: &ArrayRef1<f32>) {
         let log_sum = |&temperature: &f32| log_sum_exp(logits, temperature);
         self.log_sums
@@ -261,17 +261,18 @@ impl LogSumExps {
     }
 }
 
-/// Returns the logarithm of the sum of exp(logit / temperature) over the vocabulary. `logits` has
-/// the shape (vocab_size).
+/// Returns the logarithm of the sum of exp(logit / temperature) over the vocabulary. `logits` is an
+/// array of shape (vocab_size).
 pub(crate) fn log_sum_exp(logits: &ArrayRef1<f32>, temperature: f32) -> f32 {
     let most = logits.iter().copied().fold(f32::MIN, f32::max);
     let exponentials = logits.iter().map(|x| ((x - most) / temperature).exp());
     most / temperature + exponentials.sum::<f32>().ln()
 }
 
-/// Returns the tokens of a text as JSON for a page. Each token has its text, its ID, its loss in
-/// nats (`null` for the first token), the most likely next tokens with their logits, and the
-/// logarithms in `scales`, which must have been computed from the same text.
+/// Returns information about the tokens of a text as JSON for a page. For each token, the JSON
+/// contains its text, its ID, its loss in nats (`null` for the first token), the most likely next
+/// tokens with their logits, and the numbers in `scales`, which must have been computed for the
+/// same text.
 pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &LogSumExps) -> Value {
     let of_next = |next: &Candidate| json!([next.text, short(next.logit)]);
     let of_token = |(token, scales): (&generate::Token, &Vec<f32>)| {
@@ -290,9 +291,10 @@ pub fn tokens(model: &GptModel, inspection: &Inspection<'_>, scales: &LogSumExps
     })
 }
 
-/// Returns the attention weights of each head of a block, and the predictions at this block, as
-/// JSON for a page. The weights of a head are the lower triangle of its matrix, row by row and
-/// including the diagonal, as little-endian `u16` in units of 1/10,000, encoded in Base64.
+/// Returns the attention weights of each head of a block, and the next tokens that the model would
+/// predict at this block, as JSON for a page. The attention weights are encoded as a Base64 string
+/// per head, which contains the lower triangle of the matrix row by row, including the diagonal.
+/// Each weight is a little-endian `u16` in units of 1/10,000.
 pub fn block(block: &BlockView) -> Value {
     let heads: Vec<String> = block
         .attention
@@ -305,9 +307,9 @@ pub fn block(block: &BlockView) -> Value {
     json!({ "heads": heads, "predictions": predictions })
 }
 
-/// Encodes the attention weights of a head, of shape (num_tokens, num_tokens), in Base64. The
-/// encoded bytes contain the lower triangle row by row, including the diagonal. Each weight is a
-/// little-endian `u16` in units of 1/10,000, because the view shows four decimals.
+/// Encodes the attention weights of a head, of shape (num_tokens, num_tokens), in Base64. Only the
+/// lower triangle of the matrix is encoded, row by row and including the diagonal. Each weight is a
+/// little-endian `u16` in units of 1/10,000, because the page shows four decimals.
 pub(crate) fn attention_in_base64(weights: ArrayView2<f32>) -> String {
     let mut bytes = Vec::with_capacity(weights.nrows() * (weights.nrows() + 1));
     for (query, row) in weights.outer_iter().enumerate() {

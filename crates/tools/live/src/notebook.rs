@@ -1,30 +1,30 @@
-//! Runs a notebook with inputs that the reader has changed. The request `{"notebook": "ch03",
-//! "inputs": [[259, "123"]]}` runs chapter 3, and the input that the call on line 259 reads has the
-//! value 123.
+//! Runs a notebook with inputs that a reader of the page has changed. For example, the request
+//! `{"notebook": "ch03", "inputs": [[259, "123"]]}` runs the notebook of chapter 3 and sets the
+//! input that is read by the call on line 259 to the value 123.
 //!
 //! The answer contains the output of each cell, the pictures, the paragraphs and the inputs, each
-//! with the line of the call that created it. The document's own output isn't part of the answer
-//! because it is already on the page.
+//! with the number of the line in the notebook's source code that created it. The output of the
+//! book's original notebook isn't part of the answer, because the page already contains it.
 //!
-//! The request `{"source": TEXT}` sets the text that all later runs read. TEXT can be the book's
-//! text or a different one.
+//! The request `{"source": TEXT}` sets the text that the notebooks read in all later runs. TEXT can
+//! be the text that the book uses or a different one.
 
 use std::sync::{Mutex, PoisonError};
 
 use notebooks::{Kind, Outcome, PROGRAMS, Part, Settings, cells, inputs, text};
 use serde_json::{Value, from_value, json};
 
-/// Text that the notebooks read, or `None` to read the short story of this project.
+/// Text that the notebooks read. If it is `None`, they read the short story "The Answering Bell".
 static SOURCE: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// Sets the text that the notebooks read from now on. The memory of the text is never freed,
-/// because [`Settings`] needs a text that lives as long as the program.
+/// Sets the text that the notebooks read from now on. The text is leaked, because [`Settings`]
+/// requires a text that lives as long as the program.
 fn set_source(text: &str) {
     *SOURCE.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned().leak());
 }
 
-/// Returns the answer to a request, or an object with a `fault` if there is no notebook of the
-/// requested name.
+/// Returns the answer to a request. If there is no notebook with the requested name, the answer is
+/// an object whose field `fault` contains an error message.
 pub(crate) fn answer(request: &Value) -> Value {
     if let Some(text) = request["source"].as_str() {
         set_source(text);

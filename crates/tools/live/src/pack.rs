@@ -1,5 +1,5 @@
 //! Packs a model for a web page, with eight bits per weight.
-//! [`PageModel::unpack`](crate::PageModel::unpack) reads the result.
+//! [`PageModel::unpack`](crate::PageModel::unpack) unpacks it again.
 
 use std::path::Path;
 
@@ -18,25 +18,25 @@ use crate::tokenizer::PageTokenizer;
 /// The reason why a model can't be packed for a web page.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotPacked {
-    /// The model has more than [`MAX_NUMBERS`] weights. The field contains the number of its
-    /// weights.
+    /// The model has more than [`MAX_NUMBERS`] weights. The field contains the number of weights
+    /// that it has.
     #[error("the model has {0} weights, but a web page can hold at most {MAX_NUMBERS}")]
     Numbers(usize),
-    /// The model has no tokenizer, or its tokenizer isn't a byte-level BPE tokenizer that divides a
-    /// text as GPT-2 does.
+    /// The model has no tokenizer, or its tokenizer isn't a byte-level BPE tokenizer that divides
+    /// text like GPT-2.
     #[error(
         "a web page needs a model with a byte-level BPE tokenizer that divides a text as GPT-2 does"
     )]
     Tokenizer,
 }
 
-/// Largest number of weights of a model in a web page. In the page's memory, the weights are `f32`
-/// numbers of four bytes each, so this many weights occupy 128 MB.
+/// Maximum number of weights of a model in a web page. In the memory of the page, each weight is an
+/// `f32` of four bytes, so a model of this size occupies 128 MB.
 pub const MAX_NUMBERS: usize = 32_000_000;
 
 /// Packs a model in the format that [`PageModel::unpack`](crate::PageModel::unpack) reads. `name`
-/// is shown on the page, `bos` is the ID that stands for an empty text, and `eos` are the IDs that
-/// end a continuation.
+/// is shown on the page. `bos` is the ID of the token that replaces an empty text, and `eos`
+/// contains the IDs of the tokens that end a continuation.
 ///
 /// # Errors
 /// Returns an error if the model is too large for a page, or if it has no tokenizer that a page
@@ -53,7 +53,8 @@ pub fn pack(
         return Err(NotPacked::Numbers(numbers));
     }
     let words = tokenizer.and_then(words).ok_or(NotPacked::Tokenizer)?;
-    // If the page can't create the tokenizer from its tokens and merges, it is rejected here.
+    // If the page wouldn't be able to create the tokenizer from these tokens and merges, the model
+    // isn't packed.
     PageTokenizer::of(words.0.clone(), &words.1).map_err(|_| NotPacked::Tokenizer)?;
     let config: GptConfig = model.config();
     let header = json!({
@@ -83,9 +84,9 @@ pub fn pack(
     Ok(bytes)
 }
 
-/// Returns the script that defines the model of a page. `folder` is either a model folder or the
-/// folder of a training run, whose last checkpoint is then used. The page shows the path of the
-/// folder as the model's name.
+/// Packs a model and returns the script that defines it in a web page. `folder` is either a model
+/// folder or the folder of a training run, from which the latest checkpoint is used. The page shows
+/// the path of the folder as the name of the model.
 ///
 /// # Errors
 /// Returns an error if the folder can't be read, if the model is too large for a page, or if it has
@@ -110,16 +111,17 @@ pub fn model_script(folder: &Path) -> anyhow::Result<String> {
     Ok(format!("{MODEL_START}{}\";\n", STANDARD.encode(packed)))
 }
 
-/// Tokens in the order of their IDs, and merges as triples of the left ID, the right ID and the
-/// merged ID. For GPT-2's tokenizer, both are empty because the page contains this tokenizer in any
-/// case.
+/// The tokens of a tokenizer in the order of their IDs, and its merges. Each merge consists of the
+/// left ID, the right ID and the merged ID. For GPT-2's tokenizer, both lists are empty, because a
+/// page always contains this tokenizer.
 type Parts = (Vec<Vec<u8>>, Vec<(u32, u32, u32)>);
 
 fn words(tokenizer: &ModelTokenizer) -> Option<Parts> {
     if tokenizer.is_gpt2() {
         return Some(Parts::default());
     }
-    // A page doesn't put special tokens before or after a text.
+    // A page can't add special tokens before or after a text, so a tokenizer that requires them
+    // isn't supported.
     if !(tokenizer.ids_before().is_empty() && tokenizer.ids_after().is_empty()) {
         return None;
     }
@@ -186,8 +188,8 @@ mod tests {
         let asked = json!({ "text": "and the bell", "block": 1 });
         assert_eq!(unpacked.answer(&asked).unwrap(), crate::block(&block));
 
-        // The continuation must have the tokens of `gpt generate`, even when the text becomes
-        // longer than the context of 16 tokens.
+        // The continuation must consist of the same tokens as a `TokenStream` generates, even after
+        // the text has become longer than the model's context of 16 tokens.
         for (temperature, top_k, seed) in [(0.0, 0, 1), (1.0, 0, 123), (1.5, 40, 7)] {
             let options = GenerateOptions {
                 sampling: Sampling {

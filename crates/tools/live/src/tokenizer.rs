@@ -6,20 +6,20 @@ use tokenizer::{Gpt2Tokenizer, Tokenizer};
 #[cfg(feature = "notebooks")]
 use train::presets::PresetTokenizer;
 
-/// A tokenizer, which converts a text to token IDs and back.
+/// A tokenizer, which converts text to token IDs and back.
 pub(crate) enum PageTokenizer {
     Gpt2(Gpt2Tokenizer),
     Own(Box<Bpe>),
-    /// A vocabulary of characters in the order of their code points. The ID of a character is its
-    /// index, and the next ID is that of the unknown token.
+    /// A vocabulary of characters, sorted by code point. The ID of a character is its index in the
+    /// vector. The unknown token has the next ID after the last character.
     #[cfg(feature = "notebooks")]
     Characters(Vec<char>),
 }
 
 impl PageTokenizer {
-    /// Creates the tokenizer of a packed model from its tokens, in the order of their IDs, and its
-    /// merges, which are triples of the left ID, the right ID and the merged ID. If `tokens` is
-    /// empty, the tokenizer is GPT-2's.
+    /// Creates the tokenizer of a packed model. `tokens` are its tokens in the order of their IDs.
+    /// Each of the `merges` consists of the left ID, the right ID and the merged ID. If `tokens` is
+    /// empty, returns GPT-2's tokenizer.
     ///
     /// # Errors
     /// Returns an error if the merges don't match the tokens.
@@ -34,9 +34,9 @@ impl PageTokenizer {
         Ok(Self::Own(Box::new(bpe)))
     }
 
-    /// Trains the tokenizer of a preset on a text. The tokens get the same IDs as in `gpt train`.
-    /// Also returns the size of the vocabulary, which includes `<|endoftext|>` and, for a
-    /// vocabulary of characters, the unknown token.
+    /// Trains the tokenizer that a preset uses. The tokens get the same IDs as in `gpt train`. Also
+    /// returns the size of the vocabulary, which includes `<|endoftext|>` and, for a vocabulary of
+    /// characters, the unknown token.
     #[cfg(feature = "notebooks")]
     pub(crate) fn train(text: &str, preset: PresetTokenizer) -> Result<(Self, usize)> {
         use tokenizer::bpe::BpeConfig;
@@ -76,8 +76,8 @@ impl PageTokenizer {
         })
     }
 
-    /// Returns the text of the tokens, or the list of IDs, such as `[300]`, if an ID can't be
-    /// decoded.
+    /// Returns the text of the tokens with these IDs. If an ID can't be decoded, returns the list
+    /// of IDs as text, such as `[300]`.
     pub(crate) fn text_of(&self, ids: &[u32]) -> String {
         let text = match self {
             Self::Gpt2(words) => words.decode_lossy(ids),

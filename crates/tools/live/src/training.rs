@@ -1,6 +1,6 @@
-//! Trains a small model in a web page. A run has the same data, seed and settings as `gpt train`,
-//! so it has the same losses, but the page controls it step by step. The training page belongs to
-//! section 5.2 of the book.
+//! Trains a small model in the web page for section 5.2 of the book. The page controls a training
+//! run step by step. A run has the same data, seed and settings as `gpt train`, so it also has the
+//! same losses.
 
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, RangeInclusive};
@@ -19,24 +19,28 @@ use crate::model::{attention_in_base64, log_sum_exp, short};
 use crate::tokenizer::PageTokenizer;
 
 const TRAIN_RATIO: f64 = 0.9;
-/// Largest number of steps per request. While the page's worker trains, it can't answer another
-/// request.
+/// Maximum number of steps that a page can request at once. While the page's worker trains, it
+/// can't answer other requests.
 const MAX_STEPS: u64 = 200;
 const MAX_NEW_TOKENS: u64 = 200;
 const SAMPLE_TEMPERATURE: f32 = 0.5;
-/// Number of most likely next tokens that the report on a training step contains for each position.
+/// Number of candidates for the next token that the report on a training step contains for each
+/// position.
 const CANDIDATES: usize = 5;
-/// Norm to which gradients are clipped. This is the default of `gpt train`.
+/// Maximum norm of the gradient. If the norm is larger, the gradient is scaled down to this norm.
+/// This is also the default of `gpt train`.
 const MAX_GRAD_NORM: f64 = 1.0;
 
-/// Initial content of the page's field for the prompt of the sample.
+/// Initial text of the page's field for the prompt, which the model continues.
 const PROMPT: &str = "The bell ";
-/// Initial content of the page's field for a line of the training data.
+/// Initial text of the first of the page's two fields for text whose losses are shown. This line is
+/// part of the training data.
 const LINE: &str = "The river at Low Ferry was wide";
-/// Initial content of the page's field for a line of the validation data.
+/// Initial text of the second of the page's two fields for text whose losses are shown. This line
+/// is part of the validation data.
 const HELD_OUT: &str = "Then he bent down over the page";
 
-/// Presets that a page offers. The command `gpt train --preset NAME` trains the same model.
+/// Presets that a page offers. The command `gpt train --preset NAME` trains the same models.
 const PRESETS: [Preset; 3] = [WORDS, CHARACTERS, STORY];
 
 /// A setting of a preset that readers can change.
@@ -67,7 +71,8 @@ impl Setting {
         }
     }
 
-    /// Returns a description of the valid values, such as `a whole number from 1 to 6`.
+    /// Returns a description of the values that the setting can have, such as `a whole number from
+    /// 1 to 6`.
     fn rule(&self) -> String {
         let kind = if self.is_whole { "a whole" } else { "a" };
         let (least, most) = (self.range.start(), self.range.end());
@@ -119,7 +124,7 @@ const SETTINGS: [Setting; 6] = [
 ];
 
 /// Returns the presets and settings that readers can choose on the training page, and the initial
-/// contents of its text fields.
+/// contents of the page's text fields.
 pub(crate) fn presets() -> Value {
     let presets = PRESETS.map(|preset| {
         let values = SETTINGS.iter().map(|setting| {
@@ -137,8 +142,8 @@ pub(crate) fn presets() -> Value {
     })
 }
 
-/// Returns the preset, changed according to `values`, which maps the names of options to the
-/// numbers that the reader entered. A setting that isn't in `values` keeps the preset's value.
+/// Returns the preset with the changes in `values`, which maps names of options to the numbers that
+/// the reader has entered. Settings that `values` doesn't contain keep the values of the preset.
 ///
 /// # Errors
 /// If some values are invalid, returns a map from the names of their options to error messages.
@@ -171,16 +176,17 @@ fn changed(mut preset: Preset, values: &Value) -> Result<Preset, Map<String, Val
 /// A training run that a page controls.
 pub(crate) struct PageTraining {
     words: PageTokenizer,
-    /// Characters that occur in the training part or the validation part of the story.
+    /// Characters that occur in the short story on which the model is trained and validated.
     known: BTreeSet<char>,
     trainer: Trainer,
-    /// Copies of the model after 0, 1, 2, 4, 8, ... steps, with the number of steps.
+    /// Copies of the model after 0, 1, 2, 4, 8, ... steps. Each copy is paired with the number of
+    /// steps after which it was made.
     snapshots: Vec<(u64, GptModel)>,
 }
 
 impl PageTraining {
-    /// Prepares a run with the preset of this name. `values` maps the names of options to the
-    /// numbers that the reader entered.
+    /// Prepares a training run with the preset of the given name. `values` maps names of options to
+    /// the numbers that the reader has entered, which replace the settings of the preset.
     ///
     /// # Errors
     /// If the preset is unknown, returns an answer with the error message in its field `fault`. If
@@ -239,7 +245,8 @@ impl PageTraining {
             max_grad_norm: Some(MAX_GRAD_NORM),
             eval_every: Some(settings.eval_interval as u64),
             eval_batches: settings.eval_iters,
-            // The events for samples are used for snapshots, because they contain the model.
+            // The trainer emits an `Event::SampleDue` after each step. This event contains the
+            // model, so it is used to take the snapshots after 1, 2, 4, 8, ... steps.
             sample_every: Some(1),
             ..TrainConfig::default()
         };
@@ -314,17 +321,19 @@ impl PageTraining {
         }))
     }
 
-    /// Trains one step and returns the answer of [`train`](Self::train) together with what the step
-    /// has computed: the text of each window in the batch, the predictions for the first window,
-    /// the loss of the batch before and after the step, and for each layer the norms of its
-    /// weights, of their gradient and of their change.
+    /// Trains one step. Returns the same answer as [`train`](Self::train), with an additional field
+    /// `parts` that describes what the step has computed: the text of each window in the batch, the
+    /// model's predictions for the first window, and the loss of the batch before and after the
+    /// step. For each layer, it also contains the norms of the weights, of their gradient and of
+    /// their change.
     fn train_in_parts(&mut self) -> Result<Value> {
         let before = self.trainer.model().clone();
         let (batch, rng) = self.trainer.next_step()?;
         let loss_and_grads = |model: &GptModel| -> Result<(f32, GptModel)> {
             let (inputs, targets) = (&batch.input_ids, &batch.target_ids);
             let mut grads = GptModel::zeros(model.config())?;
-            // Both losses of the batch are computed with the same dropout masks.
+            // The random number generator is cloned, so that the losses before and after the step
+            // are computed with the same dropout masks.
             let loss = model.loss_and_grads(inputs, targets, 1.0, &mut rng.clone(), &mut grads)?;
             Ok((loss, grads))
         };
@@ -336,7 +345,7 @@ impl PageTraining {
         let positions = self.predictions(&before, &batch)?;
         let mut answer = self.train(1)?;
         if answer["losses"] == json!([]) {
-            // No step was taken because all steps are done or the loss isn't finite.
+            // No step was taken, because the training run is finished or the loss isn't finite.
             return Ok(answer);
         }
         let after = self.trainer.model();
@@ -351,10 +360,10 @@ impl PageTraining {
         Ok(answer)
     }
 
-    /// Returns the model's predictions for the first window of a batch, computed without dropout.
-    /// For each position, they contain the token, its target, the logit and loss of the target, the
-    /// number of tokens with larger logits, and the most likely next tokens with their logits and
-    /// probabilities.
+    /// Returns the predictions of the model, without dropout, for the first window of a batch. The
+    /// prediction for each position consists of the token, its target, the logit and loss of the
+    /// target, the number of tokens with larger logits, and the most likely next tokens with their
+    /// logits and probabilities.
     fn predictions(&self, model: &GptModel, batch: &Batch) -> Result<Vec<Value>> {
         let (ids, targets) = (batch.input_ids.row(0).to_vec(), batch.target_ids.row(0));
         let text_of = |id| self.words.text_of(&[id]);
@@ -431,8 +440,8 @@ impl PageTraining {
         }))
     }
 
-    /// Returns a warning if a text is empty or contains characters that the model hasn't seen.
-    /// Otherwise, returns an empty string.
+    /// Returns a warning for the reader if a text is empty or contains characters that don't occur
+    /// in the short story on which the model is trained. Otherwise, returns an empty string.
     fn note(&self, text: &str) -> String {
         let unknown: BTreeSet<char> = text.chars().filter(|c| !self.known.contains(c)).collect();
         let unknown: String = unknown.into_iter().collect();
@@ -448,9 +457,9 @@ impl PageTraining {
         }
     }
 
-    /// Returns a continuation of the prompt by `new_tokens` tokens. The number of training steps,
-    /// `step`, is the seed, so the continuation is always the same for the same model. If the
-    /// prompt is empty, the continuation is empty, too.
+    /// Returns a continuation of the prompt by `new_tokens` tokens. If the prompt is empty, the
+    /// continuation is empty, too. The tokens are sampled with the seed `step`, which is the number
+    /// of training steps, so the same model always writes the same continuation.
     fn sample(&self, step: u64, model: &GptModel, prompt: &str, new_tokens: u64) -> Result<String> {
         let ids = self.words.encode(prompt)?;
         if ids.is_empty() {
@@ -472,8 +481,8 @@ impl PageTraining {
     }
 }
 
-/// Returns the name of each layer and three norms: that of its weights before a step, that of their
-/// gradient, and that of the difference between the weights after and before the step. A
+/// Returns the name of each layer with three norms: the norm of its weights before a step, the norm
+/// of their gradient, and the norm of the change that the step has made to the weights. Each
 /// transformer block counts as one layer.
 fn norms_by_layer([before, grads, after]: [&GptModel; 3]) -> Vec<Value> {
     let mut layers: Vec<(String, [f64; 3])> = Vec::new();
@@ -576,12 +585,12 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_step_are_those_of_this_step() {
-        // With dropout, the loss in the answer's field `parts` equals the loss of the step only if
-        // both are computed with the same dropout masks.
+        // Dropout is turned on in this test. Therefore, the loss in the field `parts` equals the
+        // training loss of the step only if both losses were computed with the same dropout masks.
         let values = json!({ "drop-rate": 0.2, "emb-dim": 32, "batch-size": 32 });
         let mut lesson = begin("characters", &values);
-        // An epoch has 92 batches, so these are steps 1 and 2 of the first epoch and of the second
-        // epoch.
+        // An epoch has 92 batches. The steps that this loop examines are therefore the first two
+        // steps of the first epoch and the first two steps of the second epoch.
         for skipped in [0, 0, 90, 0] {
             lesson.answer(&json!({ "steps": skipped })).unwrap();
             let answer = lesson.answer(&json!({ "parts": true })).unwrap();

@@ -1,9 +1,10 @@
-//! The functions that a page calls in the WebAssembly module. The module has no imports and shares
+//! The functions of the WebAssembly module that a page calls. The module has no imports and shares
 //! no memory with the page, so bytes are transferred one at a time: the page calls [`push`] for
 //! each byte of a request, then [`run`], and then [`byte`] for each byte of the answer.
 //!
-//! Requests and answers are JSON. Between requests, the module keeps only its state: the text that
-//! notebooks read, the model with its continuation, and the training run.
+//! Requests and answers are JSON. From one request to the next, the module keeps the text that the
+//! notebooks read, the trained model with the continuation that it is generating, and the training
+//! run.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -31,17 +32,17 @@ pub extern "C" fn push(byte: u32) {
     lock(&REQUEST).push(byte as u8);
 }
 
-/// Processes the request that the page sent by calling [`push`], clears it, and returns the length
-/// of the answer in bytes. If the request fails, the answer is a JSON object whose field `fault`
-/// contains the error message.
+/// Processes the request whose bytes the page has passed to [`push`], and returns the length of the
+/// answer in bytes. If the request fails, the answer is a JSON object whose field `fault` contains
+/// the error message. The request is cleared, so that the page can send the next one.
 ///
-/// A panic in WebAssembly ends the instance, so this function doesn't return. The message of the
-/// panic is then the answer, whose length [`length`] returns.
+/// In WebAssembly, a panic ends the instance, so this function doesn't return. The panic message is
+/// stored as the answer, which the page can still read with [`length`] and [`byte`].
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn run() -> u32 {
-    // The hook is set only in WebAssembly. Outside WebAssembly, it isn't needed because notebooks
-    // catch panics, and it would replace the usual hook.
+    // The hook is set only in WebAssembly. On other targets, it isn't needed, because notebooks
+    // catch panics, and it would replace the default panic hook of the process.
     #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| {
         let fault = json!({ "fault": panic.to_string() });
@@ -100,7 +101,7 @@ pub extern "C" fn length() -> u32 {
     lock(&ANSWER).len() as u32
 }
 
-/// Returns the byte of the answer at index `place`, or 0 if the index is out of range.
+/// Returns the byte of the answer at the given index, or 0 if the index is out of range.
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 pub extern "C" fn byte(place: u32) -> u32 {
