@@ -68,7 +68,7 @@ pub(crate) struct TensorFile {
     pub(crate) entries: Vec<Entry>,
     /// Metadata of the file, which consists of pairs of strings.
     pub(crate) metadata: BTreeMap<String, String>,
-    /// Offset of the first tensor in the file, in bytes.
+    /// Byte offset in the file at which the data of the tensors begins.
     data_begin: u64,
 }
 
@@ -202,7 +202,7 @@ impl TensorFile {
             read_exact_at(&self.file, bytes, offset).map_err(io_error(&self.path, "read"))
         };
         if dtype == Dtype::F32 && cfg!(target_endian = "little") {
-            read(bytemuck::cast_slice_mut(out))?; // The bytes in the file are the bytes of the array.
+            read(bytemuck::cast_slice_mut(out))?; // The file and the array have the same bytes.
         } else {
             BYTES.with_borrow_mut(|bytes| {
                 bytes.resize(out.len() * size, 0);

@@ -42,7 +42,7 @@ pub(crate) struct TensorSlice {
     /// file. `None` if the parameter is a bias that the files don't contain. Such a bias is filled
     /// with zeros.
     pub(crate) tensor: Option<(usize, usize)>,
-    /// Whether the rows of the parameter are columns of the tensor.
+    /// Whether the tensor is transposed, so that its columns are the rows of the parameter.
     pub(crate) transposed: bool,
     /// Index of the tensor's row that contains the first row of the parameter. If the tensor is
     /// transposed, this is the index of a column.
@@ -58,7 +58,7 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// Returns an error if a file contains a tensor twice.
+    /// Returns an error if a file contains the same tensor twice, possibly with different prefixes.
     pub(crate) fn new(
         path: PathBuf,
         files: Vec<TensorFile>,

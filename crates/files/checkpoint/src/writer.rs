@@ -25,11 +25,11 @@ pub struct LazyTensor<'a> {
     pub name: String,
     /// Shape of the tensor in the file.
     pub shape: Vec<usize>,
-    /// Function that returns an array of this shape.
+    /// Function that computes the numbers of the tensor. It returns an array of the shape `shape`.
     pub numbers: Box<dyn Fn() -> CowArray<'a, f32, IxDyn> + Send + Sync + 'a>,
 }
 
-/// Shows the name and the shape.
+/// Shows the name and the shape of the tensor, but doesn't compute its numbers.
 impl fmt::Debug for LazyTensor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LazyTensor")
@@ -128,7 +128,7 @@ pub(crate) fn write_numbers(
 /// Returns the header of a safetensors file in JSON. The header is padded with spaces, so that the
 /// data of the tensors begins at an offset that is a multiple of 8 bytes.
 fn header(items: &[LazyTensor<'_>], dtype: Dtype, metadata: &[(&str, &str)]) -> String {
-    // transformers requires the name of the framework in the metadata.
+    // transformers requires that the metadata contains the name of the framework, "pt" for PyTorch.
     let mut json = json!({METADATA: {"format": "pt"}});
     for (key, value) in metadata {
         json[METADATA][key] = json!(value);

@@ -57,7 +57,7 @@ impl AddedToken {
 /// A segment of a text: either an added token that was found in the first pass, or the text between
 /// two such tokens.
 pub(crate) struct Segment<'t> {
-    /// Range of bytes in the original text.
+    /// Range of bytes of the segment in the original text.
     pub(crate) range: Range<usize>,
     /// The text of the segment, which is normalized unless the segment is an added token.
     pub(crate) text: Cow<'t, str>,
@@ -83,7 +83,7 @@ struct Finder {
 }
 
 impl AddedTokens {
-    /// Prepares the searches for `tokens`.
+    /// Prepares the searches for the given tokens.
     ///
     /// # Errors
     /// Returns an error if the tokens are too long for one search.
@@ -121,7 +121,8 @@ impl AddedTokens {
         &self.tokens
     }
 
-    /// Divides text into segments at its added tokens.
+    /// Divides text into segments, and divides each segment into added tokens and the text between
+    /// them.
     pub(crate) fn segments<'t>(&self, text: &'t str) -> Vec<Segment<'t>> {
         let mut segments = Vec::new();
         let [first, second] = &self.passes;

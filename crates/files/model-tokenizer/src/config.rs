@@ -108,7 +108,7 @@ enum Several {
     ByName(IndexMap<String, Written>),
 }
 
-/// The settings of a file that define special tokens.
+/// The settings that define special tokens, as read from a file.
 #[derive(Debug, Default, Deserialize)]
 struct Names {
     additional_special_tokens: Option<Several>,
@@ -145,7 +145,7 @@ pub(crate) struct Config {
     /// have settings of their own, such as `bos_token`, and then the tokens in lists, such as
     /// `additional_special_tokens`.
     pub(crate) special: Vec<AddedToken>,
-    /// Text of `bos_token`, `eos_token` and `pad_token`.
+    /// Texts of the special tokens `bos_token`, `eos_token` and `pad_token`.
     pub(crate) named: Named<String>,
     /// Whether the settings `add_bos_token` and `add_eos_token` are true. They have no effect if
     /// the folder contains a tokenizer.json.

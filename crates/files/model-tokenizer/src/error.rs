@@ -42,7 +42,7 @@ pub enum ModelTokenizerError {
     /// The text contains a byte that the vocabulary can't encode.
     #[error("the text contains the byte {byte:#04x}, but the vocabulary has no token for it")]
     UnknownByte {
-        /// The first such byte.
+        /// The first byte of the text for which the vocabulary has no token.
         byte: u8,
     },
     /// The tokenizer divides text with a pattern that doesn't match a part of the given text, so

@@ -1,4 +1,4 @@
-//! Reading and writing the files of a tokenizer.
+//! Reads and writes the files of a tokenizer.
 //!
 //! Only regular files of limited size are read. Files are written atomically: if the computer
 //! crashes while a file is being written, the file has either its old or its new contents
@@ -24,7 +24,7 @@ pub(crate) const MODEL_CONFIG: &str = "config.json";
 pub(crate) const SPECIAL_TOKENS: &str = "special_tokens_map.json";
 pub(crate) const ADDED_TOKENS: &str = "added_tokens.json";
 
-/// Names of the files that a tokenizer consists of.
+/// Names of all files in which a tokenizer can be stored.
 pub(crate) const TOKENIZER_FILES: [&str; 6] = [
     TOKENIZER,
     VOCABULARY,
@@ -91,7 +91,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<String>, ModelTokenizerError> {
     Ok(Some(text))
 }
 
-/// Parses the content of a JSON file.
+/// Parses the contents of a JSON file.
 pub(crate) fn parse<T: DeserializeOwned>(
     path: &Path,
     text: &str,

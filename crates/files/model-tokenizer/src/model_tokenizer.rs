@@ -47,7 +47,7 @@ pub struct ModelTokenizer {
     pipeline: Arc<Pipeline>,
     named: Named<u32>,
     affixes: Affixes,
-    files: Option<Arc<Files>>, // `None` for GPT-2, whose files are made when they are needed.
+    files: Option<Arc<Files>>, // `None` for GPT-2, whose files are created only when needed.
 }
 
 impl ModelTokenizer {
@@ -239,7 +239,7 @@ impl ModelTokenizer {
         tokens.filter(looks_around).map(|token| &*token.content)
     }
 
-    /// Returns the largest ID plus one.
+    /// Returns the size of the vocabulary, which is the largest token ID plus one.
     pub fn vocab_size(&self) -> usize {
         self.pipeline.vocab_size
     }

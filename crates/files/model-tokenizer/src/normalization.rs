@@ -17,7 +17,7 @@ pub(crate) enum Normalization {
 }
 
 impl Normalization {
-    /// Returns the normalized text.
+    /// Returns the normalized text. If the text is already normalized, it isn't copied.
     pub(crate) fn apply<'t>(self, text: Cow<'t, str>) -> Cow<'t, str> {
         match self {
             _ if self.is_applied(text.chars()) => text,

@@ -1,4 +1,4 @@
-//! Encoding text in the steps that tokenizer.json defines.
+//! Encodes text in the steps that tokenizer.json defines.
 //!
 //! Added tokens are separated from the rest of the text, which is then normalized and divided into
 //! pieces. Each piece is encoded by a byte pair encoding or character by character. Long text is
@@ -63,11 +63,11 @@ struct Characters {
     unknown: u32,
 }
 
-/// A part of a text.
+/// A part of a text that is being encoded.
 enum Part<'t> {
     /// The ID of an added token.
     Token(u32),
-    /// Text that remains to be encoded.
+    /// Text between added tokens, which still has to be encoded.
     Text(Cow<'t, str>),
 }
 
@@ -192,7 +192,7 @@ impl Pipeline {
         })
     }
 
-    /// Returns true if each byte has a token.
+    /// Returns true if the vocabulary contains a token for each of the 256 bytes.
     pub(crate) fn has_all_bytes(&self) -> bool {
         match &self.model {
             Model::BytePairs(pairs) => !(0..=255).any(|byte| pairs.bpe.lacks(byte)),

@@ -33,7 +33,8 @@ pub(crate) enum Form {
     /// Text is encoded as bytes. In the tokenizer's files, each byte is represented by a printable
     /// character, which is called its [letter](tokenizer::bpe::letters_of).
     ByteLevel {
-        /// Patterns that divide the text before the other settings take effect.
+        /// Patterns that divide the text into pieces before the other settings are applied to each
+        /// piece.
         splits: Vec<Split>,
         /// Whether a space is added before each text that doesn't already begin with a space.
         add_prefix_space: bool,
@@ -44,7 +45,7 @@ pub(crate) enum Form {
         /// applying the merges would result in other tokens.
         ignore_merges: bool,
     },
-    /// Each character is a token.
+    /// Text is encoded character by character: each character is a token of its own.
     Characters,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct TokenizerSpec {
     /// its ID in the vocabulary is used. Otherwise, the token gets the next free ID.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) named: Named<String>,
-    /// IDs that the post-processor puts before and after each text.
+    /// IDs that the post-processor adds before and after each text.
     pub(crate) affixes: Affixes,
     /// Whether the settings `add_bos_token` and `add_eos_token` are true. Always false if there is
     /// a tokenizer.json, because transformers then ignores these settings.
@@ -90,7 +91,7 @@ impl Form {
         ignore_merges: false,
     };
 
-    /// Returns true if text is divided as in GPT-2.
+    /// Returns true if text is divided into pieces and encoded as in GPT-2's tokenizer.
     pub(crate) fn is_gpt2(&self) -> bool {
         match self {
             Self::ByteLevel {

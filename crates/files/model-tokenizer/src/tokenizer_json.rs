@@ -263,7 +263,7 @@ fn from_json(
 /// Maximum number of IDs that a post-processor may add to a text.
 const MAX_AFFIXES: usize = 256;
 
-/// Largest number of pre-tokenizers that may precede ByteLevel.
+/// Maximum number of pre-tokenizers that may precede ByteLevel.
 const MAX_SPLITS: usize = 16;
 
 /// Returns the IDs that a post-processor adds before and after each text.
@@ -359,7 +359,7 @@ fn form_of(path: &Path, json: &Json, config: &Config) -> Result<Form, ModelToken
     }
 }
 
-/// Returns the pattern of a pre-tokenizer that precedes ByteLevel.
+/// Returns the pattern with which a pre-tokenizer before ByteLevel divides text.
 fn split_of(path: &Path, part: &PreTokenizer) -> Result<Split, ModelTokenizerError> {
     let kind = part.kind.escape_debug();
     let digits = part.individual_digits.unwrap_or(false);

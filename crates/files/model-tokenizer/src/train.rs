@@ -21,7 +21,7 @@ const BYTES: usize = 256;
 
 /// Maximum total size of the training text in bytes. The size is limited because the training
 /// stores positions as 32-bit numbers.
-const MAX_TEXT: usize = i32::MAX as usize; // bytes
+const MAX_TEXT: usize = i32::MAX as usize;
 
 impl ModelTokenizer {
     /// Creates a tokenizer whose tokens are the distinct characters of a text, in the order of

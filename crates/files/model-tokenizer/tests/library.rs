@@ -73,7 +73,7 @@ impl Random {
     }
 }
 
-/// Returns a pre-tokenizer of a kind that public tokenizers use.
+/// Returns a random pre-tokenizer of one of the kinds that public tokenizers use.
 fn pre_tokenizer(random: &mut Random) -> Value {
     let byte_level = |space: bool, use_regex: bool| json!({"type": "ByteLevel", "add_prefix_space": space, "trim_offsets": true, "use_regex": use_regex});
     let space = random.chance(3);

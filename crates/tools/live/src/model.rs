@@ -122,7 +122,7 @@ impl PageModel {
     /// - `{"next"}` adds a token to the continuation. The answer contains the new text, its
     ///   number of tokens, and whether the continuation is finished.
     ///
-    /// An empty text is replaced by the BOS token.
+    /// If the text is empty, it is replaced with the BOS token.
     ///
     /// # Errors
     /// Returns an error if the text is empty and the model has no BOS token, if there is no block

@@ -1,4 +1,4 @@
-//! Tokenizers of the models in a web page.
+//! The tokenizers of the models that run inside a web page.
 
 use anyhow::Result;
 use tokenizer::bpe::{Bpe, Merge, gpt2_piece};

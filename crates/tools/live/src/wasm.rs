@@ -25,7 +25,7 @@ fn lock<T>(value: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Appends a byte to the request.
+/// Appends a byte to the next request.
 #[allow(unsafe_code)] // `no_mangle` counts as unsafe code. The page finds the function by its name.
 #[unsafe(no_mangle)]
 pub extern "C" fn push(byte: u32) {

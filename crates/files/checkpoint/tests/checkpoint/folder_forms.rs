@@ -23,7 +23,7 @@ fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     save_tensors(path, kept).unwrap();
 }
 
-/// Loads a model. Returns it and the note about its folder.
+/// Loads a model, and returns it together with the note about its folder.
 fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     let found = ModelFolder::open(folder.path()).unwrap();
     let model = found.load().unwrap();
@@ -57,7 +57,7 @@ fn a_model_is_tied_as_its_weights_say() {
     say_tied();
     let tied = opened(&folder).0;
     assert!(tied.out_head.is_none() && tied.tok_emb == model.tok_emb);
-    // A tied model needs only one of the two tensors.
+    // A tied model can be loaded if one of the two tensors is missing.
     let without = |left_out: &str| {
         rename(&folder.weights(), |name| {
             (name != left_out).then(|| name.to_owned())

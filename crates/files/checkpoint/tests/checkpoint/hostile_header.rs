@@ -23,7 +23,7 @@ fn entry_refused(entry: &str, parts: &[&str]) {
     file_refused(entry, 4, &[&["\"a\""], parts].concat());
 }
 
-/// Returns the header entry of a tensor of type F32.
+/// Returns the header entry for a tensor of type F32 with the given shape and byte offsets.
 fn f32s(shape: &str, offsets: &str) -> String {
     format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}"#)
 }

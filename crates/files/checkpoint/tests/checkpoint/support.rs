@@ -128,14 +128,15 @@ impl Broken {
         self.path().join("model.safetensors")
     }
 
-    /// Changes the bytes of the weight file.
+    /// Replaces the contents of the weight file with the result of `change`.
     pub(crate) fn change_weights(&self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> &Self {
         let bytes = fs::read(self.weights()).unwrap();
         fs::write(self.weights(), change(bytes)).unwrap();
         self
     }
 
-    /// Changes the text of the weight file's header, and updates the length of the header.
+    /// Replaces the header of the weight file with the result of `change`, and updates the length
+    /// of the header.
     pub(crate) fn change_header(&self, change: impl FnOnce(String) -> String) -> &Self {
         self.change_weights(|bytes| {
             let (header, data) = split(&bytes);
@@ -143,7 +144,7 @@ impl Broken {
         })
     }
 
-    /// Replaces the text of config.json.
+    /// Replaces the text of config.json with the result of `change`.
     pub(crate) fn change_config(&self, change: impl FnOnce(String) -> String) -> &Self {
         let text = fs::read_to_string(self.config()).unwrap();
         let changed = change(text.clone());
