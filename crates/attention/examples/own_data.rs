@@ -5,9 +5,9 @@
 //! cargo run --release -p attention --example own_data
 //! ```
 //!
-//! The example uses random vectors as its data. For each token, the module learns to output the
-//! mean of the vectors from the first token to this one. Plain gradient descent updates the
-//! weights.
+//! The training data consists of random vectors. The module learns to output, for each token, the
+//! mean of the input vectors from the first token up to and including that token. The weights are
+//! updated by plain gradient descent.
 
 use std::error::Error;
 

@@ -1,10 +1,11 @@
-//! Causal scaled dot-product attention for all heads of a batch, with its backward pass. It
-//! computes the same results as the code of the book in `plain.rs`, but it is faster.
+//! Causal scaled dot-product attention for all heads of all sequences in a batch, with its backward
+//! pass. This implementation computes the same results as the book's code in `plain.rs`, but
+//! faster.
 //!
-//! A single head is computed by `head.rs`, which explains the algorithm. The functions in this
-//! module split arrays of shape `(batch, num_tokens, d_out)` into heads and distribute the heads
-//! among threads. The sums of a head are always computed in the same order, so the results are
-//! bitwise identical for any number of threads.
+//! The functions in this module split arrays of shape `(batch, num_tokens, d_out)` into heads,
+//! distribute the heads among threads, and call `head.rs` for each head. The module documentation
+//! of `head.rs` explains the algorithm. Each sum within a head is always computed in the same
+//! order, so the results are bitwise identical for any number of threads.
 
 use ndarray::{Array3, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, s};
 use tensor_ops::Dropout;
@@ -16,24 +17,25 @@ use crate::head::{Head, HeadDropout, HeadGradients};
 /// Intermediate results that [`attend_train`] stores for [`attend_backward`].
 #[derive(Clone, Debug)]
 pub(crate) struct AttendCache {
-    /// Log-sum-exp of the scaled scores of each query, with the shape
-    /// `(batch, num_heads, num_tokens)`. The documentation of `head.rs` explains this term.
+    /// Log-sum-exp of each query's scaled scores, with the shape `(batch, num_heads, num_tokens)`.
+    /// The module documentation of `head.rs` explains what it is used for.
     log_sums: Array3<f32>,
     /// Dropout mask of the attention weights, in the row-major order of an array of shape
-    /// `(batch, num_heads, num_tokens, num_tokens)`, or `None` if no weights are dropped.
+    /// `(batch, num_heads, num_tokens, num_tokens)`. It is `None` if dropout is disabled.
     mask: Option<KeepMask>,
     dropout: Dropout,
 }
 
 /// Computes causal attention for each head, and returns the context vectors.
 ///
-/// The queries `q`, keys `k`, values `v` and the context vectors have the shape
-/// `(batch, num_tokens, d_out)`, in which the features of the heads are next to each other in the
-/// last dimension. Head `h` has the features `h * head_dim..(h + 1) * head_dim`, where `head_dim`
+/// The queries `q`, the keys `k`, the values `v` and the context vectors all have the shape
+/// `(batch, num_tokens, d_out)`. The last dimension contains the features of all heads, one head
+/// after the other. Head `h` uses the features `h * head_dim..(h + 1) * head_dim`, where `head_dim`
 /// is `d_out / num_heads`.
 ///
-/// In PyTorch, this is `torch.nn.functional.scaled_dot_product_attention` with `is_causal=True`.
-/// The queries are processed in blocks, and the attention weights aren't stored.
+/// The PyTorch equivalent is `torch.nn.functional.scaled_dot_product_attention` with
+/// `is_causal=True`. To save memory, the queries are processed in blocks, and the attention weights
+/// aren't stored.
 ///
 /// # Panics
 ///
@@ -47,11 +49,12 @@ pub fn attend(
     attend_train(q, k, v, num_heads, (Dropout { p: 0.0 }, None)).0
 }
 
-/// Does the same as [`attend`], but applies dropout to the attention weights and returns a cache
-/// for [`attend_backward`]. If the mask is `None`, no weights are dropped.
+/// Computes causal attention like [`attend`], but applies dropout to the attention weights and also
+/// returns the cache that [`attend_backward`] needs. If `mask` is `None`, no attention weights are
+/// dropped.
 ///
-/// The mask has one element for each attention weight, in the row-major order of an array of shape
-/// `(batch, num_heads, num_tokens, num_tokens)`.
+/// The dropout mask contains one element for each attention weight, in the row-major order of an
+/// array of shape `(batch, num_heads, num_tokens, num_tokens)`.
 pub(crate) fn attend_train(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
@@ -86,10 +89,11 @@ pub(crate) fn attend_train(
     (context, cache)
 }
 
-/// Returns the gradients of the queries, keys and values, given the gradient of the context vectors
-/// `d_context`. All four have the shape `(batch, num_tokens, d_out)`.
+/// Returns the gradients of the queries, keys and values, given `d_context`, the gradient of the
+/// context vectors. All four arrays have the shape `(batch, num_tokens, d_out)`.
 ///
-/// `q`, `k` and `v` must be the arrays for which [`attend_train`] returned the cache.
+/// `q`, `k` and `v` must be the same arrays that were passed to the call of [`attend_train`] that
+/// returned `cache`.
 pub(crate) fn attend_backward(
     q: &ArrayRef3<f32>,
     k: &ArrayRef3<f32>,
@@ -122,8 +126,9 @@ pub(crate) fn attend_backward(
     grads
 }
 
-/// Splits the queries, keys and values, which have the shape `(batch, num_tokens, d_out)`, into
-/// views of the `batch * num_heads` heads. The heads of the first sequence come first.
+/// Splits the queries, keys and values into `batch * num_heads` heads, which are views of these
+/// arrays. The arrays have the shape `(batch, num_tokens, d_out)`. The result starts with all heads
+/// of the first sequence, followed by all heads of the second sequence, and so on.
 fn heads<'a>(
     q: &'a ArrayRef3<f32>,
     k: &'a ArrayRef3<f32>,
@@ -139,16 +144,16 @@ fn heads<'a>(
     (0..q.dim().0 * num_heads).map(head).collect()
 }
 
-/// Returns a view of head `i` of `x`. The array `x` has the shape `(batch, num_tokens, d_out)` and
-/// contains `batch * num_heads` heads, beginning with those of the first sequence. The view has the
-/// shape `(num_tokens, head_dim)`.
+/// Returns a view of head `i` of the array `x`, which has the shape `(batch, num_tokens, d_out)`.
+/// The heads are numbered from 0 to `batch * num_heads - 1`, starting with the heads of the first
+/// sequence. The view has the shape `(num_tokens, head_dim)`.
 fn head_of(x: &ArrayRef3<f32>, i: usize, num_heads: usize) -> ArrayView2<'_, f32> {
     let (sequence, head, head_dim) = (i / num_heads, i % num_heads, x.dim().2 / num_heads);
     x.slice(s![sequence, .., head * head_dim..(head + 1) * head_dim])
 }
 
-/// Returns mutable views of all `batch * num_heads` heads in `x`. The array has the shape
-/// `(batch, num_tokens, d_out)`, and each view has the shape `(num_tokens, head_dim)`.
+/// Splits `x`, an array of shape `(batch, num_tokens, d_out)`, into mutable views of its
+/// `batch * num_heads` heads. Each view has the shape `(num_tokens, head_dim)`.
 fn split_heads_mut(x: &mut Array3<f32>, num_heads: usize) -> Vec<ArrayViewMut2<'_, f32>> {
     let head_dim = x.dim().2 / num_heads;
     let mut views = Vec::with_capacity(x.dim().0 * num_heads);
@@ -180,8 +185,8 @@ mod tests {
     use super::*;
     use test_support::test_array;
 
-    /// The 150 tokens are divided into three blocks of queries, so the test also covers gradients
-    /// that are sums over several blocks.
+    /// The 150 tokens of the sequence are divided into three blocks of queries. The gradients of
+    /// the keys and values are sums over these blocks, so the test also covers adding them up.
     #[test]
     fn gradients_of_several_blocks_of_queries_equal_those_of_the_plain_formula() {
         let [q, k, v, d]: [Array3<f32>; 4] =
@@ -203,8 +208,8 @@ mod tests {
         attend(&x, &x, &x, 3);
     }
 
-    /// Reference implementation of causal attention and its gradients, which computes whole
-    /// matrices in `f64`.
+    /// A reference implementation of causal attention and its gradients. It computes all scores as
+    /// a single matrix, in `f64`.
     mod plain {
         use ndarray::{Array2, Array3, ArrayRef3, Axis, s};
 

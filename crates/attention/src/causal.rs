@@ -1,5 +1,5 @@
-//! Causal self-attention, in which no token attends to a later token, with dropout of attention
-//! weights (book listing 3.3).
+//! Causal self-attention with dropout (book listing 3.3). In causal self-attention, no token
+//! attends to a later token.
 
 use ndarray::{Array, ArrayRef, Dimension};
 use tensor_ops::{Dropout, Linear, matmul_batched, parameters};
@@ -11,8 +11,8 @@ use crate::{AttentionConfig, AttentionError};
 /// Context vectors, and the attention weights from which they were computed.
 type ContextAndWeights<D> = (Array<f32, D>, Array<f32, D>);
 
-/// A single head of causal self-attention. It corresponds to the class `CausalAttention` of the
-/// book (listing 3.3).
+/// A causal self-attention module with a single head. It corresponds to the class `CausalAttention`
+/// of the book (listing 3.3).
 ///
 /// ```
 /// use attention::{AttentionConfig, CausalAttention, torch_rng::TorchRng};
@@ -33,14 +33,14 @@ pub struct CausalAttention {
     pub w_key: Linear,
     /// Layer that computes the values, with `d_in` inputs and `d_out` outputs.
     pub w_value: Linear,
-    /// Dropout of the attention weights, which is applied only in training mode.
+    /// Dropout for the attention weights. It is applied only in training mode.
     pub dropout: Dropout,
     config: AttentionConfig,
 }
 
 impl CausalAttention {
-    /// Creates a module with random weights. As in the book, the weights of the query layer are
-    /// drawn first, followed by those of the key layer and the value layer.
+    /// Creates a module with random weights. As in the book, random numbers are drawn first for the
+    /// query layer, then for the key layer, and then for the value layer.
     ///
     /// The module always has one head, regardless of `config.num_heads`.
     ///
@@ -61,17 +61,17 @@ impl CausalAttention {
         })
     }
 
-    /// Computes the context vectors and the attention weights, like `forward` in listing 3.3 of the
-    /// book.
+    /// Computes the context vectors and the attention weights with the code of the book's listing
+    /// 3.3.
     ///
-    /// The input is a sequence or a batch of sequences with the shape `(..., num_tokens, d_in)`.
-    /// The context vectors have the shape `(..., num_tokens, d_out)`. The attention weights have
-    /// the shape `(..., num_tokens, num_tokens)`, and dropout has already been applied to them.
+    /// The input is a sequence or a batch of sequences, of shape `(..., num_tokens, d_in)`. The
+    /// context vectors have the shape `(..., num_tokens, d_out)`. The attention weights have the
+    /// shape `(..., num_tokens, num_tokens)` and are returned as they are after dropout.
     ///
-    /// If `training` contains a generator, the module is in training mode and drops some of the
-    /// attention weights. As in PyTorch, a random number is drawn for each element in row-major
-    /// order, including the masked ones. If `training` is `None`, the module is in evaluation mode
-    /// and drops nothing.
+    /// If `training` contains a random number generator, the module is in training mode and drops
+    /// some of the attention weights. As in PyTorch, one random number is drawn for each attention
+    /// weight in row-major order, even for weights that the causal mask has already set to 0. If
+    /// `training` is `None`, the module is in evaluation mode, and no weights are dropped.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl CausalAttention {
     ///
     /// # Panics
     ///
-    /// Panics if `x` has fewer than two dimensions, or if a layer was replaced by one whose shape
-    /// doesn't fit the input or the other layers.
+    /// Panics if `x` has fewer than two dimensions, or if a layer has been replaced by one with an
+    /// incompatible shape.
     pub fn forward_plain<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -101,8 +101,7 @@ impl CausalAttention {
         Ok((context_vec, attn_weights))
     }
 
-    /// Computes the context vectors in evaluation mode. They are the first result of
-    /// [`forward_plain`](Self::forward_plain) when it is called without a generator.
+    /// Computes the context vectors in evaluation mode, that is, without dropout.
     ///
     /// # Errors
     ///
@@ -114,10 +113,9 @@ impl CausalAttention {
         Ok(self.forward_plain(x, None)?.0)
     }
 
-    /// Computes the attention weights in evaluation mode. They are the second result of
-    /// [`forward_plain`](Self::forward_plain) when it is called without a generator.
+    /// Computes the attention weights in evaluation mode, that is, without dropout.
     ///
-    /// Each row of weights sums to 1, and the weights above the diagonal are 0.
+    /// Each row of attention weights sums to 1, and all weights above the diagonal are 0.
     ///
     /// # Errors
     ///

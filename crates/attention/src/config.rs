@@ -2,26 +2,27 @@
 
 use crate::AttentionError;
 
-/// Constructor arguments of [`CausalAttention`](crate::CausalAttention),
-/// [`MultiHeadAttentionWrapper`](crate::MultiHeadAttentionWrapper) and
-/// [`MultiHeadAttention`](crate::MultiHeadAttention). The fields have the same names as the
-/// arguments in the book.
+/// The sizes and settings of a [`CausalAttention`](crate::CausalAttention),
+/// [`MultiHeadAttentionWrapper`](crate::MultiHeadAttentionWrapper) or
+/// [`MultiHeadAttention`](crate::MultiHeadAttention) module. The fields have the same names as the
+/// constructor arguments in the book.
 ///
 /// With the feature `serde`, a configuration can be serialized and deserialized. During
-/// deserialization, missing fields get their default values, and unknown fields cause an error.
+/// deserialization, missing fields are set to their default values, and unknown fields cause an
+/// error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct AttentionConfig {
     /// Number of features of an input token.
     pub d_in: usize,
-    /// Number of features of an output token. In
-    /// [`MultiHeadAttentionWrapper`](crate::MultiHeadAttentionWrapper), it is the number of
-    /// features of each head.
+    /// Number of features of an output token. For
+    /// [`MultiHeadAttentionWrapper`](crate::MultiHeadAttentionWrapper), this is the number of
+    /// output features of each head.
     pub d_out: usize,
     /// Largest number of tokens in a sequence.
     pub context_length: usize,
-    /// Probability with which an attention weight is dropped during training, from 0 to 1.
+    /// Probability that an attention weight is dropped during training, from 0 to 1.
     pub dropout: f64,
     /// Number of heads. [`CausalAttention`](crate::CausalAttention) ignores this field because it
     /// always has one head.
@@ -30,9 +31,8 @@ pub struct AttentionConfig {
     pub qkv_bias: bool,
 }
 
-/// The default is the configuration of the example in section 3.5 of the book, in which `d_in` is 3
-/// and `d_out` is 2. There is one head, the context length is 6, no weights are dropped, and the
-/// layers have no bias.
+/// Returns the configuration from the example in section 3.5 of the book: 3 input features, 2
+/// output features, a single head, a context length of 6, no dropout, and no biases.
 impl Default for AttentionConfig {
     fn default() -> Self {
         Self {
@@ -48,7 +48,8 @@ impl Default for AttentionConfig {
 
 impl AttentionConfig {
     /// Checks that all sizes are at least 1 and that the dropout probability is in [0, 1]. The
-    /// number of heads is an argument because some modules ignore the field with this name.
+    /// number of heads is passed separately, because modules that always have a single head ignore
+    /// the field `num_heads`.
     pub(crate) fn check(&self, num_heads: usize) -> Result<(), AttentionError> {
         for (name, value) in [
             ("d_in", self.d_in),
@@ -66,8 +67,8 @@ impl AttentionConfig {
         Ok(())
     }
 
-    /// Performs the same checks as [`check`](Self::check) and also verifies that `d_out` is
-    /// divisible by the number of heads.
+    /// Performs the same checks as [`check`](Self::check), and also checks that `d_out` is
+    /// divisible by `num_heads`.
     pub(crate) fn check_heads(&self) -> Result<(), AttentionError> {
         let (d_out, num_heads) = (self.d_out, self.num_heads);
         self.check(num_heads)?;
@@ -77,7 +78,8 @@ impl AttentionConfig {
         Ok(())
     }
 
-    /// Checks that an input of the given shape has `d_in` features and fits in the context length.
+    /// Checks that an input of the given shape has `d_in` features and isn't longer than the
+    /// context length.
     ///
     /// # Panics
     ///
@@ -100,7 +102,8 @@ impl AttentionConfig {
     }
 }
 
-/// Checks that the last dimension of a shape is the expected number of features.
+/// Checks that the last dimension of `shape` is equal to `expected`, the number of features that a
+/// module's weights require.
 pub(crate) fn check_features(shape: &[usize], expected: usize) -> Result<(), AttentionError> {
     match shape.last() {
         Some(&found) if found != expected => Err(AttentionError::Features { expected, found }),

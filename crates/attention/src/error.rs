@@ -2,12 +2,13 @@
 
 use thiserror::Error;
 
-/// An error caused by an invalid configuration, or by an input or a layer that doesn't fit the
-/// attention module.
+/// An error caused by an invalid configuration, or by an input or a layer that is incompatible with
+/// the attention module.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum AttentionError {
-    /// `d_out` isn't divisible by the number of heads, so the heads can't have equal sizes.
+    /// `d_out` isn't divisible by the number of heads, so the features can't be divided evenly
+    /// among the heads.
     #[error(
         "d_out must be divisible by num_heads, but d_out is {d_out} and num_heads is {num_heads}"
     )]
@@ -17,8 +18,9 @@ pub enum AttentionError {
         /// Number of heads.
         num_heads: usize,
     },
-    /// A projection of a [`SelfAttentionV2`](crate::SelfAttentionV2) has a bias, but a
-    /// [`SelfAttentionV1`](crate::SelfAttentionV1) can't store biases.
+    /// The query, key or value layer of a [`SelfAttentionV2`](crate::SelfAttentionV2) has a bias,
+    /// so the module can't be converted to a [`SelfAttentionV1`](crate::SelfAttentionV1), which
+    /// doesn't support biases.
     #[error(
         "the query, key and value projections have biases, which SelfAttentionV1 can't store; create them with qkv_bias set to false"
     )]
@@ -32,12 +34,13 @@ pub enum AttentionError {
     /// The dropout probability isn't in [0, 1].
     #[error("dropout must be from 0 to 1, got {0}")]
     Dropout(f64),
-    /// A layer in a public field was replaced by one whose shape or number format doesn't fit.
+    /// A caller replaced a layer of the attention module by one with an incompatible shape or an
+    /// unsupported number format.
     #[error("the attention module's field {name} has an invalid value: {problem}")]
     Field {
         /// Name of the field, such as `w_query`.
         name: &'static str,
-        /// Description of the value that was found and the value that was expected.
+        /// Description of what is wrong, which contains the value found and the value expected.
         problem: String,
     },
     /// A sequence has more tokens than the context length of the module.
@@ -50,14 +53,15 @@ pub enum AttentionError {
         /// Largest number of tokens that the module accepts.
         context_length: usize,
     },
-    /// The last dimension of the input differs from the number of features that the weights expect.
+    /// The last dimension of the input isn't equal to the number of features that the module's
+    /// weights require.
     #[error(
         "each input token has {found} features, but the weights expect {expected} features (d_in)"
     )]
     Features {
-        /// Number of features that the weights expect, `d_in`.
+        /// Number of features that the weights require, `d_in`.
         expected: usize,
-        /// Last dimension of the input.
+        /// Number of features of each input token, which is the last dimension of the input.
         found: usize,
     },
 }

@@ -1,13 +1,13 @@
 //! Causal attention for a single head, `softmax(Q K^T / sqrt(head_dim)) V`, with its backward pass.
-//! The queries are processed in blocks.
+//! To save memory, the queries are processed in blocks.
 //!
 //! # Blocks of queries
 //!
-//! The attention scores of a sequence form a matrix with a row for each query and a column for each
-//! key, and the causal mask hides almost half of them. The functions in this module never store the
-//! whole matrix. They take 64 queries at a time and compute their scores only for the keys that at
-//! least one of these queries may attend to. For example, a sequence of 150 tokens is divided into
-//! three blocks:
+//! The attention scores of a sequence form a matrix with one row for each query and one column for
+//! each key. The causal mask hides almost half of these scores. The functions in this module never
+//! store the whole matrix. Instead, they process blocks of 64 queries, and compute the scores of a
+//! block only for the keys that at least one of its queries may attend to. For example, a sequence
+//! of 150 tokens is divided into three blocks:
 //!
 //! | queries | keys | matrix of scores |
 //! |---|---|---|
@@ -15,24 +15,25 @@
 //! | 64 to 127 | 0 to 127 | 64 x 128 |
 //! | 128 to 149 | 0 to 149 | 22 x 150 |
 //!
-//! In the matrix of a block, only the last columns contain masked scores. Softmax gives these
-//! scores a weight of 0.
+//! A block's matrix still contains some masked scores, but only in its last columns. Softmax
+//! assigns a weight of 0 to these scores.
 //!
 //! # The backward pass
 //!
-//! As in FlashAttention, the attention weights aren't stored for the backward pass, because they
-//! would need a lot of memory. Instead, the forward pass stores a single number for each query,
-//! which is called log-sum-exp: the logarithm of the sum of the exponentials of the query's scaled
-//! scores. The backward pass multiplies queries and keys again and computes each weight as
+//! The attention weights would need a lot of memory, so, as in FlashAttention, they aren't stored
+//! for the backward pass. Instead, the forward pass stores a single number for each query, which is
+//! called its log-sum-exp: the logarithm of the sum of the exponentials of the query's scaled
+//! scores. The backward pass computes the scores again and obtains each attention weight as
 //! `exp(scale * score - log_sum)`.
 //!
 //! Unlike in FlashAttention, the keys aren't divided into blocks. All scores of a query are
-//! available at the same time, so its softmax can be computed directly.
+//! therefore available at the same time, so the query's softmax can be computed in a single step.
 //!
 //! # Threads
 //!
-//! All functions run on the calling thread. The heads are distributed among threads by
-//! `blockwise.rs` for training and by `kv_cache.rs` for decoding.
+//! All functions in this module run on the calling thread. The callers distribute the heads among
+//! threads: `blockwise.rs` for forward and backward passes over whole sequences, and `kv_cache.rs`
+//! for decoding.
 
 use std::ops::Range;
 
@@ -49,11 +50,13 @@ const BLOCK: usize = 64;
 
 /// The queries, keys and values of one head of one sequence.
 ///
-/// While a text is generated, only the last tokens of the sequence are new and have queries. The
-/// tokens before them are called past tokens, and their keys and values come from a KV cache. Query
-/// `i` attends to the keys from 0 to `past + i`.
+/// While text is generated, only the last tokens of the sequence are new, and only the new tokens
+/// have queries. The tokens before them are called past tokens. Their keys and values come from a
+/// KV cache. Query `i` is the query of token `past + i`, so it attends to the keys of the tokens
+/// from 0 to `past + i`.
 pub(crate) struct Head<'a> {
-    /// Number of past tokens, which have keys and values, but no queries. It is 0 in training.
+    /// Number of past tokens, which have keys and values but no queries. It is 0 when a whole
+    /// sequence is processed at once, as in training.
     pub(crate) past: usize,
     /// Queries of the new tokens, with the shape `(new, head_dim)`.
     pub(crate) queries: ArrayView2<'a, f32>,
@@ -63,8 +66,8 @@ pub(crate) struct Head<'a> {
     pub(crate) values: ArrayView2<'a, f32>,
 }
 
-/// Views of the gradients of the queries, keys and values of one head. The backward pass writes to
-/// them.
+/// Mutable views of the arrays to which the backward pass writes the gradients of the queries, keys
+/// and values of one head.
 pub(crate) struct HeadGradients<'a> {
     /// Gradient of the queries, with the shape `(num_tokens, head_dim)`.
     pub(crate) queries: ArrayViewMut2<'a, f32>,
@@ -74,8 +77,8 @@ pub(crate) struct HeadGradients<'a> {
     pub(crate) values: ArrayViewMut2<'a, f32>,
 }
 
-/// Dropout for the attention weights of one head. These weights form a matrix of shape
-/// `(num_tokens, num_tokens)`, but only one block of its rows is in memory at a time.
+/// Dropout for the attention weights of one head. The weights form a matrix of shape
+/// `(num_tokens, num_tokens)`, but only one block of rows of this matrix is in memory at a time.
 pub(crate) struct HeadDropout<'a> {
     pub(crate) dropout: Dropout,
     /// Dropout mask for the attention weights of all heads in the batch. Its elements are in the
@@ -87,10 +90,10 @@ pub(crate) struct HeadDropout<'a> {
 }
 
 impl Head<'_> {
-    /// Computes the context vectors of the new tokens, with the shape `(new, head_dim)`, and writes
-    /// them to `context`.
+    /// Computes the context vectors of the new tokens and writes them to `context`, which has the
+    /// shape `(new, head_dim)`.
     ///
-    /// For each query, also writes the log-sum-exp of its scaled scores to `log_sums`, which has
+    /// Also writes the log-sum-exp of each query's scaled scores to `log_sums`, which must have
     /// `new` elements.
     pub(crate) fn forward(
         &self,
@@ -102,8 +105,9 @@ impl Head<'_> {
         let mut scores = Pooled::from(empty(largest));
         for rows in self.blocks() {
             let block = self.block(&rows);
-            // The matrix `p` has one row for each query of the block and one column for each
-            // visible key. It first contains the scores and later the weights.
+            // `p` has one row for each query in the block and one column for each key that the
+            // block's queries may attend to. It contains the scores first and the attention weights
+            // after softmax.
             let mut p = matrix(&mut scores, rows.len(), block.keys.nrows());
             matmul_into_serial(&block.queries, &block.keys.t(), 0.0, p.view_mut());
             causal_softmax_rows(
@@ -120,11 +124,11 @@ impl Head<'_> {
         }
     }
 
-    /// Computes the gradients of the queries, keys and values from `d_context`, which is the
-    /// gradient of the context vectors with the shape `(num_tokens, head_dim)`. The results
-    /// overwrite the contents of `grads`.
+    /// Computes the gradients of the queries, keys and values, and overwrites the contents of
+    /// `grads` with them. `d_context` is the gradient of the context vectors, with the shape
+    /// `(num_tokens, head_dim)`.
     ///
-    /// `log_sums` must contain the numbers that [`forward`](Self::forward) wrote, and
+    /// `log_sums` must contain the values that [`forward`](Self::forward) wrote to it, and
     /// [`past`](Self::past) must be 0.
     pub(crate) fn backward(
         &self,
@@ -135,10 +139,11 @@ impl Head<'_> {
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
         let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| Pooled::from(empty(largest)));
-        // The blocks are processed in reverse order because the last block contains all keys. Its
-        // products overwrite the gradients of all keys and values (`beta` is 0), and the products
-        // of the other blocks are added to them (`beta` is 1). Therefore, the gradients don't have
-        // to be set to 0 first.
+        // The gradients of the keys and values are sums over all blocks. The blocks are processed
+        // in reverse order because only the last block uses all keys. Its products overwrite the
+        // previous contents of the gradients (`beta` is 0), and the products of the other blocks
+        // are added to them (`beta` is 1). Therefore, the gradients don't have to be set to 0
+        // first.
         let mut beta = 0.0;
         for rows in self.blocks().rev() {
             let Head {
@@ -149,9 +154,9 @@ impl Head<'_> {
             } = self.block(&rows);
             let (visible, log_sums) = (s![..keys.nrows(), ..], &log_sums[rows.clone()]);
             let d_context = d_context.slice(s![rows.clone(), ..]);
-            // Each matrix has one row for each query of the block and one column for each visible
-            // key. First, the attention weights `p = softmax(scale * queries @ keys.T)` are
-            // recomputed.
+            // The attention weights, `p = softmax(scale * queries @ keys.T)`, are computed again.
+            // Like all matrices of a block, `p` has one row for each query in the block and one
+            // column for each key that the block's queries may attend to.
             let block = |buffer| matrix(buffer, queries.nrows(), keys.nrows());
             let mut p = block(&mut scores);
             matmul_into_serial(&queries, &keys.t(), 0.0, p.view_mut());
@@ -159,7 +164,7 @@ impl Head<'_> {
             let mut kept = block(&mut dropped);
             kept.assign(&p);
             let mut d_p = block(&mut d_scores);
-            // This step is the backward pass of `context = dropout(p) @ values`.
+            // Backpropagate through `context = dropout(p) @ values`.
             matmul_into_serial(&d_context, &values.t(), 0.0, d_p.view_mut());
             if let Some(dropout) = dropout {
                 dropout.apply(rows.start, kept.view_mut());
@@ -167,13 +172,13 @@ impl Head<'_> {
             }
             let d_values = grads.values.slice_mut(visible);
             matmul_into_serial(&kept.t(), &d_context, beta, d_values);
-            // This step is the backward pass of `p = softmax(scale * scores)`. The gradient of the
-            // scores replaces `d_p`.
+            // Backpropagate through `p = softmax(scale * scores)`. The gradient of the scores
+            // overwrites `d_p`.
             for (p, mut d_p) in p.rows().into_iter().zip(d_p.rows_mut()) {
                 let d_p = d_p.as_slice_mut().expect("rows of a block are contiguous");
                 softmax_backward_row(p.to_slice().expect("contiguous"), d_p, self.scale());
             }
-            // This step is the backward pass of `scores = queries @ keys.T`.
+            // Backpropagate through `scores = queries @ keys.T`.
             let d_queries = grads.queries.slice_mut(s![rows, ..]);
             matmul_into_serial(&d_p, &keys, 0.0, d_queries);
             matmul_into_serial(&d_p.t(), &queries, beta, grads.keys.slice_mut(visible));
@@ -181,7 +186,7 @@ impl Head<'_> {
         }
     }
 
-    /// Returns the ranges of the queries in each block, in ascending order.
+    /// Returns the range of query indices of each block, in ascending order.
     fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
         let new = self.queries.nrows();
         (0..new)
@@ -189,8 +194,9 @@ impl Head<'_> {
             .map(move |first| first..(first + BLOCK).min(new))
     }
 
-    /// Returns the part of this head that a block of queries needs: the queries with the given
-    /// indices, and the keys and values that the last of these queries may attend to.
+    /// Returns a view of the rows of this head that are needed to process one block of queries: the
+    /// queries with the indices `rows`, and the keys and values that the last of these queries may
+    /// attend to.
     fn block(&self, rows: &Range<usize>) -> Head<'_> {
         let visible = s![..self.past + rows.end, ..];
         Head {
@@ -201,16 +207,16 @@ impl Head<'_> {
         }
     }
 
-    /// Returns the factor by which scores are multiplied, `1 / sqrt(head_dim)`.
+    /// Returns the factor by which the scores are multiplied, `1 / sqrt(head_dim)`.
     fn scale(&self) -> f32 {
         1.0 / (self.queries.ncols() as f32).sqrt()
     }
 }
 
 impl HeadDropout<'_> {
-    /// Applies dropout to a block of attention weights or of their gradients: some elements become
-    /// 0, and the others are multiplied by `1 / (1 - p)`. The first row of the block belongs to
-    /// query `first`.
+    /// Applies dropout to a block of attention weights, or to a block of their gradients. Dropped
+    /// elements become 0, and all other elements are multiplied by `1 / (1 - p)`. `first` is the
+    /// index of the query to which the first row of the block corresponds.
     fn apply(&self, first: usize, mut p: ArrayViewMut2<f32>) {
         for (i, mut row) in p.rows_mut().into_iter().enumerate() {
             let at = (self.head * self.num_tokens + first + i) * self.num_tokens;
@@ -220,8 +226,8 @@ impl HeadDropout<'_> {
     }
 }
 
-/// Returns the first `rows * columns` elements of a buffer as a matrix. The matrix contains
-/// arbitrary values, so it must be written before it is read.
+/// Returns a view of the first `rows * columns` elements of a buffer as a matrix. The elements have
+/// arbitrary values, so the caller must write to them before reading them.
 fn matrix(buffer: &mut Array1<f32>, rows: usize, columns: usize) -> ArrayViewMut2<'_, f32> {
     let beginning = buffer.slice_mut(s![..rows * columns]);
     let matrix = beginning.into_shape_with_order((rows, columns));

@@ -1,27 +1,30 @@
-//! A KV cache, which stores the keys and values of earlier tokens while text is generated. To
-//! compute the attention of a new token, `softmax(q K^T / sqrt(head_dim)) V`, only the query, key
-//! and value of this token are needed in addition to the stored ones.
+//! A KV cache, which stores the keys and values of all previous tokens while text is generated.
+//! With the cache, computing the attention of a new token, `softmax(q K^T / sqrt(head_dim)) V`,
+//! requires only the query, key and value of this token. The keys and values of the previous tokens
+//! don't have to be computed again.
 //!
 //! # Pages
 //!
-//! The keys and values of each head are stored in pages of 64 tokens. For example, a cache of 150
-//! tokens has three pages per head, and the last one contains 22 tokens. A page is allocated when
-//! its first token arrives. It contains 64 keys in an array of shape `(head_dim, 64)`, followed by
-//! 64 values in an array of shape `(64, head_dim)`.
+//! The keys and values of each head are stored in pages of 64 tokens. For example, a cache with 150
+//! tokens has three pages per head, and the last page contains 22 tokens. A new page is allocated
+//! when the previous page is full and another token is added. Each page has space for 64 keys, in
+//! an array of shape `(head_dim, 64)`, followed by 64 values, in an array of shape
+//! `(64, head_dim)`.
 //!
-//! If a cache is cloned, the clone shares all pages with the original. When one of them has to
-//! write to a shared page, it copies this page first. Therefore, several sequences with the same
-//! beginning can be generated without computing or storing the beginning more than once.
+//! A clone of a cache shares all pages with the original cache. Before either of the two caches
+//! writes to a shared page, it makes its own copy of this page. Therefore, several continuations of
+//! the same text can be generated even though the beginning of the text is computed and stored only
+//! once.
 //!
 //! # Reproducibility
 //!
-//! The context vector of a token is bitwise identical whether the tokens arrive one at a time, in
-//! chunks of any size, or all at once.
+//! The context vector of a token is bitwise identical regardless of whether the tokens of the
+//! sequence are added one at a time, in chunks of any size, or all at once.
 //!
 //! # Limits
 //!
-//! A cache doesn't contain layers, so the caller has to compute the queries, keys and values. There
-//! is no dropout and no backward pass.
+//! A cache doesn't contain any layers, so the caller has to compute the queries, keys and values. A
+//! cache supports neither dropout nor backward passes.
 
 use std::sync::Arc;
 
@@ -30,16 +33,16 @@ use tensor_ops::engine::{PAGE, Pooled, attend_query, empty, for_each};
 
 use crate::head::Head;
 
-/// Smallest amount of work for which the heads are distributed among threads. With less work, a
-/// single thread is faster.
+/// Smallest amount of work for which the heads are distributed among threads. A single thread is
+/// faster for smaller amounts.
 ///
-/// The work for a sequence is the product of three numbers: the number of its new tokens, the
-/// number of all its tokens including the new ones, and the number of features of all heads
-/// together. The work of a call is the sum over all sequences.
+/// For each sequence, the amount of work is the product of three numbers: the number of new tokens,
+/// the number of all tokens including the new ones, and the number of features of all heads
+/// together. If a call processes several sequences, their amounts of work are added up.
 const PARALLEL_FROM: usize = 8 * 1024;
 
 /// Smallest number of new tokens for which attention is computed with matrix products. For fewer
-/// tokens, it is faster to process one query after the other.
+/// tokens, it is faster to process the queries one at a time.
 const MANY_QUERIES: usize = 8;
 
 /// The sizes of a [`KvCache`].
@@ -73,21 +76,21 @@ pub struct KvCacheSize {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "Contents", try_from = "Contents"))]
 pub struct KvCache {
-    /// Pages of each head. The list is empty until the first call of [`attend`](Self::attend).
+    /// Pages of each head. The vector is empty until the first call of [`attend`](Self::attend).
     heads: Vec<Pages>,
     /// Number of tokens in the cache.
     len: usize,
     size: KvCacheSize,
 }
 
-/// Pages with the keys and values of one head, in the layout that [`attend_query`] expects. Clones
-/// share the pages.
+/// Pages with the keys and values of one head, in the memory layout that [`attend_query`] requires.
+/// Cloning this value doesn't copy the pages, because clones share them.
 #[derive(Clone, Debug, Default)]
 struct Pages(Vec<Arc<Vec<f32>>>);
 
 impl KvCache {
-    /// Creates an empty cache. Memory is allocated as tokens arrive, one page of 64 tokens at a
-    /// time for each head.
+    /// Creates an empty cache. Memory is allocated only as tokens are added, in pages of 64 tokens
+    /// for each head.
     ///
     /// # Panics
     ///
@@ -119,8 +122,8 @@ impl KvCache {
         self.len == 0
     }
 
-    /// Removes all tokens except the first `len`. If the cache contains at most `len` tokens,
-    /// nothing changes.
+    /// Removes all tokens except the first `len`. If the cache contains at most `len` tokens, it
+    /// isn't changed.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         for Pages(pages) in &mut self.heads {
@@ -128,18 +131,18 @@ impl KvCache {
         }
     }
 
-    /// Adds the keys and values of new tokens to the cache, and writes the context vectors of these
-    /// tokens to `context`. Each new token attends to the tokens that were already in the cache, to
-    /// the new tokens before it, and to itself.
+    /// Adds the keys and values of new tokens to the cache, and writes the context vectors of the
+    /// new tokens to `context`. Each new token attends to all tokens that were already in the
+    /// cache, to the new tokens before it, and to itself.
     ///
     /// `queries`, `keys`, `values` and `context` have the shape `(new, num_heads * head_dim)`, with
     /// one row for each new token.
     ///
     /// # Panics
     ///
-    /// Panics if the arrays differ in shape, if they don't have `num_heads * head_dim` columns, or
-    /// if the number of tokens would exceed the capacity of the cache. The cache isn't changed in
-    /// these cases.
+    /// Panics if the arrays have different shapes, if they don't have `num_heads * head_dim`
+    /// columns, or if the number of tokens would exceed the capacity of the cache. The cache isn't
+    /// changed before such a panic.
     pub fn attend(
         &mut self,
         queries: &ArrayRef2<f32>,
@@ -151,19 +154,20 @@ impl KvCache {
         Self::attend_each([(self, rows)], [queries, keys, values], context);
     }
 
-    /// Does the same as [`attend`](Self::attend) for several sequences at once. The heads of all
-    /// sequences are distributed among threads together, which is faster than one call per
-    /// sequence.
+    /// Computes the same results as calling [`attend`](Self::attend) for each of several sequences,
+    /// but in less time, because the heads of all sequences are distributed among the threads
+    /// together.
     ///
-    /// `caches` contains the cache of each sequence and the number of its new tokens. The first
-    /// rows of the queries, keys, values and `context` belong to the new tokens of the first
-    /// sequence, the following rows to the new tokens of the second sequence, and so on.
+    /// `caches` contains, for each sequence, its cache and the number of its new tokens. The
+    /// queries, keys, values and context vectors of all sequences are stored one sequence after the
+    /// other: the first rows of each array contain the new tokens of the first sequence, the next
+    /// rows contain the new tokens of the second sequence, and so on.
     ///
     /// # Panics
     ///
-    /// Panics if an array doesn't have one row for each new token of all sequences, or if its
-    /// number of columns isn't `num_heads * head_dim`. Also panics if the number of tokens in a
-    /// cache would exceed its capacity. No cache is changed in these cases.
+    /// Panics if the number of rows of an array isn't the total number of new tokens, if the number
+    /// of columns isn't `num_heads * head_dim`, or if the number of tokens in a cache would exceed
+    /// its capacity. No cache is changed before such a panic.
     pub fn attend_each<'c>(
         caches: impl IntoIterator<Item = (&'c mut Self, usize)>,
         [queries, keys, values]: [&ArrayRef2<f32>; 3],
@@ -216,10 +220,11 @@ impl KvCache {
         }
     }
 
-    /// Checks that the queries, keys, values and context vectors, whose shapes are given in
-    /// `found`, have `rows` rows and `num_heads * head_dim` columns. Also checks that the cache has
-    /// space for `new` more tokens. `rows` is the number of new tokens of all sequences, and `new`
-    /// is the number of new tokens of this sequence.
+    /// Checks that this cache can process a call of [`attend_each`](Self::attend_each). `found`
+    /// contains the shapes of the queries, keys, values and context vectors, which must have
+    /// `num_heads * head_dim` columns and one row for each of the `rows` new tokens of all
+    /// sequences. The cache must have space for `new`, the number of new tokens of its own
+    /// sequence.
     fn check(&self, new: usize, rows: usize, found: [(usize, usize); 4]) {
         let KvCacheSize {
             num_heads,
@@ -244,10 +249,10 @@ impl KvCache {
     }
 }
 
-/// Queries, keys and values of the new tokens of one sequence for one head, each with the shape
-/// `(new, head_dim)`.
+/// The queries, keys and values of one head for the new tokens of one sequence. Each array has the
+/// shape `(new, head_dim)`.
 struct NewTokens<'a> {
-    /// Number of tokens that were in the cache before the new ones.
+    /// Number of tokens that were in the cache before the new tokens were added.
     past: usize,
     queries: ArrayView2<'a, f32>,
     keys: ArrayView2<'a, f32>,
@@ -255,7 +260,8 @@ struct NewTokens<'a> {
 }
 
 impl Pages {
-    /// Adds the keys and values of the new tokens to the pages.
+    /// Appends the keys and values of the new tokens to the pages, and allocates new pages if
+    /// necessary.
     fn push(&mut self, new: &NewTokens<'_>) {
         let head_dim = new.keys.ncols();
         let rows = new.keys.rows().into_iter().zip(new.values.rows());
@@ -273,8 +279,8 @@ impl Pages {
         }
     }
 
-    /// Writes the context vectors of the new tokens, with the shape `(new, head_dim)`. The keys and
-    /// values of these tokens must already be in the pages.
+    /// Writes the context vectors of the new tokens to `context`, which has the shape
+    /// `(new, head_dim)`. The keys and values of these tokens must already be in the pages.
     fn attend(&self, new: &NewTokens<'_>, mut context: ArrayViewMut2<f32>) {
         let (n, head_dim) = new.queries.dim();
         if n >= MANY_QUERIES {
@@ -300,8 +306,9 @@ impl Pages {
         }
     }
 
-    /// Copies the keys and values of the first `tokens` tokens into two matrices. The keys have the
-    /// shape `(head_dim, tokens)`, and the values have the shape `(tokens, head_dim)`.
+    /// Copies the keys and values of the first `tokens` tokens from the pages to two matrices. The
+    /// matrix of keys has the shape `(head_dim, tokens)`, and the matrix of values has the shape
+    /// `(tokens, head_dim)`.
     fn matrices(&self, tokens: usize, head_dim: usize) -> (Pooled<Ix2>, Pooled<Ix2>) {
         let mut all_keys = Pooled::from(empty((head_dim, tokens)));
         let mut all_values = Pooled::from(empty((tokens, head_dim)));

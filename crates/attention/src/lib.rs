@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// These modules contain the code of chapter 3 of the book. To follow the book, read `simple.rs`
-// (section 3.3), `self_attention.rs` (section 3.4), `causal.rs` (section 3.5), and finally
-// `wrapper.rs` and `plain.rs` (section 3.6). `scores.rs` contains functions that several of these
-// modules share.
+// The following modules contain the code of chapter 3 of the book. To read along with the book,
+// start with `simple.rs` (section 3.3), and continue with `self_attention.rs` (section 3.4),
+// `causal.rs` (section 3.5), and `wrapper.rs` and `plain.rs` (section 3.6). `scores.rs` contains
+// functions that several of the other modules use.
 mod causal;
 mod plain;
 mod scores;
@@ -12,8 +12,8 @@ mod self_attention;
 mod simple;
 mod wrapper;
 
-// These modules contain the fast implementation of listing 3.5: the forward pass, the backward
-// pass, and decoding with a KV cache.
+// The following modules contain the fast implementation of multi-head attention (listing 3.5): the
+// forward pass, the backward pass, and decoding with a KV cache.
 mod blockwise;
 mod head;
 mod kv_cache;
@@ -22,8 +22,8 @@ mod multi_head;
 mod config;
 mod error;
 
-// These crates are re-exported because their types appear in the public API. Dependents that use
-// the re-exports always get the matching versions.
+// The crates `ndarray`, `tensor_ops` and `torch_rng` are re-exported because their types appear in
+// the public API. A crate that uses the re-exports always uses the same versions as this crate.
 pub use {ndarray, tensor_ops, torch_rng};
 
 pub use blockwise::attend;

@@ -1,7 +1,7 @@
-//! The fast implementation of [`MultiHeadAttention`]: a forward pass that processes the queries in
-//! blocks (see `blockwise.rs`), and the backward pass.
+//! The fast implementation of [`MultiHeadAttention`]. It consists of a forward pass that processes
+//! the queries in blocks (see `blockwise.rs`) and of the backward pass.
 //!
-//! The struct and the code of listing 3.5 are in `plain.rs`.
+//! The definition of the struct and the code of the book's listing 3.5 are in `plain.rs`.
 
 use ndarray::{Array, Array3, Array4, ArrayRef, ArrayRef3, Dimension, Ix3};
 use tensor_ops::engine::Pooled;
@@ -24,15 +24,15 @@ pub struct MultiHeadAttentionCache {
     keys: Pooled<Ix3>,
     /// Values, with the shape `(batch, num_tokens, d_out)`.
     values: Pooled<Ix3>,
-    /// Context vectors, with the shape `(batch, num_tokens, d_out)`. The outputs of the heads are
-    /// next to each other in the last dimension.
+    /// Context vectors of all heads, with the shape `(batch, num_tokens, d_out)`. The last
+    /// dimension contains the outputs of all heads, one head after the other.
     context: Pooled<Ix3>,
     heads: AttendCache,
 }
 
 impl MultiHeadAttention {
-    /// Creates a module whose weights are all zero. Use it to accumulate gradients, or as a
-    /// destination for weights from a file.
+    /// Creates a module whose weights are all 0. Use it to accumulate gradients, or to load weights
+    /// from a file into it.
     ///
     /// # Errors
     ///
@@ -50,8 +50,9 @@ impl MultiHeadAttention {
         })
     }
 
-    /// Sets the number format to which the operands of the matrix products in the four layers are
-    /// rounded. Scores, attention weights and context vectors are always computed in `f32`.
+    /// Sets the number format to which the inputs and weights of the four layers are rounded before
+    /// they are multiplied. The attention scores, attention weights and context vectors are always
+    /// computed in `f32`.
     pub fn set_dtype(&mut self, dtype: Dtype) {
         for layer in [
             &mut self.w_query,
@@ -68,13 +69,13 @@ impl MultiHeadAttention {
         self.config
     }
 
-    /// Checks that the four layers have the shapes that follow from [`config`](Self::config), and
-    /// that their number format is supported. Each forward pass performs this check first because a
-    /// caller can replace the layers.
+    /// Checks that the shapes of the four layers match [`config`](Self::config) and that their
+    /// number format is supported. Each forward pass calls this method first, because a caller may
+    /// have replaced a layer.
     ///
     /// # Errors
     ///
-    /// Returns [`AttentionError::Field`] with the name of the first layer that fails the check.
+    /// Returns [`AttentionError::Field`], which contains the name of the first invalid layer.
     pub fn check(&self) -> Result<(), AttentionError> {
         let AttentionConfig {
             d_in,
@@ -95,19 +96,19 @@ impl MultiHeadAttention {
         Ok(())
     }
 
-    /// Computes the output in evaluation mode. The result is the same as that of
-    /// [`forward_plain`](Self::forward_plain) up to rounding, but it is computed faster because the
-    /// queries are processed in blocks.
+    /// Computes the output in evaluation mode, that is, without dropout. Except for rounding
+    /// errors, the output is the same as that of [`forward_plain`](Self::forward_plain). This
+    /// method is faster because it processes the queries in blocks.
     ///
-    /// The input is a sequence or a batch of sequences with the shape `(..., num_tokens, d_in)`,
-    /// and the output has the shape `(..., num_tokens, d_out)`.
+    /// The input is a sequence or a batch of sequences, of shape `(..., num_tokens, d_in)`, and the
+    /// output has the shape `(..., num_tokens, d_out)`.
     ///
     /// # Errors
     ///
     /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`,
     /// [`AttentionError::TooLong`] if a sequence has more tokens than the context length, and
-    /// [`AttentionError::Field`] if a layer was replaced by one that doesn't pass
-    /// [`check`](Self::check).
+    /// [`AttentionError::Field`] if a layer has been replaced by one that [`check`](Self::check)
+    /// rejects.
     ///
     /// # Panics
     ///
@@ -119,7 +120,8 @@ impl MultiHeadAttention {
         self.check()?;
         self.config.check_input(x.shape())?;
         let (leading, sequence) = x.shape().split_at(x.ndim() - 2);
-        // All leading dimensions are combined into one, which gives (batch, num_tokens, d_in).
+        // All dimensions before the last two are merged into a single one, so that the input has
+        // the shape (batch, num_tokens, d_in).
         let batch = (leading.iter().product(), sequence[0], sequence[1]);
         let batch = x.to_shape(batch).expect("as many elements");
         let [queries, keys, values] = self.project(&batch);
@@ -131,8 +133,7 @@ impl MultiHeadAttention {
         Ok(out.expect("as many sequences and tokens as the input"))
     }
 
-    /// Computes the attention weights in evaluation mode. They are the second result of
-    /// [`forward_plain`](Self::forward_plain) when it is called without a generator.
+    /// Computes the attention weights in evaluation mode, that is, without dropout.
     ///
     /// The input has the shape `(batch, num_tokens, d_in)`, and the weights have the shape
     /// `(batch, num_heads, num_tokens, num_tokens)`. Each row of weights sums to 1, and the weights
@@ -145,19 +146,19 @@ impl MultiHeadAttention {
         Ok(self.forward_plain(x, None)?.1)
     }
 
-    /// Computes the output in training mode, with dropout of attention weights, and returns a cache
-    /// for [`backward`](Self::backward).
+    /// Computes the output in training mode, in which some attention weights are dropped, and
+    /// returns it together with a cache for [`backward`](Self::backward).
     ///
     /// The input has the shape `(batch, num_tokens, d_in)`, and the output has the shape
-    /// `(batch, num_tokens, d_out)`. The dropout mask is the same as in
-    /// [`forward_plain`](Self::forward_plain) with the same generator.
+    /// `(batch, num_tokens, d_out)`. If [`forward_plain`](Self::forward_plain) is called with a
+    /// generator in the same state, it drops the same attention weights.
     ///
     /// # Errors
     ///
     /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`,
-    /// [`AttentionError::TooLong`] if there are more tokens than the context length, and
-    /// [`AttentionError::Field`] if a layer was replaced by one that doesn't pass
-    /// [`check`](Self::check).
+    /// [`AttentionError::TooLong`] if a sequence has more tokens than the context length, and
+    /// [`AttentionError::Field`] if a layer has been replaced by one that [`check`](Self::check)
+    /// rejects.
     pub fn forward_train(
         &self,
         x: Array3<f32>,
@@ -168,8 +169,8 @@ impl MultiHeadAttention {
         let (batch, num_tokens, _) = x.dim();
         let num_heads = self.config.num_heads;
         let n_weights = batch * num_heads * num_tokens * num_tokens;
-        // Random numbers must be drawn one after the other, so a single thread draws the mask while
-        // other threads compute the projections.
+        // Random numbers must be drawn one after the other, so a single thread draws the dropout
+        // mask. Meanwhile, the other threads compute the projections.
         let ([queries, keys, values], mask) =
             rayon::join(|| self.project(&x), || self.dropout.draw(n_weights, rng));
         let dropout = (self.dropout, mask);
@@ -192,15 +193,15 @@ impl MultiHeadAttention {
         [&self.w_query, &self.w_key, &self.w_value].map(|layer| layer.forward(x).into())
     }
 
-    /// Adds the gradients of the four layers to `grads`, and returns the gradient of the input,
-    /// which has the shape `(batch, num_tokens, d_in)`.
+    /// Adds the gradients of the weights of all four layers to `grads`, and returns the gradient of
+    /// the input, which has the shape `(batch, num_tokens, d_in)`.
     ///
     /// `d_out` is the gradient of the output, with the shape `(batch, num_tokens, d_out)`.
     ///
     /// # Panics
     ///
-    /// Panics if `d_out` doesn't have the shape of the output, or if the layers in `grads` don't
-    /// have the same shapes as the layers of this module.
+    /// Panics if `d_out` doesn't have the same shape as the output, or if the layers in `grads`
+    /// don't have the same shapes as the layers of this module.
     pub fn backward(
         &self,
         cache: MultiHeadAttentionCache,
@@ -208,14 +209,14 @@ impl MultiHeadAttention {
         grads: &mut MultiHeadAttention,
     ) -> Array3<f32> {
         let MultiHeadAttentionCache { x, context, .. } = &cache;
-        // This step is the backward pass of `out = out_proj(context)`.
+        // Backpropagate through `out = out_proj(context)`.
         let d_context = (self.out_proj).backward(context, d_out, &mut grads.out_proj);
         let d_context = Pooled::from(d_context);
-        // This step is the backward pass of `context = attend(queries, keys, values)`.
+        // Backpropagate through `context = attend(queries, keys, values)`.
         let (q, k, v) = (&cache.queries, &cache.keys, &cache.values);
         let [d_q, d_k, d_v] = attend_backward(q, k, v, &cache.heads, &d_context).map(Pooled::from);
-        // These steps are the backward passes of the three projections of `x`. The gradient of `x`
-        // is the sum of the gradients from all three.
+        // Backpropagate through the three projections of `x`. The gradient of `x` is the sum of
+        // three gradients, one from each projection.
         let mut d_x = self.w_value.backward(x, &d_v, &mut grads.w_value);
         self.w_key
             .backward_adding_to(x, &d_k, &mut grads.w_key, &mut d_x);

@@ -1,9 +1,9 @@
-//! Multi-head attention exactly as in listing 3.5 of the book. The scores, the mask, the attention
-//! weights and the dropout are computed for all heads at once, as whole arrays.
+//! Multi-head attention, written exactly as in listing 3.5 of the book. The code processes all
+//! heads at once and stores the scores, the mask and the attention weights as whole arrays.
 //!
-//! The fast implementation is `forward` in `multi_head.rs`, which computes the same results, up to
-//! rounding, without storing the attention weights. The test in `tests/plain.rs` compares the two.
-//! The backward pass is also in `multi_head.rs`.
+//! `multi_head.rs` contains a fast implementation, `forward`, which computes the same results
+//! except for rounding errors but doesn't store the attention weights. `tests/plain.rs` compares
+//! the results of both implementations. `multi_head.rs` also contains the backward pass.
 
 use ndarray::{Array3, Array4, ArrayRef3};
 use tensor_ops::{Dropout, Linear, matmul_batched};
@@ -13,7 +13,7 @@ use crate::scores::{mask_future, scaled_softmax};
 use crate::{AttentionConfig, AttentionError};
 
 /// A multi-head attention module. It corresponds to the class `MultiHeadAttention` of the book
-/// (listing 3.5). The gradients of its weights are stored in another value of this type.
+/// (listing 3.5). Values of this type are also used to store the gradients of a module's weights.
 ///
 /// [`forward_plain`](Self::forward_plain) follows the listing line by line.
 /// [`forward`](Self::forward) computes the same result in blocks of queries, which is faster.
@@ -38,19 +38,19 @@ pub struct MultiHeadAttention {
     pub w_key: Linear,
     /// Layer that computes the values of all heads, with `d_in` inputs and `d_out` outputs.
     pub w_value: Linear,
-    /// Output projection, which combines the outputs of the heads. It has `d_out` inputs and
-    /// `d_out` outputs, and it always has a bias.
+    /// Output projection, which combines the outputs of all heads. It has `d_out` inputs and
+    /// `d_out` outputs. Unlike the other layers, it always has a bias.
     pub out_proj: Linear,
-    /// Dropout of the attention weights, which is applied only in training mode.
+    /// Dropout for the attention weights. It is applied only in training mode.
     pub dropout: Dropout,
-    /// Configuration with which the module was created. If a layer is replaced, the new layer must
-    /// also have the shape that follows from this configuration.
+    /// Configuration with which the module was created. A layer may be replaced only by one whose
+    /// shape matches this configuration.
     pub(crate) config: AttentionConfig,
 }
 
 impl MultiHeadAttention {
-    /// Creates a module with random weights. As in the book, the weights of the query layer are
-    /// drawn first, followed by those of the key layer, the value layer and the output projection.
+    /// Creates a module with random weights. As in the book, random numbers are drawn first for the
+    /// query layer, followed by the key layer, the value layer and the output projection.
     ///
     /// # Errors
     ///
@@ -70,22 +70,22 @@ impl MultiHeadAttention {
         })
     }
 
-    /// Computes the output and the attention weights, like `forward` in listing 3.5 of the book.
+    /// Computes the output and the attention weights with the code of the book's listing 3.5.
     ///
-    /// The input is a batch of sequences with the shape `(batch, num_tokens, d_in)`, and the output
-    /// has the shape `(batch, num_tokens, d_out)`. The attention weights have the shape
-    /// `(batch, num_heads, num_tokens, num_tokens)`, and dropout has already been applied to them.
+    /// The input is a batch of sequences, of shape `(batch, num_tokens, d_in)`, and the output has
+    /// the shape `(batch, num_tokens, d_out)`. The attention weights have the shape
+    /// `(batch, num_heads, num_tokens, num_tokens)` and are returned as they are after dropout.
     ///
-    /// If `training` contains a generator, the module is in training mode and drops some of the
-    /// attention weights. If `training` is `None`, the module is in evaluation mode and drops
-    /// nothing.
+    /// If `training` contains a random number generator, the module is in training mode and drops
+    /// some of the attention weights. If `training` is `None`, the module is in evaluation mode,
+    /// and no weights are dropped.
     ///
     /// # Errors
     ///
     /// Returns [`AttentionError::Features`] if the last dimension of `x` isn't `d_in`,
-    /// [`AttentionError::TooLong`] if there are more tokens than the context length, and
-    /// [`AttentionError::Field`] if a layer was replaced by one that doesn't pass
-    /// [`check`](Self::check).
+    /// [`AttentionError::TooLong`] if a sequence has more tokens than the context length, and
+    /// [`AttentionError::Field`] if a layer has been replaced by one that [`check`](Self::check)
+    /// rejects.
     pub fn forward_plain(
         &self,
         x: &ArrayRef3<f32>,
@@ -101,9 +101,9 @@ impl MultiHeadAttention {
         let queries = self.w_query.forward(x);
         let values = self.w_value.forward(x);
 
-        // The last dimension is split into heads, which gives (b, num_tokens, num_heads, head_dim).
-        // Then the two dimensions in the middle are exchanged, which gives (b, num_heads,
-        // num_tokens, head_dim).
+        // Split the last dimension into heads, which results in the shape
+        // (b, num_tokens, num_heads, head_dim). Then swap the two middle dimensions, which results
+        // in the shape (b, num_heads, num_tokens, head_dim).
         let split = |x: Array3<f32>| {
             let x = x.into_shape_with_order((b, num_tokens, num_heads, head_dim));
             let x = x.expect("num_heads * head_dim is d_out");
@@ -111,20 +111,20 @@ impl MultiHeadAttention {
         };
         let (keys, queries, values) = (split(keys), split(queries), split(values));
 
-        // This is `queries @ keys.transpose(2, 3)` in the book, with the shape (b, num_heads,
-        // num_tokens, num_tokens).
+        // In the book, this step is `queries @ keys.transpose(2, 3)`. The scores have the shape
+        // (b, num_heads, num_tokens, num_tokens).
         let attn_scores = matmul_batched(&queries, &keys.permuted_axes([0, 1, 3, 2]));
         let attn_scores = mask_future(&attn_scores);
         let attn_weights = scaled_softmax(&attn_scores, head_dim);
         let attn_weights = self.dropout.forward(attn_weights, training);
 
-        // The context vectors have the shape (b, num_heads, num_tokens, head_dim). Exchanging the
-        // two dimensions in the middle gives (b, num_tokens, num_heads, head_dim).
+        // The context vectors have the shape (b, num_heads, num_tokens, head_dim). Swapping the two
+        // middle dimensions results in the shape (b, num_tokens, num_heads, head_dim).
         let context_vec = matmul_batched(&attn_weights, &values);
         let context_vec = context_vec.permuted_axes([0, 2, 1, 3]);
-        // The outputs of the heads for a token are now next to each other, so they can be combined
-        // into the last dimension of (b, num_tokens, d_out). This is `.contiguous().view(...)` in
-        // the book.
+        // Merge the last two dimensions, so that the features of all heads form the last dimension
+        // of an array of shape (b, num_tokens, d_out). In the book, this step is
+        // `.contiguous().view(...)`.
         let context_vec = context_vec.to_shape((b, num_tokens, d_out));
         let context_vec = context_vec.expect("num_heads * head_dim is d_out");
         Ok((self.out_proj.forward(&context_vec), attn_weights))

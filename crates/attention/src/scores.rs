@@ -1,14 +1,15 @@
-//! The steps that turn queries and keys into attention weights (book sections 3.4 and 3.5): dot
-//! products, the causal mask, and scaled softmax.
+//! The three steps that compute attention weights from queries and keys (book sections 3.4 and
+//! 3.5): dot products, the causal mask, and scaled softmax.
 //!
-//! As in the book, each function processes whole matrices of scores. The code in `head.rs` computes
-//! the same weights in blocks of queries and skips most of the masked scores.
+//! As in the book, each function processes the scores of whole sequences as matrices. `head.rs`
+//! computes the same attention weights faster: it processes blocks of queries and doesn't compute
+//! most of the scores that the mask hides.
 
 use ndarray::{Array, Array2, ArrayRef, ArrayRef2, Axis, Dimension, Zip};
 use tensor_ops::{matmul_batched, softmax};
 
-/// Returns the attention scores, which are the dot products of all queries with all keys. In
-/// PyTorch, this is `queries @ keys.transpose(-2, -1)`.
+/// Returns the attention scores, which are the dot products of all queries with all keys. The
+/// PyTorch equivalent is `queries @ keys.transpose(-2, -1)`.
 ///
 /// `queries` and `keys` have the shape `(..., num_tokens, d_k)`, and the scores have the shape
 /// `(..., num_tokens, num_tokens)`.
@@ -21,30 +22,30 @@ pub(crate) fn dot_products<D: Dimension>(
     matmul_batched(queries, &keys)
 }
 
-/// Returns the causal mask for `n` tokens, which has the shape `(n, n)`. The element `[i, j]` is 1
-/// if query `i` may attend to key `j`, that is, if `j <= i`. Otherwise, it is 0.
+/// Returns the causal mask for `n` tokens, a matrix of shape `(n, n)`. The element `[i, j]` is 1 if
+/// query `i` may attend to key `j`, which is the case if `j <= i`. Otherwise, it is 0.
 ///
-/// In PyTorch, this is `torch.tril(torch.ones(n, n))`.
+/// The PyTorch equivalent is `torch.tril(torch.ones(n, n))`.
 #[must_use]
 pub fn causal_mask(n: usize) -> Array2<f32> {
     Array2::from_shape_fn((n, n), |(i, j)| if j <= i { 1.0 } else { 0.0 })
 }
 
-/// Divides each row of `x` by the sum of the row. In PyTorch, this is
-/// `x / x.sum(dim=-1, keepdim=True)`.
+/// Divides each row of `x` by its sum. The PyTorch equivalent is `x / x.sum(dim=-1, keepdim=True)`.
 ///
-/// Section 3.5.1 of the book applies this function to attention weights after the mask has set some
-/// of them to 0, so that each row sums to 1 again.
+/// In section 3.5.1 of the book, the mask is first applied by setting some of the attention weights
+/// to 0. This function is then used to make each row of weights sum to 1 again.
 #[must_use]
 pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
     let sums = x.sum_axis(Axis(1)).insert_axis(Axis(1)); // shape: (rows, 1)
     &x.view() / &sums // shape: (rows, columns)
 }
 
-/// Returns a copy of the attention scores in which all elements above the diagonal are minus
-/// infinity. Softmax turns these elements into weights of 0, so no token attends to a later token.
+/// Returns a copy of the attention scores in which all elements above the diagonal are replaced by
+/// minus infinity. Softmax converts these elements to weights of 0, so no token attends to a later
+/// token.
 ///
-/// The scores have the shape `(..., num_tokens, num_tokens)`. The book computes
+/// The scores have the shape `(..., num_tokens, num_tokens)`. The equivalent code in the book is
 /// `scores.masked_fill(mask.bool(), -torch.inf)`.
 ///
 /// ```
@@ -55,7 +56,7 @@ pub fn normalize_rows(x: &ArrayRef2<f32>) -> Array2<f32> {
 ///
 /// # Panics
 ///
-/// Panics if `scores` has fewer than two dimensions or if its last two dimensions differ.
+/// Panics if `scores` has fewer than two dimensions, or if its last two dimensions aren't equal.
 #[must_use]
 pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
     let num_tokens = match *scores.shape() {
@@ -76,9 +77,9 @@ pub fn mask_future<D: Dimension>(scores: &ArrayRef<f32, D>) -> Array<f32, D> {
     })
 }
 
-/// Returns the attention weights for the given scores. Each score is divided by the square root of
-/// `d_k`, which is the number of features of a key, and softmax is applied along the last
-/// dimension. In PyTorch, this is `torch.softmax(scores / d_k**0.5, dim=-1)`.
+/// Converts attention scores to attention weights. Each score is divided by the square root of
+/// `d_k`, the number of features of a key, before softmax is applied along the last dimension. The
+/// PyTorch equivalent is `torch.softmax(scores / d_k**0.5, dim=-1)`.
 ///
 /// Both the scores and the weights have the shape `(..., queries, keys)`.
 ///

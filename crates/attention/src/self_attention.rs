@@ -1,8 +1,9 @@
 //! Self-attention with trainable weights, `softmax(Q K^T / sqrt(d_k)) V` (book section 3.4 and
 //! exercise 3.1).
 //!
-//! These modules have no causal mask, so each token attends to all tokens, including later ones.
-//! Therefore, they aren't suitable for a language model, which has to predict the later tokens.
+//! The modules in this file have no causal mask, so each token attends to all tokens of the
+//! sequence, including the tokens after it. They are therefore unsuitable for a language model,
+//! which has to predict each token from the tokens before it.
 
 use ndarray::{Array, Array2, ArrayRef, Dimension};
 use tensor_ops::{Linear, matmul_batched, parameters};
@@ -16,10 +17,11 @@ use crate::scores::{dot_products, scaled_softmax};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WeightInit {
-    /// The uniform distribution in [0, 1), as in `torch.rand`. The book uses this distribution.
+    /// The uniform distribution in [0, 1), from which `torch.rand` draws. The book initializes the
+    /// weights of `SelfAttention_v1` from this distribution.
     Rand,
-    /// The standard normal distribution, as in `torch.randn`. The solutions of the exercises and
-    /// the course worksheet use this distribution.
+    /// The standard normal distribution, from which `torch.randn` draws. The course worksheet and
+    /// the book's solutions to the exercises initialize weights from this distribution.
     Randn,
 }
 
@@ -37,7 +39,7 @@ pub struct SelfAttentionV1 {
 
 impl SelfAttentionV1 {
     /// Creates a module with random weights. As in the book, the matrix for the queries is drawn
-    /// first, followed by the matrices for the keys and the values.
+    /// first, then the matrix for the keys, and then the matrix for the values.
     pub fn new(d_in: usize, d_out: usize, init: WeightInit, rng: &mut TorchRng) -> Self {
         let mut draw = || {
             let values = match init {
@@ -65,7 +67,7 @@ impl SelfAttentionV1 {
     /// # Panics
     ///
     /// Panics if `x` has fewer than two dimensions, or if the shapes of the three weight matrices
-    /// don't fit together.
+    /// are incompatible.
     pub fn forward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -86,11 +88,12 @@ impl SelfAttentionV1 {
     }
 }
 
-/// Copies the weights of a [`SelfAttentionV2`], as in exercise 3.1 of the book. The matrices are
-/// transposed because a [`Linear`] layer stores its weights in the shape `(d_out, d_in)`.
+/// Creates a module with the weights of a [`SelfAttentionV2`], as in exercise 3.1 of the book. The
+/// weight matrices are transposed because a [`Linear`] layer stores its weights in the shape
+/// `(d_out, d_in)`.
 ///
 /// The conversion returns [`AttentionError::Biased`] if a layer has a bias, because
-/// [`SelfAttentionV1`] can't store biases.
+/// [`SelfAttentionV1`] doesn't support biases.
 impl TryFrom<&SelfAttentionV2> for SelfAttentionV1 {
     type Error = AttentionError;
 
@@ -132,11 +135,11 @@ pub struct SelfAttentionV2 {
 }
 
 impl SelfAttentionV2 {
-    /// Creates a module with random weights. As in the book, the weights of the query layer are
-    /// drawn first, followed by those of the key layer and the value layer.
+    /// Creates a module with random weights. As in the book, random numbers are drawn first for the
+    /// query layer, then for the key layer, and then for the value layer.
     ///
-    /// If `qkv_bias` is true, each layer has a bias, as in the course worksheet. The layers in the
-    /// book have no bias.
+    /// If `qkv_bias` is true, each of the three layers has a bias. The modules in the book have no
+    /// biases, but those in the course worksheet do.
     pub fn new(d_in: usize, d_out: usize, qkv_bias: bool, rng: &mut TorchRng) -> Self {
         Self {
             w_query: Linear::new(d_in, d_out, qkv_bias, rng),
@@ -145,8 +148,8 @@ impl SelfAttentionV2 {
         }
     }
 
-    /// Computes the context vectors of a sequence or of a batch of sequences. Exercise 3 of the
-    /// course worksheet requires support for batches.
+    /// Computes the context vectors of a sequence or of a batch of sequences. The book uses this
+    /// module only for single sequences. Batches are needed for exercise 3 of the course worksheet.
     ///
     /// The input has the shape `(..., num_tokens, d_in)`, and the output has the shape
     /// `(..., num_tokens, d_out)`.
@@ -157,8 +160,8 @@ impl SelfAttentionV2 {
     ///
     /// # Panics
     ///
-    /// Panics if `x` has fewer than two dimensions, or if the shapes of the three layers don't fit
-    /// together.
+    /// Panics if `x` has fewer than two dimensions, or if the shapes of the three layers are
+    /// incompatible.
     pub fn forward<D: Dimension>(
         &self,
         x: &ArrayRef<f32, D>,

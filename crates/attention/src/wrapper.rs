@@ -1,8 +1,8 @@
-//! Multi-head attention as a list of causal attention heads whose outputs are concatenated (book
-//! listing 3.4).
+//! Multi-head attention that consists of several causal attention heads, whose outputs are
+//! concatenated (book listing 3.4).
 //!
-//! [`MultiHeadAttention`](crate::MultiHeadAttention) computes all heads in one module and adds an
-//! output projection.
+//! [`MultiHeadAttention`](crate::MultiHeadAttention) computes all heads in a single module and adds
+//! an output projection.
 
 use ndarray::{Array, ArrayRef, Axis, RemoveAxis, concatenate};
 use tensor_ops::parameters;
@@ -10,7 +10,7 @@ use torch_rng::TorchRng;
 
 use crate::{AttentionConfig, AttentionError, CausalAttention};
 
-/// A list of attention heads that process the same input. It corresponds to the class
+/// Several attention heads that process the same input. This module corresponds to the class
 /// `MultiHeadAttentionWrapper` of the book (listing 3.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiHeadAttentionWrapper {
@@ -19,8 +19,8 @@ pub struct MultiHeadAttentionWrapper {
 }
 
 impl MultiHeadAttentionWrapper {
-    /// Creates a module with random weights. The weights of the heads are drawn one head after the
-    /// other.
+    /// Creates a module whose heads have random weights. All weights of a head are drawn before
+    /// those of the next head.
     ///
     /// # Errors
     ///
@@ -34,15 +34,15 @@ impl MultiHeadAttentionWrapper {
         Ok(Self { heads })
     }
 
-    /// Computes the outputs of all heads and concatenates them along the last dimension, like
-    /// `forward` in listing 3.4 of the book.
+    /// Computes the outputs of all heads and concatenates them along the last dimension, with the
+    /// code of the book's listing 3.4.
     ///
-    /// The input is a sequence or a batch of sequences with the shape `(..., num_tokens, d_in)`,
-    /// and the output has the shape `(..., num_tokens, num_heads * d_out)`.
+    /// The input is a sequence or a batch of sequences, of shape `(..., num_tokens, d_in)`, and the
+    /// output has the shape `(..., num_tokens, num_heads * d_out)`.
     ///
-    /// If `training` contains a generator, each head drops some of its attention weights, and the
-    /// heads draw their dropout masks one after the other. If `training` is `None`, the module is
-    /// in evaluation mode and drops nothing.
+    /// If `training` contains a random number generator, the module is in training mode, and each
+    /// head in turn draws a dropout mask and drops some of its attention weights. If `training` is
+    /// `None`, the module is in evaluation mode, and no weights are dropped.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl MultiHeadAttentionWrapper {
     /// # Panics
     ///
     /// Panics if `x` has fewer than two dimensions, if the list of heads is empty, or if a layer of
-    /// a head was replaced by one whose shape doesn't fit.
+    /// a head has been replaced by one with an incompatible shape.
     pub fn forward_plain<D: RemoveAxis>(
         &self,
         x: &ArrayRef<f32, D>,
@@ -63,13 +63,13 @@ impl MultiHeadAttentionWrapper {
             outputs.push(head.forward_plain(x, training.as_deref_mut())?.0);
         }
         let views: Vec<_> = outputs.iter().map(|output| output.view()).collect();
-        // In PyTorch, this is `torch.cat(outputs, dim=-1)`.
+        // The PyTorch equivalent is `torch.cat(outputs, dim=-1)`.
         let side_by_side = concatenate(Axis(x.ndim() - 1), &views);
         Ok(side_by_side.expect("the heads have one shape, and there is at least one"))
     }
 
-    /// Computes the output in evaluation mode, which means that nothing is dropped. The result is
-    /// the same as that of [`forward_plain`](Self::forward_plain) without a generator.
+    /// Computes the output in evaluation mode, that is, without dropout. The output is the same as
+    /// that of [`forward_plain`](Self::forward_plain) without a generator.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Compares the gradients of multi-head attention with numerical derivatives, both with and without
-//! dropout. The inputs are in the ranges from -0.1 to 0.1, from -1 to 1 and from -3 to 3.
+//! Compares the gradients of multi-head attention with numerical derivatives, with and without
+//! dropout. The comparison is repeated for inputs from -0.1 to 0.1, from -1 to 1, and from -3 to 3.
 
 use attention::{AttentionConfig, MultiHeadAttention};
 use ndarray::Array3;
@@ -7,8 +7,9 @@ use tensor_ops::Parameters;
 use test_support::{GradientCheck, INPUT_SCALES, project, projection_weights, test_array};
 use torch_rng::{Build, TorchRng};
 
-/// Settings with a larger tolerance than the default, because the rounding errors of several
-/// operations in `f32` add up in the numerical derivatives.
+/// The settings for comparing gradients with numerical derivatives. The tolerance is larger than
+/// the default because attention consists of several operations in `f32`, whose rounding errors add
+/// up in the numerical derivatives.
 const CHECK: GradientCheck = GradientCheck {
     tolerance: 5e-3,
     step: None,
@@ -50,8 +51,8 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
         CHECK.check("attention input", &x, &d_x, |x| objective(&mha, x));
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             if name == "W_key.bias" {
-                // A bias of the keys adds the same number to all scores of a query, which doesn't
-                // change their softmax. Therefore, the gradient of the bias is 0.
+                // The bias of the key layer adds the same number to all scores of a query. This
+                // doesn't change the softmax of the scores, so the gradient of the bias must be 0.
                 assert!(
                     d.iter().all(|d| d.abs() < 1e-4),
                     "{name} has no influence, but a gradient of {d}"
@@ -59,9 +60,9 @@ fn check(num_tokens: usize, dropout: f64, build: Build) {
                 continue;
             }
             let parameter = mha.named_parameters()[i].1.to_owned();
-            // If the inputs are small, the scores hardly depend on a weight. Therefore, the step of
-            // the numerical derivative must be large enough to change the output by more than the
-            // rounding errors.
+            // If the inputs are small, changing a weight hardly affects the attention scores. The
+            // step of the numerical derivative must therefore be large enough to change the output
+            // by more than the rounding errors.
             let check = GradientCheck {
                 step: Some(0.15 / f64::from(scale)),
                 ..CHECK

@@ -1,4 +1,5 @@
-//! Tests that attention with a KV cache gives the same result as attention over the whole sequence.
+//! Tests that attention with a KV cache produces the same context vectors as attention over the
+//! whole sequence at once.
 
 use attention::{KvCache, KvCacheSize, attend};
 use ndarray::{Array2, Axis, ShapeBuilder, concatenate, s};
@@ -13,7 +14,8 @@ fn empty_cache(num_heads: usize, head_dim: usize, capacity: usize) -> KvCache {
     })
 }
 
-/// Generates the number of new tokens for each call of [`KvCache::attend`].
+/// A strategy that generates the number of new tokens for each of several calls of
+/// [`KvCache::attend`].
 fn chunks() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         prop::collection::vec(0..4usize, 1..6),
@@ -41,7 +43,7 @@ proptest! {
         }
         prop_assert_eq!(&got, &expected);
         prop_assert!(fork.is_empty());
-        // A clone of the cache that continues with other tokens must not change the original.
+        // Adding other tokens to a clone of the cache must not change the original cache.
         let keep = keep.index(shape.0 + 1);
         let mut fork = cache.clone();
         let noise = Array2::from_elem((70, shape.1), f32::NAN);
@@ -89,14 +91,15 @@ proptest! {
     }
 }
 
-/// Computes attention over the whole sequence without a cache.
+/// Computes attention over a whole sequence without using a cache.
 fn whole(qkv: &[Array2<f32>; 3], num_heads: usize) -> Array2<f32> {
     let [q, k, v] = qkv.each_ref().map(|x| x.view().insert_axis(Axis(0)));
     attend(&q, &k, &v, num_heads).remove_axis(Axis(0))
 }
 
-/// Passes the queries, keys and values of the next `new` tokens to the cache, and writes the
-/// resulting context vectors to the rows of `got` for these tokens.
+/// Adds the next `new` tokens of the sequence to the cache. `qkv` contains the queries, keys and
+/// values of the whole sequence. The context vectors of the new tokens are written to their rows of
+/// `got`.
 fn step(cache: &mut KvCache, qkv: &[Array2<f32>; 3], new: usize, got: &mut Array2<f32>) {
     let rows = s![cache.len()..cache.len() + new, ..];
     let [q, k, v] = qkv.each_ref().map(|x| x.slice(rows));

@@ -1,6 +1,6 @@
 //! Tests properties of the attention modules of chapter 3: modules that the book describes as
-//! equivalent give equal results, the causal mask hides later tokens, and invalid sizes cause an
-//! error.
+//! equivalent compute equal results, the causal mask hides later tokens, and invalid sizes cause
+//! errors.
 
 use attention::{
     AttentionConfig, AttentionError, CausalAttention, MultiHeadAttention,
@@ -104,7 +104,7 @@ fn v1_with_the_weights_of_v2_gives_the_same_bits() {
 }
 
 /// Asserts that a module accepts both a batch with three dimensions and a single sequence with two
-/// dimensions, and that it computes the same output for a sequence in both cases.
+/// dimensions, and that the output for a sequence is the same in both cases.
 macro_rules! assert_ranks_agree {
     ($module:expr, $x:expr) => {
         let module = $module;

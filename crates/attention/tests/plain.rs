@@ -1,5 +1,5 @@
-//! Compares the fast implementation of multi-head attention with the code of listing 3.5 of the
-//! book, in evaluation mode and with dropout.
+//! Compares the fast implementation of multi-head attention with the code of the book's listing
+//! 3.5, both in evaluation mode and with dropout.
 
 use attention::{AttentionConfig, MultiHeadAttention, attend};
 use ndarray::Array3;
@@ -13,8 +13,8 @@ proptest! {
     #[test]
     fn attention_by_blocks_equals_the_listing(
         batch in 1usize..3,
-        // Numbers of tokens per sequence that are smaller than a block of 64 queries, or close to
-        // the size of one or two blocks.
+        // Attention processes the queries in blocks of 64, so sequences with these numbers of
+        // tokens require one, two or three blocks.
         num_tokens in prop_oneof![1usize..20, 60usize..70, 125usize..135],
         (d_in, head_dim, num_heads) in (1usize..7, 1usize..9, 1usize..4),
         dropout in prop_oneof![Just(0.0), 0.05..0.9],
