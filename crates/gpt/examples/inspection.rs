@@ -1,10 +1,10 @@
-//! Shows what happens inside a model: its hidden states, the logit lens, the attention weights, and
-//! the effect of switching off single attention heads. Run this example with `cargo run --release
-//! -p gpt --example inspection`.
+//! Shows how to look inside a model: its hidden states, the logit lens, the attention weights, and
+//! the effect of switching off single attention heads. Run this example with
+//! `cargo run --release -p gpt --example inspection`.
 //!
-//! The model is first trained to continue a sequence in which two tokens alternate. For example, it
-//! learns that `3 7 3` is followed by `7`. For this, an attention head must attend to earlier
-//! tokens.
+//! First, a small model is trained to continue sequences in which two tokens alternate. For
+//! example, it learns that `3 7 3` is followed by `7`. To make such predictions, at least one
+//! attention head must attend to earlier tokens.
 
 use gpt::ndarray::{Array2, ArrayView1, array, s};
 use gpt::tensor_ops::IGNORE_INDEX;
@@ -14,7 +14,8 @@ use gpt::{DropRates, GptConfig, GptError, GptModel, Parameters};
 /// Trains the model with 500 steps of gradient descent and returns the loss of the last step.
 fn learn_to_repeat(model: &mut GptModel, rng: &mut TorchRng) -> Result<f32, GptError> {
     let mut grads = GptModel::zeros(model.config())?;
-    // The batch contains all 100 pairs of ten tokens, and each pair is repeated four times.
+    // The batch contains 100 sequences, one for each pair of the ten tokens. Each sequence consists
+    // of four repetitions of its pair.
     let inputs = Array2::from_shape_fn((100, 8), |(i, j)| [i / 10, i % 10][j % 2] as u32);
     let mut targets = Array2::from_shape_fn((100, 8), |(i, j)| inputs[[i, (j + 1) % 8]]);
     targets.column_mut(0).fill(IGNORE_INDEX); // nothing predicts the second token
@@ -65,7 +66,8 @@ fn main() -> Result<(), GptError> {
         );
     }
 
-    // The last row of a head's attention weights shows which tokens the last token attends to.
+    // The last row of each head's attention weights shows how strongly the last token attends to
+    // each token.
     for (i, block) in model.trace(&ids)?.enumerate() {
         let attention = block?.attention; // shape: (batch, num_heads, num_tokens, num_tokens)
         for head in 0..config.n_heads {
@@ -76,7 +78,8 @@ fn main() -> Result<(), GptError> {
         }
     }
 
-    // Setting the columns of `out_proj` that read the output of a head to 0 switches off this head.
+    // To switch off a head, set the columns of `out_proj` that are multiplied by the head's output
+    // to 0.
     let targets = array![[IGNORE_INDEX, 3, 7, 3, 7]];
     println!(
         "the loss of the model with all heads is {:.3}",

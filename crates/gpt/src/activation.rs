@@ -1,7 +1,7 @@
 //! The activation function between the two layers of a feed-forward network.
 //!
-//! The book and GPT-2 use the tanh approximation of GELU. Some other models that this project can
-//! load use the exact GELU or ReLU.
+//! The tanh approximation of GELU is the activation function of the book's model and of GPT-2. Some
+//! other models that this project can load use the exact GELU or ReLU.
 
 use ndarray::{Array, ArrayRef, Dimension};
 use tensor_ops::{gelu, gelu_backward, gelu_exact, gelu_exact_backward, relu, relu_backward};
@@ -48,7 +48,7 @@ impl Activation {
     }
 
     /// Returns the gradient of the loss with respect to `x`, the input of
-    /// [`forward`](Self::forward). `d_out` is the gradient of the loss with respect to the result
+    /// [`forward`](Self::forward). `d_out` is the gradient of the loss with respect to the output
     /// of `forward`.
     ///
     /// # Panics

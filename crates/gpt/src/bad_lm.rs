@@ -1,10 +1,11 @@
-//! The "bad minimal language model" of the course worksheet. It consists of embeddings, one
-//! self-attention module without a causal mask, and a prediction layer.
+//! The "bad minimal language model" of the course worksheet, a notebook with exercises that this
+//! project also covers. The model consists of embeddings, one self-attention module without a
+//! causal mask, and a prediction layer.
 //!
-//! This model is bad on purpose: without a causal mask, each token can attend to the tokens after
-//! it. Two mistakes in the worksheet are corrected in this implementation. The position embedding
-//! has `context_length` rows instead of `vocab_size` rows, and a sequence may be shorter than the
-//! context length.
+//! The worksheet's model is bad on purpose: without a causal mask, each token can attend to the
+//! tokens after it, which it is supposed to predict. This implementation corrects two mistakes in
+//! the worksheet. First, the position embedding has `context_length` rows instead of `vocab_size`
+//! rows. Second, a sequence may be shorter than the context length.
 
 use attention::SelfAttentionV2;
 use ndarray::{Array3, ArrayRef2};
@@ -15,14 +16,14 @@ use crate::GptError;
 use crate::config::check_sizes;
 use crate::ids::embed;
 
-/// The sizes of a [`BadLm`], which must all be at least 1.
+/// The sizes of a [`BadLm`]. Each of them must be at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct BadLmConfig {
     /// Largest number of tokens that a sequence can have.
     pub context_length: usize,
-    /// Number of tokens in the vocabulary. Token IDs are less than this number.
+    /// Number of tokens in the vocabulary. All token IDs must be less than this number.
     pub vocab_size: usize,
     /// Number of features in the embedding of a token.
     pub emb_dim: usize,
@@ -54,7 +55,7 @@ pub struct BadLm {
 
 impl BadLm {
     /// Creates a model with random weights. They are drawn in the same order as in the course
-    /// worksheet, so the same seed results in the same weights.
+    /// worksheet, so a given seed results in the same weights as in the worksheet.
     ///
     /// # Errors
     ///
@@ -80,13 +81,13 @@ impl BadLm {
         })
     }
 
-    /// Computes the logits of each token. `x` contains token IDs of shape (batch, num_tokens), and
-    /// the result has shape (batch, num_tokens, vocab_size).
+    /// Computes the logits for each token of the input. `x` contains token IDs and has the shape
+    /// (batch, num_tokens). The result has the shape (batch, num_tokens, vocab_size).
     ///
     /// # Errors
     ///
-    /// Returns an error if the input is empty or longer than the context length, or if a token ID
-    /// isn't in the vocabulary.
+    /// Returns an error if the input is empty, if a sequence is longer than the context length, or
+    /// if a token ID isn't in the vocabulary.
     pub fn forward(&self, x: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         // The embeddings have shape (batch, num_tokens, emb_dim).
         let embedding = embed(x, &self.token_embs, &self.pos_embs)?;

@@ -1,15 +1,15 @@
-//! Training steps for small models, which divide the batch into parts and compute the parts in
-//! parallel.
+//! Faster training steps for small models. Each step divides its batch into parts, which are
+//! computed in parallel.
 //!
-//! [`GptModel::loss_and_grads`] distributes each operation over all threads. In a small model, the
-//! distribution takes almost as long as the operation itself. [`BatchParts`] therefore divides the
-//! batch into up to four parts. A single thread performs the forward and the backward pass for all
-//! sequences of a part, so the results of an operation are usually still in the thread's CPU cache
-//! when the next operation needs them.
+//! [`GptModel::loss_and_grads`] distributes each operation among all threads. In a small model,
+//! distributing an operation takes almost as long as computing it. [`BatchParts`] therefore divides
+//! the batch into up to four parts. The forward and the backward pass of a part run on a single
+//! thread, so the results of each operation are usually still in the thread's CPU cache when the
+//! next operation needs them.
 //!
-//! The number of parts depends only on the number of weights and the number of sequences, and the
-//! gradients of the parts are added in a fixed order. The results are therefore bit-identical for
-//! any number of threads.
+//! The number of parts depends only on the number of weights in the model and the number of
+//! sequences in the batch. The gradients of the parts are added up in a fixed order. Therefore, the
+//! results are bit-identical for any number of threads.
 
 use ndarray::{ArrayRef2, Axis};
 use rayon::prelude::*;
@@ -24,12 +24,13 @@ use crate::{GptError, GptModel};
 /// Largest number of parts into which a batch is divided.
 const MAX_PARTS: usize = 4;
 
-/// Largest number of weights for which the batch is divided into parts. The gradients of a model of
-/// this size take 8 MB, and each part needs its own gradients.
+/// Largest number of weights in a model whose batches are divided into parts. Each part needs
+/// memory for its own gradients, which is 8 MiB for a model of this size.
 const MAX_PARAMETERS: usize = 1 << 21;
 
-/// The memory for training steps that divide a batch into parts and compute the parts in parallel.
-/// Such steps make the training of small models faster.
+/// The buffers that are needed to divide each batch into parts and to compute the parts in
+/// parallel. For small models, such training steps are faster than those of
+/// [`GptModel::loss_and_grads`].
 ///
 /// ```
 /// use gpt::{BatchParts, GptConfig, GptModel, torch_rng::TorchRng};
@@ -50,20 +51,19 @@ const MAX_PARAMETERS: usize = 1 << 21;
 /// ```
 #[derive(Debug)]
 pub struct BatchParts {
-    /// Gradients of all parts except the first, whose gradients are added directly to the caller's
-    /// gradients. Between two training steps, all of them are 0.
+    /// Gradients of each part except the first, whose gradients are added directly to the caller's
+    /// gradients. Between two training steps, all these gradients are 0.
     grads: Vec<GptModel>,
-    /// Whether a training step has started but hasn't ended. If this is true at the start of a
+    /// Whether a training step has started but not finished. If this is true at the start of a
     /// step, the previous step panicked, so `grads` may contain values other than 0.
     step_in_progress: bool,
 }
 
 impl BatchParts {
-    /// Allocates the memory for the training steps of `model` or of another model with the same
-    /// configuration.
+    /// Allocates the buffers for training `model` or another model with the same configuration.
     ///
-    /// If the model has more than 2,097,152 weights, its batches aren't divided into parts, so no
-    /// memory is allocated.
+    /// Batches of a model with more than 2,097,152 weights aren't divided into parts, so no memory
+    /// is allocated for such a model.
     pub fn new(model: &GptModel) -> Self {
         let parts = Self::max_parts(model.num_parameters());
         let zeros = || GptModel::zeros(model.config()).expect("a model's configuration is valid");
@@ -73,8 +73,7 @@ impl BatchParts {
         }
     }
 
-    /// Returns the largest number of parts into which the batches of a model with this number of
-    /// parameters are divided.
+    /// Returns the maximum number of parts per batch for a model with this many parameters.
     pub(crate) fn max_parts(parameters: usize) -> usize {
         match parameters {
             0..=MAX_PARAMETERS => MAX_PARTS,
@@ -82,11 +81,12 @@ impl BatchParts {
         }
     }
 
-    /// Computes the loss of a batch, and adds its gradients, multiplied by `weight`, to `grads`.
+    /// Computes the loss of a batch, and adds the gradients of this loss, multiplied by `weight`,
+    /// to `grads`.
     ///
-    /// The arguments and the random draws are the same as those of [`GptModel::loss_and_grads`].
-    /// The loss and the gradients differ from those of that method only by rounding errors, because
-    /// sums are computed in a different order.
+    /// This method takes the same arguments as [`GptModel::loss_and_grads`] and draws the same
+    /// random numbers. The loss and the gradients of the two methods differ only by rounding
+    /// errors, because some sums are computed in a different order.
     ///
     /// # Errors
     ///
@@ -94,9 +94,9 @@ impl BatchParts {
     ///
     /// # Panics
     ///
-    /// Panics if `grads` and `model` have different configurations. If the batches are divided into
-    /// parts, also panics if `model` and the model that was passed to [`new`](Self::new) have
-    /// different configurations.
+    /// Panics if the parameters of `grads` and `model` have different names or shapes. If the model
+    /// is small enough for its batches to be divided, also panics if the parameters of `model`
+    /// differ in this way from those of the model that was passed to [`new`](Self::new).
     pub fn loss_and_grads(
         &mut self,
         model: &GptModel,
@@ -108,7 +108,8 @@ impl BatchParts {
     ) -> Result<f32, GptError> {
         let op = "BatchParts::loss_and_grads";
         if let Some(part) = self.grads.first() {
-            // All parts have the same configuration, so it is enough to check one of them.
+            // The gradients of all parts were created with the same configuration, so checking the
+            // first of them against the model is enough.
             model.check_gradients(op, part);
         }
         let batch = in_idx.nrows();
@@ -117,8 +118,8 @@ impl BatchParts {
             return model.loss_and_grads(in_idx, targets, weight, rng, grads);
         }
         model.check_gradients(op, grads);
-        // The whole batch is checked before it is divided, so that the row numbers in an error
-        // refer to the whole batch.
+        // The whole batch is checked before it is divided into parts, so that errors contain row
+        // numbers of the whole batch and not of a part.
         model.check_batch(in_idx, targets)?;
         let of_batch = counted(targets)?;
         if std::mem::replace(&mut self.step_in_progress, true) {
@@ -152,12 +153,13 @@ impl BatchParts {
     }
 }
 
-/// Adds each of the gradients in `from` to `sum`, one after the other, and sets it to 0.
+/// Adds the gradients in each element of `from` to `sum`, one element after the other, and then
+/// sets all gradients in `from` to 0.
 ///
 /// # Panics
 ///
-/// Panics if one of the gradients in `from` and `sum` have different configurations, or if an array
-/// isn't in row-major order.
+/// Panics if the parameters of `sum` and those of an element of `from` have different names or
+/// shapes, or if an array isn't in row-major order.
 pub fn move_gradients(from: &mut [GptModel], sum: &mut GptModel) {
     let sums = sum.named_parameters_mut();
     let from = from.iter_mut().map(|from| {

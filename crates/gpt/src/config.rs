@@ -1,17 +1,17 @@
-//! The configuration of a GPT model. Its fields have the same names as the keys of the book's
-//! `GPT_CONFIG_124M`, with a few additions, and its constants contain the configurations of the
-//! GPT-2 models.
+//! The configuration of a GPT model. Most fields have the same names as the keys of the book's
+//! `GPT_CONFIG_124M`, and some fields don't exist in the book. Constants contain the configurations
+//! of the GPT-2 models.
 
 use attention::AttentionConfig;
 use tensor_ops::LayerNorm;
 
 use crate::{Activation, GptError};
 
-/// The dropout rates of the three kinds of values to which a model applies dropout: the embeddings,
-/// the attention weights, and the outputs that are added to the shortcuts.
+/// The rates of a model's three kinds of dropout, which are applied to the embeddings, to the
+/// attention weights, and to the outputs that are added to the shortcut connections.
 ///
-/// The book's model has a single `drop_rate` for all three kinds. Exercise 4.3 replaces it with
-/// separate rates.
+/// The book's model uses a single `drop_rate` for all three kinds of dropout. Exercise 4.3 of the
+/// book introduces three separate rates.
 ///
 /// ```
 /// use gpt::DropRates;
@@ -22,17 +22,18 @@ use crate::{Activation, GptError};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct DropRates {
-    /// Dropout rate of the sum of the token and position embeddings, from 0 to 1.
+    /// Dropout rate for the sum of the token and position embeddings, from 0 to 1.
     pub emb: f64,
-    /// Dropout rate of the attention weights, from 0 to 1.
+    /// Dropout rate for the attention weights, from 0 to 1.
     pub attention: f64,
-    /// Dropout rate of the outputs of attention and of the feed-forward network before they are
-    /// added to the shortcut, from 0 to 1.
+    /// Dropout rate for the outputs of attention and of the feed-forward network, from 0 to 1.
+    /// Dropout is applied to these outputs before they are added to the shortcut connections.
     pub shortcut: f64,
 }
 
 impl DropRates {
-    /// Returns dropout rates that are all equal to `rate`, like the book's `drop_rate`.
+    /// Returns dropout rates that are all equal to `rate`, like those of the book's model with a
+    /// single `drop_rate`.
     #[must_use]
     pub const fn all(rate: f64) -> Self {
         Self {
@@ -42,7 +43,8 @@ impl DropRates {
         }
     }
 
-    /// Returns the common rate if all three rates are equal, or `None` if they differ.
+    /// Returns the rate that all three kinds of dropout have in common, or `None` if the rates
+    /// differ.
     pub fn common(&self) -> Option<f64> {
         (*self == Self::all(self.emb)).then_some(self.emb)
     }
@@ -69,7 +71,7 @@ impl Default for DropRates {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct GptConfig {
-    /// Number of tokens in the vocabulary. Token IDs are less than this number.
+    /// Number of tokens in the vocabulary. All token IDs must be less than this number.
     pub vocab_size: usize,
     /// Largest number of tokens that a sequence can have.
     pub context_length: usize,
@@ -79,19 +81,19 @@ pub struct GptConfig {
     pub n_heads: usize,
     /// Number of transformer blocks.
     pub n_layers: usize,
-    /// Dropout rates of the embeddings, the attention weights and the shortcuts. The book uses a
-    /// single `drop_rate` for all of them.
+    /// Dropout rates for the embeddings, the attention weights and the shortcut connections. The
+    /// book uses a single rate, `drop_rate`, for all of them.
     pub drop_rates: DropRates,
-    /// Whether the query, key and value projections have biases. In the book's model, they don't,
-    /// but OpenAI's weights for GPT-2 include biases.
+    /// Whether the query, key and value layers have biases. They don't in the model that the book
+    /// trains, but they do in the GPT-2 models published by OpenAI.
     pub qkv_bias: bool,
-    /// Whether the output head uses the weight matrix of the token embedding (weight tying). The
-    /// book's model has a separate output head, but the head of OpenAI's GPT-2 is tied.
+    /// Whether the output head shares its weight matrix with the token embedding (weight tying).
+    /// The book's model has a separate output head, but the head of OpenAI's GPT-2 is tied.
     pub tied: bool,
-    /// Number of features between the two layers of the feed-forward network. If it is `None`, the
-    /// number is four times `emb_dim`, as in the book and in GPT-2.
+    /// Number of features between the two layers of the feed-forward network. `None` means four
+    /// times `emb_dim`, as in the book and in GPT-2.
     pub hidden_dim: Option<usize>,
-    /// Small number that layer normalization adds to the variance, so that it never divides by 0.
+    /// Small constant that layer normalization adds to the variance to avoid dividing by 0.
     pub norm_eps: f32,
     /// Activation function between the two layers of the feed-forward network.
     pub activation: Activation,
@@ -105,7 +107,7 @@ impl Default for GptConfig {
 }
 
 impl GptConfig {
-    /// Configuration of GPT-2 "small", the book's `GPT_CONFIG_124M`.
+    /// Configuration of GPT-2 "small", which the book calls `GPT_CONFIG_124M`.
     pub const GPT2_124M: Self = Self {
         vocab_size: 50257,
         context_length: 1024,
@@ -120,8 +122,8 @@ impl GptConfig {
         activation: Activation::GeluTanh,
     };
 
-    /// Configuration of GPT-2 "medium", which has 355 million parameters if the head is tied
-    /// (exercise 4.2).
+    /// Configuration of GPT-2 "medium", which has 355 million parameters with a tied output head
+    /// (exercise 4.2 of the book).
     pub const GPT2_MEDIUM: Self = Self {
         emb_dim: 1024,
         n_heads: 16,
@@ -129,8 +131,8 @@ impl GptConfig {
         ..Self::GPT2_124M
     };
 
-    /// Configuration of GPT-2 "large", which has 774 million parameters if the head is tied
-    /// (exercise 4.2).
+    /// Configuration of GPT-2 "large", which has 774 million parameters with a tied output head
+    /// (exercise 4.2 of the book).
     pub const GPT2_LARGE: Self = Self {
         emb_dim: 1280,
         n_heads: 20,
@@ -138,8 +140,8 @@ impl GptConfig {
         ..Self::GPT2_124M
     };
 
-    /// Configuration of GPT-2 "xl", which has 1.6 billion parameters if the head is tied (exercise
-    /// 4.2).
+    /// Configuration of GPT-2 "xl", which has 1.6 billion parameters with a tied output head
+    /// (exercise 4.2 of the book).
     pub const GPT2_XL: Self = Self {
         emb_dim: 1600,
         n_heads: 25,
@@ -150,12 +152,13 @@ impl GptConfig {
     /// Checks that a model can be created from this configuration.
     ///
     /// All sizes must be at least 1, `n_heads` must be a divisor of `emb_dim`, the dropout rates
-    /// must be in the range from 0 to 1, `norm_eps` must be finite and not negative, and the
-    /// weights must fit in the address space.
+    /// must be from 0 to 1, `norm_eps` must be finite and not negative, and the weights must fit in
+    /// the address space.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the first invalid field and its value.
+    /// Returns an error that describes the first problem found, including the name and the value of
+    /// the invalid field.
     pub fn validate(&self) -> Result<(), GptError> {
         check_sizes(&[
             ("vocab_size", self.vocab_size),
@@ -191,14 +194,14 @@ impl GptConfig {
         self.size().map(|_| ())
     }
 
-    /// Returns the number of features between the two layers of the feed-forward network. This is
-    /// `hidden_dim` if it is set, and `4 * emb_dim` otherwise.
+    /// Returns the number of features between the two layers of the feed-forward network. It is
+    /// `hidden_dim` if this field is set, and `4 * emb_dim` otherwise.
     pub fn feed_forward_dim(&self) -> usize {
         self.hidden_dim.unwrap_or(self.emb_dim.saturating_mul(4))
     }
 
-    /// Returns a layer normalization of `emb_dim` features with the epsilon of this configuration,
-    /// a scale of 1 and a shift of 0.
+    /// Creates a layer normalization for `emb_dim` features, with a scale of 1, a shift of 0, and
+    /// the epsilon of this configuration.
     pub(crate) fn norm(&self) -> LayerNorm {
         LayerNorm {
             eps: self.norm_eps,
@@ -206,8 +209,8 @@ impl GptConfig {
         }
     }
 
-    /// Returns a layer normalization whose scale and shift are 0. It can store the gradients of a
-    /// [`norm`](Self::norm).
+    /// Creates a layer normalization whose scale and shift are 0. Use it to accumulate the
+    /// gradients of a layer that was created by [`norm`](Self::norm).
     pub(crate) fn zero_norm(&self) -> LayerNorm {
         LayerNorm {
             eps: self.norm_eps,

@@ -7,7 +7,7 @@ use tensor_ops::Parameters;
 use crate::{Activation, DropRates, GptConfig, GptModel, ModelSize};
 
 /// Writes the sizes and settings of the configuration. Also writes the number of parameters, unless
-/// it is too large to be counted.
+/// the weights are too large for the address space.
 impl fmt::Display for GptConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head_dim = self.emb_dim.checked_div(self.n_heads).unwrap_or(0);
@@ -51,7 +51,8 @@ impl fmt::Display for GptConfig {
     }
 }
 
-/// Writes a single rate if all three rates are equal. Otherwise, writes each of the three rates.
+/// Writes a single number if all three rates are equal. Otherwise, writes each rate together with
+/// the values to which dropout is applied.
 impl fmt::Display for DropRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.common() {
@@ -65,7 +66,8 @@ impl fmt::Display for DropRates {
     }
 }
 
-/// Writes the number of all parameters and the number of parameters without the output head.
+/// Writes two numbers: the number of all parameters, and the number of parameters without the
+/// output head.
 impl fmt::Display for ModelSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (total, without) = (self.total(), self.without_out_head());
@@ -74,8 +76,8 @@ impl fmt::Display for ModelSize {
     }
 }
 
-/// Writes the configuration, followed by the name, the shape and the number of elements of each
-/// tensor.
+/// Writes the model's configuration, and then one line for each parameter array with its name, its
+/// shape and its number of elements.
 impl fmt::Display for GptModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.config())?;

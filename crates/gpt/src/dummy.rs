@@ -1,5 +1,6 @@
 //! The book's `DummyGPTModel` (listing 4.1). It has the structure of a GPT model, but its
-//! transformer blocks and its layer normalization are placeholders that return their input.
+//! transformer blocks and its layer normalization are placeholders that return their input
+//! unchanged.
 
 use ndarray::{Array3, ArrayRef2};
 use tensor_ops::{Dropout, Embedding, Linear};
@@ -8,11 +9,12 @@ use torch_rng::TorchRng;
 use crate::ids::embed;
 use crate::{GptConfig, GptError};
 
-/// A placeholder for [`TransformerBlock`](crate::TransformerBlock), which returns its input.
+/// A placeholder for [`TransformerBlock`](crate::TransformerBlock) that returns its input
+/// unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DummyTransformerBlock;
 
-/// A placeholder for [`LayerNorm`](crate::LayerNorm), which returns its input.
+/// A placeholder for [`LayerNorm`](crate::LayerNorm) that returns its input unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DummyLayerNorm;
 
@@ -30,8 +32,9 @@ impl DummyLayerNorm {
     }
 }
 
-/// The book's placeholder for a GPT model. It consists of embeddings, dropout, placeholders for the
-/// transformer blocks and the final layer normalization, and an output head.
+/// A model with the structure of a GPT model, in which some modules are placeholders. It consists
+/// of embeddings, dropout, placeholders for the transformer blocks and for the final layer
+/// normalization, and an output head.
 ///
 /// ```
 /// use gpt::{DummyGptModel, GptConfig, torch_rng::TorchRng};
@@ -47,7 +50,7 @@ pub struct DummyGptModel {
     pub tok_emb: Embedding,
     /// Position embedding, of shape (context_length, emb_dim).
     pub pos_emb: Embedding,
-    /// Dropout of the sum of the embeddings, which is applied only during training.
+    /// Dropout for the sum of the embeddings. It is applied only during training.
     pub drop_emb: Dropout,
     /// Placeholders for the transformer blocks, of which there are `n_layers`.
     pub trf_blocks: Vec<DummyTransformerBlock>,
@@ -58,8 +61,8 @@ pub struct DummyGptModel {
 }
 
 impl DummyGptModel {
-    /// Creates a model with random weights. They are drawn first for the token embedding, then for
-    /// the position embedding, and then for the output head.
+    /// Creates a model with random weights. They are drawn in this order: the weights of the token
+    /// embedding, those of the position embedding, and those of the output head.
     ///
     /// # Errors
     ///
@@ -84,16 +87,17 @@ impl DummyGptModel {
         })
     }
 
-    /// Computes the logits of each token. `in_idx` contains token IDs of shape (batch, num_tokens),
-    /// and the result has shape (batch, num_tokens, vocab_size).
+    /// Computes the logits for each token of the input. `in_idx` contains token IDs and has the
+    /// shape (batch, num_tokens). The result has the shape (batch, num_tokens, vocab_size).
     ///
-    /// If `training` is a generator, dropout is applied, which gives the output that the book
-    /// prints. If `training` is `None`, dropout isn't applied, as in evaluation mode.
+    /// If `training` contains a random number generator, dropout is applied. The output that the
+    /// book prints was computed in this way. If `training` is `None`, the model is in evaluation
+    /// mode, and dropout isn't applied.
     ///
     /// # Errors
     ///
-    /// Returns an error if the input is empty or longer than the context length, or if a token ID
-    /// isn't in the vocabulary.
+    /// Returns an error if the input is empty, if a sequence is longer than the context length, or
+    /// if a token ID isn't in the vocabulary.
     pub fn forward(
         &self,
         in_idx: &ArrayRef2<u32>,

@@ -16,15 +16,17 @@ pub enum GptError {
     /// A dropout rate is outside the range from 0 to 1.
     #[error("{name} must be from 0 to 1, got {value}")]
     DropRate {
-        /// Field of the configuration, such as `drop_rates.shortcut`.
+        /// Name of the configuration's field, such as `drop_rates.shortcut`.
         name: &'static str,
-        /// Value of the rate.
+        /// Value of the dropout rate.
         value: f64,
     },
-    /// The epsilon of layer normalization, which this error contains, is negative or isn't finite.
+    /// The epsilon of layer normalization is negative, infinite or NaN. The error contains its
+    /// value.
     #[error("norm_eps must be a finite number and at least 0, got {0}")]
     NormEps(f32),
-    /// The features of a token can't be divided evenly among the attention heads.
+    /// `emb_dim` isn't divisible by `n_heads`, so a token's features can't be divided evenly among
+    /// the attention heads.
     #[error(
         "emb_dim must be divisible by n_heads, but emb_dim is {emb_dim} and n_heads is {n_heads}"
     )]
@@ -34,8 +36,8 @@ pub enum GptError {
         /// Number of attention heads.
         n_heads: usize,
     },
-    /// The model, or the memory that was calculated for using it, has more bytes than this machine
-    /// can address.
+    /// The weights of the model don't fit in the address space, or the number of bytes that using
+    /// the model would require is too large to be calculated.
     #[error(
         "the model has too many parameters, or using it takes more memory than this machine can address; choose smaller sizes"
     )]
@@ -48,7 +50,7 @@ pub enum GptError {
         /// Number of tokens per sequence.
         num_tokens: usize,
     },
-    /// A token ID isn't in the vocabulary.
+    /// A token ID of the input or of the targets isn't in the vocabulary.
     #[error(
         "the token ID at ({row}, {column}) is {id}, but it must be less than the vocabulary size, {vocab_size}"
     )]
@@ -59,10 +61,10 @@ pub enum GptError {
         row: usize,
         /// Index of the token in its sequence.
         column: usize,
-        /// Number of tokens in the vocabulary. Valid IDs are less than this number.
+        /// Number of tokens in the vocabulary. All valid IDs are less than this number.
         vocab_size: usize,
     },
-    /// The sequences are longer than the model's context.
+    /// The sequences of the input are longer than the model's context length.
     #[error(
         "the input has {num_tokens} tokens, but the context length is {context_length}; use shorter sequences"
     )]
@@ -87,7 +89,7 @@ pub enum GptError {
     Field {
         /// Path of the field, such as `trf_blocks[0].ff.expand`.
         name: String,
-        /// Difference between the value found and the value expected.
+        /// Description of what is wrong, which contains the value found and the value expected.
         problem: String,
         /// Advice on how to fix the problem.
         fix: &'static str,
@@ -101,7 +103,7 @@ pub enum GptError {
     /// A network can't be created from this list of layer sizes.
     #[error("layer_sizes must contain at least two sizes, none of which may be 0, got {0:?}")]
     LayerSizes(Vec<usize>),
-    /// The attention module returned this error.
+    /// An error returned by the attention module.
     #[error(transparent)]
     Attention(AttentionError),
 }

@@ -1,7 +1,7 @@
-//! The optimized forward pass and the backward pass of the feed-forward network in a transformer
-//! block, `contract(activation(expand(x)))`.
+//! The optimized forward pass and the backward pass of [`FeedForward`], the feed-forward network of
+//! a transformer block. The network computes `contract(activation(expand(x)))`.
 //!
-//! The struct [`FeedForward`] and its forward pass as in listing 4.4 are in `plain.rs`.
+//! The definition of the struct and the forward pass from the book's listing 4.4 are in `plain.rs`.
 
 use ndarray::{Array3, ArrayRef3, Ix3};
 use tensor_ops::engine::Pooled;
@@ -22,7 +22,7 @@ pub struct FeedForwardCache {
 }
 
 impl FeedForward {
-    /// Creates a network whose weights are all 0. It can accumulate the gradients of another
+    /// Creates a network whose weights are all 0. Use it to accumulate the gradients of another
     /// network.
     ///
     /// # Errors
@@ -37,17 +37,18 @@ impl FeedForward {
         })
     }
 
-    /// Sets the number format to which the operands of both layers' matrix products are rounded.
-    /// The forward pass supports only float32 and bfloat16.
+    /// Sets the number format to which the inputs and weights of both layers are rounded before
+    /// they are multiplied. The forward pass supports only float32 and bfloat16.
     pub fn set_dtype(&mut self, dtype: Dtype) {
         self.expand.dtype = dtype;
         self.contract.dtype = dtype;
     }
 
-    /// Applies the network. The input and the output have shape (batch, num_tokens, emb_dim).
+    /// Applies the network to `x`. The input and the output have the shape
+    /// (batch, num_tokens, emb_dim).
     ///
     /// [`forward_plain`](Self::forward_plain) computes the same output with the code of the book's
-    /// listing, which is slower.
+    /// listing 4.4, which is slower.
     ///
     /// # Panics
     ///
@@ -58,8 +59,8 @@ impl FeedForward {
         self.contract.forward(&activated)
     }
 
-    /// Applies the network like [`forward`](Self::forward), and also returns a cache for
-    /// [`backward`](Self::backward).
+    /// Applies the network like [`forward`](Self::forward), and also returns the intermediate
+    /// results that [`backward`](Self::backward) needs.
     ///
     /// # Panics
     ///
@@ -76,11 +77,12 @@ impl FeedForward {
         (out, cache)
     }
 
-    /// Adds the gradients of both layers' weights to `grads` and returns the gradient of the input.
+    /// Adds the gradients of the weights and biases of both layers to `grads`, and returns the
+    /// gradient of the input.
     ///
     /// # Panics
     ///
-    /// Panics if the shape of `d_out` isn't that of the network's output.
+    /// Panics if `d_out` doesn't have the same shape as the network's output.
     pub fn backward(
         &self,
         cache: FeedForwardCache,

@@ -1,9 +1,10 @@
 //! Checks that the public fields of a model match its configuration.
 //!
-//! Users can replace any field, for example with a layer of a different size. A replaced field must
-//! either be used or cause an error, but never be ignored. The forward pass, the decoder and the
-//! functions that save a model therefore call [`GptModel::check`] first. This check compares about
-//! a dozen sizes per block, which takes far less time than processing one token.
+//! Callers can replace any field, for example with a layer of a different size. The model must
+//! either use a replaced field or return an error, but must never silently ignore the field.
+//! Therefore, the forward pass, the decoder and the functions that save a model call
+//! [`GptModel::check`] first. This check compares about a dozen sizes per block, which takes far
+//! less time than processing a token.
 
 use std::fmt::Debug;
 
@@ -15,14 +16,15 @@ use crate::parameter_shapes::check_same;
 use crate::{DropRates, FeedForward, GptConfig, GptError, GptModel, TransformerBlock};
 
 impl GptModel {
-    /// Checks that each public field of the model has the sizes and settings in its
+    /// Checks that the sizes and settings of all public fields match the model's
     /// [`config`](Self::config).
     ///
-    /// `forward`, `loss`, the corresponding methods for training, decoders, and the functions that
-    /// save a model call this method first. A field that was replaced is therefore either used or
-    /// named in an error. Dropout rates aren't compared, because the forward pass uses the rates in
-    /// the fields. [`check_drop_rates`](Self::check_drop_rates) compares them before a model is
-    /// saved.
+    /// This method is called first by `forward`, `loss`, the corresponding methods for training,
+    /// the decoders, and the functions that save a model. If a caller has replaced a field, the
+    /// field is therefore either used or reported in an error. This method doesn't check the
+    /// dropout rates, because the forward pass uses the rates in the model's layers and not those
+    /// in the configuration. [`check_drop_rates`](Self::check_drop_rates) checks them before a
+    /// model is saved.
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, tensor_ops::Linear, torch_rng::TorchRng};
@@ -44,8 +46,9 @@ impl GptModel {
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::Field`], which names the first field that doesn't match and the expected
-    /// value. If there is no block, returns [`GptError::Zero`].
+    /// Returns [`GptError::Field`], which contains the name of the first field that doesn't match
+    /// the configuration and the value that was expected. If the model has no transformer blocks,
+    /// returns [`GptError::Zero`].
     pub fn check(&self) -> Result<(), GptError> {
         let config = self.config();
         let (vocab_size, emb_dim) = (config.vocab_size, config.emb_dim);
@@ -85,12 +88,14 @@ impl GptModel {
         Ok(())
     }
 
-    /// Checks that the dropout rates of all layers are those of the configuration. They must agree
-    /// when a model is saved, because the file contains only the rates of the configuration.
+    /// Checks that the dropout rates of all layers are equal to the rates in the configuration. A
+    /// model is saved only if they are equal, because the file contains only the configuration's
+    /// rates.
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::Field`], which names the first rate that differs.
+    /// Returns [`GptError::Field`], which contains the name and the value of the first rate that
+    /// differs from the configuration.
     pub fn check_drop_rates(&self) -> Result<(), GptError> {
         let DropRates {
             emb,
@@ -106,20 +111,21 @@ impl GptModel {
         Ok(())
     }
 
-    /// Checks that `grads` and this model have the same configuration. If they had different
-    /// parameters, a loop over pairs of weights and gradients would silently stop at the end of the
-    /// shorter list.
+    /// Checks that the parameters of `grads` and this model have the same names and shapes, and
+    /// that [`check`](Self::check) accepts `grads`. Without this check, a loop over pairs of
+    /// weights and gradients would silently stop at the end of the shorter list.
     ///
     /// # Panics
     ///
-    /// Panics with a message that starts with `op` if the configurations differ.
+    /// Panics if the parameters differ or `grads` is invalid. The panic message starts with `op`.
     pub(crate) fn check_gradients(&self, op: &str, grads: &GptModel) {
         let sizes = |config: GptConfig| GptConfig {
             drop_rates: DropRates::all(0.0),
             ..config
         };
-        // The parameter names are compared only if the configurations differ, because allocating
-        // all names would slow down the training steps of small models.
+        // If the configurations are equal except for their dropout rates, the names and shapes are
+        // equal, too, so they aren't compared. Creating the names of all parameters would slow down
+        // the training steps of small models.
         if sizes(self.config()) != sizes(grads.config()) {
             check_same(op, &self.named_parameters(), &grads.named_parameters());
         }

@@ -5,13 +5,13 @@ use tensor_ops::{Embedding, IGNORE_INDEX};
 
 use crate::GptError;
 
-/// Returns the sum of the token and position embeddings. `ids` has shape (batch, num_tokens), and
-/// the result has shape (batch, num_tokens, emb_dim).
+/// Returns the sum of the token embeddings and the position embeddings. `ids` has the shape
+/// (batch, num_tokens), and the result has the shape (batch, num_tokens, emb_dim).
 ///
 /// # Errors
 ///
-/// Returns an error if `ids` is empty, if `tok_emb` doesn't have a row for each of the IDs, or if a
-/// sequence has more tokens than `pos_emb` has rows.
+/// Returns an error if `ids` is empty, if an ID isn't less than the number of rows of `tok_emb`, or
+/// if the sequences have more tokens than `pos_emb` has rows.
 pub(crate) fn embed(
     ids: &ArrayRef2<u32>,
     tok_emb: &Embedding,
@@ -24,8 +24,8 @@ pub(crate) fn embed(
     Ok(x)
 }
 
-/// Checks that `ids`, of shape (batch, num_tokens), contains at least one token, that its sequences
-/// aren't longer than the context length, and that each ID is in the vocabulary.
+/// Checks that `ids` contains at least one token, that its sequences aren't longer than the context
+/// length, and that all IDs are in the vocabulary. `ids` has the shape (batch, num_tokens).
 pub(crate) fn check_ids(
     ids: &ArrayRef2<u32>,
     tok_emb: &Embedding,
@@ -45,14 +45,14 @@ pub(crate) fn check_ids(
     check_vocabulary_of(ids, tok_emb.weight.nrows())
 }
 
-/// Checks that each of the `ids`, of shape (batch, num_tokens), is in the vocabulary.
+/// Checks that all token IDs are in the vocabulary. `ids` has the shape (batch, num_tokens).
 fn check_vocabulary_of(ids: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
     let mut rows = ids.outer_iter().enumerate();
     rows.try_for_each(|(row, ids)| check_vocabulary(vocab_size, row, 0, ids.iter().copied()))
 }
 
-/// Checks that each of the `targets`, of shape (batch, num_tokens), is in the vocabulary or is
-/// [`IGNORE_INDEX`].
+/// Checks that each target is either in the vocabulary or equal to [`IGNORE_INDEX`]. `targets` has
+/// the shape (batch, num_tokens).
 pub(crate) fn check_targets(targets: &ArrayRef2<u32>, vocab_size: usize) -> Result<(), GptError> {
     let mut rows = targets.outer_iter().enumerate();
     rows.try_for_each(|(row, targets)| {
@@ -63,11 +63,12 @@ pub(crate) fn check_targets(targets: &ArrayRef2<u32>, vocab_size: usize) -> Resu
     })
 }
 
-/// Checks that IDs are in a vocabulary of `vocab_size` tokens.
+/// Checks that all token IDs are in a vocabulary of `vocab_size` tokens.
 ///
-/// `ids` are consecutive token IDs of the sequence with index `row`, and `first` is the index of
-/// the first of them in this sequence. The error uses `row` and `first` to describe the position of
-/// an invalid ID.
+/// `ids` contains consecutive token IDs of a single sequence. If one of them is invalid, the error
+/// describes its position by two numbers: `row`, which is the index of the sequence in the batch,
+/// and the index of the ID in the sequence. `first` is the index in the sequence at which `ids`
+/// starts.
 ///
 /// # Errors
 ///

@@ -19,8 +19,9 @@ mod shortcut;
 mod size;
 mod transformer_block;
 
-// This crate's public API contains types of attention, ndarray, tensor_ops and torch_rng. A crate
-// that uses these re-exports doesn't have to find the matching versions.
+// The crates `attention`, `ndarray`, `tensor_ops` and `torch_rng` are re-exported because their
+// types appear in the public API. A crate that uses the re-exports always uses the same versions as
+// this crate.
 pub use {attention, ndarray, tensor_ops, torch_rng};
 
 pub use activation::Activation;
@@ -39,7 +40,8 @@ pub use size::{Memory, ModelSize};
 pub use tensor_ops::{Dtype, LayerNorm, Parameters, UnsupportedDtype};
 pub use transformer_block::TransformerBlockCache;
 
-/// Internal functions and constants that the crate `train` needs. They may change in any version.
+/// Internal functions and constants that the crate `train` uses. They aren't part of the public API
+/// and may change in any version.
 #[doc(hidden)]
 pub mod engine {
     pub use crate::batch_parts::move_gradients;

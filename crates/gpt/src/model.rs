@@ -1,8 +1,8 @@
-//! The forward pass of the GPT model without dropout, which is used to generate text and to
-//! evaluate the model, and the losses that are computed from its logits.
+//! The forward pass of the GPT model without dropout, which is used for generating text and for
+//! evaluation, and the loss functions of the model.
 //!
-//! The struct [`GptModel`] and its forward pass as in listing 4.7 are in `plain.rs`. The forward
-//! pass with dropout and the backward pass are in `model_train.rs`.
+//! The definition of the struct [`GptModel`] and the forward pass from the book's listing 4.7 are
+//! in `plain.rs`. The forward pass with dropout and the backward pass are in `model_train.rs`.
 
 use ndarray::{
     Array, Array2, Array3, Array4, ArrayRef, ArrayRef2, ArrayRef3, ArrayView2, Dimension, s,
@@ -16,22 +16,24 @@ use tensor_ops::{
 use crate::ids::{check_ids, check_targets, embed};
 use crate::{GptConfig, GptError, GptModel, TransformerBlock};
 
-/// Largest number of rows of logits that a loss function computes at a time. With GPT-2's
-/// vocabulary, these rows take 206 MB.
+/// Largest number of rows of logits that a loss function computes at a time. With the vocabulary of
+/// GPT-2, this many rows need 206 MB of memory.
 pub const LOGIT_ROWS: usize = 1024;
 
-/// The attention weights and the output of one transformer block, returned by [`GptModel::trace`].
+/// The attention weights and the output of a single transformer block, as returned by
+/// [`GptModel::trace`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BlockTrace {
     /// Attention weights of this block, of shape (batch, num_heads, num_tokens, num_tokens). Each
-    /// row contains the weights with which one token attends to itself and to the tokens before it.
+    /// row contains the weights with which a token attends to itself and to the tokens before it.
+    /// All other elements of the row are 0.
     pub attention: Array4<f32>,
-    /// Output of this block, of shape (batch, num_tokens, emb_dim). It is the residual stream
-    /// between this block and the next.
+    /// Output of this block, of shape (batch, num_tokens, emb_dim). It is the residual stream after
+    /// this block and is the input of the next block.
     pub residual: Array3<f32>,
-    /// Output of this block after the model's final layer normalization, of shape (batch,
-    /// num_tokens, emb_dim).
+    /// Result of applying the model's final layer normalization to the output of this block, of
+    /// shape (batch, num_tokens, emb_dim).
     pub hidden: Array3<f32>,
 }
 
@@ -60,13 +62,13 @@ impl GptModel {
         })
     }
 
-    /// Sets the number format to which the operands of matrix products are rounded, in all linear
-    /// layers and in the output head. The format is used in the forward and the backward pass, like
-    /// that of PyTorch's `torch.autocast("cpu", dtype=...)`. The default is float32.
+    /// Sets the number format for the matrix products of all linear layers and of the output head.
+    /// In the forward and the backward pass, both operands of these products are rounded to this
+    /// format first, like in PyTorch's `torch.autocast("cpu", dtype=...)`. The default is float32.
     ///
-    /// Weights, gradients, sums, attention, normalization, GELU and losses are always computed in
-    /// float32. Training with bfloat16 is faster on a CPU with bf16 instructions
-    /// ([`has_bf16`](tensor_ops::has_bf16)), and slower on other CPUs.
+    /// The weights, gradients and sums are always stored in float32, and attention, normalization,
+    /// GELU and losses are always computed in float32. Training with bfloat16 is faster on a CPU
+    /// with bf16 instructions ([`has_bf16`](tensor_ops::has_bf16)), but slower on other CPUs.
     ///
     /// # Errors
     ///
@@ -83,7 +85,8 @@ impl GptModel {
         Ok(())
     }
 
-    /// Returns the number format for the operands of the output head's matrix product.
+    /// Returns the number format to which the operands of the output head's matrix product are
+    /// rounded.
     pub(crate) fn head_dtype(&self) -> Dtype {
         let own = self.out_head.as_ref().map(|out_head| out_head.dtype);
         own.unwrap_or(self.tied_head_dtype)
@@ -91,8 +94,9 @@ impl GptModel {
 
     /// Returns the model's configuration.
     ///
-    /// `tied` and `n_layers` describe the current fields, because you can add or remove the output
-    /// head and the blocks. All other values are those with which the model was created.
+    /// A caller can add or remove transformer blocks and the output head after the model was
+    /// created, so the configuration's `n_layers` and `tied` are determined from the model's
+    /// current fields. All other values are those with which the model was created.
     /// [`check`](Self::check) compares them with the fields.
     pub fn config(&self) -> GptConfig {
         GptConfig {
@@ -102,27 +106,27 @@ impl GptModel {
         }
     }
 
-    /// Computes the logits of each token without dropout.
+    /// Computes the logits for each token of the input without dropout.
     ///
-    /// `in_idx` contains token IDs of shape (batch, num_tokens), and the result has shape (batch,
-    /// num_tokens, vocab_size). [`forward_plain`](Self::forward_plain) computes the same logits
-    /// with the code of the book's listing, which is slower.
+    /// `in_idx` contains token IDs and has the shape (batch, num_tokens). The result has the shape
+    /// (batch, num_tokens, vocab_size). [`forward_plain`](Self::forward_plain) computes the same
+    /// logits with the code of the book's listing 4.7, which is slower.
     ///
     /// # Errors
     ///
-    /// Returns an error if the input is empty or longer than the context length, if a token ID
-    /// isn't in the vocabulary, or if a public field doesn't match the configuration
+    /// Returns an error if the input is empty, if a sequence is longer than the context length, if
+    /// a token ID isn't in the vocabulary, or if a public field doesn't match the configuration
     /// ([`check`](Self::check)).
     pub fn forward(&self, in_idx: &ArrayRef2<u32>) -> Result<Array3<f32>, GptError> {
         let hidden = Pooled::from(self.forward_hidden(in_idx)?);
         Ok(self.logits(&hidden))
     }
 
-    /// Computes the input of the first transformer block, which is the sum of the token and
-    /// position embeddings, without dropout.
+    /// Computes the input of the first transformer block without dropout. It is the sum of the
+    /// token embeddings and the position embeddings.
     ///
-    /// `in_idx` contains token IDs of shape (batch, num_tokens), and the result has shape (batch,
-    /// num_tokens, emb_dim).
+    /// `in_idx` contains token IDs and has the shape (batch, num_tokens). The result has the shape
+    /// (batch, num_tokens, emb_dim).
     ///
     /// # Errors
     ///
@@ -134,12 +138,13 @@ impl GptModel {
 
     /// Computes the residual stream before, between and after the transformer blocks.
     ///
-    /// The result contains the sum of the embeddings, followed by the output of each block. These
-    /// are `n_layers` + 1 arrays of shape (batch, num_tokens, emb_dim).
+    /// The result consists of `n_layers` + 1 arrays of shape (batch, num_tokens, emb_dim). The
+    /// first array is the sum of the embeddings, and each of the following arrays is the output of
+    /// a block.
     ///
-    /// The arrays correspond to `hidden_states` in Hugging Face's transformers, except that
-    /// transformers applies the final layer normalization to the last array. To get the normalized
-    /// array, use [`forward_hidden`](Self::forward_hidden).
+    /// Hugging Face's Transformers library calls these arrays `hidden_states`, but applies the
+    /// final layer normalization to the last of them. To get the normalized array, use
+    /// [`forward_hidden`](Self::forward_hidden).
     ///
     /// # Errors
     ///
@@ -152,11 +157,11 @@ impl GptModel {
         Ok(states)
     }
 
-    /// Computes the output of the last block after the final layer normalization, without applying
+    /// Computes the output of the last block after the final layer normalization, but doesn't apply
     /// the output head.
     ///
-    /// `in_idx` contains token IDs of shape (batch, num_tokens), and the result has shape (batch,
-    /// num_tokens, emb_dim).
+    /// `in_idx` contains token IDs and has the shape (batch, num_tokens). The result has the shape
+    /// (batch, num_tokens, emb_dim).
     ///
     /// # Errors
     ///
@@ -171,11 +176,11 @@ impl GptModel {
         })
     }
 
-    /// Applies the output head to normalized hidden states of shape (..., emb_dim). The result has
-    /// shape (..., vocab_size).
+    /// Applies the output head to hidden states of shape (..., emb_dim), which must already be
+    /// normalized. The result has the shape (..., vocab_size).
     ///
-    /// You can pass the hidden states of all positions or of selected positions, such as the last
-    /// token of each sequence:
+    /// You can pass the hidden states of all positions, or only those of selected positions. The
+    /// following example computes the logits for the last token of each sequence:
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -209,8 +214,8 @@ impl GptModel {
         logits.expect("the logits have as many rows as the input")
     }
 
-    /// Returns the weight matrix of the output head, of shape (vocab_size, emb_dim). If the head is
-    /// tied, this is the matrix of the token embedding.
+    /// Returns the weight matrix of the output head, of shape (vocab_size, emb_dim). If the output
+    /// head is tied, this is the weight matrix of the token embedding.
     pub fn head_weight(&self) -> &Array2<f32> {
         match &self.out_head {
             Some(out_head) => &out_head.weight,
@@ -218,12 +223,12 @@ impl GptModel {
         }
     }
 
-    /// Returns an iterator over the attention weights and outputs of the transformer blocks. Each
-    /// block is computed when the iterator reaches it.
+    /// Returns an iterator over the attention weights and the output of each transformer block. A
+    /// block isn't computed until the iterator reaches it.
     ///
-    /// If you apply [`logits`](Self::logits) to the field `hidden` of a block, you get the logits
-    /// that the model would compute if it ended after this block (the "logit lens"). For the last
-    /// block, these are the logits of the model itself.
+    /// To get the logits that the model would compute if it ended after a certain block (the "logit
+    /// lens"), apply [`logits`](Self::logits) to the field `hidden` of this block. For the last
+    /// block, they are equal to the logits of the whole model.
     ///
     /// ```
     /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -266,29 +271,29 @@ impl GptModel {
     }
 
     /// Computes the mean cross-entropy of predicting `targets` from `in_idx` (section 5.1.2 of the
-    /// book). Both have shape (batch, num_tokens).
+    /// book). Both arrays have the shape (batch, num_tokens).
     ///
-    /// The result is the same as that of `tensor_ops::cross_entropy` for the logits of
-    /// [`forward`](Self::forward), but at most [`LOGIT_ROWS`] rows of logits are in memory at a
-    /// time. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) don't contribute to the
-    /// mean.
+    /// The loss is the same as if `tensor_ops::cross_entropy` were applied to the logits returned
+    /// by [`forward`](Self::forward), but at most [`LOGIT_ROWS`] rows of logits are in memory at a
+    /// time. Targets that are equal to [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) don't contribute
+    /// to the mean.
     ///
     /// # Errors
     ///
     /// Returns the same errors as [`token_losses`](Self::token_losses). Also returns an error if
-    /// all targets are `IGNORE_INDEX`.
+    /// all targets are equal to `IGNORE_INDEX`.
     pub fn loss(&self, in_idx: &ArrayRef2<u32>, targets: &ArrayRef2<u32>) -> Result<f32, GptError> {
         let losses = self.token_losses(in_idx, targets)?;
         let total: f64 = losses.iter().map(|&loss| f64::from(loss)).sum();
         Ok((total / counted(targets)? as f64) as f32)
     }
 
-    /// Computes the cross-entropy of predicting each element of `targets` from `in_idx`. Both have
-    /// shape (batch, num_tokens).
+    /// Computes the cross-entropy of predicting each element of `targets` from `in_idx`. Both
+    /// arrays have the shape (batch, num_tokens).
     ///
-    /// The result contains the losses in row-major order. The loss of a target that is
-    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX) is 0. At most [`LOGIT_ROWS`] rows of logits are
-    /// in memory at a time.
+    /// Returns one loss per target, in row-major order. If a target is equal to
+    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), its loss is 0. At most [`LOGIT_ROWS`] rows of
+    /// logits are in memory at a time.
     ///
     /// # Errors
     ///
@@ -316,7 +321,8 @@ impl GptModel {
     }
 
     /// Checks that the model's fields match its configuration, that `in_idx` and `targets` have the
-    /// same shape, and that the model can process their IDs.
+    /// same shape, that the sequences aren't empty or longer than the context length, and that all
+    /// IDs are in the vocabulary. Targets may also be equal to `IGNORE_INDEX`.
     pub(crate) fn check_batch(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -334,12 +340,12 @@ impl GptModel {
     }
 }
 
-/// Returns the number of targets that contribute to the loss, which are all targets except those
-/// that are `IGNORE_INDEX`.
+/// Returns the number of targets that contribute to the loss. All targets contribute except those
+/// that are equal to `IGNORE_INDEX`.
 ///
 /// # Errors
 ///
-/// Returns an error if this number is 0.
+/// Returns an error if no target contributes to the loss.
 pub(crate) fn counted(targets: &ArrayRef2<u32>) -> Result<usize, GptError> {
     match counted_targets(targets) {
         0 => Err(GptError::NoTargets {
@@ -349,8 +355,8 @@ pub(crate) fn counted(targets: &ArrayRef2<u32>) -> Result<usize, GptError> {
     }
 }
 
-/// Returns a view of shape (batch * num_tokens, features) of a row-major array of shape (batch,
-/// num_tokens, features).
+/// Returns a view of a row-major array in which the first two dimensions are merged. `x` has the
+/// shape (batch, num_tokens, features), and the view has the shape (batch * num_tokens, features).
 pub(crate) fn rows(x: &ArrayRef3<f32>) -> ArrayView2<'_, f32> {
     let (batch, num_tokens, features) = x.dim();
     x.view()

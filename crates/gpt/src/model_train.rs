@@ -1,5 +1,6 @@
-//! Training of the GPT model: the forward pass with dropout, the backward pass, and a method that
-//! performs both without storing the logits of a whole batch.
+//! The parts of the GPT model that are needed only for training: the forward pass with dropout, the
+//! backward pass, and a method that performs both passes without storing the logits of a whole
+//! batch.
 
 use ndarray::{Array2, Array3, ArrayRef2, ArrayRef3, ArrayView2, ArrayViewMut2, Axis, Ix3, s};
 use tensor_ops::engine::{Pooled, awake, empty};
@@ -31,11 +32,11 @@ pub struct HiddenCache {
 }
 
 impl GptModel {
-    /// Computes the logits like [`forward`](Self::forward), but with dropout, and returns a cache
-    /// for [`backward`](Self::backward).
+    /// Computes the logits like [`forward`](Self::forward), but with dropout, and also returns the
+    /// intermediate results that [`backward`](Self::backward) needs.
     ///
     /// Random numbers are drawn in the same order as in the book: first for the dropout of the
-    /// embeddings, and then in each block for the dropout of the attention weights, of the output
+    /// embeddings, and then, in each block, for the dropout of the attention weights, of the output
     /// of attention, and of the output of the feed-forward network.
     ///
     /// # Errors
@@ -52,10 +53,11 @@ impl GptModel {
     }
 
     /// Computes the final hidden states like [`forward_hidden`](Self::forward_hidden), but with
-    /// dropout, and returns a cache for [`backward_hidden`](Self::backward_hidden).
+    /// dropout, and also returns the intermediate results that
+    /// [`backward_hidden`](Self::backward_hidden) needs.
     ///
     /// Use this method to train a model with a custom head or a custom loss. The hidden states have
-    /// shape (batch, num_tokens, emb_dim). Random numbers are drawn in the same order as in
+    /// the shape (batch, num_tokens, emb_dim). Random numbers are drawn in the same order as in
     /// [`forward_train`](Self::forward_train).
     ///
     /// ```
@@ -111,12 +113,12 @@ impl GptModel {
         Ok((normed, cache))
     }
 
-    /// Draws as many random numbers from `rng` as [`forward_train`](Self::forward_train) does for
-    /// `in_idx`, without computing anything.
+    /// Draws as many random numbers from `rng` as [`forward_train`](Self::forward_train) would draw
+    /// for the input `in_idx`, but computes nothing else.
     ///
-    /// If several processes share the batches of a training step, each process uses this method to
-    /// skip the random numbers for the batches that other processes compute. Only the shape of
-    /// `in_idx` matters.
+    /// If several processes each compute some of the batches of a training step, each process calls
+    /// this method for the batches that it doesn't compute, so that the generators of all processes
+    /// stay in the same state. The method uses only the shape of `in_idx`, not the token IDs.
     pub fn skip_draws(&self, in_idx: &ArrayRef2<u32>, rng: &mut TorchRng) {
         let (batch, num_tokens) = in_idx.dim();
         let GptConfig {
@@ -134,13 +136,13 @@ impl GptModel {
 
     /// Adds the gradients of all weights to `grads`.
     ///
-    /// `d_logits` is the gradient of the logits that [`forward_train`](Self::forward_train)
-    /// returned, of shape (batch, num_tokens, vocab_size).
+    /// `d_logits` is the gradient of the logits that were returned by
+    /// [`forward_train`](Self::forward_train). It has the shape (batch, num_tokens, vocab_size).
     ///
     /// # Panics
     ///
-    /// Panics if the shapes of `d_logits` and the logits differ, or if `grads` and the model have
-    /// different configurations.
+    /// Panics if the shapes of `d_logits` and the logits differ, or if the parameters of `grads`
+    /// and the model have different names or shapes.
     pub fn backward(&self, cache: GptCache, d_logits: &ArrayRef3<f32>, grads: &mut GptModel) {
         self.check_gradients("GptModel::backward", grads);
         let ((batch, num_tokens), vocab_size) = (cache.hidden.ids.dim(), self.config().vocab_size);
@@ -159,19 +161,20 @@ impl GptModel {
     }
 
     /// Computes the loss of a batch, which is the mean cross-entropy of predicting `targets` from
-    /// `in_idx`, and adds its gradients, multiplied by `weight`, to `grads`. Returns the loss,
-    /// which isn't multiplied by `weight`.
+    /// `in_idx`. Adds the gradients of the loss, multiplied by `weight`, to `grads`, and returns
+    /// the loss, which isn't multiplied by `weight`.
     ///
-    /// This method performs the forward and the backward pass of a training step. `in_idx` and
-    /// `targets` have shape (batch, num_tokens). `weight` is 1, or 1 / n if the gradients of n
-    /// batches are accumulated. Targets that are [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), such
-    /// as those of padding, don't contribute to the mean.
+    /// This method performs both the forward and the backward pass of a training step. `in_idx` and
+    /// `targets` have the shape (batch, num_tokens). `weight` is typically 1, or 1 / n if the
+    /// gradients of n batches are accumulated. Targets that are equal to
+    /// [`IGNORE_INDEX`](tensor_ops::IGNORE_INDEX), for example those for padding tokens, don't
+    /// contribute to the mean.
     ///
-    /// Apart from rounding errors, the gradients are the same as those that you get by calling
+    /// Except for rounding errors, the gradients are the same as if you called
     /// [`forward_train`](Self::forward_train), a cross-entropy function and
-    /// [`backward`](Self::backward). However, at most [`LOGIT_ROWS`] rows of logits and their
-    /// gradients are in memory at a time. For small models, [`BatchParts`](crate::BatchParts)
-    /// computes the same gradients in less time.
+    /// [`backward`](Self::backward). However, this method needs less memory, because at most
+    /// [`LOGIT_ROWS`] rows of logits and of their gradients are in memory at a time. For small
+    /// models, [`BatchParts`](crate::BatchParts) computes the same gradients in less time.
     ///
     /// # Errors
     ///
@@ -179,7 +182,7 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if `grads` and the model have different configurations.
+    /// Panics if the parameters of `grads` and the model have different names or shapes.
     pub fn loss_and_grads(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -191,14 +194,14 @@ impl GptModel {
         self.check_gradients("GptModel::loss_and_grads", grads);
         self.check_batch(in_idx, targets)?;
         counted(targets)?;
-        // Entering rayon's thread pool once for the whole step takes much less time than entering
-        // it in every operation.
+        // Rayon's thread pool is entered only once for the whole training step, because entering it
+        // separately for each operation would take much longer.
         awake(|| self.loss_and_grads_in_pool(in_idx, targets, weight, rng, grads))
     }
 
-    /// Computes the result of [`loss_and_grads`](Self::loss_and_grads) in the current thread pool.
-    /// The caller must have checked the arguments. If all targets are `IGNORE_INDEX`, the loss is
-    /// 0.
+    /// Performs the computation of [`loss_and_grads`](Self::loss_and_grads), without checking the
+    /// arguments and without entering a thread pool. The caller must do both. If all targets are
+    /// equal to `IGNORE_INDEX`, the loss is 0.
     pub(crate) fn loss_and_grads_in_pool(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -236,8 +239,8 @@ impl GptModel {
     }
 
     /// Performs the backward pass of the output head, `logits = x W^T`. The gradient of `W` is
-    /// added to the gradient of the output head or, if the head is tied, to that of the token
-    /// embedding. The gradient of `x` is written to `d_x`.
+    /// added to the gradient of the output head or, if the output head is tied, to the gradient of
+    /// the token embedding. The gradient of `x` overwrites `d_x`.
     fn head_backward(
         &self,
         x: ArrayView2<f32>,
@@ -254,16 +257,16 @@ impl GptModel {
         matmul_into_in(dtype, &d_logits, self.head_weight(), 0.0, d_x);
     }
 
-    /// Adds the gradients of all weights except those of the output head to `grads`.
+    /// Adds the gradients of all weights, except the weights of the output head, to `grads`.
     ///
-    /// `d_hidden` is the gradient of the hidden states that
-    /// [`forward_hidden_train`](Self::forward_hidden_train) returned, of shape (batch, num_tokens,
-    /// emb_dim).
+    /// `d_hidden` is the gradient of the hidden states that were returned by
+    /// [`forward_hidden_train`](Self::forward_hidden_train). It has the shape
+    /// (batch, num_tokens, emb_dim).
     ///
     /// # Panics
     ///
-    /// Panics if the shapes of `d_hidden` and the hidden states differ, or if `grads` and the model
-    /// have different configurations.
+    /// Panics if the shapes of `d_hidden` and the hidden states differ, or if the parameters of
+    /// `grads` and the model have different names or shapes.
     pub fn backward_hidden(
         &self,
         cache: HiddenCache,
@@ -300,7 +303,7 @@ impl GptModel {
     }
 }
 
-/// Returns the same view as [`rows`], but mutable.
+/// Returns a mutable view of an array in which the first two dimensions are merged, like [`rows`].
 fn rows_mut(x: &mut Array3<f32>) -> ArrayViewMut2<'_, f32> {
     let (batch, num_tokens, features) = x.dim();
     x.view_mut()

@@ -1,5 +1,5 @@
-//! The names and shapes of a model's parameters, which are derived from the configuration without
-//! creating the model.
+//! Names and shapes of a model's parameters. They are derived from the model's configuration, so
+//! the model doesn't have to be created.
 
 use ndarray::{ArrayBase, IxDyn, RawData};
 
@@ -7,10 +7,10 @@ use crate::GptConfig;
 
 impl GptConfig {
     /// Returns an iterator over the name and the shape of each parameter. The names and their order
-    /// are the same as in the model's `Parameters::named_parameters`.
+    /// are the same as those that the model's method `Parameters::named_parameters` returns.
     ///
-    /// The names are created one at a time. A configuration from an untrusted file may claim any
-    /// number of layers, so a list of all names might not fit in memory.
+    /// The iterator creates one name at a time. A configuration from an untrusted file may contain
+    /// an arbitrarily large number of layers, so a list of all names might not fit in memory.
     ///
     /// ```
     /// let (name, shape) = gpt::GptConfig::GPT2_124M.parameters().next().unwrap();
@@ -63,7 +63,8 @@ impl GptConfig {
 ///
 /// # Panics
 ///
-/// Panics with a message that starts with `op` and contains the first difference.
+/// Panics if the lists differ. The panic message starts with `op` and describes the first
+/// difference.
 pub(crate) fn check_same<S: RawData, T: RawData>(
     op: &str,
     ours: &[(String, ArrayBase<S, IxDyn>)],

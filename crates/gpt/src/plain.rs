@@ -1,10 +1,11 @@
-//! The model of chapter 4 in the form of the book's listings: layer normalization (listing 4.2),
-//! GELU (4.3), the feed-forward network (4.4), the transformer block (4.6) and the whole model
-//! (4.7). Each struct has the book's constructor and forward pass.
+//! The model of chapter 4, written exactly as in the book's listings: layer normalization (listing
+//! 4.2), GELU (4.3), the feed-forward network (4.4), the transformer block (4.6) and the whole
+//! model (4.7). Each struct has the constructor and the forward pass that it has in the book.
 //!
-//! If you are new to this crate, read this file first. The methods `forward` and `forward_train`
-//! compute the same outputs in less time. They are in files that are named after the structs, which
-//! also contain the backward passes. `tests/plain.rs` compares the outputs of both forms.
+//! If you are new to this crate, read this file first. The methods `forward` and `forward_train` of
+//! the same structs compute the same outputs faster. These methods and the backward passes are in
+//! the files `feed_forward.rs`, `transformer_block.rs`, `model.rs` and `model_train.rs`.
+//! `tests/plain.rs` checks that the results are the same.
 
 use std::f32::consts::PI;
 
@@ -17,9 +18,9 @@ use crate::ids::check_ids;
 use crate::{Activation, GptConfig, GptError};
 
 /// Normalizes the features of each token to mean 0 and variance 1, and then applies the learned
-/// scale and shift (listing 4.2). The input and the result have shape (..., emb_dim).
+/// scale and shift (listing 4.2). The input and the result have the shape (..., emb_dim).
 ///
-/// This is the book's form of [`LayerNorm::forward`].
+/// [`LayerNorm::forward`] computes the same result faster.
 ///
 /// ```
 /// use gpt::{LayerNorm, layer_norm};
@@ -38,8 +39,8 @@ pub fn layer_norm<D: Dimension>(norm: &LayerNorm, x: &ArrayRef<f32, D>) -> Array
     out
 }
 
-/// Applies the tanh approximation of GELU to each element (listing 4.3). [`tensor_ops::gelu`] is
-/// the optimized form.
+/// Applies the tanh approximation of GELU to each element of an array (listing 4.3).
+/// [`tensor_ops::gelu`] computes the same result faster.
 ///
 /// ```
 /// assert!((gpt::gelu(&ndarray::array![1.0])[0] - 0.841192).abs() < 1e-6);
@@ -50,10 +51,11 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 }
 
 /// The feed-forward network of a transformer block. It corresponds to the class `FeedForward` of
-/// the book (listing 4.4). The gradients of its weights are stored in another value of this type.
+/// the book (listing 4.4). Values of this type are also used to store the gradients of a network's
+/// weights.
 ///
-/// The layers' parameters have the names `layers.0` and `layers.2`, because the book uses an
-/// `nn.Sequential` whose element 1 is GELU.
+/// The names of the network's parameters start with `layers.0` and `layers.2`, because the book
+/// stores the layers in an `nn.Sequential`, in which element 1 is GELU.
 ///
 /// ```
 /// use gpt::{FeedForward, GptConfig, torch_rng::TorchRng};
@@ -65,18 +67,18 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedForward {
-    /// First layer, from `emb_dim` features to `hidden_dim` features. In the book, `hidden_dim` is
-    /// `4 * emb_dim`.
+    /// First layer, which maps `emb_dim` features to `hidden_dim` features. In the book,
+    /// `hidden_dim` is `4 * emb_dim`.
     pub expand: Linear,
     /// Activation function between the layers, which is GELU in the book.
     pub activation: Activation,
-    /// Second layer, from `hidden_dim` features to `emb_dim` features.
+    /// Second layer, which maps `hidden_dim` features to `emb_dim` features.
     pub contract: Linear,
 }
 
 impl FeedForward {
-    /// Creates a network with random weights. The weights of the first layer are drawn before those
-    /// of the second layer.
+    /// Creates a network with random weights. The weights of the first layer are drawn before the
+    /// weights of the second layer.
     ///
     /// # Errors
     ///
@@ -91,8 +93,8 @@ impl FeedForward {
         })
     }
 
-    /// Applies the network with the code of listing 4.4. The input and the output have shape
-    /// (batch, num_tokens, emb_dim).
+    /// Applies the network to `x` with the code of the book's listing 4.4. The input and the output
+    /// have the shape (batch, num_tokens, emb_dim).
     ///
     /// # Panics
     ///
@@ -108,8 +110,8 @@ impl FeedForward {
 }
 
 /// A transformer block, which consists of multi-head attention and a feed-forward network. It
-/// corresponds to the class `TransformerBlock` of the book (listing 4.6). The gradients of its
-/// weights are stored in another value of this type.
+/// corresponds to the class `TransformerBlock` of the book (listing 4.6). Values of this type are
+/// also used to store the gradients of a block's weights.
 ///
 /// ```
 /// use gpt::{GptConfig, TransformerBlock, torch_rng::TorchRng};
@@ -131,15 +133,15 @@ pub struct TransformerBlock {
     pub norm1: LayerNorm,
     /// Layer normalization before the feed-forward network.
     pub norm2: LayerNorm,
-    /// Dropout of the outputs of attention and of the feed-forward network, which is applied only
-    /// during training.
+    /// Dropout for the output of attention and for the output of the feed-forward network. It is
+    /// applied only during training.
     pub drop_shortcut: Dropout,
 }
 
 impl TransformerBlock {
-    /// Creates a block with random weights. The weights of attention are drawn before those of the
-    /// feed-forward network. The layer normalizations start with a scale of 1 and a shift of 0, so
-    /// no random numbers are drawn for them.
+    /// Creates a block with random weights. The weights of the attention module are drawn before
+    /// those of the feed-forward network. The layer normalizations don't need random numbers,
+    /// because they start with a scale of 1 and a shift of 0.
     ///
     /// # Errors
     ///
@@ -157,16 +159,17 @@ impl TransformerBlock {
         })
     }
 
-    /// Applies the block with the code of listing 4.6. The input and the output have shape (batch,
-    /// num_tokens, emb_dim).
+    /// Applies the block to `x` with the code of the book's listing 4.6. The input and the output
+    /// have the shape (batch, num_tokens, emb_dim).
     ///
-    /// If `training` contains a generator, dropout is applied. If it is `None`, dropout isn't
-    /// applied, as in evaluation mode.
+    /// If `training` contains a random number generator, dropout is applied. If `training` is
+    /// `None`, the computation is in evaluation mode, and dropout isn't applied.
     ///
     /// # Errors
     ///
     /// Returns an error if a sequence has more tokens than the context length, or if a layer of the
-    /// attention module was replaced by a layer that doesn't match the module's configuration.
+    /// attention module has been replaced by one that is incompatible with the module's
+    /// configuration.
     ///
     /// # Panics
     ///
@@ -192,8 +195,8 @@ impl TransformerBlock {
     }
 }
 
-/// A GPT model. It corresponds to the class `GPTModel` of the book (listing 4.7). The gradients of
-/// its weights and the moments of an optimizer are stored in other values of this type.
+/// A GPT model. It corresponds to the class `GPTModel` of the book (listing 4.7). Values of this
+/// type are also used to store the gradients of a model's weights and the moments of an optimizer.
 ///
 /// ```
 /// use gpt::{GptConfig, GptModel, torch_rng::TorchRng};
@@ -216,26 +219,27 @@ pub struct GptModel {
     pub tok_emb: Embedding,
     /// Position embedding, of shape (context_length, emb_dim).
     pub pos_emb: Embedding,
-    /// Dropout of the sum of the embeddings, which is applied only during training.
+    /// Dropout for the sum of the embeddings. It is applied only during training.
     pub drop_emb: Dropout,
-    /// Transformer blocks, of which there are `n_layers`.
+    /// The `n_layers` transformer blocks.
     pub trf_blocks: Vec<TransformerBlock>,
     /// Layer normalization before the output head.
     pub final_norm: LayerNorm,
-    /// Output head without bias, from `emb_dim` features to `vocab_size` logits. `None` means that
-    /// the head is tied to `tok_emb`.
+    /// Output head without bias, which maps `emb_dim` features to `vocab_size` logits. `None` means
+    /// that the output head is tied, that is, it uses the weights of `tok_emb`.
     pub out_head: Option<Linear>,
-    /// Configuration with which the model was created. Replaced weights must have the shapes that
-    /// this configuration requires.
+    /// Configuration with which the model was created. A caller may replace the weights, but their
+    /// shapes must still match this configuration.
     pub(crate) config: GptConfig,
-    /// Number format for the operands of a tied head's matrix product. A separate head stores its
-    /// format in its `Linear`.
+    /// Number format to which the operands of the output head's matrix product are rounded if the
+    /// head is tied. A separate output head stores its number format in its `Linear` layer instead.
     pub(crate) tied_head_dtype: Dtype,
 }
 
 impl GptModel {
-    /// Creates a model with random weights. They are drawn in the book's order: the token
-    /// embedding, the position embedding, the transformer blocks in order, and the output head.
+    /// Creates a model with random weights. They are drawn in the same order as in the book: the
+    /// token embedding, the position embedding, the transformer blocks one after the other, and
+    /// finally the output head.
     ///
     /// # Errors
     ///
@@ -258,11 +262,12 @@ impl GptModel {
         })
     }
 
-    /// Computes the logits of each token with the code of listing 4.7. `in_idx` contains token IDs
-    /// of shape (batch, num_tokens), and the result has shape (batch, num_tokens, vocab_size).
+    /// Computes the logits for each token of the input with the code of the book's listing 4.7.
+    /// `in_idx` contains token IDs and has the shape (batch, num_tokens). The result has the shape
+    /// (batch, num_tokens, vocab_size).
     ///
-    /// If `training` contains a generator, dropout is applied. If it is `None`, dropout isn't
-    /// applied, as in evaluation mode.
+    /// If `training` contains a random number generator, dropout is applied. If `training` is
+    /// `None`, the computation is in evaluation mode, and dropout isn't applied.
     ///
     /// # Errors
     ///
