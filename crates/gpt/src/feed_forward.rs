@@ -89,11 +89,11 @@ impl FeedForward {
         d_out: &ArrayRef3<f32>,
         grads: &mut FeedForward,
     ) -> Array3<f32> {
-        // The forward pass computed out = contract(activated).
+        // Backpropagate through `out = contract(activated)`.
         let d_activated = (self.contract).backward(&cache.activated, d_out, &mut grads.contract);
-        // The forward pass computed activated = activation(hidden).
+        // Backpropagate through `activated = activation(hidden)`.
         let d_hidden = Pooled::from(self.activation.backward(&cache.hidden, d_activated));
-        // The forward pass computed hidden = expand(x).
+        // Backpropagate through `hidden = expand(x)`.
         (self.expand).backward(&cache.x, &d_hidden, &mut grads.expand)
     }
 }

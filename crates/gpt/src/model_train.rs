@@ -154,7 +154,7 @@ impl GptModel {
         );
         let d_logits = d_logits.as_standard_layout();
         let mut d_normed = Pooled::from(empty(cache.normed.raw_dim()));
-        // The forward pass computed logits = normed head^T.
+        // Backpropagate through `logits = normed head^T`.
         let d_x = rows_mut(&mut d_normed);
         self.head_backward(rows(&cache.normed), rows(&d_logits), d_x, grads);
         self.backward_below_head(cache.hidden, &d_normed, grads);
@@ -283,16 +283,16 @@ impl GptModel {
         d_normed: &ArrayRef3<f32>,
         grads: &mut GptModel,
     ) {
-        // The forward pass computed normed = final_norm(x).
+        // Backpropagate through `normed = final_norm(x)`.
         let mut d_x = self
             .final_norm
             .backward(cache.final_norm, d_normed, &mut grads.final_norm);
-        // The forward pass computed x = trf_blocks(x).
+        // Backpropagate through `x = trf_blocks(x)`.
         let blocks = self.trf_blocks.iter().zip(cache.blocks);
         for ((block, cache), grads) in blocks.zip(&mut grads.trf_blocks).rev() {
             d_x = block.backward(cache, d_x, grads);
         }
-        // The forward pass computed x = drop_emb(tok_emb[ids] + pos_emb[0..num_tokens]).
+        // Backpropagate through `x = drop_emb(tok_emb[ids] + pos_emb[0..num_tokens])`.
         let d_x = Pooled::from(self.drop_emb.backward(cache.drop_emb, d_x));
         self.tok_emb.backward(&cache.ids, &d_x, &mut grads.tok_emb);
         let positions = (..cache.ids.ncols()).into();

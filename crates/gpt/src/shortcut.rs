@@ -1,5 +1,5 @@
-//! The book's deep network with or without shortcut connections (listing 4.5), and the book's
-//! function `print_gradients`.
+//! The book's example of a deep network with or without shortcut connections (listing 4.5), and an
+//! equivalent of the book's function `print_gradients`.
 
 use ndarray::{Array2, ArrayRef2, ArrayViewD, ArrayViewMutD};
 use tensor_ops::{Linear, Parameters, gelu, gelu_backward, mse_loss_backward};
@@ -8,8 +8,8 @@ use torch_rng::TorchRng;
 use crate::GptError;
 
 /// A deep network of linear layers, each of which is followed by GELU. It corresponds to the class
-/// `ExampleDeepNeuralNetwork` of the book (listing 4.5). The gradients of its weights are stored in
-/// another value of this type.
+/// `ExampleDeepNeuralNetwork` of the book (listing 4.5). Values of this type are also used to store
+/// the gradients of a network's weights.
 ///
 /// ```
 /// use gpt::{ExampleDeepNeuralNetwork, torch_rng::TorchRng};
@@ -22,23 +22,24 @@ use crate::GptError;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExampleDeepNeuralNetwork {
-    /// Linear layers of the network. There is one for each pair of consecutive layer sizes.
+    /// Linear layers of the network, one for each pair of consecutive layer sizes.
     pub layers: Vec<Linear>,
-    /// Whether the input of a layer is added to its output if both have the same size.
+    /// Whether shortcut connections are used. If so, the input of each layer is added to its output
+    /// after GELU, provided that both have the same size.
     pub use_shortcut: bool,
 }
 
-/// The values that [`ExampleDeepNeuralNetwork::forward_train`] stores for
-/// [`ExampleDeepNeuralNetwork::backward`]. For each layer, they are the input and the output of the
-/// linear layer before GELU is applied.
+/// The intermediate results that [`ExampleDeepNeuralNetwork::forward_train`] stores for
+/// [`ExampleDeepNeuralNetwork::backward`]. They consist of each linear layer's input and output.
+/// The output is stored as it is before GELU.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ShortcutCache(Vec<(Array2<f32>, Array2<f32>)>);
 
 impl ExampleDeepNeuralNetwork {
-    /// Creates a network with random weights, which are drawn layer by layer. For example, the
-    /// `layer_sizes` [3, 3, 1] create two layers: one with 3 inputs and 3 outputs, and one with 3
-    /// inputs and 1 output.
+    /// Creates a network with random weights, which are drawn one layer after the other. For
+    /// example, if `layer_sizes` is [3, 3, 1], the network has two layers: the first layer has 3
+    /// inputs and 3 outputs, and the second layer has 3 inputs and 1 output.
     ///
     /// # Errors
     ///
@@ -61,22 +62,24 @@ impl ExampleDeepNeuralNetwork {
         })
     }
 
-    /// Applies the network to an input of shape (batch, first layer size). The result has shape
-    /// (batch, last layer size).
+    /// Applies the network to `x`, which has one row per sample and as many columns as the first
+    /// layer has inputs. The result has as many columns as the last layer has outputs.
     ///
     /// # Panics
     ///
-    /// Panics if the number of columns of `x` isn't equal to the first layer size.
+    /// Panics if the number of columns of `x` isn't equal to the number of inputs of the first
+    /// layer.
     pub fn forward(&self, x: &ArrayRef2<f32>) -> Array2<f32> {
         self.forward_train(x).0
     }
 
-    /// Applies the network like [`forward`](Self::forward), and also returns a cache for
-    /// [`backward`](Self::backward).
+    /// Applies the network like [`forward`](Self::forward), and also returns the intermediate
+    /// results that [`backward`](Self::backward) needs.
     ///
     /// # Panics
     ///
-    /// Panics if the number of columns of `x` isn't equal to the first layer size.
+    /// Panics if the number of columns of `x` isn't equal to the number of inputs of the first
+    /// layer.
     pub fn forward_train(&self, x: &ArrayRef2<f32>) -> (Array2<f32>, ShortcutCache) {
         let mut x = x.to_owned();
         let mut cache = Vec::with_capacity(self.layers.len());
@@ -92,12 +95,13 @@ impl ExampleDeepNeuralNetwork {
         (x, ShortcutCache(cache))
     }
 
-    /// Adds the gradients of all layers to `grads` and returns the gradient of the input.
+    /// Adds the gradients of the weights and biases of all layers to `grads`, and returns the
+    /// gradient of the network's input.
     ///
     /// # Panics
     ///
-    /// Panics if `d_out` doesn't have the shape of the network's output, or if the layer sizes of
-    /// `grads` differ from those of the network.
+    /// Panics if `d_out` doesn't have the same shape as the network's output, or if `grads` was
+    /// created with different layer sizes.
     pub fn backward(
         &self,
         cache: ShortcutCache,
@@ -114,7 +118,8 @@ impl ExampleDeepNeuralNetwork {
         for ((layer, (x, hidden)), grads) in
             self.layers.iter().zip(cache.0).zip(&mut grads.layers).rev()
         {
-            // The forward pass computed x = gelu(layer(x)), or x + gelu(layer(x)) with a shortcut.
+            // Backpropagate through `x = gelu(layer(x))`, or through `x = x + gelu(layer(x))` if
+            // the layer has a shortcut connection.
             let d_shortcut = self.adds_shortcut(layer).then(|| d_x.clone());
             let d_hidden = gelu_backward(&hidden, d_x);
             d_x = layer.backward(&x, &d_hidden, grads);
@@ -125,13 +130,14 @@ impl ExampleDeepNeuralNetwork {
         d_x
     }
 
-    /// Returns the name of each layer's weight matrix and the mean absolute value of its gradient,
-    /// like the output of the book's `print_gradients`. The loss is the mean squared error between
-    /// `target` and the network's output for `x`.
+    /// Returns the name of each layer's weight matrix together with the mean absolute value of its
+    /// gradient, which is what the book's function `print_gradients` prints. The loss is the mean
+    /// squared error between `target` and the network's output for the input `x`.
     ///
     /// # Panics
     ///
-    /// Panics if the shape of `x` or `target` doesn't match the layer sizes.
+    /// Panics if the number of columns of `x` isn't equal to the number of inputs of the first
+    /// layer, or if `target` doesn't have the same shape as the network's output.
     pub fn mean_absolute_gradients(
         &self,
         x: &ArrayRef2<f32>,

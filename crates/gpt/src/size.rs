@@ -1,9 +1,9 @@
-//! The number of parameters of a model (section 4.6 and exercises 4.1 and 4.2 of the book), and
-//! estimates of the memory that training, evaluating, decoding and inspecting the model take. Both
-//! are calculated from the configuration alone, without creating the model.
+//! Number of parameters of a model (section 4.6 and exercises 4.1 and 4.2 of the book), and
+//! estimates of the memory required for training, evaluation, decoding and inspection. Both are
+//! calculated from the model's configuration, so the model doesn't have to be created.
 //!
-//! The estimates are upper bounds for the large arrays. They don't include the program itself or
-//! temporary arrays inside a layer.
+//! The estimates are upper bounds for the memory that the large arrays need. They include neither
+//! the program itself nor temporary arrays inside a layer.
 
 use tensor_ops::engine::packed_bytes;
 
@@ -13,30 +13,32 @@ use crate::{BatchParts, GptConfig, GptError};
 /// Size of an `f32` in bytes.
 const F32: usize = 4;
 
-/// Number of rows of `emb_dim` features that a transformer block stores per token for its backward
-/// pass. The rows are the inputs of both layer normalizations (2), the input of the query, key and
-/// value projections (1) and their outputs (3), the context vectors (1), and the input of the
-/// feed-forward network (1). The hidden features before and after GELU are counted separately.
+/// Number of rows of `emb_dim` features that the forward pass of a transformer block stores per
+/// token for the backward pass. These are the inputs of both layer normalizations (2 rows), the
+/// input of the query, key and value layers (1), their outputs (3), the context vectors (1), and
+/// the input of the feed-forward network (1). The feed-forward network's hidden features before and
+/// after GELU aren't included.
 const CACHED_ROWS: usize = 8;
 
-/// Number of additional rows of `vocab_size` elements that sampling a token takes: a copy of the
-/// logits (1), the probabilities (1), and the indices, which take as much memory as two rows (2).
+/// Number of rows of `vocab_size` 4-byte elements that are needed to sample a token, in addition to
+/// the row of logits itself. These are a copy of the logits (1 row), the probabilities (1), and the
+/// token indices, which need twice as much memory per element (2).
 const SAMPLING_ROWS: usize = 4;
 
-/// Size in bytes of a candidate for the next token, including its text, if the candidates are
-/// displayed.
+/// Estimated size in bytes of one displayed candidate for the next token, including the candidate's
+/// text.
 const CANDIDATE_BYTES: usize = 80;
 
 /// The number of parameters in each part of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelSize {
-    /// Number of parameters of the token embedding, which is vocab_size * emb_dim.
+    /// Number of parameters of the token embedding, `vocab_size * emb_dim`.
     pub tok_emb: usize,
-    /// Number of parameters of the position embedding, which is context_length * emb_dim.
+    /// Number of parameters of the position embedding, `context_length * emb_dim`.
     pub pos_emb: usize,
-    /// Number of parameters of the attention module in one block: the query, key and value
-    /// projections, and the output projection with its bias.
+    /// Number of parameters of the attention module in one block. They belong to the query, key and
+    /// value layers and to the output projection.
     pub attention: usize,
     /// Number of parameters of the feed-forward network in one block.
     pub feed_forward: usize,
@@ -46,32 +48,34 @@ pub struct ModelSize {
     pub n_layers: usize,
     /// Number of parameters of the final layer normalization.
     pub final_norm: usize,
-    /// Number of parameters of the output head, which is 0 if the head is tied.
+    /// Number of parameters of the output head. It is 0 if the output head is tied, because it then
+    /// uses the parameters of the token embedding.
     pub out_head: usize,
 }
 
 impl ModelSize {
-    /// Returns the number of all parameters, like `sum(p.numel() for p in model.parameters())`.
+    /// Returns the number of all parameters. The PyTorch equivalent is
+    /// `sum(p.numel() for p in model.parameters())`.
     pub fn total(&self) -> usize {
         let block = self.attention + self.feed_forward + self.norms;
         self.tok_emb + self.pos_emb + self.n_layers * block + self.final_norm + self.out_head
     }
 
-    /// Returns the number of parameters without those of the output head. OpenAI counts the
-    /// parameters of GPT-2 in this way.
+    /// Returns the number of all parameters except those of the output head. OpenAI counts the
+    /// parameters of GPT-2 in the same way.
     pub fn without_out_head(&self) -> usize {
         self.total() - self.out_head
     }
 
-    /// Returns the size of all parameters in `f32`, in mebibytes (1024 * 1024 bytes). The book
-    /// calls this unit MB.
+    /// Returns the size of all parameters in mebibytes (1024 * 1024 bytes) if they are stored in
+    /// `f32`. The book calls this unit MB.
     pub fn mebibytes(&self) -> f64 {
         self.total() as f64 * 4.0 / (1024.0 * 1024.0)
     }
 }
 
-/// An estimate of the memory that a computation needs. It consists of parts, each of which has a
-/// name and a number of bytes.
+/// An estimate of the memory that a computation needs. It is a list of named items, called parts,
+/// each of which has a size in bytes.
 ///
 /// ```
 /// use gpt::{GptConfig, Memory};
@@ -92,11 +96,12 @@ impl Memory {
         Self::default()
     }
 
-    /// Adds a part with the given name. Its number of bytes is the product of `sizes`.
+    /// Adds a part called `name`, and returns the new estimate. The size of the part in bytes is
+    /// the product of the elements of `sizes`.
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::TooLarge`] if the number of bytes doesn't fit in 64 bits.
+    /// Returns [`GptError::TooLarge`] if the total number of bytes doesn't fit in 64 bits.
     pub fn with(mut self, name: &'static str, sizes: &[usize]) -> Result<Self, GptError> {
         let bytes = sizes
             .iter()
@@ -119,21 +124,21 @@ impl Memory {
 }
 
 impl GptConfig {
-    /// Calculates the memory that the weights take in `f32`.
+    /// Calculates the memory required for the weights in `f32`.
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated. All
-    /// other methods that calculate memory return the same error.
+    /// Returns [`GptError::TooLarge`] if the weights don't fit in the address space.
     pub fn weights_memory(&self) -> Result<Memory, GptError> {
         Memory::new().with("weights", &[F32, self.size()?.total()])
     }
 
-    /// Calculates the memory that decoding takes in addition to the weights.
+    /// Calculates the memory required for decoding `texts` sequences of up to `tokens` tokens each,
+    /// in addition to the memory for the weights.
     ///
-    /// The memory includes the keys and values of `texts` sequences with `tokens` tokens each, the
-    /// activations of one layer for a prompt of `tokens` tokens, the logits of each sequence's next
-    /// token, and the copies of these logits that sampling needs.
+    /// The estimate includes the keys and values of all sequences, the activations of one layer for
+    /// a prompt of `tokens` tokens, the logits of the next token of each sequence, and the copies
+    /// of these logits that are needed for sampling.
     ///
     /// ```
     /// let config = gpt::GptConfig::GPT2_124M;
@@ -144,7 +149,7 @@ impl GptConfig {
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated.
+    /// Returns [`GptError::TooLarge`] if the total number of bytes doesn't fit in 64 bits.
     pub fn decoding_memory(&self, texts: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         Memory::new()
@@ -156,27 +161,29 @@ impl GptConfig {
             .with("logits", &[F32, 1 + SAMPLING_ROWS, texts, self.vocab_size])
     }
 
-    /// Returns the largest number of `f32` values per token that exist at the same time in the
-    /// forward pass of one block. They are the hidden features of the feed-forward network and
-    /// eight rows of `emb_dim` features: the queries, the keys, the values, the context vectors,
-    /// the outputs of both layer normalizations, the sum with the first shortcut, and the residual
-    /// stream.
+    /// Returns the maximum number of `f32` values per token that are in memory at the same time
+    /// during the forward pass of a block. They consist of the hidden features of the feed-forward
+    /// network and eight rows of `emb_dim` features: the queries, the keys, the values, the context
+    /// vectors, the outputs of both layer normalizations, the sum at the first shortcut connection,
+    /// and the residual stream.
     fn per_token(&self) -> usize {
         let others = self.emb_dim.saturating_mul(8);
         self.feed_forward_dim().saturating_add(others)
     }
 
-    /// Calculates the memory that training takes if each batch consists of `batch_size` windows of
-    /// `tokens` tokens each.
+    /// Calculates the memory required for training with batches of `batch_size` windows of `tokens`
+    /// tokens each.
     ///
-    /// The memory includes the weights, the gradients, AdamW's two moments, the activations that
-    /// the backward pass needs, the rows of logits that are in memory at the same time during
-    /// training and evaluation, and the packed operands of matrix products. If batches are divided
-    /// into parts (see [`BatchParts`]), the memory includes separate gradients for each part.
+    /// The estimate includes the weights, the gradients, the two moments of AdamW, the activations
+    /// that the backward pass needs, the dropout masks of the attention weights, the rows of logits
+    /// that are in memory at the same time, and the packed operands of matrix products. If batches
+    /// are divided into parts (see [`BatchParts`]), the estimate includes separate gradients for
+    /// each part.
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated.
+    /// Returns [`GptError::TooLarge`] if the weights don't fit in the address space, or if the total
+    /// number of bytes doesn't fit in 64 bits.
     pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         let parameters = self.size()?.total();
@@ -206,12 +213,13 @@ impl GptConfig {
         )
     }
 
-    /// Calculates the memory that [`GptModel::token_losses`](crate::GptModel::token_losses) takes
-    /// for a window of `tokens` tokens, in addition to the weights.
+    /// Calculates the memory required for calling
+    /// [`GptModel::token_losses`](crate::GptModel::token_losses) with a window of `tokens` tokens,
+    /// in addition to the memory for the weights.
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated.
+    /// Returns [`GptError::TooLarge`] if the total number of bytes doesn't fit in 64 bits.
     pub fn evaluation_memory(&self, tokens: usize) -> Result<Memory, GptError> {
         let packed = packed_bytes(self.emb_dim, self.vocab_size);
         Memory::new()
@@ -220,16 +228,17 @@ impl GptConfig {
             .with("packed matrices", &[packed])
     }
 
-    /// Calculates the memory that [`GptModel::trace`](crate::GptModel::trace), which computes one
-    /// block after the other, takes for a sequence of `tokens` tokens, in addition to the weights.
+    /// Calculates the memory required for inspecting a sequence of `tokens` tokens with
+    /// [`GptModel::trace`](crate::GptModel::trace), in addition to the memory for the weights. Only
+    /// one block at a time is computed and stored.
     ///
-    /// The memory includes the attention weights of one block together with their raw, masked and
-    /// scaled scores and the causal mask, `rows` rows of logits, and `top` candidates for the next
-    /// token at each position.
+    /// The estimate includes the attention weights of a block, the raw, masked and scaled scores
+    /// from which they are computed, the causal mask, `rows` rows of logits, and `top` candidates
+    /// for the next token at each position.
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::TooLarge`] if the number of bytes is too large to be calculated.
+    /// Returns [`GptError::TooLarge`] if the total number of bytes doesn't fit in 64 bits.
     pub fn inspection_memory(
         &self,
         tokens: usize,

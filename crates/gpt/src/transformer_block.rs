@@ -1,7 +1,8 @@
 //! The optimized forward pass and the backward pass of a transformer block.
 //!
 //! A block first computes `h = x + drop(att(norm1(x)))` and then returns `h + drop(ff(norm2(h)))`.
-//! The struct [`TransformerBlock`] and its forward pass as in listing 4.6 are in `plain.rs`.
+//! The definition of the struct [`TransformerBlock`] and the forward pass from the book's listing
+//! 4.6 are in `plain.rs`.
 
 use attention::{MultiHeadAttention, MultiHeadAttentionCache};
 use ndarray::{Array3, ArrayRef3};
@@ -43,24 +44,26 @@ impl TransformerBlock {
         })
     }
 
-    /// Sets the number format to which the operands of matrix products are rounded in all linear
-    /// layers of the block. [`GptModel::set_dtype`](crate::GptModel::set_dtype) describes the
-    /// effect. The forward pass supports only float32 and bfloat16.
+    /// Sets the number format to which the operands of matrix products in all linear layers of the
+    /// block are rounded. The forward pass supports only float32 and bfloat16.
+    /// [`GptModel::set_dtype`](crate::GptModel::set_dtype) describes the effect on precision and
+    /// speed.
     pub fn set_dtype(&mut self, dtype: Dtype) {
         self.att.set_dtype(dtype);
         self.ff.set_dtype(dtype);
     }
 
-    /// Applies the block without dropout. The input and the output have shape (batch, num_tokens,
-    /// emb_dim).
+    /// Applies the block to `x` without dropout. The input and the output have the shape
+    /// (batch, num_tokens, emb_dim).
     ///
     /// [`forward_plain`](Self::forward_plain) computes the same output with the code of the book's
-    /// listing, which is slower.
+    /// listing 4.6, which is slower.
     ///
     /// # Errors
     ///
     /// Returns an error if a sequence has more tokens than the context length, or if a layer of the
-    /// attention module was replaced by a layer that doesn't match the module's configuration.
+    /// attention module has been replaced by one that is incompatible with the module's
+    /// configuration.
     ///
     /// # Panics
     ///
@@ -75,14 +78,15 @@ impl TransformerBlock {
         Ok(out)
     }
 
-    /// Applies the block with dropout and returns its output and a cache for
-    /// [`backward`](Self::backward). The input and the output have shape (batch, num_tokens,
-    /// emb_dim).
+    /// Applies the block to `x` with dropout, and also returns the intermediate results that
+    /// [`backward`](Self::backward) needs. The input and the output have the shape
+    /// (batch, num_tokens, emb_dim).
     ///
     /// # Errors
     ///
     /// Returns an error if a sequence has more tokens than the context length, or if a layer of the
-    /// attention module was replaced by a layer that doesn't match the module's configuration.
+    /// attention module has been replaced by one that is incompatible with the module's
+    /// configuration.
     ///
     /// # Panics
     ///
@@ -99,8 +103,8 @@ impl TransformerBlock {
         add_assign(&mut x, &shortcut);
         let shortcut = Pooled::from(x);
         let (x, norm2) = self.norm2.forward_train(&shortcut);
-        // Random numbers must be drawn in order on a single thread. The other threads compute the
-        // feed-forward network at the same time.
+        // Random numbers must be drawn one after the other, so a single thread draws the dropout
+        // mask. Meanwhile, the other threads compute the feed-forward network.
         let ((x, ff), mask) = rayon::join(
             || self.ff.forward_train(x),
             || self.drop_shortcut.draw(shortcut.len(), rng),
@@ -118,11 +122,12 @@ impl TransformerBlock {
         Ok((x, cache))
     }
 
-    /// Adds the gradients of the block's weights to `grads` and returns the gradient of the input.
+    /// Adds the gradients of the block's weights to `grads`, and returns the gradient of the
+    /// block's input.
     ///
     /// # Panics
     ///
-    /// Panics if the shape of `d_out` isn't that of the block's output.
+    /// Panics if `d_out` doesn't have the same shape as the block's output.
     pub fn backward(
         &self,
         cache: TransformerBlockCache,
@@ -130,13 +135,13 @@ impl TransformerBlock {
         grads: &mut TransformerBlock,
     ) -> Array3<f32> {
         let d_out = Pooled::from(d_out);
-        // The forward pass computed x = drop(ff(norm2(shortcut))) + shortcut.
+        // Backpropagate through `x = drop(ff(norm2(shortcut))) + shortcut`.
         let d_branch = Pooled::from(self.drop_shortcut.backward_of(cache.drop2, &d_out));
         let d_x = Pooled::from(self.ff.backward(cache.ff, &d_branch, &mut grads.ff));
         let d_shortcut = self.norm2.backward(cache.norm2, &d_x, &mut grads.norm2);
         let mut d_shortcut = Pooled::from(d_shortcut);
         add_assign(&mut d_shortcut, &d_out);
-        // The forward pass computed x = drop(att(norm1(shortcut))) + shortcut.
+        // Backpropagate through `x = drop(att(norm1(shortcut))) + shortcut`.
         let d_branch = Pooled::from(self.drop_shortcut.backward_of(cache.drop1, &d_shortcut));
         let d_normed = Pooled::from(self.att.backward(cache.att, &d_branch, &mut grads.att));
         let mut d_x = self

@@ -1,5 +1,5 @@
-//! Tests training with matrix products in bf16. The gradients must be close to those with products
-//! in f32, and they must be bit-identical for any number of threads.
+//! Tests training with matrix products in bf16. The gradients must be close to the gradients of
+//! training in f32, and they must be bit-identical for any number of threads.
 
 use gpt::{BatchParts, DropRates, GptConfig, GptModel};
 use ndarray::Array2;
@@ -20,7 +20,8 @@ fn config(tied: bool) -> GptConfig {
 }
 
 /// Returns the loss and the gradients of a batch. If `in_parts` is true, the batch is divided into
-/// parts, as in the command `gpt train`. Otherwise, it is computed as a whole.
+/// parts that are computed in parallel, as in the command `gpt train`. Otherwise, the whole batch
+/// is computed at once.
 fn gradients(config: GptConfig, dtype: Dtype, in_parts: bool) -> (f32, GptModel) {
     let mut rng = TorchRng::manual_seed(123);
     let mut model = GptModel::new(config, &mut rng).expect("a model");
@@ -42,7 +43,7 @@ fn gradients(config: GptConfig, dtype: Dtype, in_parts: bool) -> (f32, GptModel)
 }
 
 /// For each parameter, returns its name, the norm of its gradient in `one`, and the norm of the
-/// difference between its gradients in `one` and `other`.
+/// difference between this gradient and the parameter's gradient in `other`.
 fn norms(one: &GptModel, other: &GptModel) -> Vec<(String, f64, f64)> {
     let norm = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
     let both = one
@@ -92,8 +93,8 @@ fn the_bits_are_those_of_any_number_of_threads() {
             assert!(on(threads, in_parts) == one, "{threads} threads");
         }
     }
-    // If the batch is divided into parts, all threads must use bf16. After the step, matrix
-    // products must use f32 again.
+    // Even if the batch is divided into parts, matrix products must be computed in bf16.
+    // Afterwards, training in f32 must produce the same results as before.
     let (exact, in_f32) = gradients(config(true), Dtype::Float32, true);
     let (loss, in_bf16) = gradients(config(true), Dtype::BFloat16, true);
     assert!(loss != exact && in_f32 != in_bf16);

@@ -1,5 +1,6 @@
-//! Tests the gradients of a whole model. They are compared with PyTorch's gradients, with and
-//! without dropout and with a tied and a separate output head, and with finite differences.
+//! Tests the gradients of a whole model. They are compared with finite differences and with
+//! gradients that PyTorch computed, with and without dropout, and with a tied and a separate output
+//! head.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,8 +11,8 @@ use test_support::{GradientCheck, project, projection_weights};
 use torch_rng::{Build, TorchRng};
 
 /// The settings for comparing gradients with finite differences. The tolerance is larger than in
-/// the tests of single operations, because the finite differences contain the `f32` rounding errors
-/// of a whole model.
+/// the tests of single operations, because the rounding errors of a whole model in `f32` affect the
+/// finite differences.
 const CHECK: GradientCheck = GradientCheck {
     tolerance: 1e-2,
     step: None,
@@ -39,8 +40,8 @@ fn batch() -> (Array2<u32>, Array2<u32>) {
     )
 }
 
-/// Adds 0.1 times a standard normal sample to each parameter, like the script that writes the
-/// fixture.
+/// Adds 0.1 times a random number from the standard normal distribution to each weight. The script
+/// that computes the expected gradients with PyTorch does the same.
 fn move_away_from_initial_values(model: &mut GptModel, rng: &mut TorchRng) {
     for (_, mut view) in model.named_parameters_mut() {
         let noise = rng.randn(view.len());
@@ -91,8 +92,8 @@ fn every_gradient_equals_pytorchs() {
     }
 }
 
-/// Tests a batch that has more rows of logits than [`gpt::engine::LOGIT_ROWS`], the number of rows
-/// that are in memory at the same time.
+/// Tests a batch for which more rows of logits must be computed than [`gpt::engine::LOGIT_ROWS`],
+/// the maximum number of rows that are in memory at the same time.
 #[test]
 fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_the_other() {
     for (tied, drop_rate) in [(false, 0.0), (true, 0.2)] {
@@ -124,8 +125,9 @@ fn the_training_step_of_a_long_batch_equals_logits_loss_and_backward_one_after_t
     }
 }
 
-/// Sets the biases so that the inputs of ReLU are alternately well above 0 and well below 0. A
-/// finite difference across ReLU's kink at 0 would be wrong.
+/// Sets the biases so that the inputs of ReLU are far from 0, alternating between positive and
+/// negative values. A finite difference would be wrong if its two points were on different sides of
+/// 0, where ReLU has a kink.
 fn away_from_kinks(ff: &mut FeedForward) {
     if ff.activation == Activation::Relu {
         let bias = ff.expand.bias.as_mut().expect("the layers have biases");
@@ -158,8 +160,8 @@ fn the_models_gradients_agree_with_finite_differences() {
         model.backward(cache, &w, &mut grads);
         for (i, (name, d)) in grads.named_parameters().into_iter().enumerate() {
             let parameter = model.named_parameters()[i].1.to_owned();
-            // The attention scores have little influence on the objective. With a small step, the
-            // finite difference would therefore consist mostly of rounding errors.
+            // Changing the attention scores hardly affects the objective. If the step were small,
+            // the finite difference would therefore consist mostly of rounding errors.
             let step = name.contains("att.W_").then_some(0.06);
             let check = GradientCheck { step, ..CHECK };
             check.check(&name, &parameter, &d, |p| {
@@ -272,8 +274,8 @@ fn a_step_in_parts_that_panics_leaves_nothing_to_the_next() {
     };
     let zeros = GptModel::zeros(config).unwrap();
     let expected = step(zeros.clone());
-    // The last operation of the backward pass, which adds to the gradient of the token embedding,
-    // panics because this gradient is stored in column-major order.
+    // Make the training step panic: the last operation of its backward pass adds to the gradient of
+    // the token embedding, which isn't possible if this gradient is stored in column-major order.
     let mut strided = zeros.clone();
     strided.tok_emb.weight = Array2::zeros((31, 12).f());
     assert!(catch_unwind(AssertUnwindSafe(|| step(strided))).is_err());

@@ -1,4 +1,5 @@
-//! Tests models with replaced fields, targets that are ignored, and custom heads.
+//! Tests models whose fields have been replaced, targets that don't contribute to the loss, and
+//! models with a custom head.
 
 use gpt::tensor_ops::{IGNORE_INDEX, Linear, Parameters, cross_entropy_train};
 use gpt::{Activation, BatchParts, DropRates, FeedForward, GptConfig, GptError, GptModel};
@@ -133,8 +134,8 @@ fn a_feed_forward_network_needs_features() {
     );
 }
 
-/// Tests a batch that has more rows of logits than the loss function computes at a time. In some of
-/// the groups of rows that are computed together, all targets are ignored.
+/// Tests a batch that has more rows of logits than the loss function computes at a time, so the
+/// rows are processed in groups. In some of these groups, all targets are ignored.
 #[test]
 fn ignored_targets_change_neither_the_loss_nor_the_gradient_of_the_others() {
     let config = GptConfig {
@@ -177,7 +178,7 @@ fn ignored_targets_change_neither_the_loss_nor_the_gradient_of_the_others() {
     assert_eq!(model.loss(&ids, &targets).unwrap_err(), none);
     let refused = model.loss_and_grads(&ids, &targets, 1.0, &mut rng, &mut grads);
     assert_eq!(refused.unwrap_err(), none);
-    // `IGNORE_INDEX` is valid only as a target, and not as an input.
+    // `IGNORE_INDEX` is valid only as a target, so it must be rejected as an input.
     model.forward(&targets.slice(s![.., ..6])).unwrap_err();
 }
 
@@ -203,7 +204,8 @@ fn hidden_states_lead_to_the_logits() {
     }
 }
 
-/// Tests a model with dropout whose weights are scaled by several factors.
+/// Tests a model with dropout. The test is repeated with three factors by which the weights of the
+/// embeddings and of the feed-forward networks are multiplied.
 #[test]
 fn gradients_of_the_hidden_states_agree_with_finite_differences() {
     let config = GptConfig {

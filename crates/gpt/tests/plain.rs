@@ -1,4 +1,5 @@
-//! Compares the optimized methods with the code of the book's listings, with and without dropout.
+//! Compares the optimized methods of the model and its modules with the code of the book's
+//! listings, both with and without dropout.
 
 use gpt::{Activation, DropRates, GptConfig, GptModel, LayerNorm, gelu, layer_norm};
 use ndarray::{Array1, Array2, Array3};
@@ -29,8 +30,8 @@ proptest! {
 
     #[test]
     fn the_model_its_blocks_and_its_feed_forward_network_equal_the_listings(
-        // Attention processes 64 queries at a time, so these lengths require one or two blocks of
-        // queries.
+        // Attention processes the queries in blocks of 64, so sequences with these numbers of
+        // tokens require one or two blocks.
         (batch, num_tokens) in (1usize..4, prop_oneof![1usize..20, 60usize..70]),
         (n_heads, head_dim, n_layers, vocab_size) in (1usize..4, 8usize..17, 1usize..4, 2usize..60),
         [tied, qkv_bias] in any::<[bool; 2]>(),
