@@ -221,10 +221,9 @@ impl KvCache {
     }
 
     /// Checks that this cache can process a call of [`attend_each`](Self::attend_each). `found`
-    /// contains the shapes of the queries, keys, values and context vectors, which must have
-    /// `num_heads * head_dim` columns and one row for each of the `rows` new tokens of all
-    /// sequences. The cache must have space for `new`, the number of new tokens of its own
-    /// sequence.
+    /// contains the shapes of the queries, keys, values and context vectors. Each of these arrays
+    /// must have `num_heads * head_dim` columns and `rows` rows, one for each new token of all
+    /// sequences. The cache must also have space for `new` more tokens.
     fn check(&self, new: usize, rows: usize, found: [(usize, usize); 4]) {
         let KvCacheSize {
             num_heads,

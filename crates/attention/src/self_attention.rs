@@ -20,8 +20,9 @@ pub enum WeightInit {
     /// The uniform distribution in [0, 1), from which `torch.rand` draws. The book initializes the
     /// weights of `SelfAttention_v1` from this distribution.
     Rand,
-    /// The standard normal distribution, from which `torch.randn` draws. The course worksheet and
-    /// the book's solutions to the exercises initialize weights from this distribution.
+    /// The standard normal distribution, from which `torch.randn` draws. The course worksheet (a
+    /// notebook with exercises) and the book's solutions to its own exercises initialize weights
+    /// from this distribution.
     Randn,
 }
 

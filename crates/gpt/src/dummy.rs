@@ -52,7 +52,7 @@ pub struct DummyGptModel {
     pub pos_emb: Embedding,
     /// Dropout for the sum of the embeddings. It is applied only during training.
     pub drop_emb: Dropout,
-    /// Placeholders for the transformer blocks, of which there are `n_layers`.
+    /// The `n_layers` placeholders for the transformer blocks.
     pub trf_blocks: Vec<DummyTransformerBlock>,
     /// Placeholder for the layer normalization before the output head.
     pub final_norm: DummyLayerNorm,

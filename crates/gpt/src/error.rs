@@ -94,7 +94,7 @@ pub enum GptError {
         /// Advice on how to fix the problem.
         fix: &'static str,
     },
-    /// All targets are `IGNORE_INDEX`, so their mean loss isn't defined.
+    /// All targets are equal to `IGNORE_INDEX`, so the mean loss is undefined.
     #[error("all {targets} targets are IGNORE_INDEX, but at least one must be a token ID")]
     NoTargets {
         /// Number of targets.

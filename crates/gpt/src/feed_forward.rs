@@ -9,7 +9,7 @@ use tensor_ops::{Dtype, Linear, parameters};
 
 use crate::{FeedForward, GptConfig, GptError};
 
-/// The values that [`FeedForward::forward_train`] stores for [`FeedForward::backward`].
+/// Intermediate results that [`FeedForward::forward_train`] stores for [`FeedForward::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FeedForwardCache {

@@ -12,7 +12,7 @@ use torch_rng::TorchRng;
 use crate::model::{LOGIT_ROWS, counted, rows};
 use crate::{GptConfig, GptError, GptModel, TransformerBlockCache};
 
-/// The values that [`GptModel::forward_train`] stores for [`GptModel::backward`].
+/// Intermediate results that [`GptModel::forward_train`] stores for [`GptModel::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GptCache {
@@ -21,7 +21,8 @@ pub struct GptCache {
     normed: Pooled<Ix3>,
 }
 
-/// The values that [`GptModel::forward_hidden_train`] stores for [`GptModel::backward_hidden`].
+/// Intermediate results that [`GptModel::forward_hidden_train`] stores for
+/// [`GptModel::backward_hidden`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct HiddenCache {

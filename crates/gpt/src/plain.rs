@@ -1,6 +1,6 @@
-//! The model of chapter 4, written exactly as in the book's listings: layer normalization (listing
-//! 4.2), GELU (4.3), the feed-forward network (4.4), the transformer block (4.6) and the whole
-//! model (4.7). Each struct has the constructor and the forward pass that it has in the book.
+//! The model of chapter 4, written as in the book's listings: layer normalization (listing 4.2),
+//! GELU (4.3), the feed-forward network (4.4), the transformer block (4.6) and the whole model
+//! (4.7). Each struct has the same constructor and the same forward pass as in the book.
 //!
 //! If you are new to this crate, read this file first. The methods `forward` and `forward_train` of
 //! the same structs compute the same outputs faster. These methods and the backward passes are in

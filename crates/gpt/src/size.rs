@@ -182,8 +182,8 @@ impl GptConfig {
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::TooLarge`] if the weights don't fit in the address space, or if the total
-    /// number of bytes doesn't fit in 64 bits.
+    /// Returns [`GptError::TooLarge`] if the weights don't fit in the address space, or if the
+    /// total number of bytes doesn't fit in 64 bits.
     pub fn training_memory(&self, batch_size: usize, tokens: usize) -> Result<Memory, GptError> {
         let (layers, features) = (self.n_layers, self.emb_dim);
         let parameters = self.size()?.total();
@@ -205,7 +205,7 @@ impl GptConfig {
         if self.drop_rates.attention == 0.0 {
             return Ok(memory);
         }
-        // A dropout mask takes one bit per attention weight.
+        // A dropout mask needs one bit per attention weight.
         let bytes = tokens.div_ceil(8);
         memory.with(
             "dropout masks",

@@ -12,7 +12,8 @@ use torch_rng::TorchRng;
 
 use crate::{FeedForward, FeedForwardCache, GptConfig, GptError, TransformerBlock};
 
-/// The values that [`TransformerBlock::forward_train`] stores for [`TransformerBlock::backward`].
+/// Intermediate results that [`TransformerBlock::forward_train`] stores for
+/// [`TransformerBlock::backward`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TransformerBlockCache {

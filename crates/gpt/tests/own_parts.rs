@@ -204,7 +204,7 @@ fn hidden_states_lead_to_the_logits() {
     }
 }
 
-/// Tests a model with dropout. The test is repeated with three factors by which the weights of the
+/// Tests a model with dropout, once for each of three factors by which the weights of the
 /// embeddings and of the feed-forward networks are multiplied.
 #[test]
 fn gradients_of_the_hidden_states_agree_with_finite_differences() {
