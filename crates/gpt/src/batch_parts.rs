@@ -94,9 +94,10 @@ impl BatchParts {
     ///
     /// # Panics
     ///
-    /// Panics if the parameters of `grads` and `model` have different names or shapes. If the model
-    /// is small enough for its batches to be divided, also panics if the parameters of `model`
-    /// differ in this way from those of the model that was passed to [`new`](Self::new).
+    /// Panics if the parameters of `grads` and `model` have different names or shapes, or if
+    /// [`GptModel::check`] rejects `grads`. If the model is small enough for its batches to be
+    /// divided, also panics if the parameters of `model` differ in this way from those of the model
+    /// that was passed to [`new`](Self::new).
     pub fn loss_and_grads(
         &mut self,
         model: &GptModel,

@@ -63,8 +63,8 @@ impl GptModel {
     }
 
     /// Sets the number format for the matrix products of all linear layers and of the output head.
-    /// In the forward and the backward pass, both operands of these products are rounded to this
-    /// format first, like in PyTorch's `torch.autocast("cpu", dtype=...)`. The default is float32.
+    /// In the forward and the backward pass, both operands of each product are rounded to this
+    /// format first, as in PyTorch's `torch.autocast("cpu", dtype=...)`. The default is float32.
     ///
     /// The weights, gradients and sums are always stored in float32, and attention, normalization,
     /// GELU and losses are always computed in float32. Training with bfloat16 is faster on a CPU

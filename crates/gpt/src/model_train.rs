@@ -142,8 +142,8 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if the shapes of `d_logits` and the logits differ, or if the parameters of `grads`
-    /// and the model have different names or shapes.
+    /// Panics if the shapes of `d_logits` and the logits differ, if the parameters of `grads` and
+    /// the model have different names or shapes, or if [`check`](Self::check) rejects `grads`.
     pub fn backward(&self, cache: GptCache, d_logits: &ArrayRef3<f32>, grads: &mut GptModel) {
         self.check_gradients("GptModel::backward", grads);
         let ((batch, num_tokens), vocab_size) = (cache.hidden.ids.dim(), self.config().vocab_size);
@@ -183,7 +183,8 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if the parameters of `grads` and the model have different names or shapes.
+    /// Panics if the parameters of `grads` and the model have different names or shapes, or if
+    /// [`check`](Self::check) rejects `grads`.
     pub fn loss_and_grads(
         &self,
         in_idx: &ArrayRef2<u32>,
@@ -266,8 +267,9 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if the shapes of `d_hidden` and the hidden states differ, or if the parameters of
-    /// `grads` and the model have different names or shapes.
+    /// Panics if the shapes of `d_hidden` and the hidden states differ, if the parameters of
+    /// `grads` and the model have different names or shapes, or if [`check`](Self::check) rejects
+    /// `grads`.
     pub fn backward_hidden(
         &self,
         cache: HiddenCache,
