@@ -1,6 +1,6 @@
-//! Shows how to create batches from several sources and how to resume after an interruption. The
-//! program writes two files of token IDs in parts, joins them into one corpus, and mixes this
-//! corpus with another one. Run it with the following command:
+//! Shows how to create batches from several corpora and how to resume after an interruption. The
+//! program writes two files of token IDs, joins them into one corpus, and draws batches at random
+//! from this corpus and a second one. Run the program with the following command:
 //!
 //! ```sh
 //! cargo run --release -p dataloader --example pipeline
@@ -20,7 +20,8 @@ const CODE: &str = "for i in 0..3 { println!(\"{i}\"); } ";
 fn main() -> Result<(), Box<dyn Error>> {
     let (folder, tokenizer) = (tempfile::tempdir()?, Gpt2Tokenizer::new());
 
-    // Each file is written in parts, so only one part is in memory at a time.
+    // The token IDs are written after each call of `encode`, so the IDs of the whole file are never
+    // in memory at the same time.
     let mut files = Vec::new();
     for name in ["part-0.bin", "part-1.bin"] {
         let path = folder.path().join(name);
@@ -45,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         stride: 8,
         ..DataLoaderConfig::default()
     };
-    // Four of five batches are prose, and the others are code.
+    // On average, four of five batches contain prose, and one of five contains code.
     let begin = || -> Result<Mix, DataLoaderError> {
         let loader = |corpus| DataLoader::new(corpus, config);
         Mix::new(vec![(loader(&prose)?, 0.8), (loader(&code)?, 0.2)])
@@ -56,8 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         mix.next_batch(&mut rng)?;
     }
 
-    // To be able to resume, a training program saves the random number generator and the position
-    // in the mix. Both can be serialized with serde.
+    // A training program that can be resumed saves two values: the random number generator and the
+    // position in the stream of batches. Both values can be serialized with serde.
     let (saved_rng, saved) = (rng.clone(), mix.position());
     let expected = mix.next_batch(&mut rng)?;
 

@@ -1,10 +1,11 @@
 //! Endless streams of batches, from one loader or from a weighted mix of several loaders. A stream
 //! can be resumed at a saved position.
 //!
-//! When an epoch (one pass over all windows of a corpus) ends, the next one begins automatically. A
-//! saved position contains the state of the random number generator from before the windows of its
-//! epoch were shuffled. When a stream is resumed, they are shuffled again from this state.
-//! Therefore, their order, which can have millions of elements, doesn't have to be saved.
+//! When an epoch (one pass over all windows of a corpus) ends, the next epoch begins automatically.
+//! A saved position contains the state that the random number generator had before the windows were
+//! shuffled for the current epoch. When a stream is resumed, it uses this state to shuffle the
+//! windows again. Therefore, a saved position doesn't need to contain the order of the windows,
+//! which can have millions of elements.
 
 use torch_rng::TorchRng;
 
@@ -16,8 +17,9 @@ use crate::loader::DataLoader;
 /// trait. You can also implement it for your own stream, such as one that pads the sequences of a
 /// batch to the same length.
 pub trait BatchSource {
-    /// Position in the stream. It contains everything that another stream over the same data needs
-    /// to continue with the same batches.
+    /// Type of a saved position. After a second stream over the same data has moved to this
+    /// position, it returns the same batches as the first stream, provided that both use equal
+    /// random number generators.
     type Position;
 
     /// Returns the next batch. Random numbers are drawn from `rng`.
@@ -30,13 +32,14 @@ pub trait BatchSource {
     /// Returns the position after the most recently returned batch.
     fn position(&self) -> Self::Position;
 
-    /// Moves the stream to a position that [`position`](Self::position) returned for a stream over
-    /// the same data.
+    /// Moves the stream to a saved position, so that it continues with the batch after this
+    /// position. The position must have been returned by [`position`](Self::position) of a stream
+    /// over the same data.
     ///
     /// # Errors
     ///
-    /// Returns an error if the position isn't valid for this data. The stream isn't changed in this
-    /// case.
+    /// Returns an error if a stream over this data can't have such a position. The stream then
+    /// remains at its current position.
     fn seek(&mut self, position: Self::Position) -> Result<(), DataLoaderError>;
 }
 
@@ -122,13 +125,14 @@ impl Batches {
         }
     }
 
-    /// Creates a stream that continues at a position that [`position`](Self::position) returned. If
-    /// the position is `None`, the stream starts at the beginning.
+    /// Creates a stream that resumes at a position that was saved with
+    /// [`position`](Self::position). If `position` is `None`, the stream starts with the first
+    /// batch.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::PositionPastEnd`] if the position is past the end of an epoch of
-    /// this loader.
+    /// Returns [`DataLoaderError::PositionPastEnd`] if the number of batches in `position` is
+    /// greater than the number of batches in an epoch of this loader.
     pub fn resume(
         loader: DataLoader,
         position: Option<EpochPosition>,
@@ -142,13 +146,15 @@ impl Batches {
         Ok(Self { loader, current })
     }
 
-    /// Returns the next batch. If it is the first batch of an epoch, the epoch begins with random
-    /// numbers from `rng` (see [`DataLoader::epoch`]).
+    /// Returns the next batch. If the current epoch is over or no epoch has begun, a new epoch
+    /// begins, which draws random numbers from `rng` (see [`DataLoader::epoch`]). Otherwise, no
+    /// random numbers are drawn.
     ///
     /// # Errors
     ///
     /// Returns an error if the corpus is stored in a file and reading the file fails (see
-    /// [`Corpus::read`](crate::Corpus::read)). The next call tries to read the same batch again.
+    /// [`Corpus::read`](crate::Corpus::read)). In this case, the stream doesn't advance, so the
+    /// next call tries to read the same batch again.
     pub fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
         let is_over = |(epoch, _): &(Epoch, _)| epoch.len() == 0;
         if self.current.as_ref().is_none_or(is_over) {
@@ -178,8 +184,8 @@ impl Batches {
         self.current.as_ref().map_or(0, |(_, at)| at.number)
     }
 
-    /// Returns the number of batches that are left in the current epoch. If this epoch is over or
-    /// no epoch has begun, returns the number of batches in a whole epoch.
+    /// Returns the number of batches that remain in the current epoch. If the current epoch is over
+    /// or no epoch has begun, returns the number of batches in a whole epoch.
     pub fn left_in_epoch(&self) -> usize {
         match self.current.as_ref().map_or(0, |(epoch, _)| epoch.len()) {
             0 => self.loader.len(),
@@ -196,8 +202,9 @@ impl Batches {
 /// A weighted mix of several loaders. For each batch, one of the loaders is chosen at random with a
 /// probability proportional to its weight.
 ///
-/// Each loader has its own epochs. If two loaders have the same weight, the smaller data set is
-/// therefore repeated more often.
+/// Each loader repeats its own epochs independently of the other loaders. For example, if two
+/// loaders have the same weight, they return about the same number of batches, so the loader with
+/// the smaller data set completes more epochs.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, Mix, torch_rng::TorchRng};
@@ -221,14 +228,15 @@ impl Batches {
 #[derive(Clone, Debug)]
 pub struct Mix {
     sources: Vec<Batches>,
-    /// Cumulative probabilities of the sources. If the weights are 3 and 1, for example, the
-    /// elements are 0.75 and 1.0. Because of rounding, the last element can differ slightly from
-    /// 1.0.
+    /// Cumulative probabilities of the sources: the probability of each source plus the
+    /// probabilities of all sources before it. For example, the weights 3 and 1 result in the
+    /// elements 0.75 and 1.0. Because of rounding, the last element can differ slightly from 1.0.
     cumulative: Vec<f64>,
 }
 
-/// A position in a [`Mix`], which consists of the position in the batches of each loader. An
-/// element is `None` if the loader hasn't returned a batch yet.
+/// A position in a [`Mix`]. It consists of one position for each loader, in the order in which the
+/// loaders were passed to [`Mix::new`]. The position of a loader is `None` if the mix hasn't
+/// returned a batch of this loader yet.
 pub type MixPosition = Vec<Option<EpochPosition>>;
 
 impl Mix {
@@ -259,14 +267,16 @@ impl Mix {
         })
     }
 
-    /// Moves the mix to a position that [`position`](Self::position) returned for a mix of the same
-    /// loaders with the same weights.
+    /// Moves the mix to a position that was saved with [`position`](Self::position). The position
+    /// must have been saved from a mix of the same loaders, in the same order and with the same
+    /// weights.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::OtherSources`] if the position is for a different number of
-    /// loaders, and [`DataLoaderError::PositionPastEnd`] if it is past the end of an epoch of one
-    /// of the loaders. In these cases, the mix isn't changed.
+    /// Returns [`DataLoaderError::OtherSources`] if the number of loaders in `position` differs
+    /// from the number of loaders in this mix. Returns [`DataLoaderError::PositionPastEnd`] if
+    /// `position` is past the end of an epoch of one of the loaders. In both cases, the mix remains
+    /// at its current position.
     pub fn seek(&mut self, position: MixPosition) -> Result<(), DataLoaderError> {
         if position.len() != self.sources.len() {
             return Err(DataLoaderError::OtherSources {
@@ -280,24 +290,25 @@ impl Mix {
         Ok(())
     }
 
-    /// Chooses a loader at random, for which one 32-bit number is drawn from `rng`, and returns the
-    /// next batch of this loader.
+    /// Returns the next batch of a randomly chosen loader. Choosing the loader draws one 32-bit
+    /// number from `rng`. If the chosen loader begins a new epoch, the epoch draws more numbers
+    /// (see [`DataLoader::epoch`]).
     ///
     /// # Errors
     ///
-    /// Returns an error if the corpus of the loader is stored in a file and reading the file fails
-    /// (see [`Corpus::read`](crate::Corpus::read)).
+    /// Returns an error if the corpus of the chosen loader is stored in a file and reading the file
+    /// fails (see [`Corpus::read`](crate::Corpus::read)).
     pub fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
         let draw = f64::from(rng.rand(1)[0]);
         let chosen = self.cumulative.partition_point(|&end| end <= draw);
-        // Because of rounding, the last cumulative probability can be slightly less than 1, and
-        // `draw` can be greater than it.
+        // Because of rounding, the last cumulative probability can be slightly less than 1. If
+        // `draw` isn't less than this probability, the last loader is chosen.
         let last = self.sources.len() - 1;
         self.sources[chosen.min(last)].next_batch(rng)
     }
 
-    /// Returns the position after the most recently returned batch, from which [`seek`](Self::seek)
-    /// can continue.
+    /// Returns the position after the most recently returned batch. To continue from this position
+    /// later, pass it to [`seek`](Self::seek).
     pub fn position(&self) -> MixPosition {
         self.sources.iter().map(Batches::position).collect()
     }

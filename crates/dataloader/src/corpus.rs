@@ -1,7 +1,8 @@
 //! A corpus, which contains the token IDs of a whole text.
 //!
-//! Clones and parts of a corpus share its memory or its open file. The functions that read and
-//! write files of token IDs are in `files.rs`.
+//! Cloning or splitting a corpus doesn't copy the token IDs, because the resulting corpora share
+//! the memory or the open file of the original corpus. The functions that read and write files of
+//! token IDs are in `files.rs`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +14,7 @@ use tokenizer::Tokenizer;
 use crate::error::DataLoaderError;
 use crate::tokens::Tokens;
 
-/// Number of IDs that are read and checked at a time.
+/// Number of IDs that [`Corpus::check_ids`] reads and checks at a time.
 const PIECE: usize = 1 << 20;
 
 /// The token IDs of a text, in the order of the text. The IDs are kept in memory, or they are read
@@ -40,8 +41,9 @@ impl Corpus {
         }
     }
 
-    /// Joins several corpora, such as the files of a large data set, without copying the IDs. A
-    /// window can begin in one of these corpora and end in the next.
+    /// Joins several corpora, such as the files of a large data set, into one corpus without
+    /// copying the IDs. A window over the joined corpus can begin in one of the original corpora
+    /// and end in the next.
     ///
     /// ```
     /// use dataloader::Corpus;
@@ -70,7 +72,8 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::Tokenizer`] if the tokenizer can't encode a part of the text.
+    /// Returns [`DataLoaderError::Tokenizer`] if the text contains something that the tokenizer
+    /// can't encode, such as an unknown word.
     #[cfg(feature = "text")]
     pub fn from_text(
         text: &str,
@@ -101,15 +104,16 @@ impl Corpus {
         Ok(())
     }
 
-    /// Returns the IDs in a range, or all IDs if the range is `..`. If they are in memory, the
-    /// result borrows them. If they are in a file or in several parts of a joined corpus, the
-    /// result is a copy.
+    /// Returns the IDs in a range of positions, or all IDs if the range is `..`. If these IDs are
+    /// all in one place in memory, the result borrows them. If they are in a file, or if they are
+    /// spread over several corpora that were joined with [`concat`](Self::concat), the result is a
+    /// copy.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::Io`] if the file can't be read. Returns
-    /// [`DataLoaderError::TokenFile`] if its contents have changed since it was opened, or if a
-    /// number in the range isn't a valid token ID.
+    /// Returns [`DataLoaderError::Io`] if the file of token IDs can't be read. Returns
+    /// [`DataLoaderError::TokenFile`] if the contents of the file have changed since it was opened,
+    /// or if a number in the range is negative or greater than `u32::MAX`.
     ///
     /// # Panics
     ///
@@ -128,8 +132,8 @@ impl Corpus {
         self.tokens.read(start..end)
     }
 
-    /// Splits the corpus into its first `n` tokens and the remaining ones. Both parts share the
-    /// memory or the file of the corpus.
+    /// Splits the corpus into two parts: the first `n` tokens and all other tokens. Both parts
+    /// share the memory or the open file of this corpus, so no token IDs are copied.
     ///
     /// # Panics
     ///
@@ -153,7 +157,7 @@ impl Corpus {
     }
 }
 
-/// Shows only the number of tokens, because a corpus can have billions of them.
+/// The debug output contains only the number of tokens, because a corpus can have billions of them.
 impl fmt::Debug for Corpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Corpus")

@@ -10,8 +10,8 @@
 //! | 0 | 0 1 2 3 | 1 2 3 4 |
 //! | 1 | 1 2 3 4 | 2 3 4 5 |
 //!
-//! If the corpus is in memory, a window borrows its tokens, and they aren't copied until a batch is
-//! created.
+//! If the corpus is in memory, a window borrows its tokens from the corpus. The tokens are copied
+//! only when a batch is created.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -44,17 +44,17 @@ pub struct GptDataset {
 pub struct WindowConfig {
     /// Number of input tokens in a window.
     pub max_length: usize,
-    /// Number of tokens between the beginnings of two consecutive windows.
+    /// Number of tokens from the beginning of one window to the beginning of the next.
     pub stride: usize,
 }
 
 /// One window of a data set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window<'a> {
-    /// Input of the model, which consists of `max_length` token IDs.
+    /// Input of the model: `max_length` token IDs.
     pub input_ids: Cow<'a, [u32]>,
-    /// Targets, which consist of `max_length` token IDs. Each target is the token that follows the
-    /// input token at the same position.
+    /// Token IDs that the model should predict. There is one for each input token: the ID of the
+    /// token that follows this input token in the corpus.
     pub target_ids: Cow<'a, [u32]>,
 }
 
@@ -89,7 +89,8 @@ impl GptDataset {
         })
     }
 
-    /// Returns the number of windows. It is at least 1, so there is no method `is_empty`.
+    /// Returns the number of windows. Every data set has at least one window, so there is no method
+    /// `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
         (self.corpus.len() - self.max_length()).div_ceil(self.stride())
@@ -105,7 +106,8 @@ impl GptDataset {
         self.windows.max_length
     }
 
-    /// Returns the number of tokens between the beginnings of two consecutive windows.
+    /// Returns the stride, which is the number of tokens from the beginning of one window to the
+    /// beginning of the next.
     pub fn stride(&self) -> usize {
         self.windows.stride
     }
@@ -133,8 +135,8 @@ impl GptDataset {
         }))
     }
 
-    /// Returns the `max_length + 1` token IDs of window `i`. The inputs are all IDs but the last
-    /// one, and the targets are all IDs but the first one.
+    /// Returns the `max_length + 1` token IDs of window `i`. All IDs except the last one are
+    /// inputs, and all IDs except the first one are targets.
     ///
     /// # Errors
     ///
@@ -151,8 +153,8 @@ impl GptDataset {
     }
 }
 
-/// Shows only the number of tokens and the configuration of the windows, because a corpus can have
-/// billions of tokens.
+/// The debug output contains only the number of tokens and the configuration of the windows,
+/// because a corpus can have billions of tokens.
 impl fmt::Debug for GptDataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GptDataset")

@@ -1,8 +1,8 @@
-//! An epoch, which is one pass over the windows of a data loader. The batches are created one at a
-//! time, and the epoch can be resumed at any batch.
+//! An epoch, which is a single pass over the windows of a data loader. Its batches are created one
+//! at a time, and the epoch can be resumed at any batch.
 //!
-//! The order of the windows is determined before the epoch begins, so no random numbers are drawn
-//! during the epoch.
+//! The windows are shuffled before the first batch is created. Creating the batches draws no random
+//! numbers, so it doesn't affect other uses of the generator, such as dropout.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -13,23 +13,24 @@ use ndarray::Array2;
 use crate::dataset::GptDataset;
 use crate::error::DataLoaderError;
 
-/// A batch of windows, as two matrices.
+/// A batch of windows: one matrix with the inputs and one with the targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Input of the model, with the shape `(batch, max_length)`.
+    /// Token IDs that are the input of the model, with the shape `(batch, max_length)`.
     pub input_ids: Array2<u32>,
-    /// Targets, with the shape `(batch, max_length)`. Each target is the token that follows the
-    /// input token at the same position.
+    /// Token IDs that the model should predict, with the shape `(batch, max_length)`. There is one
+    /// for each input token: the ID of the token that follows this input token in the corpus.
     pub target_ids: Array2<u32>,
 }
 
 /// An iterator over the batches of one epoch. If the corpus is in memory, the iterator never
 /// returns an error.
 ///
-/// To resume an epoch later, copy the random number generator before the epoch begins, and save the
-/// [`position`](Self::position) in the epoch. A new epoch that is created with this copy visits the
-/// windows in the same order, and [`seek`](Self::seek) moves it to the saved position.
-/// [`Batches`](crate::Batches) does this automatically and continues with the next epoch.
+/// To be able to resume an epoch, clone the random number generator before you create the epoch,
+/// and save the epoch's [`position`](Self::position). To resume the epoch, create a new one with
+/// the cloned generator, which shuffles the windows in the same way, and pass the saved position to
+/// [`seek`](Self::seek). [`Batches`](crate::Batches) performs these steps for you and continues
+/// with the next epoch.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoader, DataLoaderConfig, torch_rng::TorchRng};
@@ -48,7 +49,7 @@ pub struct Batch {
 /// ```
 #[derive(Clone)]
 pub struct Epoch {
-    // Cloned from the loader's data set. The token IDs aren't copied, because clones share them.
+    // This is a clone of the loader's data set, which shares the token IDs instead of copying them.
     dataset: GptDataset,
     order: Order,
     batch_size: usize,
@@ -59,8 +60,8 @@ pub struct Epoch {
 /// The order in which an epoch visits the windows.
 #[derive(Clone)]
 pub(crate) enum Order {
-    /// The windows are visited in the order of the text. The value is their number. A list of their
-    /// indices isn't needed, so this variant takes no memory per window.
+    /// The windows are visited in the order in which they occur in the corpus. This variant
+    /// contains only the number of windows, so it requires less memory than a list of indices.
     Sequential(usize),
     /// A shuffled order, given as a list of window indices.
     Shuffled(Vec<usize>),
@@ -104,8 +105,8 @@ impl Epoch {
         self.position
     }
 
-    /// Moves to the batch with the index `position`. If `position` is equal to the number of
-    /// batches, moves to the end of the epoch.
+    /// Moves to the batch with the index `position`, so that this batch is returned next. If
+    /// `position` is equal to the number of batches in the epoch, moves to the end of the epoch.
     ///
     /// # Errors
     ///
@@ -140,7 +141,8 @@ impl Epoch {
         Ok(Some(batch))
     }
 
-    /// Creates a batch from the windows at the given positions in the order.
+    /// Creates a batch from several windows. `windows` is a range of positions in `self.order`,
+    /// which contains the index of the window at each position.
     fn batch(&self, windows: Range<usize>) -> Result<Batch, DataLoaderError> {
         let shape = (windows.len(), self.dataset.max_length()); // shape: (batch, max_length)
         let mut inputs = Vec::with_capacity(shape.0 * shape.1);
@@ -159,8 +161,8 @@ impl Epoch {
     }
 }
 
-/// Iterates over the batches that [`try_next`](Epoch::try_next) returns. If a batch can't be read,
-/// the error is the last item.
+/// Iterates over the batches that [`try_next`](Epoch::try_next) returns. If reading a batch fails,
+/// the iterator returns the error and then ends.
 impl Iterator for Epoch {
     type Item = Result<Batch, DataLoaderError>;
 
@@ -187,7 +189,7 @@ impl Iterator for Epoch {
 impl ExactSizeIterator for Epoch {}
 impl FusedIterator for Epoch {}
 
-/// Omits the order of the windows, which can have millions of elements.
+/// The debug output omits the order of the windows, which can have millions of elements.
 impl fmt::Debug for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Epoch")

@@ -1,6 +1,5 @@
-//! The error type of this crate, for errors that occur when token IDs are read or written, when
-//! windows and batches are created, or when an epoch is resumed. All positions in errors are
-//! counted from 0.
+//! The error type of this crate. Reading and writing token IDs, creating windows and batches, and
+//! resuming an epoch can result in such an error. All positions in errors are counted from 0.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,8 +8,8 @@ use atomic_file::{FileError, FileFormat};
 #[cfg(feature = "text")]
 use tokenizer::TokenizerError;
 
-/// An invalid input or configuration, or a file that can't be read or written. The message contains
-/// the path or the values that cause the problem.
+/// An invalid input or configuration, or a file that can't be read or written. The error message
+/// contains the path or the values that cause the problem.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataLoaderError {
@@ -22,7 +21,7 @@ pub enum DataLoaderError {
     /// A file can't be read or written.
     #[error(transparent)]
     Io(#[from] FileError),
-    /// A file should be a text, but has another format.
+    /// A file should contain text, but it has another format.
     #[error("{}: expected a text file, but this file looks like {format}", path.display())]
     NotText {
         /// Path of the file.
@@ -37,8 +36,8 @@ pub enum DataLoaderError {
         path: PathBuf,
         /// Position of the first invalid byte.
         position: usize,
-        /// End of the error message. It names the probable encoding of the file and suggests how to
-        /// convert it to UTF-8, or says that the file may be binary.
+        /// Last part of the error message. It either names the probable encoding of the file and
+        /// suggests how to convert the file to UTF-8, or says that the file may be binary.
         looks_like: &'static str,
     },
     /// A file of token IDs is damaged, has changed since it was opened, or contains something other
@@ -47,7 +46,7 @@ pub enum DataLoaderError {
     TokenFile {
         /// Path of the file.
         path: PathBuf,
-        /// Description of the problem, and how to solve it if a solution is known.
+        /// Description of the problem and, if there is a known solution, of how to solve it.
         problem: String,
     },
     /// A token ID isn't in the vocabulary.
@@ -62,7 +61,7 @@ pub enum DataLoaderError {
         /// Number of tokens in the vocabulary.
         vocab_size: usize,
     },
-    /// A token ID doesn't fit in the file format, which has 16 bits for each ID.
+    /// A token ID is too large for a file format that stores each ID in 16 bits.
     #[error(
         "the token ID at position {position} is {id}, but this file format has 16 bits per ID, so an ID can be at most 65535"
     )]
@@ -73,7 +72,8 @@ pub enum DataLoaderError {
         position: usize,
     },
 
-    /// The number of IDs that were written to a file differs from the number in its header.
+    /// The number of token IDs that were written to a file differs from the number in the header of
+    /// the file.
     #[error("{}: the header of the file declares {stated} token IDs, but {written} token IDs were written", path.display())]
     Length {
         /// Path of the file.
@@ -84,10 +84,10 @@ pub enum DataLoaderError {
         written: usize,
     },
 
-    /// A mix has no sources.
+    /// A mix has no sources (data loaders).
     #[error("the mix of token sources is empty, but it must contain at least one source")]
     NoSource,
-    /// The weight of a source in a mix isn't a positive finite number.
+    /// The weight of a source (a data loader) in a mix isn't a positive finite number.
     #[error("the weight of source {index} must be a positive number, got {weight}")]
     Weight {
         /// Index of the source.
@@ -95,8 +95,8 @@ pub enum DataLoaderError {
         /// Weight of the source.
         weight: f64,
     },
-    /// A position can't be used with a mix, because it belongs to a mix with a different number of
-    /// sources.
+    /// A saved position can't be used with a mix, because the position was saved from a mix with a
+    /// different number of sources.
     #[error(
         "the saved position belongs to a mix of {positions} sources, but this mix has {sources}"
     )]
@@ -110,8 +110,8 @@ pub enum DataLoaderError {
     /// The corpus has no tokens.
     #[error("the corpus is empty, but it must contain at least one token")]
     EmptyCorpus,
-    /// The corpus is too short for one window, which needs `max_length` input tokens and one more
-    /// token as the last target.
+    /// The corpus is too short for a single window. A window requires `max_length` input tokens and
+    /// one more token, which is the target of the last input token.
     #[error(
         "the corpus has {tokens} tokens, but with max_length {max_length}, a window and its targets need {}",
         .max_length.saturating_add(1)
@@ -143,7 +143,8 @@ pub enum DataLoaderError {
         windows: usize,
     },
 
-    /// The position at which an epoch should be resumed is past the end of the epoch.
+    /// An epoch can't be resumed at the requested position, because this position is past the end
+    /// of the epoch.
     #[error("can't resume at batch {position}, because the epoch has only {batches} batches")]
     PositionPastEnd {
         /// Index of the batch at which the epoch should be resumed.

@@ -13,11 +13,13 @@ use crate::error::DataLoaderError;
 use crate::format::Format;
 use crate::tokens::Tokens;
 
-/// Number of IDs that are converted to bytes and written at a time.
+/// Number of IDs that are converted to bytes and written to a file at a time. It limits the memory
+/// that the converted bytes take up.
 const IDS_PER_WRITE: usize = 1 << 20;
 
 impl Corpus {
-    /// Opens a file of token IDs. The IDs remain in the file and are read when they are needed.
+    /// Opens a file of token IDs. The IDs remain in the file, and each part of it is read only when
+    /// it is needed.
     ///
     /// The file must have one of the following formats:
     ///
@@ -28,16 +30,16 @@ impl Corpus {
     /// None of these formats stores the size of the vocabulary. Use [`Corpus::check_ids`] to check
     /// that all IDs are less than the size of your model's vocabulary.
     ///
-    /// If another process changes the contents of the open file, reading the IDs returns an error.
-    /// On Unix, another file may be renamed to this path, because the corpus keeps the original
-    /// file open.
+    /// If another process changes the contents of the file while the corpus is in use, reading the
+    /// IDs returns an error. On Unix, the file can safely be replaced by renaming another file to
+    /// its path, because the corpus keeps the original file open.
     ///
     /// # Errors
     ///
     /// Returns [`DataLoaderError::Io`] if the file can't be read. Returns
-    /// [`DataLoaderError::TokenFile`] if a header contradicts the length of the file, if a file
-    /// without a header has an odd number of bytes, or if the bytes look like another format, such
-    /// as wider integers, text or an archive.
+    /// [`DataLoaderError::TokenFile`] if the header of the file contradicts its length, if a file
+    /// without a header has an odd number of bytes, or if the contents seem to have another format,
+    /// such as wider integers, text or an archive.
     pub fn from_token_file(path: impl AsRef<Path>) -> Result<Self, DataLoaderError> {
         let path = path.as_ref().to_owned();
         let (mut file, bytes) = open_file(&path)?;
@@ -47,27 +49,28 @@ impl Corpus {
         })
     }
 
-    /// Writes the IDs to a new file of little-endian 16-bit integers, the format of nanoGPT's
-    /// `.bin` files. If the path leads to a device or a pipe, the IDs are written to it directly.
+    /// Writes the IDs to a new file as little-endian 16-bit integers, which is the format of
+    /// nanoGPT's `.bin` files. If the path refers to a device or a pipe, the IDs are written
+    /// directly to it.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::IdOverU16`] if an ID doesn't fit in 16 bits. In this case,
-    /// nothing is written. Returns [`DataLoaderError::Io`] if the file already exists or can't be
-    /// written, and the errors of [`read`](Self::read) if the IDs can't be read.
+    /// Returns [`DataLoaderError::IdOverU16`] if an ID doesn't fit in 16 bits. In this case, no
+    /// file is written. Returns [`DataLoaderError::Io`] if the file already exists or can't be
+    /// written. Returns the errors of [`read`](Self::read) if the IDs of this corpus can't be read.
     pub fn write_u16_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let ids = self.read(..)?;
         check_u16(&ids, 0)?;
         write_token_file(path, TokenFormat::U16, |writer| writer.push(&ids))
     }
 
-    /// Writes the IDs to a new `.npy` file of type `uint32`, which `numpy.load` can read. If the
-    /// path leads to a device or a pipe, the IDs are written to it directly.
+    /// Writes the IDs to a new `.npy` file of type `uint32`, which can be loaded with `numpy.load`.
+    /// If the path refers to a device or a pipe, the IDs are written directly to it.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::Io`] if the file already exists or can't be written, and the
-    /// errors of [`read`](Self::read) if the IDs can't be read.
+    /// Returns [`DataLoaderError::Io`] if the file already exists or can't be written. Returns the
+    /// errors of [`read`](Self::read) if the IDs of this corpus can't be read.
     pub fn write_npy_file(&self, path: impl AsRef<Path>) -> Result<(), DataLoaderError> {
         let ids = self.read(..)?;
         write_token_file(path, TokenFormat::Npy { len: ids.len() }, |writer| {
@@ -91,8 +94,8 @@ pub enum TokenFormat {
     },
 }
 
-/// A writer that [`write_token_file`] passes to its closure. The closure calls [`push`](Self::push)
-/// to write the IDs in parts.
+/// A writer for a file of token IDs. The function [`write_token_file`] creates the writer and
+/// passes it to a closure, which can call [`push`](Self::push) any number of times to write IDs.
 pub struct TokenWriter<'o> {
     out: &'o mut dyn Write,
     path: &'o Path,
@@ -125,8 +128,8 @@ impl TokenWriter<'_> {
     }
 }
 
-/// Checks that all IDs fit in 16 bits. `first` is the position of `ids[0]` in the corpus, which is
-/// needed to compute the position in the error.
+/// Checks that all IDs fit in 16 bits. The error contains the position of the invalid ID in the
+/// whole corpus, so `first` is the number of IDs that precede `ids` in the corpus.
 fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
     match ids.iter().position(|&id| u16::try_from(id).is_err()) {
         Some(i) => Err(DataLoaderError::IdOverU16 {
@@ -137,12 +140,12 @@ fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
     }
 }
 
-/// Writes token IDs to a new file in parts, so that the corpus can be larger than the available
-/// memory.
+/// Writes token IDs to a new file. The IDs can be written in several steps, so the file can be
+/// larger than the available memory.
 ///
-/// The closure `write` receives a [`TokenWriter`] and pushes the IDs to it. The file doesn't appear
-/// under its name until the closure has returned without an error. If the path leads to a device or
-/// a pipe, the IDs are written to it directly.
+/// The closure `write` receives a [`TokenWriter`] and uses it to write the IDs. The new file
+/// appears at `path` only after the closure has returned without an error. If `path` refers to a
+/// device or a pipe, the IDs are written directly to it.
 ///
 /// ```
 /// use dataloader::{Corpus, DataLoaderError, TokenFormat, write_token_file};
@@ -163,8 +166,9 @@ fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
 /// # Errors
 ///
 /// If `write` returns an error, returns this error. Returns [`DataLoaderError::Length`] if the
-/// number of IDs differs from the number in [`TokenFormat::Npy`], and [`FileError`] if the file
-/// already exists or can't be written. These two errors are converted to `E`.
+/// format is [`TokenFormat::Npy`] and the number of IDs that were written differs from its `len`.
+/// Returns [`FileError`] if the file already exists or can't be written. The errors of these two
+/// types are converted to `E`.
 pub fn write_token_file<E: From<DataLoaderError> + From<FileError>>(
     path: impl AsRef<Path>,
     format: TokenFormat,
@@ -201,8 +205,8 @@ fn npy_header(len: usize) -> Vec<u8> {
     const ALIGNMENT: usize = 64;
     let magic = b"\x93NUMPY\x01\x00";
     let mut header = format!("{{'descr': '<u4', 'fortran_order': False, 'shape': ({len},), }}");
-    // The header ends with a line feed. It is padded with spaces, so that the array after it begins
-    // at an offset that is a multiple of 64 bytes.
+    // The header is padded with spaces and ends with a line feed. Because of the padding, the
+    // elements of the array begin at a multiple of 64 bytes in the file.
     let length = (magic.len() + 2 + header.len() + 1).next_multiple_of(ALIGNMENT);
     let blanks = length - (magic.len() + 2 + header.len() + 1);
     header += &" ".repeat(blanks);

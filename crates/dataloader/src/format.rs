@@ -5,7 +5,7 @@
 //! - numpy's `.npy` format with a one-dimensional array of integers
 //!
 //! A file without a header is rejected if its first bytes show that it doesn't contain 16-bit token
-//! IDs. The functions in `number_format.rs` check this.
+//! IDs. This check is implemented in `number_format.rs`.
 
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +22,7 @@ pub(crate) struct Format {
     /// Number of bytes before the first ID.
     pub(crate) start: u64,
     pub(crate) count: usize,
-    /// Number of bytes per ID, at most 8. The bytes are in little-endian order.
+    /// Number of bytes per ID: 1, 2, 4 or 8. The bytes of an ID are in little-endian order.
     pub(crate) width: usize,
     pub(crate) signed: bool,
 }
@@ -30,8 +30,9 @@ pub(crate) struct Format {
 /// Number of bytes at the beginning of a file that are examined to recognize its format.
 const HEAD: u64 = 1 << 18;
 
-/// Magic numbers of llm.c's token files, and the number of bytes per ID for each. The first entry
-/// is for token IDs of GPT-2, and the second one for token IDs of Llama 3.
+/// Formats of llm.c's token files. Each entry contains a magic number, with which the file begins,
+/// and the number of bytes per ID. The first entry is for the token IDs of GPT-2, and the second
+/// one is for the token IDs of Llama 3.
 const LLM_C: [(u32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 
 /// Number of bytes in llm.c's header. The header consists of 256 integers of 32 bits each, and the
@@ -42,13 +43,14 @@ const LLM_C_HEADER: u64 = 1024;
 const NUMPY: &[u8] = b"\x93NUMPY";
 
 impl Format {
-    /// Recognizes the format of the file at `path`, whose length is `bytes` bytes.
+    /// Recognizes the format of a file from its first bytes. `bytes` is the length of the file in
+    /// bytes, and `path` is used only in error messages.
     ///
     /// # Errors
     ///
     /// Returns [`DataLoaderError::Io`] if the file can't be read. Returns
-    /// [`DataLoaderError::TokenFile`] if its header contradicts its length, or if it contains
-    /// something other than token IDs.
+    /// [`DataLoaderError::TokenFile`] if the header of the file contradicts its length, or if the
+    /// file contains something other than token IDs.
     pub(crate) fn of(path: &Path, file: &mut File, bytes: u64) -> Result<Self, DataLoaderError> {
         let mut head = Vec::new();
         let read = file.take(HEAD).read_to_end(&mut head);
@@ -104,8 +106,8 @@ impl Format {
     /// the header.
     fn of_numpy(head: &[u8], bytes: u64) -> Result<Self, String> {
         let cut = || "the file ends in the middle of its NumPy header".to_owned();
-        // Version 1 stores the length of the dictionary in two bytes, and later versions store it
-        // in four.
+        // In version 1 of the format, the length of the dictionary is stored in two bytes. In later
+        // versions, it is stored in four bytes.
         let long = head.get(6).ok_or_else(cut)? > &1;
         let start = if long { 12 } else { 10 };
         let length = numbers(head.get(8..start).ok_or_else(cut)?, start - 8).next();
@@ -163,8 +165,8 @@ impl Format {
         }
     }
 
-    /// Converts bytes to IDs. If a number isn't in the range of `u32`, returns this number as the
-    /// error.
+    /// Converts bytes of a file to token IDs. If one of the numbers is negative or greater than
+    /// `u32::MAX`, returns this number as the error.
     pub(crate) fn ids(self, bytes: &[u8]) -> Result<Vec<u32>, i128> {
         if (self.width, self.signed) == (2, false) {
             let (pairs, _) = bytes.as_chunks::<2>();

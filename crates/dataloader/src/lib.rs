@@ -15,8 +15,8 @@ mod split;
 mod text;
 mod tokens;
 
-// These crates are re-exported because their types appear in the public API. Dependents that use
-// the re-exports always get the matching versions.
+// Types of the following crates appear in the public API, so the crates are re-exported. A program
+// that uses the re-exports always gets the matching versions.
 #[cfg(feature = "text")]
 pub use tokenizer;
 pub use {

@@ -2,10 +2,10 @@
 //! `DataLoader(dataset, batch_size, shuffle, drop_last)` and to `create_dataloader_v1` in the book
 //! (listing 2.6).
 //!
-//! The batches are in the same order as in PyTorch with `num_workers=0`. To achieve this, each
-//! epoch draws the same random numbers from the generator as PyTorch's iterator, even if the
-//! windows aren't shuffled. Therefore, each pass over a loader affects all random numbers that are
-//! drawn later, even if the pass only evaluates the model.
+//! The batches are in the same order as in PyTorch with `num_workers=0`. To achieve this, the
+//! beginning of each epoch draws the same random numbers from the generator as PyTorch's iterator,
+//! even if the windows aren't shuffled. Therefore, each epoch affects all random numbers that are
+//! drawn later, even if the epoch is used only to evaluate the model.
 
 #[cfg(feature = "text")]
 use tokenizer::Tokenizer;
@@ -46,9 +46,9 @@ impl DataLoader {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`GptDataset::new`], and [`DataLoaderError::ZeroBatchSize`] if the
+    /// Returns the errors of [`GptDataset::new`]. Returns [`DataLoaderError::ZeroBatchSize`] if the
     /// batch size is 0. Returns [`DataLoaderError::BatchLargerThanDataset`] if `drop_last` is true
-    /// and there are fewer windows than `batch_size`, because an epoch would have no batch.
+    /// and there are fewer windows than `batch_size`, because an epoch would have no batches.
     pub fn new(corpus: &Corpus, config: DataLoaderConfig) -> Result<Self, DataLoaderError> {
         let windows = WindowConfig {
             max_length: config.max_length,
@@ -67,8 +67,8 @@ impl DataLoader {
         Ok(Self { dataset, config })
     }
 
-    /// Returns the number of batches in an epoch. It is at least 1, so there is no method
-    /// `is_empty`.
+    /// Returns the number of batches in an epoch. Every loader has at least one batch, so there is
+    /// no method `is_empty`.
     #[expect(clippy::len_without_is_empty, reason = "never empty, by construction")]
     pub fn len(&self) -> usize {
         if self.config.drop_last {
@@ -93,16 +93,17 @@ impl DataLoader {
         self.config.batch_size
     }
 
-    /// Begins an epoch, like `iter(loader)` in Python. The random numbers that PyTorch would draw
-    /// from its global generator are drawn from `rng`.
+    /// Begins an epoch, like `iter(loader)` in Python. At this point, PyTorch draws random numbers
+    /// from its global generator. This method draws the same numbers from `rng`.
     #[must_use = "it has drawn from the generator"]
     pub fn epoch(&self, rng: &mut TorchRng) -> Epoch {
         let windows = self.dataset.len();
         let order = match self.config.shuffle {
             true => Order::Shuffled(rng.data_loader_order(windows, true)),
             false => {
-                // PyTorch draws random numbers even if it doesn't shuffle. In this case, they don't
-                // depend on the number of windows, so 0 can be passed.
+                // PyTorch draws random numbers even if it doesn't shuffle the windows. In this
+                // case, the draws don't depend on the number of windows. Passing 0 for this number
+                // avoids creating an order that isn't used.
                 rng.data_loader_order(0, false);
                 Order::Sequential(windows)
             }
@@ -126,11 +127,11 @@ pub struct DataLoaderConfig {
     pub batch_size: usize,
     /// Number of input tokens in a window.
     pub max_length: usize,
-    /// Number of tokens between the beginnings of two consecutive windows.
+    /// Number of tokens from the beginning of one window to the beginning of the next.
     pub stride: usize,
-    /// Whether the windows are shuffled. Each epoch has a new order.
+    /// Whether the windows are shuffled again at the beginning of each epoch.
     pub shuffle: bool,
-    /// Whether the last batch of an epoch is omitted if it isn't full.
+    /// Whether the last batch of an epoch is omitted if it has fewer than `batch_size` windows.
     pub drop_last: bool,
 }
 

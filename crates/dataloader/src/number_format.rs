@@ -1,23 +1,24 @@
-//! Functions that check whether a file without a header could consist of 16-bit token IDs. Files
-//! that contain 32-bit integers, floating-point numbers or text, for example, are recognized. File
-//! formats that begin with a magic number are recognized by [`FileFormat`](atomic_file::FileFormat)
-//! instead.
+//! Functions that check whether a file without a header could contain 16-bit token IDs. They
+//! recognize files with other contents, such as 32-bit integers, floating-point numbers or text.
+//! File formats that begin with a magic number are recognized by
+//! [`FileFormat`](atomic_file::FileFormat) instead.
 //!
-//! Any sequence of bytes could consist of 16-bit IDs, so the functions use statistical tests. For
+//! Any sequence of bytes could be a list of 16-bit IDs, so the functions use statistical tests. For
 //! example, if every second 16-bit number is 0, the file probably contains 32-bit integers. Each
-//! test requires so many numbers that it is extremely unlikely for a valid file to be rejected. For
-//! instance, fewer than one in ten million files with 12 random IDs of GPT-2 look like text. A file
-//! that is too short for a test is never rejected by this test.
+//! test requires so many numbers that a file of token IDs is extremely unlikely to be rejected. For
+//! instance, of all files that contain 12 random token IDs of GPT-2, fewer than one in ten million
+//! look like text. A file that is too short for a test is never rejected by this test.
 
 use std::collections::HashSet;
 use std::str::from_utf8;
 
-/// Smallest number of 16-bit values in which a pattern counts as evidence. For example, if the
-/// values at 16 odd positions are all 0, this isn't considered a coincidence.
+/// Minimum number of 16-bit values that must share a property before a test considers it evidence.
+/// For example, if the values at 16 odd positions are all 0, the test concludes that the file
+/// contains 32-bit integers.
 const MIN: usize = 16;
 
 /// Examines the first bytes of a file without a header. Returns a description of the contents if
-/// they don't seem to be 16-bit token IDs, and `None` otherwise.
+/// they are probably something other than 16-bit token IDs, and `None` otherwise.
 pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
     let ids: Vec<u64> = numbers(head, 2).collect();
     let different: HashSet<u64> = ids.iter().copied().collect();
@@ -30,14 +31,16 @@ pub(crate) fn kind_of(head: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Returns true if at least 99% of the bytes are printable characters or white space, and if there
-/// are enough distinct 16-bit numbers for this not to be a coincidence.
+/// Returns true if the bytes are probably text. At least 99% of them must be printable characters
+/// (0x20 and above) or white space, and the number of distinct 16-bit numbers must be large enough
+/// to rule out a coincidence.
 ///
 /// A file of token IDs could look like text by chance, because an ID consists of two bytes, and
-/// both may be printable. However, about one in four IDs of GPT-2 contains a byte that is neither
-/// printable nor white space, and about three in five have bytes that aren't valid UTF-8. With
-/// enough distinct IDs, such a coincidence is practically impossible. If all bytes are valid UTF-8,
-/// 12 distinct numbers are enough. Otherwise, 80 are needed.
+/// both may be printable. However, about one in four token IDs of GPT-2 contains a byte that is
+/// neither printable nor white space, and about three in five contain bytes that aren't valid
+/// UTF-8. Such a coincidence is therefore practically impossible in a file with enough distinct
+/// IDs. If all bytes of the file are valid UTF-8, 12 distinct numbers are enough to conclude that
+/// it is text. Otherwise, 80 distinct numbers are needed.
 fn is_text(head: &[u8], different: usize) -> bool {
     let is_written = |byte: &&u8| **byte >= b' ' || byte.is_ascii_whitespace();
     let is_utf8 = from_utf8(head).map_or_else(|error| error.error_len().is_none(), |_| true);
@@ -45,9 +48,9 @@ fn is_text(head: &[u8], different: usize) -> bool {
     different >= enough && nearly_all(head, is_written)
 }
 
-/// Returns a description of the numbers in a file if they don't seem to be 16-bit token IDs, and
-/// `None` otherwise. `ids` contains the first bytes of the file as 16-bit numbers, and `different`
-/// is the set of the distinct numbers in `ids`.
+/// Returns a description of the numbers in a file if they are probably something other than 16-bit
+/// token IDs, and `None` otherwise. `ids` contains the first bytes of the file, interpreted as
+/// 16-bit numbers, and `different` contains the distinct numbers in `ids`.
 fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option<&'static str> {
     /// Size of GPT-2's vocabulary, rounded up as in nanoGPT. All token IDs of GPT-2 are less than
     /// this number.
@@ -61,17 +64,19 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
         let is_64 = zero(2, 4) && head.len().is_multiple_of(8);
         return Some(if is_64 { "int64" } else { "int32 or uint32" });
     }
-    // The IDs of a vocabulary with more than 65,536 tokens are stored as 32-bit integers. Their
-    // lower halves can be any number, but their upper halves are less than 4 if the vocabulary has
-    // at most 262,144 tokens.
+    // If a vocabulary has more than 65,536 tokens, its IDs are stored as 32-bit integers. The lower
+    // half of such an integer can have any value, but the upper half is less than 4 if the
+    // vocabulary has at most 262,144 tokens. The numbers are considered 32-bit integers if they
+    // match this pattern and a lower half is too large to be a token ID of GPT-2.
     if at(1, 2).all(|id| id < 4) && at(0, 2).any(|id| id >= MAX_GPT2) {
         return Some("int32 or uint32");
     }
     if different.len() >= 4 && different.iter().all(|id| id % 256 == 0) {
         return Some("big-endian numbers");
     }
-    // If the numbers are 32-bit floating-point numbers, either their lower halves are 0 because
-    // they are small whole numbers, or their upper halves have many distinct values.
+    // Files of 32-bit or 64-bit floating-point numbers have one of two properties. If all of the
+    // floating-point numbers are small integers, the 16-bit numbers at even positions are 0.
+    // Otherwise, the 16-bit numbers at odd positions have many distinct values.
     let is_wide = zero(0, 2) || at(1, 2).collect::<HashSet<_>>().len() >= MIN;
     if (is_wide && is_floats(head)) || is_half_floats(different) {
         return Some("floating-point numbers");
@@ -79,8 +84,9 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
     is_bytes(different).then_some("uint8, one byte for each token")
 }
 
-/// Returns true if the bytes are probably 32-bit or 64-bit floating-point numbers. This is the case
-/// if nearly all nonzero numbers of one of these types have absolute values between 1e-6 and 1e6.
+/// Returns true if the bytes are probably 32-bit or 64-bit floating-point numbers. The bytes are
+/// interpreted as each of the two types. For one of the types, nearly all nonzero numbers must have
+/// absolute values between 1e-6 and 1e6.
 fn is_floats(head: &[u8]) -> bool {
     let is_usual = |number: &f64| (1e-6..1e6).contains(&number.abs());
     let singles = numbers(head, 4).map(|bits| f64::from(f32::from_bits(bits as u32)));
@@ -90,9 +96,10 @@ fn is_floats(head: &[u8]) -> bool {
 }
 
 /// Returns true if the 16-bit numbers are probably floating-point numbers (float16 or bfloat16).
-/// This is the case if nearly all of them have a usual magnitude and about half of them are
-/// negative. Read as integers, such positive and negative numbers are in two separate ranges. Token
-/// IDs would also occur between these ranges.
+/// Nearly all of the numbers must have a typical magnitude, and between a quarter and three
+/// quarters must be negative. If floating-point numbers are interpreted as integers, the positive
+/// and the negative numbers form two separate ranges. Token IDs would also occur between the two
+/// ranges.
 fn is_half_floats(different: &HashSet<u64>) -> bool {
     let is_usual = |id: u64| (0x0800..0x6400).contains(&id);
     let below = different.iter().filter(|&id| is_usual(id ^ 0x8000)).count();
@@ -101,17 +108,18 @@ fn is_half_floats(different: &HashSet<u64>) -> bool {
         && nearly_all(different, |&&id| is_usual(id) || is_usual(id ^ 0x8000))
 }
 
-/// Returns true if the file probably contains one byte for each ID. In such a file, both bytes of a
-/// 16-bit number are IDs of the same vocabulary, so nearly all lower bytes are at most as large as
-/// the greatest upper byte. In a file of 16-bit IDs, the lower bytes have all values up to 255,
+/// Returns true if the file probably contains one byte per ID. In such a file, both bytes of a
+/// 16-bit number are IDs of the same vocabulary, so nearly all lower bytes are no larger than the
+/// largest upper byte. In a file of 16-bit IDs, however, the lower bytes take all values up to 255,
 /// unless all IDs are less than 256.
 fn is_bytes(different: &HashSet<u64>) -> bool {
-    /// The test is applied only if all upper bytes are less than this number. With larger upper
-    /// bytes, single bytes can't be distinguished from 16-bit IDs.
+    /// If an upper byte is equal to or greater than this number, the function returns false,
+    /// because it can't distinguish IDs of one byte from IDs of 16 bits.
     const MAX: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
-    // If the lower bytes were random, the probability that all of them are at most `most` would be
-    // about 2^-bits.
+    // If the lower bytes were random, the probability that none of them is greater than `most`
+    // would be about 2^-bits. The function returns true only if this probability is less than
+    // 2^-30.
     let bits = different.len() as f64 * (256.0 / (most + 1) as f64).log2();
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }

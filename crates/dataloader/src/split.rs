@@ -1,9 +1,11 @@
-//! Division of a text into a training part and a validation part, as in section 5.1.3 of the book.
+//! Splits a text into a part for training and a part for validation, as in section 5.1.3 of the
+//! book.
 
 use crate::error::DataLoaderError;
 
-/// Splits a text into a first part for training and a second part for validation. As in the book's
-/// Python code, the first part has `int(train_ratio * len(text))` characters.
+/// Splits a text into two parts. The first part is for training, and the second part is for
+/// validation. As in the book's Python code, the first part has `int(train_ratio * len(text))`
+/// characters.
 ///
 /// ```
 /// let (train, validation) = dataloader::train_validation_split("héllo wörld", 0.9)?;

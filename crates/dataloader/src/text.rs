@@ -1,9 +1,9 @@
 //! Conversion of the bytes of a text file to a string.
 //!
-//! The bytes must be valid UTF-8. If they seem to have another encoding, the error suggests how to
-//! convert the file. If they have a known format that isn't text, the error names this format. A
-//! byte order mark at the beginning is removed. Nothing else is changed, so line endings such as
-//! `"\r\n"` are preserved.
+//! The bytes must be valid UTF-8. If they seem to have another encoding, the error message suggests
+//! how to convert the file. If they have a known format other than text, the error message names
+//! this format. A byte order mark at the beginning of the text is removed. The text isn't changed
+//! in any other way, so line endings such as `"\r\n"` are preserved.
 
 use std::path::Path;
 
@@ -29,8 +29,9 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// # Errors
 ///
 /// Returns [`DataLoaderError::NotText`] if the bytes have a known format that isn't text, such as a
-/// PDF document or a Git LFS pointer. Returns [`DataLoaderError::NotUtf8`] if they aren't UTF-8,
-/// with the position of the first invalid byte and the encoding that they probably have.
+/// PDF document or a Git LFS pointer. Returns [`DataLoaderError::NotUtf8`] if the bytes aren't
+/// valid UTF-8, or if they are probably UTF-16. This error contains the position of the first
+/// invalid byte and a hint at the probable encoding.
 pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
     if let Some(format) = FileFormat::of(&bytes) {
         return Err(DataLoaderError::NotText {

@@ -1,5 +1,5 @@
-//! Storage for token IDs, which are either in memory or in a file. A file is read in parts, so a
-//! corpus can be larger than the available memory.
+//! Storage for token IDs, either in memory or in a file. Only the requested part of a file is read
+//! at a time, so a corpus can be larger than the available memory.
 //!
 //! # Files that change
 //!
@@ -7,10 +7,10 @@
 //! detect this, the length of the file, the time of its last modification and a hash of its
 //! contents are recorded when the file is opened.
 //!
-//! Each read compares the length and the modification time again. If one of them has changed, the
-//! contents are hashed and compared as well. If they are the same, for example because a backup
-//! program has changed only the modification time, reading continues. Otherwise, the read returns
-//! an error.
+//! Each time token IDs are read, the length and the modification time of the file are compared with
+//! the recorded values. If one of them has changed, the contents are hashed again. If the length
+//! and the hash are still the same, for example because a backup program has changed only the
+//! modification time, reading continues. Otherwise, an error is returned.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -27,15 +27,16 @@ use atomic_file::read_exact_at;
 use crate::error::DataLoaderError;
 use crate::format::Format;
 
-/// Waiting times before the three attempts to compare the contents of a file whose length or
-/// modification time has changed.
+/// Waiting time before each of the three attempts to verify the contents of a file. The attempts
+/// are made if the length or the modification time of the file has changed.
 const PAUSES: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(100),
     Duration::from_millis(400),
 ];
 
-/// A range of the token IDs in a source. Clones share the source, so they don't copy the IDs.
+/// A range of token IDs in a source, such as a file or a vector. Clones share the source, so
+/// cloning doesn't copy the IDs.
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
     source: Source,
@@ -50,11 +51,12 @@ enum Source {
     Several(Arc<Several>),
 }
 
-/// Several sources of token IDs, one after the other.
+/// Several ranges of token IDs that are joined into one source.
 #[derive(Debug)]
 struct Several {
     parts: Vec<Tokens>,
-    /// End of each part, counted in tokens from the beginning of the first part.
+    /// End of each element of `parts`: the number of tokens in this element and all elements before
+    /// it.
     ends: Vec<usize>,
 }
 
@@ -63,10 +65,9 @@ struct TokenFile {
     path: PathBuf,
     file: File,
     format: Format,
-    /// Length and modification time that the file had when its contents were last known to be
-    /// unchanged.
+    /// Length and modification time of the file at the time when its contents were last verified.
     known: Mutex<Stamp>,
-    /// Hash of the contents at the time when the file was opened.
+    /// Hash of the file's contents at the time when the file was opened.
     opened: u64,
 }
 
@@ -79,13 +80,14 @@ fn stamp(file: &File) -> io::Result<Stamp> {
     Ok((found.len(), found.modified().ok()))
 }
 
-/// Maximum number of blocks of a file that are hashed. Files of up to 16 MiB are hashed completely.
+/// Maximum number of blocks of a file that are hashed. A block has 16 KiB, so files of up to 16 MiB
+/// are hashed completely. Larger files are hashed only in part.
 const BLOCKS: u64 = 1024;
 /// Number of bytes in a block.
 const BLOCK: u64 = 16 << 10;
 
-/// Returns a hash of at most [`BLOCKS`] blocks of a file. The blocks are distributed evenly between
-/// the beginning and the end of the file, whose length is `length` bytes.
+/// Returns a hash of the contents of a file. It is computed from at most [`BLOCKS`] blocks, which
+/// are distributed evenly over the file. `length` is the length of the file in bytes.
 fn hash(file: &File, length: u64) -> io::Result<u64> {
     let mut hasher = DefaultHasher::new();
     let blocks = length.div_ceil(BLOCK).min(BLOCKS);
@@ -112,8 +114,8 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::Io`] if the file's length can't be determined or if the file
-    /// can't be read.
+    /// Returns [`DataLoaderError::Io`] if the length of the file can't be determined or if its
+    /// contents can't be read.
     pub(crate) fn in_file(
         path: PathBuf,
         file: File,
@@ -153,7 +155,7 @@ impl Tokens {
         self.len
     }
 
-    /// Returns a part of the IDs, which shares their source.
+    /// Returns the IDs in a range as a new value that shares the source with this one.
     ///
     /// # Panics
     ///
@@ -167,14 +169,14 @@ impl Tokens {
         }
     }
 
-    /// Returns the IDs in a range. The result is a view if they are in memory, and a copy
-    /// otherwise.
+    /// Returns the IDs in a range. If all of them are in the same vector in memory, the result
+    /// borrows them. Otherwise, the result is a copy.
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::Io`] if the file can't be read, and
-    /// [`DataLoaderError::TokenFile`] if its contents have changed or if a number in it isn't a
-    /// token ID.
+    /// Returns [`DataLoaderError::Io`] if a file that contains the IDs can't be read. Returns
+    /// [`DataLoaderError::TokenFile`] if the contents of the file have changed, or if a number in
+    /// the range isn't a valid token ID.
     ///
     /// # Panics
     ///
@@ -211,7 +213,7 @@ impl Several {
             let more = part.read(read - begin..end.min(*part_end) - begin)?;
             read = *part_end;
             if ids.is_empty() {
-                // If the whole range is in one part, the result of this part is returned without
+                // If the whole range is in one part, the IDs from this part are returned without
                 // being copied.
                 ids = more;
             } else {
@@ -228,11 +230,11 @@ impl TokenFile {
         let mut bytes = vec![0; width * len];
         let place = self.format.start + (width * start) as u64;
         let mut read = read_exact_at(&self.file, &mut bytes, place);
-        // The file is checked after the read. Otherwise, it could be changed between the check and
-        // the read.
+        // The file is checked for changes after the read. If it were checked before the read,
+        // another process could change it between the check and the read.
         if self.was_written_to()? {
-            // A process that writes the same contents again may not have finished yet, so the
-            // comparison is repeated after some time.
+            // Another process may be writing the same contents again and may not have finished yet,
+            // so the contents are verified up to three times, with pauses in between.
             let is_the_same = PAUSES.iter().any(|pause| {
                 thread::sleep(*pause);
                 self.has_its_contents()
@@ -256,15 +258,15 @@ impl TokenFile {
     }
 
     /// Returns true if the length or the modification time of the file has changed since its
-    /// contents were last known to be the original ones.
+    /// contents were last verified.
     fn was_written_to(&self) -> Result<bool, DataLoaderError> {
         let now = stamp(&self.file).map_err(DataLoaderError::read(&self.path))?;
         Ok(now != *self.known())
     }
 
-    /// Returns true if the file has the same length and the same contents as when it was opened. In
-    /// this case, its new modification time is recorded, so the next read doesn't compare the
-    /// contents again.
+    /// Returns true if the file still has the length and the contents that it had when it was
+    /// opened. In this case, the new modification time is recorded, so that the next read doesn't
+    /// have to verify the contents again.
     fn has_its_contents(&self) -> bool {
         let mut known = self.known();
         let Ok(now) = stamp(&self.file) else {

@@ -18,7 +18,8 @@ fn numbers(n: u32) -> Corpus {
     Corpus::from_ids((0..n).collect::<Vec<u32>>())
 }
 
-/// Returns a configuration with which a corpus of nine tokens has five windows.
+/// Returns a configuration for a data loader. Its windows are so short that a corpus of nine tokens
+/// has five windows.
 fn five(batch_size: usize, drop_last: bool) -> DataLoaderConfig {
     DataLoaderConfig {
         batch_size,
@@ -104,9 +105,10 @@ fn ids_at_or_over_the_vocabulary_are_named_with_their_place() {
     );
 }
 
-/// Checks the bytes of a written file, and that IDs of more than 16 bits are rejected without
-/// changing any file. The test `a_file_gives_the_windows_of_a_corpus_in_memory` in `properties.rs`
-/// checks that such files can be read again.
+/// Checks the bytes of a file of token IDs. Also checks that writing an ID of more than 16 bits
+/// returns an error and doesn't change any file. The test
+/// `a_file_gives_the_windows_of_a_corpus_in_memory` in `properties.rs` checks that a written file
+/// can be read again.
 #[test]
 fn token_files_are_little_endian_u16_and_what_is_no_u16_replaces_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -162,8 +164,8 @@ fn other_encodings_are_named_with_a_remedy_and_a_byte_order_mark_is_no_text() {
     assert!(message(b"\x7fELF\0\xff").contains("binary file"));
 }
 
-/// Reads the same IDs from files in the supported formats, and checks that files in unsupported
-/// formats and damaged files are rejected.
+/// Reads the same token IDs from a file in each supported format. Also checks that damaged files
+/// and files in unsupported formats are rejected.
 #[test]
 fn token_files_are_what_their_signs_say() {
     let folder = tempfile::tempdir().unwrap();
@@ -231,8 +233,8 @@ fn token_files_are_what_their_signs_say() {
     }
 }
 
-/// Checks that a file without a header is rejected if it doesn't contain 16-bit IDs, and that files
-/// of 16-bit IDs are accepted even if they are somewhat similar to other formats.
+/// Checks that a file without a header is rejected if it contains something other than 16-bit IDs.
+/// Also checks that files of 16-bit IDs are accepted even if they resemble another format.
 #[test]
 fn token_files_without_a_header_are_known_by_their_bytes() {
     let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
@@ -385,7 +387,8 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
     let shrink = |file: &fs::File| file.set_len(6);
     let write = |mut file: &fs::File| {
         file.write_all(&[3, 0, 2, 0])?; // other valid IDs
-        // The file system may record times too coarsely to show that the file has changed.
+        // The file system may record times too coarsely for the new modification time to differ
+        // from the old one, so a later time is set explicitly.
         file.set_modified(SystemTime::now() + Duration::from_secs(1))
     };
     type Change = dyn Fn(&fs::File) -> io::Result<()>;
@@ -414,8 +417,8 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
     }
 }
 
-/// Checks that a file can still be read if only its modification time changes, as after a backup,
-/// or if the same contents are written again.
+/// Checks that a file of token IDs can still be read if only its modification time changes, as
+/// after a backup, or if the same contents are written again.
 #[test]
 fn a_token_file_with_another_time_and_the_same_contents_is_read_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -442,8 +445,8 @@ fn a_token_file_with_another_time_and_the_same_contents_is_read_on() {
     assert_eq!(corpus.read(..3).unwrap(), [0, 1, 2].as_slice());
 }
 
-/// Checks that a corpus still reads the file that it opened after another file has been renamed to
-/// the same path.
+/// Checks that a corpus continues to read the file that it opened even if another file is then
+/// renamed to the same path.
 #[cfg(unix)]
 #[test]
 fn a_token_file_that_is_replaced_is_read_as_it_was() {

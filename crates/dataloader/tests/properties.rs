@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use test_support::proptest_config;
 use torch_rng::TorchRng;
 
-/// Generates a corpus in which each token ID is equal to its position, and windows that fit in this
-/// corpus.
+/// Generates a corpus and a data set of windows over this corpus. Each token ID in the corpus is
+/// equal to its position, so tests can recognize where a window begins.
 fn any_dataset() -> impl Strategy<Value = (Corpus, GptDataset)> {
     (1usize..12, 1usize..12, 1u32..80).prop_map(|(max_length, stride, more)| {
         let corpus = Corpus::from_ids((0..max_length as u32 + more).collect::<Vec<u32>>());
@@ -40,8 +40,9 @@ fn loader(dataset: &GptDataset, batch_size: usize, shuffle: bool, drop_last: boo
     DataLoader::new(dataset.corpus(), config).expect("the data set has a batch")
 }
 
-/// Returns the position at which each window in the batches begins. It is the first token ID of the
-/// window, because the IDs in the corpus are equal to their positions.
+/// Returns the position in the corpus at which each window in the batches begins. The position is
+/// equal to the first token ID of the window, because each ID in the test corpus is equal to its
+/// position.
 fn starts(batches: &[Batch]) -> Vec<usize> {
     let firsts = batches
         .iter()
@@ -73,8 +74,8 @@ proptest! {
         }
     }
 
-    /// Checks that a corpus in a file has the same windows as the same corpus in memory, and that
-    /// splitting both results in the same parts.
+    /// Checks that a corpus has the same windows regardless of whether its IDs are in a file or in
+    /// memory. Also checks that splitting the corpus produces the same two parts in both cases.
     #[test]
     fn a_file_gives_the_windows_of_a_corpus_in_memory((corpus, dataset) in any_dataset(), at in 0usize..92) {
         let folder = tempfile::tempdir().unwrap();
@@ -90,8 +91,8 @@ proptest! {
         prop_assert_eq!(ids(&of_file.1), ids(&of_memory.1));
     }
 
-    /// Checks that files of 16-bit IDs aren't mistaken for another format, whatever the size of the
-    /// vocabulary and however frequent small IDs are.
+    /// Checks that a file of 16-bit IDs isn't mistaken for a file in another format, regardless of
+    /// the size of the vocabulary and the frequency of small IDs.
     #[test]
     fn no_file_of_u16_ids_is_taken_for_something_else(
         vocab_size in prop_oneof![1u32..300, 1u32..=65_536],
@@ -103,7 +104,8 @@ proptest! {
         let file = folder.path().join("ids.bin");
         Corpus::from_ids(ids.as_slice()).write_u16_file(&file).unwrap();
         let read = Corpus::from_token_file(&file);
-        // A file in which every second ID is 0 looks like 32-bit integers, so it may be rejected.
+        // If every second ID in a file is 0, the file looks like 32-bit integers. The test doesn't
+        // require that such a file can be read.
         let is_wide = ids.iter().skip(1).step_by(2).all(|&id| id == 0);
         prop_assert!(is_wide || self::ids(&read.unwrap()) == ids);
     }

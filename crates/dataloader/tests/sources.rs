@@ -1,5 +1,5 @@
-//! Tests corpora that consist of several parts, mixes of several loaders, and files that are
-//! written in parts.
+//! Tests corpora that are joined from several parts, mixes of several data loaders, and files of
+//! token IDs that are written in several steps.
 
 use dataloader::torch_rng::TorchRng;
 use dataloader::{
@@ -45,7 +45,8 @@ proptest! {
         let (start, end) = (range.0.min(whole.len()), range.1.min(whole.len()));
         let range = start.min(end)..start.max(end);
         prop_assert_eq!(&corpus.read(range.clone()).unwrap()[..], &whole[range.clone()]);
-        // A range of a joined corpus can extend over several of the corpora that were joined.
+        // The same range can also be read after the joined corpus has been split, even if the range
+        // extends over several of the original corpora.
         let (_, rest) = corpus.split_at(range.start);
         prop_assert_eq!(&rest.read(..range.len()).unwrap()[..], &whole[range]);
     }
@@ -75,8 +76,8 @@ proptest! {
 
 #[test]
 fn an_order_that_is_not_shuffled_needs_no_memory() {
-    // The corpus has so many windows (2^39 - 1) that a list of their indices wouldn't fit in
-    // memory.
+    // The corpus has 2^39 - 1 windows. A list of their indices wouldn't fit in memory, so the test
+    // would fail if the loader created such a list.
     let corpus = Corpus::concat(vec![Corpus::from_ids(vec![7; 1 << 20]); 1 << 20]);
     let loader = DataLoader::new(&corpus, config(1, false)).unwrap();
     let mut epoch = loader.epoch(&mut TorchRng::manual_seed(1));
