@@ -8,13 +8,13 @@
 //! To encode text, its bytes are merged in the same way: of all pairs in the text, the pair whose
 //! merge was learned first is replaced first.
 //!
-//! Before bytes are merged, text is divided into pieces, such as words. A token never extends
-//! across the boundary between two pieces. See [`gpt2_pieces`].
+//! Before bytes are merged, the text is divided into pieces, such as words. Each piece is encoded
+//! separately, so a token never contains bytes from two pieces. See [`gpt2_pieces`].
 //!
-//! This module contains two implementations. [`Bpe::train_plain`] and [`Bpe::encode_plain`] follow
-//! the definition and take quadratic time. [`Bpe::train`] and [`Bpe::encode`] give the same
-//! results, but the time that they take is nearly proportional to the length of the text. With
-//! GPT-2's merges, the IDs are the same as those of OpenAI's library tiktoken.
+//! Training and encoding are each implemented twice. [`Bpe::train_plain`] and [`Bpe::encode_plain`]
+//! follow the definition step by step and take quadratic time. [`Bpe::train`] and [`Bpe::encode`]
+//! produce the same results, and their running time is nearly proportional to the length of the
+//! text. With GPT-2's merges, the token IDs are the same as in OpenAI's library tiktoken.
 //!
 //! ```
 //! use tokenizer::bpe::{Bpe, BpeConfig, Merge};
@@ -56,26 +56,27 @@ pub struct Merge {
     pub left: u32,
     /// ID of the second token of the pair.
     pub right: u32,
-    /// ID of the token that consists of both.
+    /// ID of the token that replaces the pair.
     pub id: u32,
 }
 
 /// Settings for training a byte pair encoding.
 #[derive(Clone, Debug)]
 pub struct BpeConfig {
-    /// Number of tokens that the vocabulary should have after training, including the alphabet. The
-    /// result has fewer tokens if the text doesn't contain enough frequent pairs.
+    /// Number of tokens that the vocabulary should have after training, including the tokens of the
+    /// alphabet. The vocabulary becomes smaller than this if the training text doesn't contain
+    /// enough frequent pairs.
     pub vocab_size: usize,
-    /// Tokens of the vocabulary before training, in the order of their IDs. They must include each
-    /// of the 256 bytes. If a token occurs twice, its second ID is used. The alphabet can contain
+    /// Tokens that the vocabulary contains before training, in the order of their IDs. The tokens
+    /// must be distinct and must include each of the 256 bytes. The alphabet can also contain
     /// [`ENDOFTEXT`].
     pub alphabet: Vec<Vec<u8>>,
-    /// Function that returns the first piece of a string and thereby defines how text is divided
-    /// into pieces. A token never extends across the boundary between two pieces.
+    /// Function that divides text into pieces by returning the first piece of a string. Pieces are
+    /// encoded separately, so a token never contains bytes from two pieces.
     pub divide: fn(&str) -> &str,
-    /// Smallest number of times that a pair must occur in the training text to become a token.
+    /// Minimum number of times that a pair must occur in the training text to become a token.
     pub least_count: u64,
-    /// Rule that decides which of several equally frequent pairs becomes a token first.
+    /// Rule that decides which pair becomes a token first if several pairs are equally frequent.
     pub ties: Ties,
 }
 
@@ -84,9 +85,9 @@ pub struct BpeConfig {
 /// occur at least twice to become a token.
 ///
 /// If several pairs are equally frequent, the pair with the smallest IDs becomes a token first. The
-/// crate `model-tokenizer` and Hugging Face's `tokenizers` library follow the same rule, so all
-/// three learn the same tokens from the same text. The book's notebook uses [`Ties::FirstInText`]
-/// instead.
+/// crate `model-tokenizer` and Hugging Face's `tokenizers` library follow the same rule, so they
+/// learn the same tokens from the same text. The book's notebook instead chooses the pair that
+/// occurs first in the text ([`Ties::FirstInText`]).
 impl Default for BpeConfig {
     fn default() -> Self {
         Self {
@@ -127,30 +128,31 @@ pub struct Bpe {
     end_of_text: Option<u32>,
 }
 
-/// Rules for encoding text that can differ between the vocabulary files of different models. The
-/// default values are GPT-2's rules.
+/// Rules for encoding text, which can differ between models. The default values are GPT-2's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingRules {
-    /// Whether a piece that is equal to a token is encoded as that token even if the merges would
-    /// result in other tokens.
+    /// Whether to encode a piece as a single token if the vocabulary contains a token with the same
+    /// bytes, even if the merges would result in other tokens.
     pub ignore_merges: bool,
-    /// ID of each byte that has no token. If it is `None`, such bytes are encoded as [`NO_TOKEN`].
+    /// ID for bytes that have no token. If there is no such ID, these bytes are encoded as
+    /// [`NO_TOKEN`].
     pub unknown: Option<u32>,
-    /// Whether adjacent bytes of a piece that have no token share a single unknown ID. If this is
-    /// false, each of these bytes gets its own unknown ID.
+    /// Whether adjacent bytes that have no token are encoded as a single unknown ID if they belong
+    /// to the same piece. If this is false, each of these bytes gets its own unknown ID.
     pub fuse_unknown: bool,
 }
 
 /// ID that an encoder returns for a byte without a token if [`EncodingRules::unknown`] is `None`.
 pub const NO_TOKEN: u32 = u32::MAX - 2;
 
-/// Entry for a pair that has no merge. Its index is greater than the index of every merge.
+/// Value for a pair that has no merge. Its index is greater than the index of every merge, so a
+/// search for the smallest index finds it only if no pair has a merge.
 const NO_MERGE: (usize, u32) = (usize::MAX, 0);
 
 /// The plain implementation.
 impl Bpe {
-    /// Learns a vocabulary by following the definition of byte pair encoding step by step.
-    /// [`train`](Self::train) gives the same result in less time.
+    /// Learns a vocabulary from text by following the definition of byte pair encoding step by
+    /// step. [`train`](Self::train) produces the same result in less time.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
@@ -175,8 +177,9 @@ impl Bpe {
         Ok(bpe)
     }
 
-    /// Encodes a piece by following the definition of byte pair encoding: as long as the piece
-    /// contains a pair that has a merge, the pair whose merge was learned first is replaced.
+    /// Encodes a piece of text by following the definition of byte pair encoding step by step. As
+    /// long as adjacent tokens of the piece can be merged, the merge that was learned first is
+    /// applied to all of its occurrences.
     pub fn encode_plain(&self, piece: &str) -> Vec<u32> {
         let mut ids = self.ids_of_bytes(piece);
         let stands_in = |merge: &Merge, ids: &[u32]| {
@@ -195,9 +198,9 @@ impl Bpe {
     }
 }
 
-/// Returns the most frequent pair of adjacent tokens in `words`, or `None` if it occurs less often
-/// than `config.least_count`. Each pair is found by a linear search, so the total time is
-/// quadratic.
+/// Returns the most frequent pair of adjacent tokens in `words`, or `None` if no pair occurs at
+/// least `config.least_count` times. The function uses linear searches to count the pairs, so it
+/// takes quadratic time.
 fn most_frequent(words: &[Vec<u32>], config: &BpeConfig) -> Option<Pair> {
     let mut counts: Vec<(Pair, u64)> = Vec::new(); // in the order of the text
     for pair in words.iter().flat_map(|word| word.windows(2)) {
@@ -228,8 +231,8 @@ fn merged(word: &[u32], pair: Pair, id: u32) -> Vec<u32> {
 
 /// The fast implementation, and methods that both implementations use.
 impl Bpe {
-    /// Learns a vocabulary from text. A token never extends across [`ENDOFTEXT`], which separates
-    /// documents.
+    /// Learns a vocabulary from text. If the text consists of several documents that are separated
+    /// by [`ENDOFTEXT`], no token extends from one document into the next.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
@@ -257,10 +260,11 @@ impl Bpe {
         Self::train_on(&words, config)
     }
 
-    /// Learns a vocabulary from words, each of which is given with its number of occurrences.
+    /// Learns a vocabulary from a list of words. Each word is given with the number of its
+    /// occurrences.
     ///
-    /// Time and memory are nearly proportional to the total length of the words, even if a word is
-    /// very long.
+    /// The time and memory that training requires are nearly proportional to the total length of
+    /// the words, even if some of the words are very long.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
@@ -285,8 +289,8 @@ impl Bpe {
     }
 
     /// Builds an encoding from a vocabulary that was trained earlier. The tokens must be in the
-    /// order of their IDs, and the merges must be in the order in which they were learned. `divide`
-    /// returns the first piece of a string.
+    /// order of their IDs, and the merges must be in the order in which they were learned. To
+    /// divide text into pieces, the function `divide` must return the first piece of a string.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if a byte has no token, and
@@ -301,9 +305,9 @@ impl Bpe {
         bpe.with_all_bytes()
     }
 
-    /// Builds an encoding from a vocabulary whose rules can differ from GPT-2's. Unlike in
-    /// [`from_merges`](Self::from_merges), bytes may have no token, and an empty token means that
-    /// its ID isn't used.
+    /// Builds an encoding whose rules can differ from GPT-2's. Unlike
+    /// [`from_merges`](Self::from_merges), this function accepts a vocabulary in which some bytes
+    /// have no token. If an element of `tokens` is empty, its ID isn't used.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] with the index of the merge if a merge contains an ID
@@ -389,7 +393,8 @@ impl Bpe {
         self.tokens.get(id as usize).map(Vec::as_slice) != Some(&[byte])
     }
 
-    /// Returns the ID of the token that consists of the given bytes, or `None` if there is none.
+    /// Returns the ID of the token that consists of the given bytes, or `None` if there is no such
+    /// token.
     pub fn id_of(&self, token: &[u8]) -> Option<u32> {
         let ids = self.ids.get_or_init(|| {
             let tokens = self.tokens.iter().map(|token| token.as_slice().into());
@@ -420,12 +425,12 @@ impl Bpe {
         }
     }
 
-    /// Returns the first byte of `text` that has no token, or `None` if `ids`, the IDs of `text`,
-    /// don't contain [`NO_TOKEN`].
+    /// Returns the first byte of `text` that has no token. `ids` must be the token IDs of `text`.
+    /// If they don't include [`NO_TOKEN`], returns `None`, because the whole text could be encoded.
     ///
-    /// A tokenizer can put a space before the text when it encodes it. If `ids` contains
-    /// [`NO_TOKEN`] although each byte of `text` has a token, that space must be the byte without a
-    /// token, so this method returns it.
+    /// Some tokenizers add a space before the text when they encode it. If `ids` includes
+    /// [`NO_TOKEN`] although each byte of `text` has a token, the added space has no token, so this
+    /// method returns the byte of the space.
     pub fn missing_byte(&self, text: &str, ids: &[u32]) -> Option<u8> {
         let has_no_id = |byte: &u8| self.byte_ids[usize::from(*byte)] == NO_TOKEN;
         let is_missing = self.byte_ids.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);
@@ -440,8 +445,9 @@ impl Bpe {
         ids
     }
 
-    /// Returns an encoder for one or more strings. `bytes` is their total length, from which the
-    /// size of the encoder's cache is chosen. Each thread needs its own encoder.
+    /// Returns an encoder, which can encode one or more strings. `bytes` is the total length of
+    /// these strings in bytes, which determines the size of the encoder's cache. Each thread needs
+    /// its own encoder.
     pub fn encoder(&self, bytes: usize) -> Encoder<'_> {
         Encoder {
             bpe: self,
@@ -456,11 +462,12 @@ impl Bpe {
         text.splitn(most, ENDOFTEXT)
     }
 
-    /// Returns the number of bytes at the start of `rest` that the token `id` represents. `rest`
-    /// contains the bytes of a piece from this token to the end of the piece.
+    /// Returns the number of bytes that the token `id` represents at the start of `rest`. `rest`
+    /// contains the bytes of a piece, from the first byte of this token to the end of the piece.
     ///
-    /// The unknown token represents one byte without a token, or all adjacent bytes without a token
-    /// if [`EncodingRules::fuse_unknown`] is true.
+    /// An unknown token represents a single byte that has no token. However, if
+    /// [`EncodingRules::fuse_unknown`] is true, it represents all adjacent bytes that have no
+    /// token.
     fn token_length(&self, id: u32, rest: &[u8]) -> usize {
         let unknown = rest.iter().take_while(|byte| self.lacks(**byte)).count();
         match unknown {
@@ -470,12 +477,11 @@ impl Bpe {
         }
     }
 
-    /// Appends the IDs of a piece to `ids`. With the default rules, they are the same as those of
-    /// [`encode_plain`](Self::encode_plain).
+    /// Encodes a piece and appends its IDs to `ids`. With the default rules,
+    /// [`encode_plain`](Self::encode_plain) returns the same IDs.
     fn encode_piece_into(&self, piece: &[u8], ids: &mut Vec<u32>) {
-        // Largest length in bytes of a piece that is encoded by searching all of its pairs after
-        // each merge. The time for this is quadratic in the length, so a heap is used for longer
-        // pieces.
+        // Maximum length in bytes of a piece that is encoded by searching all of its pairs after
+        // each merge. This search takes quadratic time, so longer pieces are encoded with a heap.
         const MAX: usize = 32;
         if self.rules.ignore_merges
             && let Some(id) = self.id_of(piece)
@@ -495,8 +501,8 @@ impl Bpe {
         for (id, &byte) in row.iter_mut().zip(piece) {
             *id = self.byte_ids[usize::from(byte)];
         }
-        // For each pair of adjacent tokens, the index of its merge and the ID of the new token, or
-        // `NO_MERGE`.
+        // For each pair of adjacent tokens, `merges` contains the index of its merge and the ID of
+        // the token that replaces the pair, or `NO_MERGE` if the pair has no merge.
         let learned = |left, right| self.ranks.get(&(left, right)).copied().unwrap_or(NO_MERGE);
         let mut merges = [NO_MERGE; MAX];
         let mut length = piece.len();
@@ -523,8 +529,8 @@ impl Bpe {
     }
 
     /// Encodes a piece of any length and returns its IDs. A heap contains all pairs of the piece
-    /// that have a merge. The pair whose merge was learned first is on top. If this pair occurs
-    /// several times, the leftmost occurrence is on top.
+    /// that can be merged. The top of the heap is the pair whose merge was learned first. If this
+    /// pair occurs several times in the piece, its leftmost occurrence is at the top.
     fn encode_long_piece(&self, piece: &[u8]) -> Vec<u32> {
         let mut row = Row::of(&[piece], &self.byte_ids);
         let learned = |row: &Row, position| Some((self.ranks.get(&row.pair(position)?)?, position));
@@ -533,8 +539,8 @@ impl Bpe {
             .map(Reverse)
             .collect();
         while let Some(Reverse((merge, position))) = next.pop() {
-            // A pair on the heap is skipped if one of its tokens has been merged since the pair was
-            // added.
+            // If one of the pair's tokens has been merged since the pair was added to the heap, the
+            // pair no longer exists and is skipped.
             if learned(&row, position) == Some((merge, position)) {
                 row.merge(position, merge.1);
                 let around = [row.before(position), position];
@@ -559,7 +565,7 @@ impl Bpe {
         Tokenizer::decode(self, ids)
     }
 
-    /// Returns the rules by which this encoding can differ from GPT-2's.
+    /// Returns the rules for encoding text.
     pub fn rules(&self) -> EncodingRules {
         self.rules
     }
@@ -585,14 +591,14 @@ impl Bpe {
         self.ranks.get(&(left, right)).map(|(_, id)| *id)
     }
 
-    /// Returns the number of tokens. Valid IDs are smaller.
+    /// Returns the number of tokens. All valid IDs are less than this number.
     pub fn vocab_size(&self) -> usize {
         self.tokens.len()
     }
 }
 
-/// An encoder that caches the IDs of short pieces, because most pieces of a typical text occur many
-/// times.
+/// An encoder that caches the IDs of short pieces. The cache makes encoding faster, because most
+/// pieces of a typical text occur many times.
 ///
 /// ```
 /// let bpe = tokenizer::bpe::Bpe::gpt2();
@@ -608,9 +614,9 @@ pub struct Encoder<'b> {
 }
 
 impl Encoder<'_> {
-    /// Encodes text and appends its IDs to `ids`. [`ENDOFTEXT`] is treated as in [`Bpe::encode`]. A
-    /// byte without a token is encoded as the unknown ID, or as [`NO_TOKEN`] if there is no unknown
-    /// ID.
+    /// Encodes text and appends its IDs to `ids`. [`ENDOFTEXT`] is encoded in the same way as by
+    /// [`Bpe::encode`]. A byte that has no token is encoded as [`EncodingRules::unknown`], or as
+    /// [`NO_TOKEN`] if there is no unknown ID.
     pub fn encode(&mut self, text: &str, ids: &mut Vec<u32>) {
         for (number, document) in self.bpe.documents(text).enumerate() {
             ids.extend(self.bpe.end_of_text.filter(|_| number > 0));
@@ -618,24 +624,27 @@ impl Encoder<'_> {
         }
     }
 
-    /// Encodes text without special tokens, like [`Bpe::encode_ordinary`], and appends its IDs to
-    /// `ids`.
+    /// Encodes text without special tokens, like [`Bpe::encode_ordinary`], and appends the token
+    /// IDs to `ids`.
     pub fn encode_ordinary(&mut self, text: &str, ids: &mut Vec<u32>) {
         for piece in pieces(text, self.bpe.divide) {
             self.encode_piece(piece, ids);
         }
     }
 
-    /// Encodes a piece, which isn't divided further, and appends its IDs to `ids`.
+    /// Encodes a single piece and appends its IDs to `ids`. Unlike
+    /// [`encode_ordinary`](Self::encode_ordinary), this method doesn't divide its input into
+    /// pieces.
     pub fn encode_piece(&mut self, piece: &str, ids: &mut Vec<u32>) {
         let piece = piece.as_bytes();
         self.cache
             .encode(piece, ids, |ids| self.bpe.encode_piece_into(piece, ids));
     }
 
-    /// Encodes text like [`encode_ordinary`](Self::encode_ordinary), and appends each ID with the
-    /// range of bytes that the token represents to `tokens`. Positions are counted from `start`,
-    /// which is the position of the first byte of `text`.
+    /// Encodes text like [`encode_ordinary`](Self::encode_ordinary). For each token, appends its ID
+    /// and the range of bytes that it represents to `tokens`. If `text` is part of a longer text,
+    /// `start` is the position of its first byte in the longer text, in which the ranges are
+    /// counted.
     pub fn encode_ordinary_with_offsets(
         &mut self,
         text: &str,
@@ -648,9 +657,9 @@ impl Encoder<'_> {
         }
     }
 
-    /// Encodes a piece like [`encode_piece`](Self::encode_piece), and appends each ID with the
-    /// range of bytes that the token represents to `tokens`. Positions are counted from `start`,
-    /// which is the position of the first byte of `piece`.
+    /// Encodes a piece like [`encode_piece`](Self::encode_piece). For each token, appends its ID
+    /// and the range of bytes that it represents to `tokens`. `start` is the position of the first
+    /// byte of `piece` in the whole text, in which the ranges are counted.
     pub fn encode_piece_with_offsets(
         &mut self,
         piece: &str,

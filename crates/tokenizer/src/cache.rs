@@ -1,10 +1,10 @@
 //! A cache of the token IDs of short pieces of text.
 //!
-//! Most words of a typical text occur many times, so looking up the IDs of a word is faster than
-//! merging its bytes again.
+//! Most words of a typical text occur many times. If a word occurs again, looking up its token IDs
+//! is faster than merging its bytes again.
 
-/// A hash table in which each slot holds one entry. A new entry replaces the entry that was in its
-/// slot before.
+/// A hash table in which each slot contains at most one entry. If a slot is occupied, a new entry
+/// replaces the old one.
 pub(crate) struct PieceCache {
     slots: Vec<Slot>, // The number of slots is a power of two.
 }
@@ -20,7 +20,7 @@ struct Slot {
 const MAX_BYTES: usize = 15;
 const MAX_IDS: usize = 3;
 
-/// Largest number of slots. Because a slot takes 32 bytes, the table takes at most 2 MiB.
+/// Maximum number of slots. A slot takes up 32 bytes, so the whole table takes up at most 2 MiB.
 const MAX_SLOTS: usize = 1 << 16;
 
 impl PieceCache {
@@ -32,9 +32,9 @@ impl PieceCache {
         }
     }
 
-    /// Appends the IDs of a nonempty piece to `ids`. If the IDs aren't in the cache, `encode` is
-    /// called to append them, and they are then added to the cache if the piece and its IDs fit
-    /// into a slot.
+    /// Appends the token IDs of a nonempty piece to `ids`. If the cache doesn't contain the piece,
+    /// calls `encode`, which must append the IDs, and then adds the piece with its IDs to the
+    /// cache. If the piece or its IDs don't fit in a slot, they aren't added to the cache.
     pub(crate) fn encode(
         &mut self,
         piece: &[u8],

@@ -1,4 +1,5 @@
-//! Errors that occur when text is encoded, when IDs are decoded, or when a tokenizer is built.
+//! The error types of this crate. Errors can occur when text is encoded, when token IDs are
+//! decoded, or when a tokenizer is built.
 //!
 //! A position in text is an offset in UTF-8 bytes, and a position in a list of IDs is an index.
 //! Both start at 0.
@@ -31,7 +32,7 @@ pub enum TokenizerError {
         id: u32,
         /// Index of the ID in the list of IDs.
         position: usize,
-        /// Size of the vocabulary. Valid IDs are smaller.
+        /// Number of tokens in the vocabulary. All valid IDs are less than this number.
         vocab_size: usize,
     },
     /// The vocabulary doesn't contain a token that the tokenizer requires.
@@ -54,7 +55,7 @@ pub enum TokenizerError {
     DisallowedSpecial {
         /// The special token.
         token: &'static str,
-        /// Position of the first byte of the special token in the text.
+        /// Position of the special token in the text, in bytes.
         position: usize,
     },
     /// The decoded bytes aren't valid UTF-8.
@@ -65,7 +66,7 @@ pub enum TokenizerError {
         /// Number of valid bytes before the first invalid one.
         position: usize,
     },
-    /// A tokenizer that is implemented in another crate returned an error of a different type.
+    /// A tokenizer that is implemented in another crate returned an error of its own type.
     #[error(transparent)]
     Other(OtherError),
     /// The array of token IDs doesn't have exactly one row.
@@ -78,10 +79,10 @@ pub enum TokenizerError {
 }
 
 /// An error of a tokenizer that is implemented in another crate. The original error is stored in an
-/// `Arc`, so that this error can be cloned.
+/// `Arc`, so that [`TokenizerError`] can implement `Clone` even if the original error doesn't.
 ///
-/// Two values are equal if they contain the same error, for example because one value is a clone of
-/// the other.
+/// Two values of this type are equal only if they share the same original error, for example
+/// because one of them is a clone of the other.
 #[derive(Clone, Debug)]
 pub struct OtherError(Arc<dyn Error + Send + Sync>);
 

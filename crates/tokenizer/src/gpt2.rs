@@ -23,8 +23,8 @@ pub enum AllowedSpecial<'a> {
     None,
     /// All special tokens of the vocabulary are allowed.
     All,
-    /// The listed special tokens are allowed. As in tiktoken, strings that aren't special tokens of
-    /// the vocabulary are ignored.
+    /// The special tokens in this list are allowed. As in tiktoken, a string in the list is ignored
+    /// if it isn't a special token of the vocabulary.
     Only(&'a [&'a str]),
 }
 
@@ -108,8 +108,8 @@ impl Gpt2Tokenizer {
         self.bpe.encode_ordinary(text)
     }
 
-    /// Returns an encoder for one or more strings with `bytes` bytes in total. See
-    /// [`Bpe::encoder`].
+    /// Returns an encoder, which can encode one or more strings. `bytes` is the total length of
+    /// these strings in bytes. See [`Bpe::encoder`].
     pub fn encoder(&self, bytes: usize) -> Encoder<'static> {
         self.bpe.encoder(bytes)
     }

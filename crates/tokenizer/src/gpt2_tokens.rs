@@ -1,10 +1,10 @@
 //! GPT-2's vocabulary, which is derived from the list of merges that OpenAI published with the
 //! model.
 //!
-//! The list is this crate's file `data/gpt2-merges.txt`, which OpenAI published as `vocab.bpe`
-//! under the MIT license. It determines all IDs: the IDs below 256 stand for single bytes in the
-//! order of [`gpt2_bytes`], each merge then adds one token, and the last ID stands for
-//! `<|endoftext|>`.
+//! The list of merges is this crate's file `data/gpt2-merges.txt`, which OpenAI published as
+//! `vocab.bpe` under the MIT license. The list determines all token IDs. The IDs below 256
+//! represent single bytes in the order of [`gpt2_bytes`], each merge then adds one token, and the
+//! last ID represents `<|endoftext|>`.
 
 use std::collections::HashMap;
 
@@ -20,14 +20,14 @@ pub const ENDOFTEXT_ID: u32 = 50_256;
 /// Number of tokens in GPT-2's vocabulary: 256 bytes, 50,000 merges and `<|endoftext|>`.
 pub(crate) const VOCAB_SIZE: usize = 50_257;
 
-/// Contents of the merges file. The first line is a version number. Each of the other lines
-/// contains the two tokens of a merge, separated by a space. Their bytes are written as letters
-/// (see [`letters_of`](crate::bpe::letters_of)).
+/// Contents of the file with GPT-2's merges. The first line is a version number. Each of the other
+/// lines contains the two tokens of a merge, separated by a space. Each byte of a token is written
+/// as a printable character (see [`letters_of`](crate::bpe::letters_of)).
 const MERGES: &str = include_str!("../data/gpt2-merges.txt");
 
-/// Returns the bytes of all tokens in the order of their IDs, and the pair of IDs that each merge
-/// replaces. The first merge creates the token 256, the second one creates the token 257, and so
-/// on.
+/// Returns the bytes of all tokens in the order of their IDs, and the pair of token IDs that each
+/// merge replaces. The first merge replaces its pair with the token 256, the second merge replaces
+/// its pair with the token 257, and so on.
 pub(crate) fn gpt2_tokens_and_pairs() -> (Vec<Vec<u8>>, Vec<Pair>) {
     let mut tokens: Vec<Vec<u8>> = gpt2_bytes().map(|byte| vec![byte]).to_vec();
     let mut ids: HashMap<Vec<u8>, u32> = tokens.iter().cloned().zip(0..).collect();

@@ -1,5 +1,5 @@
-//! Conversion between text and a batch that has one row of token IDs, as in section 5.1.1 of the
-//! book.
+//! Functions that convert a text to a batch with one row of token IDs and back, as in section 5.1.1
+//! of the book.
 
 use ndarray::{Array2, ArrayRef2};
 

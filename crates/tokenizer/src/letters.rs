@@ -8,11 +8,12 @@
 
 use std::sync::LazyLock;
 
-/// Number of bytes whose letter is the Latin-1 character of the byte. The letters of the other
-/// bytes are U+0100, U+0101 and so on, in the order of the bytes.
+/// Number of bytes that represent visible characters in Latin-1. In a vocabulary file, such a byte
+/// is written as this character. All other bytes are written as U+0100, U+0101 and so on, in
+/// ascending order.
 const PRINTABLE: u32 = 188;
 
-/// Number of code points from U+0000 to the last letter.
+/// Number of code points from U+0000 to the last character that represents a byte.
 const CODES: usize = 0x100 + 256 - PRINTABLE as usize;
 
 static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
@@ -26,7 +27,8 @@ static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
     letters
 });
 
-/// For each code point, the byte whose letter it is, or `None` if the code point isn't a letter.
+/// For each code point, the byte that this character represents in a vocabulary file, or `None` if
+/// the character doesn't represent a byte.
 static BYTES: LazyLock<[Option<u8>; CODES]> = LazyLock::new(|| {
     let mut bytes = [None; CODES];
     for (byte, letter) in (0..=255).zip(*LETTERS) {
@@ -44,7 +46,8 @@ pub fn gpt2_bytes() -> [u8; 256] {
     bytes
 }
 
-/// Returns the letter of a byte.
+/// Returns the letter of a byte, which is the printable character that represents the byte in
+/// GPT-2's vocabulary files.
 ///
 /// ```
 /// assert_eq!(tokenizer::bpe::letter_of(b' '), 'Ġ');
@@ -53,8 +56,8 @@ pub fn letter_of(byte: u8) -> char {
     LETTERS[usize::from(byte)]
 }
 
-/// Returns the string that represents `bytes` in a vocabulary file. It contains one letter for each
-/// byte.
+/// Returns the string that represents `bytes` in a vocabulary file. It contains one printable
+/// character for each byte.
 ///
 /// ```
 /// assert_eq!(tokenizer::bpe::letters_of(" é".as_bytes()), "ĠÃ©");
@@ -63,7 +66,8 @@ pub fn letters_of(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| letter_of(byte)).collect()
 }
 
-/// Returns the bytes that the given letters stand for, or `None` if a character isn't a letter.
+/// Returns the bytes that a string from a vocabulary file represents. If one of its characters
+/// doesn't represent a byte (see [`letter_of`]), returns `None`.
 ///
 /// ```
 /// use tokenizer::bpe::bytes_of_letters;

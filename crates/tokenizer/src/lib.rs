@@ -19,8 +19,8 @@ mod tokenizer;
 mod vocabulary;
 mod whitespace;
 
-// Types of ndarray appear in this crate's public API. A crate that uses this re-export of ndarray
-// can't end up with an incompatible version.
+// Types of ndarray appear in this crate's public API, so ndarray is re-exported. A program that
+// uses the re-export always gets the matching version.
 #[cfg(feature = "ndarray")]
 pub use ndarray;
 

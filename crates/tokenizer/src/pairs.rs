@@ -22,7 +22,7 @@ use std::collections::{BinaryHeap, HashMap};
 /// The IDs of two adjacent tokens.
 pub(crate) type Pair = (u32, u32);
 
-/// Rule that decides which of several equally frequent pairs becomes a token first.
+/// Rule that decides which pair becomes a token first if several pairs are equally frequent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ties {
@@ -33,21 +33,23 @@ pub enum Ties {
     SmallestIds,
 }
 
-/// The tokens of several words. Two adjacent tokens can be merged in constant time.
+/// The tokens of several words in a single array. Merging two adjacent tokens takes constant time.
 pub(crate) struct Row {
-    /// For each position, the ID of the token that starts there, [`BETWEEN_WORDS`], or
-    /// [`INSIDE_TOKEN`].
+    /// An entry for each position in the array: the ID of the token that starts at the position,
+    /// [`INSIDE_TOKEN`] if the position is inside a token, or [`BETWEEN_WORDS`] if it doesn't
+    /// belong to a word.
     ids: Vec<u32>,
-    /// For the first byte of a token, the position of the token's last byte, and for its last byte,
-    /// the position of its first byte. The entries for other bytes aren't used.
+    /// The entry at the first byte of a token is the position of the token's last byte, and the
+    /// entry at its last byte is the position of its first byte. The neighbors of a token can
+    /// therefore be found in constant time. Entries at other positions aren't used.
     other_end: Vec<u32>,
 }
 
-/// Marker in [`Row::ids`] for the positions before, between and after words. Such a position
-/// behaves like a token of one byte that isn't part of any pair.
+/// Marker in [`Row::ids`] for the positions before the first word, between two words, and after the
+/// last word. Such a position is treated like a token of one byte that is never part of a pair.
 const BETWEEN_WORDS: u32 = u32::MAX;
 
-/// Marker in [`Row::ids`] for all bytes of a token except the first one.
+/// Marker in [`Row::ids`] for each byte of a token except its first byte.
 const INSIDE_TOKEN: u32 = u32::MAX - 1;
 
 impl Row {
@@ -62,12 +64,12 @@ impl Row {
         Self { ids, other_end }
     }
 
-    /// Returns the position of the token after the one at `position`.
+    /// Returns the position of the next token after the token at `position`.
     fn after(&self, position: usize) -> usize {
         self.other_end[position] as usize + 1
     }
 
-    /// Returns the position of the token before the one at `position`.
+    /// Returns the position of the last token before the token at `position`.
     pub(crate) fn before(&self, position: usize) -> usize {
         self.other_end[position - 1] as usize
     }
@@ -105,9 +107,9 @@ pub(crate) struct PairCounts {
     word_counts: Vec<u64>, // number of occurrences of each word
     words: Vec<u32>,       // index of the word at each position
     pairs: HashMap<Pair, Occurrences>,
-    /// Priority queue of pairs, ordered by their counts. The second element of an entry breaks
-    /// ties. The count in an entry can be out of date, because entries aren't changed when their
-    /// pairs become less frequent.
+    /// Priority queue of pairs, ordered by their counts. If two pairs have the same count, the
+    /// second element of their entries determines which pair comes first. The count in an entry can
+    /// be out of date, because an entry isn't changed when its pair becomes less frequent.
     queue: BinaryHeap<(u64, Reverse<u64>, Pair)>,
     ties: Ties,
 }
@@ -115,10 +117,12 @@ pub(crate) struct PairCounts {
 #[derive(Default)]
 struct Occurrences {
     count: u64,
-    /// Positions at which the pair starts, in the order of the text. A position is out of date if
-    /// one of the pair's tokens has since been merged with another token.
+    /// Positions at which the pair starts, in the order of the text. If one of the two tokens has
+    /// since been merged with another token, the pair no longer starts at this position, so the
+    /// position is out of date.
     positions: Vec<u32>,
-    /// Number of positions at the start of `positions` that are known to be out of date.
+    /// Number of elements at the start of `positions` that are known to be out of date, so they can
+    /// be skipped.
     stale: usize,
 }
 
@@ -146,8 +150,8 @@ impl PairCounts {
         counts
     }
 
-    /// Adds the pair that starts at `position` to the counts and returns it. Returns `None` if no
-    /// pair starts there.
+    /// If a pair of tokens starts at `position`, adds it to the counts and returns it. Otherwise,
+    /// returns `None`.
     fn add(&mut self, position: usize) -> Option<Pair> {
         let pair = self.row.pair(position)?;
         let occurrences = self.pairs.entry(pair).or_default();
@@ -156,8 +160,8 @@ impl PairCounts {
         Some(pair)
     }
 
-    /// Removes the pair that starts at `position` from the counts. Does nothing if no pair starts
-    /// there.
+    /// If a pair of tokens starts at `position`, removes this occurrence from the counts.
+    /// Otherwise, does nothing.
     fn remove(&mut self, position: usize) {
         if let Some(pair) = self.row.pair(position)
             && let Some(occurrences) = self.pairs.get_mut(&pair)
@@ -177,7 +181,8 @@ impl PairCounts {
         None
     }
 
-    /// Adds an entry with the current count of a pair to the queue, unless that count is 0.
+    /// Adds an entry for a pair to the queue, with the pair's current count. Does nothing if this
+    /// count is 0.
     fn enqueue(&mut self, pair: Pair) {
         let Some(occurrences) = self
             .pairs
@@ -222,8 +227,8 @@ impl PairCounts {
         for pair in new {
             if let Entry::Occupied(mut entry) = self.pairs.entry(pair) {
                 // If different pairs have the same concatenation, they share one token, so this
-                // pair may already have been counted. Its new positions must then be sorted in
-                // among the old ones.
+                // pair may already have had positions before the merge. The new positions were
+                // appended to the old positions, so all of them must be sorted.
                 let occurrences = entry.get_mut();
                 occurrences.positions.sort_unstable();
                 occurrences.stale = 0;

@@ -37,9 +37,9 @@ static CLASSES: LazyLock<Vec<Class>> = LazyLock::new(|| {
     classes
 });
 
-/// Ranges of characters of the same class, in ascending order. Each entry contains the first
-/// character and the last character of a range, and the class. A character outside all ranges has
-/// the class `Other`.
+/// Ranges of characters that have the same class, in ascending order. Each entry consists of the
+/// first character of a range, the last character, and the class. Characters outside all ranges
+/// have the class `Other`.
 static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     let patterns = [
         (Class::Letter, r"\p{L}"),
@@ -59,8 +59,8 @@ static RANGES: LazyLock<Vec<(char, char, Class)>> = LazyLock::new(|| {
     ranges
 });
 
-/// Returns the class of a character above U+FFFF, which is found by binary search in [`RANGES`].
-/// This is slower than the table [`CLASSES`], but such characters are rare.
+/// Returns the class of a character above U+FFFF by a binary search in [`RANGES`]. The search is
+/// slower than a lookup in [`CLASSES`], but such characters are rare.
 fn class_of_rare(c: char) -> Class {
     let behind = RANGES.partition_point(|(first, ..)| *first <= c);
     match RANGES[..behind].last() {
@@ -96,8 +96,8 @@ pub fn gpt2_piece(text: &str) -> &str {
         let end = behind.find(|c| class(c) != first);
         return end.map_or(text, |end| &text[..space + end]);
     }
-    // The text begins with white space. If other characters follow, the last white space character
-    // isn't part of this piece, unless it is the only one.
+    // The first piece consists of white space. If another character follows the white space, the
+    // last white space character isn't part of the piece, unless it is the only one.
     let Some(end) = text.find(|c| class(c) != Class::Space) else {
         return text;
     };
@@ -108,10 +108,10 @@ pub fn gpt2_piece(text: &str) -> &str {
     }
 }
 
-/// Divides text into pieces. The pieces, joined together, are equal to the text.
+/// Divides text into pieces. The concatenation of the pieces is equal to the text.
 ///
-/// A space before a word belongs to the word. If several white space characters precede a word, all
-/// of them except the last one are a piece.
+/// A space before a word belongs to the same piece as the word. If several white space characters
+/// precede a word, all of them except the last one form a separate piece.
 ///
 /// ```
 /// let pieces = tokenizer::bpe::gpt2_pieces("It's   12 o'clock!\n");
@@ -121,8 +121,8 @@ pub fn gpt2_pieces(text: &str) -> Vec<&str> {
     pieces(text, gpt2_piece).collect()
 }
 
-/// Returns an iterator over the pieces of `text`. The function `divide` must return the first piece
-/// of a string.
+/// Returns an iterator over the pieces of `text`. The function `divide` is called with the
+/// remaining text and must return the first piece of this text.
 pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -136,13 +136,14 @@ pub(crate) fn pieces(text: &str, divide: fn(&str) -> &str) -> impl Iterator<Item
     })
 }
 
-/// Divides text into parts that several threads can encode at the same time. Each part has at least
-/// `least` bytes, except for the last part, which can be shorter. The IDs of all parts, joined
-/// together, are the IDs of the text.
+/// Divides text into parts that several threads can encode at the same time. Each part except the
+/// last one has at least `least` bytes. The concatenation of the token IDs of all parts is equal to
+/// the token IDs of the whole text.
 ///
-/// Text is divided only before the last white space character in front of a word. GPT-2's pattern
-/// always begins a new piece at this position: `\s+(?!\S)` matches the white space characters
-/// before it, and the last white space character belongs to the next piece or is a piece by itself.
+/// Text is divided only before a white space character that is followed by a word, a number or
+/// punctuation. GPT-2's pattern always begins a new piece at this position: `\s+(?!\S)` matches any
+/// white space before this character, and the character itself either belongs to the next piece or
+/// is a separate piece.
 ///
 /// ```
 /// let parts = tokenizer::bpe::gpt2_parts("a b  c", 3);
@@ -160,8 +161,8 @@ pub fn gpt2_parts(text: &str, least: usize) -> Vec<&str> {
     parts
 }
 
-/// Returns the first position at or after `least` at which `text` can be divided, or `None` if
-/// there is no such position.
+/// Returns the first position at which `text` can be divided and which is at least `least`, or
+/// `None` if there is no such position.
 fn first_cut(text: &str, least: usize) -> Option<usize> {
     let start = (least.max(1)..=text.len()).find(|&at| text.is_char_boundary(at))?;
     let mut last = None; // position of the previous character, if it is white space

@@ -1,13 +1,13 @@
 //! The two word tokenizers of sections 2.3 and 2.4 of the book.
 //!
-//! Both divide text into words and punctuation characters with [`preprocess`](crate::preprocess).
-//! To decode IDs, they join the words with spaces, but put no space before a word that begins with
-//! certain punctuation characters: `, . ? ! " ( ) '` in version 1, and also `:` and `;` in version
-//! 2.
+//! Both tokenizers divide text into words and punctuation characters with
+//! [`preprocess`](crate::preprocess). To decode token IDs, they join the words with spaces.
+//! However, they put no space before a word that begins with one of the punctuation characters
+//! `, . ? ! " ( ) '`, or with `:` or `;` in version 2.
 //!
 //! The book's code joins all words with spaces and then removes some of the spaces with a regular
-//! expression. This module instead decides for each word whether a space precedes it. The result is
-//! the same, but text can also be decoded word by word while a model generates it.
+//! expression. This module instead decides for each word whether to put a space before it. The
+//! result is the same, but text can also be decoded one word at a time while a model generates it.
 //!
 //! Decoding doesn't restore the original text. For example, "It's" becomes "It' s", and `_` and
 //! `--` are surrounded by spaces.
@@ -55,7 +55,7 @@ impl SimpleTokenizerV1 {
         &self.vocabulary
     }
 
-    /// Returns the number of tokens. Valid IDs are smaller.
+    /// Returns the number of tokens. All valid IDs are less than this number.
     pub fn vocab_size(&self) -> usize {
         self.vocabulary.len()
     }
@@ -145,7 +145,7 @@ impl SimpleTokenizerV2 {
         &self.vocabulary
     }
 
-    /// Returns the number of tokens. Valid IDs are smaller.
+    /// Returns the number of tokens. All valid IDs are less than this number.
     pub fn vocab_size(&self) -> usize {
         self.vocabulary.len()
     }
@@ -195,10 +195,11 @@ impl Tokenizer for SimpleTokenizerV2 {
     }
 }
 
-/// Returns the words of `preprocess(text)`, each with the position of its first byte in the text.
+/// Returns the same words as `preprocess(text)`, each with the position of its first byte in the
+/// text.
 ///
-/// Unlike `preprocess`, this function doesn't strip the words, because stripping wouldn't change
-/// them. White space is always a separator, so a word contains none.
+/// Unlike `preprocess`, this function doesn't strip white space from the words. Stripping would
+/// have no effect, because white space is always a separator, so the words contain none.
 fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut next = 0;
     let placed = split_text(text).into_iter().map(move |piece| {
@@ -209,15 +210,15 @@ fn words_with_positions(text: &str) -> impl Iterator<Item = (usize, &str)> {
     placed.filter(|(_, piece)| !python_strip(piece).is_empty())
 }
 
-/// Returns each token ID of `text` with the range of bytes of the corresponding word. White space
-/// doesn't belong to any word.
+/// Returns each token ID of `text` with the range of bytes of the word that it represents. White
+/// space isn't part of any range.
 fn with_offsets(text: &str, ids: Vec<u32>) -> Vec<(u32, Range<usize>)> {
     let words = words_with_positions(text).map(|(at, word)| at..at + word.len());
     ids.into_iter().zip(words).collect()
 }
 
-/// Returns the word with the given ID. A space precedes the word unless `position` is 0 or the word
-/// begins with a character of `punctuation`.
+/// Returns the word with the given ID. The word is preceded by a space unless `position` is 0 or
+/// the word begins with one of the characters in `punctuation`.
 fn joined<'v>(
     vocabulary: &'v Vocabulary,
     id: u32,

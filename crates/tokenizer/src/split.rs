@@ -1,17 +1,17 @@
 //! Splitting text into words, punctuation and white space, as in section 2.2 of the book.
 //!
-//! The functions do the same as Python's `re.split` with the book's patterns. Because each pattern
-//! is enclosed in parentheses, the separators are part of the result. Words and separators
-//! alternate, and the result starts and ends with a word. A word is empty if two separators are
-//! adjacent or if the text starts or ends with a separator. The items, joined together, are equal
-//! to the text.
+//! The functions return the same results as Python's `re.split` with the book's patterns. Because
+//! each pattern is enclosed in parentheses, the separators are part of the result. Words and
+//! separators alternate, and the result starts and ends with a word. If two separators are
+//! adjacent, or if the text starts or ends with a separator, the word at this position is an empty
+//! string. The concatenation of all items is equal to the text.
 //!
 //! Only the book's patterns are supported, not regular expressions in general.
 
 use crate::whitespace::{is_python_whitespace, python_strip};
 
-/// One of the book's patterns, which determines the separators at which text is split. `\s` matches
-/// the characters that Python considers white space.
+/// One of the book's patterns. A pattern determines the separators at which text is split. In these
+/// patterns, `\s` matches the characters that Python considers white space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Separators {
@@ -20,8 +20,8 @@ pub enum Separators {
     /// `([,.]|\s)`
     CommasPeriods,
     /// `([,.?_!"()\']|--|\s)`, an early pattern in the book, which doesn't match `:` and `;`. For
-    /// example, "word;" remains one word, which a vocabulary built with [`Separators::Full`]
-    /// doesn't contain.
+    /// example, it doesn't divide "word;", so this item isn't in a vocabulary that was built with
+    /// [`Separators::Full`].
     WithoutColons,
     /// `([,.:;?_!"()\']|--|\s)`, the pattern that both word tokenizers use.
     Full,
@@ -84,8 +84,8 @@ pub fn split_text(text: &str) -> Vec<&str> {
     split_keeping(text, Separators::Full)
 }
 
-/// Removes the items that are empty or consist of white space, like `[item for item in items if
-/// item.strip()]`. The other items aren't stripped.
+/// Removes the items that are empty or consist only of white space, like
+/// `[item for item in items if item.strip()]`. White space in the other items isn't removed.
 pub fn without_blanks<'a>(items: &[&'a str]) -> Vec<&'a str> {
     let kept = items.iter().filter(|item| !python_strip(item).is_empty());
     kept.copied().collect()

@@ -1,9 +1,9 @@
 //! Decoding token by token, while a model generates text.
 //!
 //! The bytes of a character can be spread over several tokens, so a token may end in the middle of
-//! a character. The decoder holds back up to three bytes until the character is complete. All
-//! strings that it returns, joined together, are equal to the result of [`Tokenizer::decode_lossy`]
-//! for all IDs.
+//! a character. In this case, the decoder holds back up to three bytes until the character is
+//! complete. The concatenation of all strings that the decoder returns is equal to the result of
+//! [`Tokenizer::decode_lossy`] for all IDs.
 
 use std::str::from_utf8;
 
@@ -66,8 +66,8 @@ impl<'t, D: Tokenizer + ?Sized> StreamingDecoder<'t, D> {
     }
 }
 
-/// Returns the number of bytes of an incomplete character at the end of `bytes`, or 0 if there is
-/// none. A character is incomplete if further bytes could complete it.
+/// Returns the number of bytes of the incomplete character at the end of `bytes`, or 0 if there is
+/// no incomplete character. A character is incomplete if more bytes could complete it.
 fn unfinished(bytes: &[u8]) -> usize {
     let mut rest = bytes;
     while let Err(error) = from_utf8(rest) {

@@ -45,11 +45,11 @@ pub trait Tokenizer: Send + Sync {
     /// Returns an error if the vocabulary has no token for a part of the text.
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError>;
 
-    /// Encodes a part of a text and returns its token IDs, without the tokens that the tokenizer
-    /// adds at the start or end of each text.
+    /// Encodes a part of a text and returns its token IDs. The result doesn't include tokens that
+    /// the tokenizer adds at the start or end of each text.
     ///
-    /// The result differs from that of [`encode`](Self::encode) only if the tokenizer adds such
-    /// tokens, as the tokenizers of some models do.
+    /// For a tokenizer that adds no tokens at the start or end of a text, this method is equivalent
+    /// to [`encode`](Self::encode).
     ///
     /// # Errors
     /// Returns the same errors as [`encode`](Self::encode).
@@ -57,8 +57,8 @@ pub trait Tokenizer: Send + Sync {
         self.encode(text)
     }
 
-    /// Encodes text like [`encode_part`](Self::encode_part), and returns each ID with the range of
-    /// bytes in `text` that the token represents.
+    /// Encodes text like [`encode_part`](Self::encode_part). Returns each token ID with the range
+    /// of bytes that the token represents in `text`.
     ///
     /// A token can start or end in the middle of a character, so a range may not be valid for
     /// slicing a `str`. Slice `text.as_bytes()` instead.
@@ -67,8 +67,8 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the same errors as [`encode`](Self::encode).
     fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>, TokenizerError>;
 
-    /// Returns the bytes that the token `id` adds to the decoded text if it is at index `position`
-    /// of the list of IDs.
+    /// Returns the bytes that a token adds to the decoded text. `id` is the ID of the token, and
+    /// `position` is the index of the token in the list of IDs.
     ///
     /// The position matters only for word tokenizers, which put a space before most words but not
     /// before the first one.
@@ -80,7 +80,8 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the largest ID plus one, which is the number of rows that a model's embedding needs.
     fn vocab_size(&self) -> usize;
 
-    /// Returns the ID of the token that consists of the given bytes, or `None` if there is none.
+    /// Returns the ID of the token that consists of the given bytes, or `None` if there is no such
+    /// token.
     fn id_of(&self, token: &[u8]) -> Option<u32>;
 
     /// Returns the bytes of the token `id`, or `None` if the vocabulary doesn't contain this ID.
@@ -123,8 +124,8 @@ pub trait Tokenizer: Send + Sync {
     }
 }
 
-/// Implements `Tokenizer` for a pointer to a tokenizer. The methods that have a default
-/// implementation are forwarded, too, because a tokenizer can override them.
+/// Implements `Tokenizer` for a pointer to a tokenizer. Methods that have a default implementation
+/// are also forwarded, because the tokenizer may override them.
 macro_rules! forward {
     ($($pointer:ty),*) => {$(
         impl<T: Tokenizer + ?Sized> Tokenizer for $pointer {

@@ -57,8 +57,8 @@ impl Vocabulary {
 
 /// Appends tokens in the given order, like `all_tokens.extend(...)` in the book.
 ///
-/// A token that the vocabulary already contains keeps its ID. In the book's Python code, the token
-/// would get a second, larger ID, and the first one would no longer be used.
+/// If the vocabulary already contains a token, the token keeps its ID. In the book's Python code,
+/// the token would get a second, larger ID, and its first ID would no longer be used.
 ///
 /// # Panics
 /// Panics if the number of tokens exceeds `u32::MAX`.
@@ -83,8 +83,8 @@ impl fmt::Debug for Vocabulary {
     }
 }
 
-/// Returns a vocabulary of the distinct words in `words`. They are sorted by code point, like
-/// `sorted(set(words))` in Python.
+/// Returns a vocabulary of the distinct words in `words`, sorted by code point. The order is the
+/// same as in `sorted(set(words))` in Python.
 pub fn build_vocabulary(words: &[&str]) -> Vocabulary {
     let distinct: BTreeSet<&str> = words.iter().copied().collect();
     let mut vocabulary = Vocabulary::default();

@@ -2,8 +2,8 @@
 //! method `str.strip`.
 //!
 //! In Python, white space consists of the characters with the Unicode property White_Space and the
-//! four information separators U+001C to U+001F. In GPT-2's pattern, `\s` doesn't match these four
-//! characters, neither in this crate nor in tiktoken.
+//! four information separators U+001C to U+001F. In GPT-2's pattern, however, `\s` doesn't match
+//! the four information separators, either in this crate or in tiktoken.
 
 /// Returns true if `\s` matches the character in Python. `str.isspace` gives the same result.
 ///
@@ -29,8 +29,8 @@ pub fn python_strip(text: &str) -> &str {
 mod tests {
     use super::is_python_whitespace;
 
-    /// Code points of all characters `c` that `re.fullmatch(r"\s", c)` matches in CPython 3.11.
-    /// They are also the characters for which `c.strip()` is empty.
+    /// Code points of all characters `c` that `re.fullmatch(r"\s", c)` matches in CPython 3.11. For
+    /// exactly these characters, `c.strip()` returns an empty string.
     const CPYTHON: [u32; 29] = [
         0x9, 0xa, 0xb, 0xc, 0xd, 0x1c, 0x1d, 0x1e, 0x1f, 0x20, 0x85, 0xa0, 0x1680, 0x2000, 0x2001,
         0x2002, 0x2003, 0x2004, 0x2005, 0x2006, 0x2007, 0x2008, 0x2009, 0x200a, 0x2028, 0x2029,

@@ -1,5 +1,5 @@
-//! Tests byte pair encoding. The IDs are compared with those of tiktoken, and the results of the
-//! fast implementation are compared with those of the plain one.
+//! Tests byte pair encoding. Compares the token IDs with those of tiktoken, and the results of the
+//! fast implementation with the results of the plain implementation.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -32,9 +32,9 @@ proptest! {
         prop_assert_eq!(gpt2_pieces(&text).concat(), text);
     }
 
-    /// The text consists of only a few letters, so it contains many equally frequent pairs,
-    /// overlapping pairs such as those in "aaa", and tokens that are the concatenation of two
-    /// different pairs.
+    /// The generated text consists of only a few distinct letters. It therefore contains many
+    /// equally frequent pairs, overlapping pairs as in "aaa", and different pairs that have the
+    /// same concatenation.
     #[test]
     fn the_fast_form_is_the_plain_one(
         text in "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|<\\|endoftext\\|>){0,20}",
@@ -68,8 +68,8 @@ proptest! {
     }
 }
 
-/// In a release build, encoding each string and training on it takes well under a second. An
-/// algorithm that takes quadratic time would take hours.
+/// In a release build, encoding each string and training on it take well under a second. If the
+/// algorithms took quadratic time, the test would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_and_trained_on_in_linear_time() {
     let theirs = tiktoken_rs::r50k_base_singleton();
@@ -188,8 +188,8 @@ fn the_unknown_token_has_the_range_of_the_bytes_without_a_token() {
         (0, 7..8),
     ];
     assert_eq!(ranges(&separate, "aaéa é"), expected);
-    // Adjacent bytes without a token share one unknown token if they belong to the same piece. In
-    // this text, "é" and "!" are two pieces.
+    // Adjacent bytes without a token share one unknown token only if they belong to the same piece.
+    // In this text, "é" and "!" are separate pieces, so each of them gets its own unknown token.
     let fused = bpe(Some(0), true);
     let expected = [
         (4, 0..2),

@@ -1,5 +1,5 @@
-//! Tests with unusual text and invalid IDs. No input may cause a panic, and the time for encoding
-//! may not grow faster than the length of the text.
+//! Tests with unusual text and invalid token IDs. No input may cause a panic, and the time for
+//! encoding a text must be nearly proportional to the length of the text.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use tokenizer::{
 
 const MILLION: usize = 1_000_000;
 
-/// Encoding each string takes well under a second. An algorithm that takes quadratic time would
-/// take hours.
+/// In a release build, encoding each string takes well under a second. If the algorithm took
+/// quadratic time, the test would take hours.
 #[test]
 fn a_run_of_any_character_is_encoded_in_linear_time() {
     let tokenizer = Gpt2Tokenizer::new();
@@ -34,8 +34,8 @@ fn a_run_of_any_character_is_encoded_in_linear_time() {
     }
 }
 
-/// Compares the IDs with those of tiktoken-rs. The runs of white space are so short that
-/// tiktoken-rs can encode them, too.
+/// Compares the token IDs of white space with those of tiktoken-rs. The sequences of white space
+/// are limited in length, because tiktoken-rs can't encode very long ones.
 #[test]
 fn long_white_space_has_the_ids_that_tiktoken_gives_it() {
     let tokenizer = Gpt2Tokenizer::new();

@@ -1,5 +1,5 @@
-//! Tests that the methods of a pointer to a tokenizer return the same results as the methods of the
-//! tokenizer itself.
+//! Tests that a pointer to a tokenizer (a reference, a `Box` or an `Arc`) returns the same results
+//! as the tokenizer itself.
 
 #![allow(clippy::unwrap_used)] // a test that can't begin panics
 
@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use tokenizer::{Tokenizer, TokenizerError};
 
-/// A tokenizer whose methods return distinct values, so that a test can tell which method was
-/// called. It also overrides the methods that have a default implementation.
+/// A tokenizer in which each method returns a distinct value, so that a test can tell which method
+/// was called. It also overrides all methods that have a default implementation.
 struct Special;
 
 impl Tokenizer for Special {
