@@ -17,9 +17,9 @@ use crate::loader::DataLoader;
 /// trait. You can also implement it for your own stream, such as one that pads the sequences of a
 /// batch to the same length.
 pub trait BatchSource {
-    /// Type of a saved position. After a second stream over the same data has moved to this
-    /// position, it returns the same batches as the first stream, provided that both use equal
-    /// random number generators.
+    /// Type of a saved position in the stream. Another stream over the same data can move to this
+    /// position and then returns the same batches as this stream, provided that their random number
+    /// generators are in the same state.
     type Position;
 
     /// Returns the next batch. Random numbers are drawn from `rng`.
@@ -32,14 +32,14 @@ pub trait BatchSource {
     /// Returns the position after the most recently returned batch.
     fn position(&self) -> Self::Position;
 
-    /// Moves the stream to a saved position, so that it continues with the batch after this
-    /// position. The position must have been returned by [`position`](Self::position) of a stream
-    /// over the same data.
+    /// Moves the stream to a position that was saved with [`position`](Self::position), so that it
+    /// continues with the batch that follows this position. The position must have been saved from
+    /// a stream over the same data.
     ///
     /// # Errors
     ///
-    /// Returns an error if a stream over this data can't have such a position. The stream then
-    /// remains at its current position.
+    /// Returns an error if the position isn't valid for this data, for example because it is past
+    /// the end of an epoch. In this case, the stream remains at its current position.
     fn seek(&mut self, position: Self::Position) -> Result<(), DataLoaderError>;
 }
 
@@ -131,8 +131,8 @@ impl Batches {
     ///
     /// # Errors
     ///
-    /// Returns [`DataLoaderError::PositionPastEnd`] if the number of batches in `position` is
-    /// greater than the number of batches in an epoch of this loader.
+    /// Returns [`DataLoaderError::PositionPastEnd`] if [`EpochPosition::position`] is greater than
+    /// the number of batches in an epoch of this loader.
     pub fn resume(
         loader: DataLoader,
         position: Option<EpochPosition>,

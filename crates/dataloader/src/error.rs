@@ -46,7 +46,7 @@ pub enum DataLoaderError {
     TokenFile {
         /// Path of the file.
         path: PathBuf,
-        /// Description of the problem and, if there is a known solution, of how to solve it.
+        /// Description of the problem and, if known, of its solution.
         problem: String,
     },
     /// A token ID isn't in the vocabulary.

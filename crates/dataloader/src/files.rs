@@ -128,8 +128,9 @@ impl TokenWriter<'_> {
     }
 }
 
-/// Checks that all IDs fit in 16 bits. The error contains the position of the invalid ID in the
-/// whole corpus, so `first` is the number of IDs that precede `ids` in the corpus.
+/// Checks that all IDs fit in 16 bits. `first` is the number of IDs that precede `ids` in the
+/// corpus. It is needed because the error contains the position of the invalid ID in the whole
+/// corpus.
 fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
     match ids.iter().position(|&id| u16::try_from(id).is_err()) {
         Some(i) => Err(DataLoaderError::IdOverU16 {

@@ -2,10 +2,10 @@
 //! `DataLoader(dataset, batch_size, shuffle, drop_last)` and to `create_dataloader_v1` in the book
 //! (listing 2.6).
 //!
-//! The batches are in the same order as in PyTorch with `num_workers=0`. To achieve this, the
-//! beginning of each epoch draws the same random numbers from the generator as PyTorch's iterator,
-//! even if the windows aren't shuffled. Therefore, each epoch affects all random numbers that are
-//! drawn later, even if the epoch is used only to evaluate the model.
+//! The batches are in the same order as in PyTorch with `num_workers=0`. To achieve this, beginning
+//! an epoch draws the same random numbers from the generator as PyTorch's iterator, even if the
+//! windows aren't shuffled. Therefore, each epoch affects all random numbers that are drawn later,
+//! even if the epoch is used only to evaluate the model.
 
 #[cfg(feature = "text")]
 use tokenizer::Tokenizer;

@@ -12,9 +12,8 @@
 use std::collections::HashSet;
 use std::str::from_utf8;
 
-/// Minimum number of 16-bit values that must share a property before a test considers it evidence.
-/// For example, if the values at 16 odd positions are all 0, the test concludes that the file
-/// contains 32-bit integers.
+/// Minimum number of 16-bit values that a test requires as evidence. For example, if the values at
+/// 16 or more odd positions are all 0, the file is assumed to contain 32-bit integers.
 const MIN: usize = 16;
 
 /// Examines the first bytes of a file without a header. Returns a description of the contents if
@@ -66,8 +65,8 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
     }
     // If a vocabulary has more than 65,536 tokens, its IDs are stored as 32-bit integers. The lower
     // half of such an integer can have any value, but the upper half is less than 4 if the
-    // vocabulary has at most 262,144 tokens. The numbers are considered 32-bit integers if they
-    // match this pattern and a lower half is too large to be a token ID of GPT-2.
+    // vocabulary has at most 262,144 tokens. The numbers are assumed to be 32-bit integers if they
+    // match this pattern and at least one lower half is too large to be a token ID of GPT-2.
     if at(1, 2).all(|id| id < 4) && at(0, 2).any(|id| id >= MAX_GPT2) {
         return Some("int32 or uint32");
     }

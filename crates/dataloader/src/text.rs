@@ -31,7 +31,7 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// Returns [`DataLoaderError::NotText`] if the bytes have a known format that isn't text, such as a
 /// PDF document or a Git LFS pointer. Returns [`DataLoaderError::NotUtf8`] if the bytes aren't
 /// valid UTF-8, or if they are probably UTF-16. This error contains the position of the first
-/// invalid byte and a hint at the probable encoding.
+/// invalid byte and a hint about the probable encoding.
 pub fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, DataLoaderError> {
     if let Some(format) = FileFormat::of(&bytes) {
         return Err(DataLoaderError::NotText {

@@ -134,19 +134,19 @@ pub struct EncodingRules {
     /// Whether to encode a piece as a single token if the vocabulary contains a token with the same
     /// bytes, even if the merges would result in other tokens.
     pub ignore_merges: bool,
-    /// ID for bytes that have no token. If there is no such ID, these bytes are encoded as
-    /// [`NO_TOKEN`].
+    /// Token ID that represents bytes without a token of their own. If this is `None`, such bytes
+    /// are encoded as [`NO_TOKEN`].
     pub unknown: Option<u32>,
     /// Whether adjacent bytes that have no token are encoded as a single unknown ID if they belong
-    /// to the same piece. If this is false, each of these bytes gets its own unknown ID.
+    /// to the same piece. If this is false, the unknown ID is repeated for each of these bytes.
     pub fuse_unknown: bool,
 }
 
 /// ID that an encoder returns for a byte without a token if [`EncodingRules::unknown`] is `None`.
 pub const NO_TOKEN: u32 = u32::MAX - 2;
 
-/// Value for a pair that has no merge. Its index is greater than the index of every merge, so a
-/// search for the smallest index finds it only if no pair has a merge.
+/// Value for a pair that has no merge. Its index is greater than the index of every merge, so such
+/// a pair is never chosen before a pair that has a merge.
 const NO_MERGE: (usize, u32) = (usize::MAX, 0);
 
 /// The plain implementation.
@@ -289,8 +289,8 @@ impl Bpe {
     }
 
     /// Builds an encoding from a vocabulary that was trained earlier. The tokens must be in the
-    /// order of their IDs, and the merges must be in the order in which they were learned. To
-    /// divide text into pieces, the function `divide` must return the first piece of a string.
+    /// order of their IDs, and the merges must be in the order in which they were learned. The
+    /// function `divide` divides text into pieces by returning the first piece of a string.
     ///
     /// # Errors
     /// Returns [`TokenizerError::MissingByte`] if a byte has no token, and
@@ -426,11 +426,12 @@ impl Bpe {
     }
 
     /// Returns the first byte of `text` that has no token. `ids` must be the token IDs of `text`.
-    /// If they don't include [`NO_TOKEN`], returns `None`, because the whole text could be encoded.
+    /// Returns `None` if they don't include [`NO_TOKEN`], because all bytes of the text were then
+    /// encoded.
     ///
     /// Some tokenizers add a space before the text when they encode it. If `ids` includes
-    /// [`NO_TOKEN`] although each byte of `text` has a token, the added space has no token, so this
-    /// method returns the byte of the space.
+    /// [`NO_TOKEN`] although each byte of `text` has a token, the added space must be the byte
+    /// without a token, so this method returns `b' '`.
     pub fn missing_byte(&self, text: &str, ids: &[u32]) -> Option<u8> {
         let has_no_id = |byte: &u8| self.byte_ids[usize::from(*byte)] == NO_TOKEN;
         let is_missing = self.byte_ids.contains(&NO_TOKEN) && ids.contains(&NO_TOKEN);
@@ -641,10 +642,10 @@ impl Encoder<'_> {
             .encode(piece, ids, |ids| self.bpe.encode_piece_into(piece, ids));
     }
 
-    /// Encodes text like [`encode_ordinary`](Self::encode_ordinary). For each token, appends its ID
-    /// and the range of bytes that it represents to `tokens`. If `text` is part of a longer text,
-    /// `start` is the position of its first byte in the longer text, in which the ranges are
-    /// counted.
+    /// Encodes text like [`encode_ordinary`](Self::encode_ordinary), and appends each token ID to
+    /// `tokens` together with the range of bytes that the token represents. If `text` is part of a
+    /// longer text, `start` is the position at which `text` begins in the longer text, and the
+    /// ranges refer to the longer text.
     pub fn encode_ordinary_with_offsets(
         &mut self,
         text: &str,
@@ -657,9 +658,9 @@ impl Encoder<'_> {
         }
     }
 
-    /// Encodes a piece like [`encode_piece`](Self::encode_piece). For each token, appends its ID
-    /// and the range of bytes that it represents to `tokens`. `start` is the position of the first
-    /// byte of `piece` in the whole text, in which the ranges are counted.
+    /// Encodes a piece like [`encode_piece`](Self::encode_piece), and appends each token ID to
+    /// `tokens` together with the range of bytes that the token represents. `start` is the position
+    /// at which `piece` begins in the whole text, and the ranges refer to the whole text.
     pub fn encode_piece_with_offsets(
         &mut self,
         piece: &str,

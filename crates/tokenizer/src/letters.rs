@@ -27,8 +27,8 @@ static LETTERS: LazyLock<[char; 256]> = LazyLock::new(|| {
     letters
 });
 
-/// For each code point, the byte that this character represents in a vocabulary file, or `None` if
-/// the character doesn't represent a byte.
+/// For each code point, the byte that is written as this code point in a vocabulary file, or `None`
+/// if there is no such byte.
 static BYTES: LazyLock<[Option<u8>; CODES]> = LazyLock::new(|| {
     let mut bytes = [None; CODES];
     for (byte, letter) in (0..=255).zip(*LETTERS) {

@@ -35,9 +35,9 @@ pub enum Ties {
 
 /// The tokens of several words in a single array. Merging two adjacent tokens takes constant time.
 pub(crate) struct Row {
-    /// An entry for each position in the array: the ID of the token that starts at the position,
-    /// [`INSIDE_TOKEN`] if the position is inside a token, or [`BETWEEN_WORDS`] if it doesn't
-    /// belong to a word.
+    /// One entry for each position: the ID of the token that starts at this position,
+    /// [`INSIDE_TOKEN`] if the position is inside a token, or [`BETWEEN_WORDS`] if the position
+    /// doesn't belong to a word.
     ids: Vec<u32>,
     /// The entry at the first byte of a token is the position of the token's last byte, and the
     /// entry at its last byte is the position of its first byte. The neighbors of a token can
@@ -117,12 +117,12 @@ pub(crate) struct PairCounts {
 #[derive(Default)]
 struct Occurrences {
     count: u64,
-    /// Positions at which the pair starts, in the order of the text. If one of the two tokens has
-    /// since been merged with another token, the pair no longer starts at this position, so the
-    /// position is out of date.
+    /// Positions at which the pair starts, in the order of the text. The list can include positions
+    /// that are out of date: the pair no longer starts there, because one of its tokens has been
+    /// merged with another token.
     positions: Vec<u32>,
-    /// Number of elements at the start of `positions` that are known to be out of date, so they can
-    /// be skipped.
+    /// Number of elements at the start of `positions` that are known to be out of date. These
+    /// elements are skipped.
     stale: usize,
 }
 

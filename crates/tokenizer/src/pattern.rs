@@ -161,8 +161,8 @@ pub fn gpt2_parts(text: &str, least: usize) -> Vec<&str> {
     parts
 }
 
-/// Returns the first position at which `text` can be divided and which is at least `least`, or
-/// `None` if there is no such position.
+/// Returns the first position at or after byte `least` at which `text` can be divided, or `None` if
+/// there is no such position.
 fn first_cut(text: &str, least: usize) -> Option<usize> {
     let start = (least.max(1)..=text.len()).find(|&at| text.is_char_boundary(at))?;
     let mut last = None; // position of the previous character, if it is white space

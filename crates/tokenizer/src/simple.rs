@@ -3,7 +3,7 @@
 //! Both tokenizers divide text into words and punctuation characters with
 //! [`preprocess`](crate::preprocess). To decode token IDs, they join the words with spaces.
 //! However, they put no space before a word that begins with one of the punctuation characters
-//! `, . ? ! " ( ) '`, or with `:` or `;` in version 2.
+//! `, . ? ! " ( ) '` (or, in version 2, with `:` or `;`).
 //!
 //! The book's code joins all words with spaces and then removes some of the spaces with a regular
 //! expression. This module instead decides for each word whether to put a space before it. The

@@ -45,8 +45,8 @@ pub trait Tokenizer: Send + Sync {
     /// Returns an error if the vocabulary has no token for a part of the text.
     fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError>;
 
-    /// Encodes a part of a text and returns its token IDs. The result doesn't include tokens that
-    /// the tokenizer adds at the start or end of each text.
+    /// Encodes a part of a text and returns its token IDs. Unlike [`encode`](Self::encode), this
+    /// method never adds tokens at the start or end of the text.
     ///
     /// For a tokenizer that adds no tokens at the start or end of a text, this method is equivalent
     /// to [`encode`](Self::encode).
