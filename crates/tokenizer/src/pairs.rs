@@ -64,12 +64,12 @@ impl Row {
         Self { ids, other_end }
     }
 
-    /// Returns the position of the next token after the token at `position`.
+    /// Returns the position of the token that follows the token at `position`.
     fn after(&self, position: usize) -> usize {
         self.other_end[position] as usize + 1
     }
 
-    /// Returns the position of the last token before the token at `position`.
+    /// Returns the position of the token that precedes the token at `position`.
     pub(crate) fn before(&self, position: usize) -> usize {
         self.other_end[position - 1] as usize
     }

@@ -3,7 +3,7 @@
 //!
 //! In Python, white space consists of the characters with the Unicode property White_Space and the
 //! four information separators U+001C to U+001F. In GPT-2's pattern, however, `\s` doesn't match
-//! the four information separators, either in this crate or in tiktoken.
+//! the four information separators. This is the same in tiktoken and in this crate.
 
 /// Returns true if `\s` matches the character in Python. `str.isspace` gives the same result.
 ///

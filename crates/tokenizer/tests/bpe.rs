@@ -189,7 +189,7 @@ fn the_unknown_token_has_the_range_of_the_bytes_without_a_token() {
     ];
     assert_eq!(ranges(&separate, "aaéa é"), expected);
     // Adjacent bytes without a token share one unknown token only if they belong to the same piece.
-    // In this text, "é" and "!" are separate pieces, so each of them gets its own unknown token.
+    // In this text, "é" and "!" are separate pieces, so they are encoded as two unknown tokens.
     let fused = bpe(Some(0), true);
     let expected = [
         (4, 0..2),
