@@ -122,13 +122,13 @@ pub enum DataLoaderError {
         /// Number of input tokens in a window.
         max_length: usize,
     },
-    /// The length of a window is 0, but must be at least 1.
+    /// The configured window length is 0. It must be at least 1.
     #[error("max_length must be at least 1, got 0")]
     ZeroMaxLength,
-    /// The stride is 0, but must be at least 1.
+    /// The configured stride is 0. It must be at least 1.
     #[error("stride must be at least 1, got 0")]
     ZeroStride,
-    /// The batch size is 0, but must be at least 1.
+    /// The configured batch size is 0. It must be at least 1.
     #[error("batch_size must be at least 1, got 0")]
     ZeroBatchSize,
     /// The batch size is larger than the number of windows, and incomplete batches are dropped, so

@@ -123,7 +123,7 @@ fn is_bytes(different: &HashSet<u64>) -> bool {
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }
 
-/// Returns true if `holds` returns true for at least 99% of the items.
+/// Returns true if the condition `holds` is true for at least 99% of the items.
 fn nearly_all<T>(items: impl IntoIterator<Item = T>, holds: impl Fn(&T) -> bool) -> bool {
     let (mut all, mut held) = (0, 0);
     for item in items {

@@ -70,8 +70,8 @@ pub trait Tokenizer: Send + Sync {
     /// Returns the bytes that a token adds to the decoded text. `id` is the ID of the token, and
     /// `position` is the index of the token in the list of IDs.
     ///
-    /// The position matters only for word tokenizers, which put a space before most words but not
-    /// before the first one.
+    /// Most tokenizers ignore `position`. The word tokenizers need it, because they put a space
+    /// before most words but not before the first one.
     ///
     /// # Errors
     /// Returns [`TokenizerError::UnknownId`] if the vocabulary doesn't contain the ID.
