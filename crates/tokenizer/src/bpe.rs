@@ -155,7 +155,8 @@ impl Bpe {
     /// step. [`train`](Self::train) produces the same result in less time.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte, and
+    /// [`TokenizerError::RepeatedToken`] if it contains a token twice.
     pub fn train_plain(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::of_alphabet(config)?;
         let words = text.split(ENDOFTEXT);
@@ -235,7 +236,8 @@ impl Bpe {
     /// by [`ENDOFTEXT`], no token extends from one document into the next.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte, and
+    /// [`TokenizerError::RepeatedToken`] if it contains a token twice.
     pub fn train(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         Self::train_texts(&[text], config)
     }
@@ -244,7 +246,8 @@ impl Bpe {
     /// same as if the strings were joined with [`ENDOFTEXT`] between them.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte, and
+    /// [`TokenizerError::RepeatedToken`] if it contains a token twice.
     pub fn train_texts(texts: &[&str], config: &BpeConfig) -> Result<Self, TokenizerError> {
         // The distinct words, each with its number of occurrences.
         let mut words: Vec<(&str, u64)> = Vec::new();
@@ -267,7 +270,8 @@ impl Bpe {
     /// the words, even if some of the words are very long.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte, and
+    /// [`TokenizerError::RepeatedToken`] if it contains a token twice.
     pub fn train_on(words: &[(&str, u64)], config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::of_alphabet(config)?;
         let mut ids: HashMap<Vec<u8>, u32> = bpe.tokens.iter().cloned().zip(0..).collect();
@@ -375,6 +379,17 @@ impl Bpe {
 
     /// Builds an encoding whose vocabulary is the alphabet.
     fn of_alphabet(config: &BpeConfig) -> Result<Self, TokenizerError> {
+        let mut ids = HashMap::new();
+        for (token, second) in config.alphabet.iter().zip(0..) {
+            if let Some(first) = ids.insert(token, second) {
+                let token = String::from_utf8_lossy(token).into_owned();
+                return Err(TokenizerError::RepeatedToken {
+                    token,
+                    first,
+                    second,
+                });
+            }
+        }
         let (alphabet, rules) = (config.alphabet.clone(), EncodingRules::default());
         Self::without_merges(alphabet, config.divide, rules).with_all_bytes()
     }

@@ -102,7 +102,7 @@ fn gpt2_has_each_token_from_two_others_but_bytes_and_the_end() {
 }
 
 #[test]
-fn an_alphabet_without_a_byte_and_an_id_without_a_token_are_refused() {
+fn an_alphabet_without_a_byte_or_with_a_token_twice_and_an_id_without_a_token_are_refused() {
     let alphabet = BpeConfig::default()
         .alphabet
         .into_iter()
@@ -113,6 +113,15 @@ fn an_alphabet_without_a_byte_and_an_id_without_a_token_are_refused() {
     };
     let error = Bpe::train("abc", &config).unwrap_err();
     assert_eq!(error, TokenizerError::MissingByte { byte: 7 });
+    let mut config = BpeConfig::default();
+    config.alphabet.extend([b"th".to_vec(), b"th".to_vec()]);
+    let repeated = TokenizerError::RepeatedToken {
+        token: "th".into(),
+        first: 256,
+        second: 257,
+    };
+    assert_eq!(Bpe::train("abc", &config).unwrap_err(), repeated);
+    assert_eq!(Bpe::train_plain("abc", &config).unwrap_err(), repeated);
     let bpe = Bpe::train("", &BpeConfig::default()).unwrap();
     assert_eq!(bpe.tokens().len(), 256); // A text without pairs adds no tokens.
     assert!(matches!(
