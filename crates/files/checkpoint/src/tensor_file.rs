@@ -125,7 +125,7 @@ impl TensorFile {
         /// short that the threads would have to access the same memory pages many times.
         const BLOCK: usize = 1 << 18;
         let (width, columns) = (out.nrows(), entry.info.shape[1]);
-        let rows = (BLOCK / width).next_multiple_of(LINE);
+        let rows = (BLOCK / width).max(1).next_multiple_of(LINE);
         let blocks: Vec<_> = out.axis_chunks_iter_mut(Axis(1), rows).collect();
         first_error(blocks.into_par_iter().enumerate().map(|(i, out)| {
             NUMBERS.with_borrow_mut(|numbers| {

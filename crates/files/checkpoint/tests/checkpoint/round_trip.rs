@@ -40,6 +40,22 @@ fn configs() -> impl Strategy<Value = GptConfig> {
     )
 }
 
+/// The rows of the feed-forward weights are longer than the blocks in which the file is read.
+#[test]
+fn a_wide_feed_forward_network_keeps_every_bit() {
+    let config = GptConfig {
+        emb_dim: 1,
+        n_heads: 1,
+        n_layers: 1,
+        hidden_dim: Some(300_000),
+        ..SMALL
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let model = small_model(config);
+    save_as(&model, folder.path(), Dtype::Float32).unwrap();
+    assert!(load_model(folder.path()).unwrap() == model);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
