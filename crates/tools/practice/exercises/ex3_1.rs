@@ -5,7 +5,8 @@
 //! weights, they should return the same vectors.
 //!
 //! `nn.Linear` has a weight W with the shape (d_out, d_in) and computes `x @ W.T`.
-//! `SelfAttention_v1` computes `x @ M`. Return the matrix M for a given weight W.
+//! `SelfAttention_v1` computes `x @ M`. Given W, return the matrix M for which both results are
+//! equal.
 //!
 //! HINT: Compare the shapes of W and M. Which operation converts the shape (d_out, d_in) to (d_in,
 //!   d_out)?

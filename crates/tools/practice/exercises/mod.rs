@@ -1,8 +1,9 @@
 //! The exercises in the book's order.
 //!
 //! Each file contains everything about one exercise. The part before the line `// CHECKS` contains
-//! the task, the hints, and the functions with their solutions. Without hints and solutions, this
-//! part becomes the reader's file. The known mistakes and the checks follow after this line.
+//! the task, the hints, and the functions with their solutions. The reader receives this part
+//! without the hints and solutions. The part after this line contains the known mistakes and the
+//! checks.
 
 #![allow(
     unreachable_pub,
@@ -49,8 +50,9 @@ mod s5_2c;
 mod s5_3;
 mod s5_3_3;
 
-/// Defines [`EXERCISES`] and exports the checks. Each row of the macro's input consists of the name
-/// of an exercise's file, the public name of its check, and the functions that are checked.
+/// Defines [`EXERCISES`] and exports the checks. Each row of the macro's input describes one
+/// exercise: the name of its file, the public name of its check, and, in parentheses, the functions
+/// that the check receives.
 macro_rules! exercises {
     ($($name:ident $check:ident($($function:ident),*))*) => {
         $(pub use $name::check as $check;)*

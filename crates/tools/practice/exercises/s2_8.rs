@@ -33,7 +33,8 @@ use crate::check::{Check, Mistake, random};
 
 type Embed = fn(&[u32], &Array2<f32>, &Array2<f32>) -> Array2<f32>;
 
-/// Returns an array with a row for each ID. `number` receives the position, the ID and the feature.
+/// Returns an array with one row per ID. `number` receives a position, the ID at this position, and
+/// the index of a feature, and returns the number for this element.
 fn rows(ids: &[u32], features: usize, number: impl Fn(usize, usize, usize) -> f32) -> Array2<f32> {
     Array2::from_shape_fn((ids.len(), features), |(i, feature)| {
         number(i, ids[i] as usize, feature)
@@ -90,7 +91,8 @@ pub(crate) const MISTAKES: &[Mistake<Embed>] = &[
 /// Checks the reader's `embed`.
 pub fn check(embed: Embed) -> Report {
     let mut check = Check::new(embed, MISTAKES);
-    // The digits of each expected number are the position (counted from 1), the ID and the feature.
+    // The inputs are chosen so that the digits of each expected number are its position (counted
+    // from 1), its ID and its feature.
     let tokens = Array2::from_shape_fn((6, 3), |(id, feature)| (10 * id + feature) as f32);
     let positions = Array2::from_shape_fn((4, 3), |(i, _)| (100 * (i + 1)) as f32);
     let expected = |ids: &[u32]| {

@@ -44,8 +44,8 @@ pub(crate) const MISTAKES: &[Mistake<ContextVectors>] = &[
     (
         "softmax is applied to the columns; apply it to the rows",
         |inputs| {
-            // The matrix of scores is symmetric, so the softmax of its columns is the transpose of
-            // the weights.
+            // This mistake applies softmax to the columns of the scores. The matrix of scores is
+            // symmetric, so the result is the transpose of the correct weights.
             weights(inputs).t().dot(inputs)
         },
     ),

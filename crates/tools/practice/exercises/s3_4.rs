@@ -21,7 +21,7 @@ use practice::given::softmax_rows;
 use practice::ndarray::Array2;
 
 /// Returns the context vectors of n words, with the shape (n, d_out). The words `x` have the shape
-/// (n, d_in), and each weight has the shape (d_in, d_out).
+/// (n, d_in), and each weight matrix has the shape (d_in, d_out).
 pub fn attention(
     x: &Array2<f32>,
     w_query: &Array2<f32>,
@@ -47,7 +47,7 @@ use crate::reference::{self, wide};
 
 type Attention = fn(&Array2<f32>, &Array2<f32>, &Array2<f32>, &Array2<f32>) -> Array2<f32>;
 
-/// Returns context vectors that are computed from scores divided by `divisor`.
+/// Returns the context vectors that result if the scores are divided by `divisor`.
 fn divided(
     x: &Array2<f32>,
     [w_query, w_key, w_value]: [&Array2<f32>; 3],

@@ -43,8 +43,8 @@ use crate::reference;
 
 type CausalWeights = fn(&Array2<f32>, usize) -> Array2<f32>;
 
-/// Returns scaled scores. The score at each index for which `is_hidden` returns true is replaced
-/// with `mask`.
+/// Divides the scores by the square root of `d_k`, and replaces the score at each index for which
+/// `is_hidden` returns true with `mask`.
 fn masked(
     scores: &Array2<f32>,
     d_k: usize,
@@ -60,7 +60,8 @@ fn masked(
     masked
 }
 
-/// Computes the weights for all words, and sets the weights for later words to 0 afterwards.
+/// Computes the weights from the scores of all words, and only then sets the weights for later
+/// words to 0.
 fn masked_late(scores: &Array2<f32>, d_k: usize) -> Array2<f32> {
     let mut weights = softmax_rows(scores / (d_k as f32).sqrt());
     weights

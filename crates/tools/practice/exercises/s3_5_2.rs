@@ -80,7 +80,8 @@ pub(crate) const MISTAKES: &[Mistake<Dropout>] = &[
 /// Checks the reader's `dropout`.
 pub fn check(dropout: Dropout) -> Report {
     let mut check = Check::new(dropout, MISTAKES);
-    // The function is called with a generator whose seed is fixed, so the random numbers are known.
+    // The generator has a fixed seed, so the random numbers that the reader's function receives are
+    // known.
     let with = |dropout: Dropout, x: &Array2<f32>, p: f32, seed: u64| {
         let mut rng = TorchRng::manual_seed(seed);
         dropout(x, p, &mut || rng.rand(1)[0])

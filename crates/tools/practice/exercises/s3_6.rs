@@ -2,8 +2,8 @@
 //!
 //! Multi-head attention computes the queries of all heads with a single matrix product, and
 //! likewise the keys and the values. Therefore, the features of a token contain the features of all
-//! heads, one head after another. Attention itself processes one head at a time. Write the steps
-//! before and after it.
+//! heads, one head after another. Attention itself processes one head at a time, so the features
+//! must be split among the heads before attention and joined afterwards. Write both steps.
 //!
 //! `split` divides the features of each token among the heads. Head 0 gets the first `head_dim`
 //! features, head 1 gets the next `head_dim` features, and so on. It also moves the dimension of
@@ -51,7 +51,7 @@ use crate::check::{Check, Mistake};
 type Split = fn(&Array3<f32>, usize) -> Array4<f32>;
 type Join = fn(&Array4<f32>) -> Array3<f32>;
 
-/// Returns the same numbers in the same order, in another shape.
+/// Returns an array that contains the same numbers in the same order, but has a different shape.
 fn viewed<D: ndarray::Dimension, S: ndarray::ShapeArg>(
     x: &Array<f32, D>,
     shape: S,
@@ -128,7 +128,8 @@ pub(crate) const MISTAKES: &[Mistake<(Split, Join)>] = &[
 /// Checks the reader's `split` and `join`.
 pub fn check(split: Split, join: Join) -> Report {
     let mut check = Check::new((split, join), MISTAKES);
-    // The digits of each number are its indices: the batch, the token and the feature.
+    // The digits of each number are its indices (batch, token and feature), so each number shows
+    // where it comes from.
     let x = Array3::from_shape_fn((2, 3, 6), |(b, t, f)| (100 * b + 10 * t + f) as f32);
     let two = Array4::from_shape_fn((2, 2, 3, 3), |(b, h, t, f)| {
         (100 * b + 10 * t + 3 * h + f) as f32

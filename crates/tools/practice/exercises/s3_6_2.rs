@@ -71,8 +71,8 @@ type MultiHead = fn(
     usize,
 ) -> Array2<f32>;
 
-/// Returns the joined context vectors of all heads. `weigh` computes the attention weights of a
-/// head from its scores and the number of features of its keys.
+/// Returns the joined context vectors of all heads. `weigh` receives the scores of a head and the
+/// number of features of its keys, and returns the attention weights.
 fn contexts(
     x: &Array2<f32>,
     projections: [&Array2<f32>; 3],
@@ -164,7 +164,7 @@ pub fn check(multi_head: MultiHead) -> Report {
     let [q, k, v] = [8, 9, 10].map(|seed| random(6, 3, seed));
     let (out, bias) = (random(6, 6, 11), random(1, 6, 12).row(0).to_owned());
     for heads in [1, 2, 3] {
-        // The expected result is computed in `f64`, separately for each word and each head.
+        // The expected result is computed in `f64`, one word and one head at a time.
         let [queries, keys, values] = [&q, &k, &v].map(|weight| wide(&x).dot(&wide(weight).t()));
         let head_dim = 6 / heads;
         let mut joined = Array2::<f64>::zeros((4, 6));

@@ -1,12 +1,13 @@
 //! 4.5 A transformer block
 //!
-//! A block consists of two halves. In the first half, attention moves information between tokens.
-//! In the second half, a feed-forward network processes each token separately. GPT-2 normalizes the
-//! input of attention and the input of the network. A shortcut connection leads around each half,
-//! including its normalization, so a block only has to learn how its input should change.
+//! A transformer block consists of two halves. In the first half, attention moves information
+//! between tokens. In the second half, a feed-forward network processes each token separately.
+//! GPT-2 normalizes the input of attention and the input of the network. A shortcut connection
+//! leads around each half, including its normalization, so a block only has to learn how its input
+//! should change.
 //!
-//! Assemble a block from its parts, which are functions. `norms[0]` is the normalization for
-//! `attention`, and `norms[1]` is the normalization for `network`.
+//! Assemble a block from its parts, which your function receives as functions. `norms[0]` is the
+//! normalization for `attention`, and `norms[1]` is the normalization for `network`.
 //!
 //! HINT: Does a shortcut connection begin before or after the normalization? And what is the input
 //!   of the second half?

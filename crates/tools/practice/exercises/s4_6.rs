@@ -6,9 +6,9 @@
 //! large, and a final normalization brings them to a common size. Finally, a linear layer without a
 //! bias computes a logit for each token of the vocabulary, at each position of the text.
 //!
-//! As in exercise 4.5, the blocks and the normalization are functions. `embed` is your function
-//! from exercise 2.8. The weight of the final layer, `head`, has the layout of `nn.Linear`, so its
-//! shape is (vocabulary, features).
+//! As in exercise 4.5, your function receives the blocks and the normalization as functions.
+//! `embed` is your function from exercise 2.8. The weight of the final layer, `head`, has the
+//! layout of `nn.Linear`, so its shape is (vocabulary, features).
 //!
 //! HINT: The output of each block is the input of the next block. Which part receives the output of
 //!   the last block?

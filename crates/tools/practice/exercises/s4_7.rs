@@ -56,7 +56,7 @@ fn largest(logits: &Array1<f32>) -> u32 {
     places[0] as u32
 }
 
-/// Appends n tokens, each of which `next` chooses based on the text so far.
+/// Appends n tokens. `next` receives the text so far and returns the next token.
 fn continued(mut ids: Vec<u32>, n: usize, next: impl Fn(&[u32]) -> u32) -> Vec<u32> {
     for _ in 0..n {
         ids.push(next(&ids));
@@ -127,7 +127,7 @@ pub(crate) const MISTAKES: &[Mistake<Generate>] = &[
 /// Checks the reader's `generate`.
 pub fn check(generate: Generate) -> Report {
     let mut check = Check::new(generate, MISTAKES);
-    // The next token is the sum of all tokens that the model sees, modulo 10.
+    // This model predicts the sum of all token IDs that it receives, modulo 10.
     let model = |ids: &[u32]| {
         let next = ids.iter().sum::<u32>() as usize % 10;
         Array1::from_shape_fn(10, |id| match id {
@@ -135,9 +135,9 @@ pub fn check(generate: Generate) -> Report {
             id => -2.0 - (id as f32 - 4.5).abs(),
         })
     };
-    // The first new token is 3 + 1 + 4 = 8, and the second one is 3 + 1 + 4 + 8 = 16, modulo 10.
-    // After that, only the last four tokens count, so the third one is 1 + 4 + 8 + 6 = 19, modulo
-    // 10.
+    // The context size is 4. The first new token is 3 + 1 + 4 = 8, and the second one is (3 + 1 + 4
+    // + 8) mod 10 = 6. From then on, the model receives only the last four tokens, so the third one
+    // is (1 + 4 + 8 + 6) mod 10 = 9.
     let expected = vec![3, 1, 4, 8, 6, 9, 7, 0, 2];
     check.equals("six tokens, a context of 4", expected, |generate| {
         generate(&model, vec![3, 1, 4], 6, 4)

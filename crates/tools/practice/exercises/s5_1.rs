@@ -3,8 +3,8 @@
 //! Training needs a single number that measures how bad the predictions are. The loss of a position
 //! is the negative natural logarithm of the probability that the model gives to the target. It is 0
 //! if the model is certain of the target, and large if the model considers the target improbable.
-//! `cross_entropy` returns the mean loss over all positions. The probabilities are the softmax of a
-//! row of logits. Logits of 1000 must also lead to a finite loss.
+//! `cross_entropy` returns the mean loss over all positions. The softmax of a row of logits
+//! contains the probabilities. Logits of 1000 must also lead to a finite loss.
 //!
 //! `perplexity` converts a loss to a number that is easier to interpret. A model with this loss is
 //! as uncertain as if it had to guess the target among this number of equally probable tokens.
@@ -31,7 +31,8 @@ pub fn cross_entropy(logits: &Array2<f32>, targets: &[u32]) -> f32 {
     // END
 }
 
-/// Returns the number of equally probable tokens among which a guess would have the given loss.
+/// Converts a loss to a perplexity, which is the number of equally probable tokens among which a
+/// random guess would have this loss.
 pub fn perplexity(loss: f32) -> f32 {
     // SOLUTION
     loss.exp()
@@ -144,8 +145,8 @@ pub(crate) const MISTAKES: &[Mistake<(CrossEntropy, Perplexity)>] = &[
 /// Checks the reader's `cross_entropy` and `perplexity`.
 pub fn check(cross_entropy: CrossEntropy, perplexity: Perplexity) -> Report {
     let mut check = Check::new((cross_entropy, perplexity), MISTAKES);
-    // The book's cell In [8] prints these probabilities of the targets. They are converted to
-    // logits for a vocabulary of two tokens.
+    // The book's cell In [8] prints these probabilities of the target tokens. The check converts
+    // them to logits for a vocabulary of two tokens, of which token 0 is the target.
     let probabilities = [
         7.4541e-05f32,
         3.1061e-05,

@@ -61,7 +61,7 @@ type CrossEntropyGradient = fn(&Array2<f32>, &[u32]) -> Array2<f32>;
 type LinearBackward =
     fn(&Array2<f32>, &Array2<f32>, &Array2<f32>) -> (Array2<f32>, Array2<f32>, Array1<f32>);
 
-/// Returns the probabilities, with `taken` subtracted from the probability of each target.
+/// Returns the softmax of the logits, with `taken` subtracted from the probability of each target.
 fn probabilities_less(logits: &Array2<f32>, targets: &[u32], taken: f32) -> Array2<f32> {
     let mut probabilities = softmax_rows(logits.clone());
     for (row, &target) in targets.iter().enumerate() {

@@ -13,7 +13,7 @@
 //! each weight a little toward 0. The size of this change is the product of the weight, the
 //! learning rate and `decay`. It doesn't depend on the gradient or the means.
 //!
-//! Update `moments` and return the new weight. `step` is 1 in the first step.
+//! Update `moments` and return the new weight. `step` counts the steps and is 1 in the first step.
 //!
 //! HINT: After t steps, the coefficients of all gradients in a running mean add up to 1 - BETA^t.
 //!   How can you correct the mean so that they add up to 1?
@@ -22,14 +22,14 @@
 //! HINT: `let [mean, square] = moments;` gives names to the two means, and `*mean = ...` changes
 //!   one of them. `BETA1.powi(step)` computes a power.
 
-/// Fraction of the mean gradient that is kept in each step.
+/// Fraction of the running mean of the gradients that is kept in each step.
 pub const BETA1: f32 = 0.9;
 
-/// Fraction of the mean squared gradient that is kept in each step.
+/// Fraction of the running mean of the squared gradients that is kept in each step.
 pub const BETA2: f32 = 0.999;
 
-/// Number that is added to the square root to prevent a division by 0 if all gradients of a weight
-/// are 0.
+/// Small number that is added to the square root to prevent a division by 0 if all gradients of a
+/// weight are 0.
 pub const EPS: f32 = 1e-8;
 
 /// Returns the new weight.
@@ -60,7 +60,7 @@ use crate::check::{Check, Mistake};
 
 type AdamW = fn(f32, f32, &mut [f32; 2], i32, f32, f32) -> f32;
 
-/// Updates the moments, and returns the means after the correction for this step.
+/// Updates the moments and returns both means, corrected for the fact that they start at 0.
 fn means(gradient: f32, moments: &mut [f32; 2], step: i32) -> [f32; 2] {
     adamw(0.0, gradient, moments, step, 0.0, 0.0);
     [

@@ -10,7 +10,8 @@
 //! the batch with the given number. As in PyTorch, `backward` adds the gradients of the last loss
 //! to the gradients that are already stored.
 //!
-//! Return the number of steps and the validation loss of each measurement.
+//! Return one pair per measurement, which consists of the number of steps so far and the validation
+//! loss.
 //!
 //! HINT: Which method must be called before `backward`, and which one must be called after it?
 //!   Which counter must not start again at 0 when the next epoch begins?
@@ -22,7 +23,8 @@
 
 use practice::Training;
 
-/// Trains a model, and returns the number of steps and the validation loss of each measurement.
+/// Trains a model. Returns one pair per measurement, which consists of the number of steps so far
+/// and the validation loss.
 pub fn train(
     model: &mut dyn Training,
     batches: usize,
@@ -66,8 +68,8 @@ enum Part {
 }
 use Part::{Backward, Loss, Step, Zero};
 
-/// Trains a model with the steps that `parts` returns for each batch. The validation loss is
-/// measured after each number of steps for which `is_measured` returns true.
+/// Trains a model. For each batch, performs the parts of a training step that `parts` returns.
+/// Measures the validation loss after each number of steps for which `is_measured` returns true.
 fn train_by(
     model: &mut dyn Training,
     (batches, epochs): (usize, usize),
@@ -157,8 +159,8 @@ pub(crate) const MISTAKES: &[Mistake<Train>] = &[
     ),
 ];
 
-/// A model that has only one weight. The loss of a batch is half of the squared difference between
-/// the weight and the number of the batch.
+/// A model that has a single weight. The loss of a batch is half of the squared difference between
+/// the weight and the batch's number.
 #[derive(Default)]
 struct OneWeight {
     weight: f32,
@@ -192,7 +194,7 @@ impl Training for OneWeight {
 /// Checks the reader's `train`.
 pub fn check(train: Train) -> Report {
     let mut check = Check::new(train, MISTAKES);
-    // Each row contains the number of steps and the validation loss of a measurement.
+    // Each row describes one measurement: the number of steps so far and the validation loss.
     let losses = |train: Train, batches: usize, epochs: usize, every: usize| {
         let losses = train(&mut OneWeight::default(), batches, epochs, every);
         Array2::from_shape_fn((losses.len(), 2), |(row, column)| match column {

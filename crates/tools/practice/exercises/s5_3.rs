@@ -32,8 +32,8 @@ pub fn with_temperature(logits: &Array1<f32>, temperature: f32) -> Array1<f32> {
     // END
 }
 
-/// Returns the k largest logits, and minus infinity in place of the others. The input and the
-/// result both have the shape (vocabulary).
+/// Returns a copy of the logits in which all logits except the k largest are minus infinity. The
+/// input and the result both have the shape (vocabulary).
 pub fn top_k(logits: &Array1<f32>, k: usize) -> Array1<f32> {
     // SOLUTION
     let mut sorted = logits.to_vec();
@@ -55,7 +55,7 @@ type WithTemperature = fn(&Array1<f32>, f32) -> Array1<f32>;
 type TopK = fn(&Array1<f32>, usize) -> Array1<f32>;
 
 /// Returns a copy of the logits in which each logit is replaced with `other` unless `stays` returns
-/// true for its rank. The largest logit has the rank 0.
+/// true for its rank. The ranks start at 0 for the largest logit.
 fn by_rank(logits: &Array1<f32>, other: f32, stays: impl Fn(usize) -> bool) -> Array1<f32> {
     let mut places: Vec<usize> = (0..logits.len()).collect();
     places.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));

@@ -220,7 +220,7 @@ pub fn check(generate: Generate) -> Report {
     check.equals("no new token", vec![3, 1, 4], |generate| {
         text(generate, 0, 1.0, 3, 123)
     });
-    // If two tokens have the same probability, the section of the second token begins at 0.5.
+    // If two tokens are equally probable, the section of the second token begins at 0.5.
     let equal = |_: &[u32]| array![0.0, 0.0];
     check.equals(
         "two equal tokens, drawn 0, 0.49, 0.5, 0.99",

@@ -1,4 +1,4 @@
-//! Functions of earlier exercises, in the form in which later exercises use them.
+//! Functions from earlier exercises, with the signatures that later exercises use.
 
 use ndarray::{Array2, Axis, stack};
 use practice::ndarray;

@@ -1,10 +1,10 @@
 //! Your GPT: a program built from the functions that you wrote.
 //!
-//! `cargo xtask practice gpt` writes the files of this folder again each time. If you want to
+//! `cargo xtask practice gpt` overwrites the files in this folder each time it runs. If you want to
 //! change them, copy the folder first.
 
-// In this program, `practice` is the name of the program itself, so `practice::given` contains your
-// own functions.
+// Inside this program, the name `practice` refers to the program itself, so `practice::given`
+// contains your own functions. The program also re-exports all items of the library `practice`.
 extern crate practice as library;
 extern crate self as practice;
 

@@ -110,7 +110,7 @@ struct MyGpt {
     batches: Vec<Vec<Window>>,
     validation: Vec<Window>,
     last_loss: f32,
-    /// Forward passes of the windows in the last batch, which `backward` needs.
+    /// Results of the forward pass for each window of the last batch, which `backward` needs.
     passes: Vec<Pass>,
     /// Logits of the last batch.
     logits: Array2<f32>,
@@ -118,13 +118,14 @@ struct MyGpt {
     targets: Vec<u32>,
 }
 
-/// The results of a window's forward pass that its backward pass needs.
+/// Results of the forward pass for one window that the backward pass needs.
 struct Pass {
     ids: Vec<u32>,
     /// Dropout mask, which is 0 for dropped features and contains the scaling factor for all
     /// others.
     mask: Array2<f32>,
-    /// Input of each block, followed by the input and the output of the final normalization.
+    /// Inputs of all blocks, in order, followed by the input and the output of the final
+    /// normalization.
     arrays: Vec<Array2<f32>>,
 }
 
@@ -136,8 +137,7 @@ impl MyGpt {
             emb_dim: FEATURES,
             n_heads: HEADS,
             n_layers: BLOCKS,
-            // The model doesn't need its own dropout, because your function `dropout` is called
-            // instead.
+            // Dropout is disabled in the model because your function `dropout` is called instead.
             drop_rates: DropRates::all(0.0),
             ..GptConfig::GPT2_124M
         };
@@ -161,7 +161,7 @@ impl MyGpt {
         })
     }
 
-    /// Returns the logits of a text, with the shape (ids, vocabulary). No features are dropped.
+    /// Returns the logits of a text, with the shape (ids, vocabulary). Dropout isn't applied.
     fn logits(&self, ids: &[u32]) -> Array2<f32> {
         self.pass(ids, Array2::ones((ids.len(), FEATURES))).0
     }
@@ -267,8 +267,8 @@ impl Training for MyGpt {
             let rows = s![first..first + pass.ids.len(), ..];
             first += pass.ids.len();
             let [inputs @ .., last, normed] = &pass.arrays[..] else {
-                // If your `forward` doesn't call the blocks and the normalization, their inputs are
-                // missing, so no gradients can be computed.
+                // If your `forward` doesn't call the blocks and the final normalization, their
+                // inputs haven't been recorded, so no gradients can be computed.
                 continue;
             };
             let d_logits = d_logits.slice(rows).to_owned();
@@ -276,8 +276,8 @@ impl Training for MyGpt {
             if let Some(head) = &mut gradients.out_head {
                 head.weight += &d_head;
             }
-            // The library computes the remaining gradients. It repeats the forward pass of each
-            // layer first.
+            // The library computes the remaining gradients. To do so, it first repeats the forward
+            // pass of each layer.
             let (_, cache) = model.final_norm.forward_train(last);
             let norm = &mut gradients.final_norm;
             let d_x = model.final_norm.backward(cache, &d_x, norm);

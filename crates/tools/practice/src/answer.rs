@@ -1,12 +1,12 @@
-//! Values that the functions in a reader's solution return, in a form that can be compared and
-//! printed.
+//! Converts the values that a reader's functions return to a common type, so that checks can
+//! compare and print them.
 
 use std::fmt;
 
 use ndarray::{Array, Dimension};
 
 /// Largest allowed difference from an expected number. If the absolute value of the expected number
-/// is greater than 1, the difference is divided by it.
+/// is greater than 1, this is the relative difference. Otherwise, it is the absolute difference.
 const TOLERANCE: f64 = 1e-4;
 
 /// Maximum number of values that are printed for a result.
@@ -86,8 +86,8 @@ impl<T: ToAnswer> ToAnswer for Result<T, String> {
 }
 
 impl Answer {
-    /// Returns the numbers of an array or the IDs of a list. Returns an empty vector for other
-    /// results.
+    /// Returns the numbers of an array or the IDs of a list. Returns an empty vector if the answer
+    /// is neither an array nor a list of IDs.
     pub(crate) fn numbers(&self) -> Vec<f64> {
         match self {
             Self::Numbers(_, numbers) => numbers.clone(),
@@ -155,8 +155,8 @@ impl Answer {
     }
 }
 
-/// Returns the largest allowed difference from the expected number `y` in a check that has no
-/// tolerance of its own.
+/// Returns the default tolerance, which is the largest allowed difference from the expected number
+/// `y`.
 pub(crate) fn usual(_index: usize, y: f64) -> f64 {
     TOLERANCE * y.abs().max(1.0)
 }
@@ -182,7 +182,7 @@ fn rounded(x: f64, decimals: usize) -> String {
     rounded.to_string()
 }
 
-/// Returns a string such as `1, but it should be 2`. The numbers have as many decimals as it takes
+/// Returns a string such as `1, but it should be 2`. The numbers are printed with enough decimals
 /// to tell them apart.
 fn compared(x: f64, y: f64) -> String {
     let texts = |decimals| (rounded(x, decimals), rounded(y, decimals));
@@ -191,16 +191,17 @@ fn compared(x: f64, y: f64) -> String {
     format!("{x}, but it should be {y}")
 }
 
-/// Returns a message about a result with a wrong number of items, such as `your code returned 1
-/// value; 6 are expected`. `item` is the singular of what is counted, and `shown` follows after it.
+/// Returns a message about a result that contains the wrong number of items, such as `your code
+/// returned 1 value; 6 are expected`. `item` is the singular of the noun for the items, and `shown`
+/// is inserted after this noun.
 pub(crate) fn wrong_count(count: usize, expected: usize, item: &str, shown: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     let are = if expected == 1 { "is" } else { "are" };
     format!("your code returned {count} {item}{plural}{shown}; {expected} {are} expected")
 }
 
-/// Returns the subject of a message about a number in an array. This is a string such as `the
-/// number at [1, 2]`, or `the result` if the array has only one number.
+/// Returns the subject of a message about a number in an array, such as `the number at [1, 2]`.
+/// Returns `the result` if the array contains at most one number.
 fn subject_of(mut index: usize, shape: &[usize]) -> String {
     if shape.iter().product::<usize>() < 2 {
         return "the result".to_owned();

@@ -1,9 +1,10 @@
 //! The check of an exercise.
 //!
-//! A check consists of rows. Each row runs the reader's functions on an input and compares the
-//! result with the expected result. It also runs the exercise's known mistakes on the same input. A
-//! known mistake is a wrong version of the functions. If a result of the reader is wrong and equals
-//! the result of a known mistake, the report describes this mistake as the likely cause.
+//! A check consists of rows, each of which runs the reader's functions on one input and compares
+//! the result with the expected result. To recognize typical mistakes, each row also runs the
+//! exercise's known mistakes, which are incorrect versions of the functions, on the same input. If
+//! the reader's result is wrong and equals the result of a known mistake, the report describes this
+//! mistake as the likely cause.
 
 use std::fmt;
 use std::io::Write;
@@ -21,8 +22,8 @@ use crate::answer::{Answer, ToAnswer, usual, wrong_count};
 /// writes. If the variable isn't set, the report is printed on standard output.
 pub const REPORT_FILE: &str = "PRACTICE_REPORT_FILE";
 
-/// Result that the report shows for a function that still consists of `todo!()`. It is also the
-/// whole report if no function has been written.
+/// Text that the report shows as the result of a function that still consists of `todo!()`. If the
+/// reader hasn't written any of the functions yet, the report consists only of this text.
 const NOT_WRITTEN: &str = "not written yet";
 
 /// Column in which the results begin, unless a label is longer.
@@ -38,8 +39,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome in the last line of a printed report. Returns `None` if the last line
-    /// isn't an outcome, because the report is incomplete.
+    /// Parses the outcome in the last line of a printed report. Returns `None` if the last line
+    /// isn't an outcome, which means that the report is incomplete.
     pub fn of_report(text: &str) -> Option<Self> {
         let last = text.lines().last()?;
         if last == NOT_WRITTEN {
@@ -62,8 +63,8 @@ impl fmt::Display for Outcome {
 /// The report of a check.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Lines of the report without the outcome. The line of a failed row may be followed by a line
-    /// that describes the likely cause.
+    /// Lines of the report, excluding the outcome. The line of a failed row may be followed by a
+    /// line that describes the likely cause.
     pub lines: Vec<String>,
     /// Outcome of the check.
     pub outcome: Outcome,
@@ -105,21 +106,23 @@ pub(crate) type Mistake<F> = (&'static str, F);
 
 /// The result of a row.
 enum Verdict {
-    /// The reader's result is correct. The report shows this string, followed by "ok".
+    /// The reader's result is correct. The report shows this string, which may be empty, before the
+    /// word "ok".
     Passed(String),
     /// The reader's result is wrong. The string describes the problem.
     Failed(String),
     NotWritten,
 }
 
-/// A row of a check, which runs the reader's functions on one input.
+/// The result of running the reader's functions on one input, which is one row of the report.
 struct Row {
     label: String,
     verdict: Verdict,
     /// Whether each known mistake leads to the reader's result.
     same_as: Vec<bool>,
     /// Whether the results of this row are detailed enough to recognize a mistake by this row
-    /// alone. A row that tests a property has only two possible results, so it isn't specific.
+    /// alone. This isn't the case for a row that tests a property, because it has only two possible
+    /// results.
     is_specific: bool,
 }
 
@@ -141,7 +144,8 @@ impl<F: Copy> Check<F> {
     }
 
     /// Adds a row that compares a result with the numbers that the book's notebook prints, to the
-    /// precision of the printed digits. The numbers are in output `nth` (counted from 0) of a cell.
+    /// precision of the printed digits. The expected numbers are in the output of a cell that has
+    /// the index `nth`, counted from 0.
     ///
     /// # Panics
     ///
@@ -206,9 +210,9 @@ impl<F: Copy> Check<F> {
         });
     }
 
-    /// Adds a row. `judge` receives the result of `run`. If the result is correct, `judge` returns
-    /// a string that the report shows before "ok". Otherwise, it returns an error that describes
-    /// the difference.
+    /// Adds a row. `run` calls the functions, and `judge` receives the result. If the result is
+    /// correct, `judge` returns a string that the report shows before "ok". Otherwise, it returns
+    /// an error that describes the difference.
     fn row<T: ToAnswer>(
         &mut self,
         label: &str,
@@ -279,7 +283,7 @@ impl<F: Copy> Check<F> {
     /// Returns the known mistake that is the likely cause of a failed row, if there is exactly one.
     ///
     /// A mistake that leads to the reader's results in all rows takes precedence over a mistake
-    /// that leads to the reader's result only in this row.
+    /// that does so only in this row.
     fn mistake_of(&self, row: &Row) -> Option<&'static str> {
         let only = |is_it: &dyn Fn(usize) -> bool| {
             let mut those = (0..self.mistakes.len()).filter(|&place| is_it(place));

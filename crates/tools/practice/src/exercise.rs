@@ -1,8 +1,8 @@
 //! An exercise and the parts of its file.
 //!
-//! The file of an exercise contains the task, hints, functions with their solutions, known mistakes
-//! and checks. This module extracts the hints, the file that the reader starts with, and the file
-//! with the solution.
+//! The file of an exercise contains the task, the hints, the functions with their solutions, the
+//! known mistakes and the checks. From this file, the module extracts the hints, the file that the
+//! reader starts with, and the file that contains the solution.
 
 use crate::Report;
 
@@ -21,12 +21,13 @@ pub struct Exercise {
     pub(crate) check_mistakes: fn() -> Vec<(&'static str, Report)>,
 }
 
-/// Marker line before the part of a function that the reader writes.
+/// Line that marks the beginning of a solution, which is the part of a function that the reader
+/// writes.
 const SOLUTION: &str = "// SOLUTION";
-/// Marker line after the part of a function that the reader writes.
+/// Line that marks the end of a solution.
 const END: &str = "// END";
 
-/// Marker line that separates the text for the reader from the known mistakes and checks.
+/// Line that separates the task, hints and functions from the known mistakes and checks.
 const CHECKS: &str = "\n// CHECKS";
 
 /// Beginning of the first line of a hint.
@@ -85,8 +86,9 @@ impl Exercise {
         self.without_hints(str::to_owned)
     }
 
-    /// Returns the reader's file, which consists of the task, the functions and `main`. Each
-    /// solution is replaced with the result of `part`, which receives the lines of the solution.
+    /// Returns the text of the reader's file, which consists of the task, the functions and `main`.
+    /// Each solution is replaced with the result of `part`, which receives the source code of the
+    /// solution.
     fn without_hints(&self, part: impl Fn(&str) -> String) -> String {
         let text = self.file.split(CHECKS).next().unwrap_or_default();
         let (mut file, mut solution) = (String::new(), None);
@@ -98,7 +100,7 @@ impl Exercise {
                 (_, None) => file += &format!("{line}\n"),
             }
         }
-        // This removes the empty comment line between the task and the hints.
+        // Remove the empty comment line that separated the task from the hints.
         let file = file.replace("//!\n\n", "\n");
         let main = self.main_call();
         format!("{file}\nfn main() {{\n    {main}\n    // Your experiments go here.\n}}\n")

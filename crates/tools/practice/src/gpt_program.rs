@@ -15,7 +15,7 @@ pub fn parts_of_gpt() -> impl Iterator<Item = &'static Exercise> {
 }
 
 /// Returns the name and the text of each file of the program. The program must be in a subfolder of
-/// the folder that contains the files of the exercises.
+/// the folder that contains the exercises' files, because it refers to them by relative paths.
 #[must_use]
 pub fn files_of_gpt() -> [(&'static str, String); 3] {
     let modules: String = parts_of_gpt()

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-// The files of the exercises use the name `practice` for this crate, as they do in the reader's
+// The files of the exercises refer to this crate by the name `practice`, as they do in the reader's
 // folder.
 extern crate self as practice;
 
@@ -13,7 +13,8 @@ mod gpt_program;
 mod reference;
 mod training;
 
-// These crates define types that appear in the exercises, or functions that the reader's GPT calls.
+// Re-exports the crates whose types appear in the exercises or whose functions the reader's GPT
+// calls.
 pub use {gpt, ndarray, tensor_ops, tokenizer, torch_rng};
 
 pub use check::{Outcome, REPORT_FILE, Report};

@@ -28,8 +28,8 @@ fn every_known_mistake_is_rejected_and_named() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// The checks also recognize a mistake that differs from the code in the list, and they accept
-/// correct code that differs from the solution.
+/// The checks must recognize a mistake even if the code differs from the known mistake, and they
+/// must accept correct code that differs from the solution.
 #[test]
 fn a_mistake_is_named_however_it_is_made() {
     let report = practice::training_loop(|model, batches, epochs, every| {
@@ -63,8 +63,8 @@ fn a_mistake_is_named_however_it_is_made() {
         losses
     });
     assert!(report.is_done(), "{report}");
-    // Readers wrote the following wrong functions, and earlier versions of the checks accepted
-    // them.
+    // Readers wrote the following incorrect functions, which earlier versions of the checks
+    // accepted.
     let report = practice::softmax(|scores| {
         let clamped = scores.mapv(|x| x.clamp(-80.0, 80.0).exp());
         &clamped / clamped.sum()
@@ -130,8 +130,9 @@ fn a_wrong_shape_a_panic_and_a_mistake_are_results() {
     assert!(!practice::softmax(|_| array![0.1385]).is_done());
 }
 
-/// The function in this test also limits the scores, so no known mistake leads to the same results
-/// in all rows.
+/// The function in this test doesn't divide by the sum and also limits the scores. As a result, no
+/// known mistake leads to the same results in all rows, but the check must still recognize the
+/// missing division.
 #[test]
 fn a_mistake_among_others_is_named() {
     let report = practice::softmax(|scores| scores.mapv(|x| x.min(50.0).exp())).to_string();
