@@ -1,10 +1,10 @@
 //! Prints the bits of the results of a computation that is large enough to run in several threads.
 //! The argument selects the computation: `print-bits forward|train|generate`.
 //!
-//! Tests run this program with different numbers of threads and compare its output. The first line
-//! of the output contains the number of threads. Most of the following lines contain a name, and
-//! the bits of a result or a hash of the bits of several results. `generate` also prints the
-//! generated token IDs.
+//! Tests run this program with different numbers of threads and require the same output, except for
+//! the first line, which contains the number of threads. Most of the other lines contain a name,
+//! followed by the bits of a result or a hash of the bits of several results. For `generate`, the
+//! output also contains the generated token IDs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,8 +15,8 @@ use tensor_ops::Parameters;
 use torch_rng::{Build, TorchRng};
 use train::{AdamW, AdamWConfig, clip_grad_norm};
 
-/// Configuration of a model with the same embedding size and number of heads as the 124M model. To
-/// make the tests fast, it has fewer transformer blocks and a smaller vocabulary.
+/// Configuration of a model that has the same embedding size and number of heads as GPT-2 124M. It
+/// has fewer transformer blocks and a smaller vocabulary, which makes the tests faster.
 const CONFIG: GptConfig = GptConfig {
     vocab_size: 5003,
     context_length: 256,

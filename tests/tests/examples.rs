@@ -66,8 +66,8 @@ fn continue_lines(server: &mut Child, model: &GptModel) {
 #[test]
 fn each_example_does_what_it_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // If `cargo test` tests the whole workspace, it has already built the examples, so this command
-    // finishes quickly.
+    // `cargo test --workspace` has already built the examples before it runs this test, so in that
+    // case this command finishes quickly.
     let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["build", "--workspace", "--examples", "--quiet"])
         .args(["--locked", "--offline"])
@@ -198,8 +198,8 @@ fn each_example_does_what_it_says() {
     assert!(decoded.starts_with("\"<|user|>"), "{output}");
     assert!(unknown.starts_with("error: "), "{output}");
 
-    // This test must have run every example of the library crates. The example `pack` of the crate
-    // `live` isn't included, because it is a step of an xtask command, and the tests of `live`
+    // Check that this test has run every example of the library crates. The example `pack` of the
+    // crate `live` doesn't count, because it is a step of an xtask command, and the tests of `live`
     // check its output.
     let groups = ["crates", "crates/engine", "crates/files"];
     let crates = groups.map(|group| fs::read_dir(root.join(group)).expect("the crates"));

@@ -1,5 +1,5 @@
-//! Tests that every cell of every notebook computes what its original document prints, and that all
-//! notebooks run with values of their inputs at the bounds and between them.
+//! Tests that every notebook cell computes the output that its original document shows, and that
+//! all notebooks also run with other valid values of their inputs.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use ::notebooks::{InputValue, Outcome, PROGRAMS, Part, Program, Settings, cells, inputs, text};
 
 /// Returns the name of each cell that wasn't reached, has an invalid input, or disagrees with the
-/// output of its original document, with the reason.
+/// output in the original document, together with the reason.
 fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
     let faults = cells(parts).filter_map(|cell| {
         let fault = match &cell.outcome {
@@ -21,9 +21,9 @@ fn faults(program: &Program, parts: &[Part]) -> Vec<String> {
     faults.collect()
 }
 
-/// Returns the failures of a run, except for two kinds of failures that can occur even though all
-/// inputs are valid. In the first kind, the embedding size of a model isn't divisible by the number
-/// of heads. Each input has a valid value, but the combination is invalid.
+/// Returns the failures of a run, excluding two kinds of failures that can occur even though each
+/// input is valid by itself. The first kind occurs if the embedding size of a model isn't divisible
+/// by the number of heads.
 fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
     let mut faults = faults(program, parts);
     faults.retain(|fault| {
@@ -33,8 +33,8 @@ fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
             let [width, heads] = [width, heads].map(number::<usize>);
             !width.is_multiple_of(heads)
         });
-        // In the second kind of failure, a text contains a word that isn't in the tokenizer's
-        // vocabulary, or a text is too short for a second batch.
+        // The second kind of failure occurs if a text contains a word that isn't in the tokenizer's
+        // vocabulary, or if a text is too short for a second batch.
         !is_refused
             && !["vocabulary doesn't contain the word", "for only one batch"]
                 .iter()
@@ -43,9 +43,9 @@ fn faults_of_inputs(program: &Program, parts: &[Part]) -> Vec<String> {
     faults
 }
 
-/// A single test runs all notebooks one after the other, because two large models don't fit in
-/// memory at the same time. Cells may be skipped only because the training takes minutes or because
-/// the book's text is missing, which is the case if `BOOK_TEXT` isn't set.
+/// This test runs all notebooks sequentially because two large models don't fit in memory at the
+/// same time. A cell may be skipped only if it trains for minutes, or if it needs the book's text
+/// and `BOOK_TEXT` isn't set.
 #[test]
 fn every_cell_computes_what_its_document_prints() {
     let settings = text::settings(None).expect("the book's text");
@@ -63,8 +63,9 @@ fn every_cell_computes_what_its_document_prints() {
     assert!(skipped.len() <= 2, "{skipped:?}");
 }
 
-/// Without the book's text, all cells that need it must run on the substitute story. Cells may be
-/// skipped only for other reasons, such as minutes of training.
+/// If the book's text isn't available, all cells that need it must run on the short story that
+/// replaces it. A cell may be skipped only for other reasons, for example because it trains for
+/// minutes.
 #[test]
 fn every_cell_runs_on_the_story() {
     for program in PROGRAMS {
@@ -111,8 +112,8 @@ fn texts(parts: &[Part]) -> Vec<(String, String)> {
             Part::Figure { name, html, .. } => {
                 let shown = html.iter().flat_map(|html| html.split("</text>"));
                 let shown = shown.filter_map(|text| text.rsplit_once('>'));
-                // Only labels with a space are kept, because shorter ones are numbers or words from
-                // the data.
+                // Labels without a space are ignored because they are numbers or words from the
+                // data.
                 let shown = shown.filter(|(tag, _)| {
                     tag.rsplit('<')
                         .next()
@@ -131,8 +132,8 @@ fn texts(parts: &[Part]) -> Vec<(String, String)> {
     texts
 }
 
-/// Returns true if `text` contains `words`, and not only as a part of a longer word or number or in
-/// the name of a cell.
+/// Returns true if `text` contains `words` as separate words, not as a part of a longer word, of a
+/// number, or of the name of a cell.
 fn has_words(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + words.len()..]);
@@ -192,8 +193,8 @@ fn another(input: &InputValue, others: &[String]) -> (String, Vec<String>) {
     (new.to_string(), vec![old.clone()])
 }
 
-/// Substrings of the texts that the test below ignores. The numbers in these texts belong to an
-/// example without inputs, or to the label of a window in a picture.
+/// Passages in which the following test ignores numbers. These numbers don't depend on an input,
+/// because they belong to a fixed example or to the label of a window in a picture.
 const FIXED: [&str; 3] = [
     "a.transpose(2, 3)",
     "give the shape (1, 2, 3, 4)",

@@ -35,7 +35,7 @@ fn a_package_outside_that_depends_on_one_library_alone_compiles_the_examples_of_
         let readme = fs::read_to_string(folder.join("README.md")).expect("each crate has a README");
         let blocks = readme.split("```rust\n").skip(1);
         let examples = blocks.filter_map(|block| block.split("\n```").next());
-        // As in rustdoc, an example without a `main` function becomes the body of a function.
+        // As in rustdoc, an example without a `main` function is wrapped in one.
         let programs = examples.map(|example| match example.contains("fn main()") {
             true => example.to_owned(),
             false => format!("fn main() {{ let _ = || {{\n{example}\n}}; }}"),

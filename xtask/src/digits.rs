@@ -1,4 +1,4 @@
-//! Compares the output of a notebook cell with the output that the document prints, and marks the
+//! Compares the output of a notebook cell with the output in the original document, and marks the
 //! digits that differ.
 //!
 //! Numbers are compared by their value, so `1.` equals `1.0000`, and `163,009,536` equals
@@ -9,9 +9,10 @@ use std::ops::Range;
 use notebooks::numbers;
 use pictures::html::escape;
 
-/// Returns the byte ranges of the numbers that differ, each in our output and in the printed one.
-/// If the outputs don't contain the same number of numbers, or if they contain none and their texts
-/// differ, the result is a single pair of ranges that cover both outputs.
+/// Returns the byte ranges of each pair of numbers that differ: the range in our output and the
+/// range in the printed output. If the outputs don't contain equally many numbers, or if they
+/// contain no numbers and their texts differ, the result is a single pair of ranges that cover both
+/// outputs completely.
 pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
     let (our_numbers, printed_numbers) = (numbers(ours), numbers(printed));
     let has_none = our_numbers.is_empty();
@@ -23,8 +24,8 @@ pub(crate) fn differences(ours: &str, printed: &str) -> Vec<[Range<usize>; 2]> {
     differ.map(|((_, at), (_, place))| [at, place]).collect()
 }
 
-/// Converts both outputs to HTML. If two numbers differ, both are marked from the first character
-/// that differs to the end of the number.
+/// Converts both outputs to HTML. In each pair of numbers that differ, both numbers are marked from
+/// the first character that differs to their end.
 pub(crate) fn mark_differences(ours: &str, printed: &str) -> [String; 2] {
     let parts = differences(ours, printed).into_iter().map(|[at, place]| {
         let pairs = ours[at.clone()].chars().zip(printed[place.clone()].chars());

@@ -1,19 +1,19 @@
-//! Reads the tables in docs/book-map.md and docs/errata.md. The map lists the Rust items and the
-//! notebook cells for each section and listing of the book. The errata list the errors in the book
-//! and its notebooks.
+//! Reads the tables in docs/book-map.md, which is called the map, and in docs/errata.md, which is
+//! called the errata. The map lists the Rust items and the notebook cells for each section and
+//! listing of the book. The errata list the errors in the book and its notebooks.
 
 use anyhow::{Context, Result};
 use notebooks::{PROGRAMS, Program};
 
 use crate::workspace::root;
 
-/// A notebook, and the name of a cell, section or check in it.
+/// A notebook, and the name of one of its cells, sections or checks.
 pub(super) type NamedCell = (&'static Program, String);
 
 /// A row of the map.
 pub(super) struct Row {
-    /// Number and title of the section, such as `3.6.2 weight splits`, or the numbers of exercises,
-    /// such as `exercise 5.2, 5.3`.
+    /// Number and title of the section, such as `3.6.2 weight splits`. A row about exercises
+    /// contains their numbers instead, such as `exercise 5.2, 5.3`.
     pub(super) section: String,
     /// Numbers of the book's listings, or an empty string.
     pub(super) listing: String,
@@ -25,8 +25,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Returns true if `words` is the number of this row's section, exercise or listing, such as
-    /// `5.2`, `ex5.2` or `Listing 3.5`.
+    /// Returns true if `words` refers to this row by the number of its section, exercise or
+    /// listing, such as `5.2`, `ex5.2` or `Listing 3.5`.
     pub(super) fn is_called(&self, words: &str) -> bool {
         let lower = words.to_lowercase();
         let mut listings = self.listing.split(", ");
@@ -43,8 +43,9 @@ impl Row {
         }
     }
 
-    /// Returns true if `words` is the path of one of this row's items, or a part of the path after
-    /// the crate's name, such as `GptModel`. The part can be spelled as in Rust or as in Python.
+    /// Returns true if `words` is the path of one of this row's items, or a component of the path
+    /// other than the crate's name, such as `GptModel`. A component can be spelled as in Rust or as
+    /// in Python.
     pub(super) fn has_item(&self, words: &str) -> bool {
         let mut parts = self.items.iter().flat_map(|item| item.split("::").skip(1));
         parts.any(|part| plain(part) == plain(words)) || self.items.iter().any(|item| item == words)
@@ -58,7 +59,7 @@ pub(super) fn plain(name: &str) -> String {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-/// Looks up a name from the book that this project doesn't use. For a class or function, returns
+/// Looks up a name that the book uses but this project doesn't. For a class or function, returns
 /// the item that corresponds to it. For a figure, such as `Figure 3.18`, returns its section.
 /// Returns `None` if the map doesn't contain the name.
 ///
@@ -97,15 +98,15 @@ pub(super) fn our_name_of(words: &str) -> Result<Option<String>> {
 pub(super) struct Erratum {
     /// Number of the erratum, such as `B3`.
     pub(super) number: String,
-    /// Place of the error in the book or notebook, as docs/errata.md describes it.
+    /// Location of the error in the book or notebook, in the words of docs/errata.md.
     pub(super) place: String,
     pub(super) wrong: String,
     pub(super) right: String,
 }
 
 impl Erratum {
-    /// Returns the notebooks that contain the error, each with the name of a cell, which is empty
-    /// if docs/errata.md doesn't name a cell.
+    /// Returns the notebooks that contain the error, each with the name of a cell. The name is
+    /// empty if docs/errata.md mentions only the notebook.
     pub(super) fn places(&self) -> impl Iterator<Item = (&'static Program, &str)> {
         named(&self.place)
     }
@@ -131,8 +132,8 @@ pub(super) fn map() -> Result<Vec<Row>> {
     Ok(rows.collect())
 }
 
-/// Returns the items, such as `gpt::GptModel`, and the cells, such as `ch03 In [36]`, that a line
-/// names between backticks.
+/// Returns the items, such as `gpt::GptModel`, and the cells, such as `ch03 In [36]`, whose names
+/// appear between backticks in a line.
 pub(super) fn names(line: &str) -> (Vec<String>, Vec<NamedCell>) {
     let items = quoted(line).filter(|name| name.contains("::"));
     let cells = named(line).filter(|(_, cell)| !cell.is_empty());
@@ -140,8 +141,8 @@ pub(super) fn names(line: &str) -> (Vec<String>, Vec<NamedCell>) {
     (items.map(str::to_owned).collect(), cells.collect())
 }
 
-/// Returns the notebooks that a line names between backticks, each with the name of a cell. If only
-/// the notebook is named, as in `ch03`, the name of the cell is empty.
+/// Returns the notebooks whose names appear between backticks in a line, each with the name of a
+/// cell. If a notebook's name appears alone, as in `ch03`, the name of the cell is empty.
 fn named(line: &str) -> impl Iterator<Item = (&'static Program, &str)> {
     quoted(line).filter_map(|name| {
         let (notebook, cell) = name.split_once(' ').unwrap_or((name, ""));
@@ -173,7 +174,7 @@ pub(super) fn errata() -> Result<Vec<Erratum>> {
     Ok(errata.collect())
 }
 
-/// Returns the columns of every row of every table on a page, without the header rows.
+/// Returns the columns of each row of all tables on a page, excluding the header rows.
 ///
 /// # Errors
 ///

@@ -8,19 +8,19 @@ use notebooks::{Part, Settings, inputs, text};
 
 use crate::select::Selection;
 
-/// The requested changes for each notebook. A change consists of the source line that declares the
-/// input and the new value.
+/// The requested changes for each notebook, by the notebook's name. A change consists of the number
+/// of the source line that declares the input, and the new value.
 pub(crate) type InputChanges = HashMap<&'static str, Vec<(u32, String)>>;
 
 /// Finds the inputs that the user wants to change with the option `--set`. A name without a cell,
-/// as in `seed=123`, stands for all inputs of that name, and `In [24].seed=123` changes only one.
-/// The inputs can be in the selected cells or in the cells before them, because the selected cells
-/// may depend on those.
+/// as in `seed=123`, refers to all inputs of that name, whereas `In [24].seed=123` refers to a
+/// single input. The cells before the selected cells are also searched, because the selected cells
+/// may depend on them.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no input of that name, or if the value isn't valid. In the first
-/// case, the message lists the available inputs.
+/// Returns an error if there is no input of that name, or if the new value isn't valid. If the
+/// input doesn't exist, the message lists the available inputs.
 pub(crate) fn find(set: &[String], selections: &[Selection]) -> Result<InputChanges> {
     let mut asked = InputChanges::new();
     for one in set {

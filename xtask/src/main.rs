@@ -74,8 +74,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds and runs the package `bench`, which is separate from this one so that the other commands
-/// don't have to build it.
+/// Builds and runs the package `bench`. It is a separate package so that the other commands of
+/// xtask don't have to build it.
 fn bench(arguments: &[OsString]) -> anyhow::Result<()> {
     let mut bench = workspace::cargo(
         "run --release --package bench",

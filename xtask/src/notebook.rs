@@ -37,7 +37,7 @@ pub(crate) struct Options {
     model: Option<PathBuf>,
 }
 
-/// Runs the selected notebooks and prints the selected cells, or writes pages.
+/// Runs the selected notebooks, and prints the selected cells or writes web pages.
 ///
 /// # Errors
 ///
@@ -112,7 +112,8 @@ fn pages(
 /// them.
 fn print_cells(selection: &Selection, parts: &[Part]) -> Result<()> {
     let (mut section, mut name) = (String::new(), "");
-    // Text that is printed before the next selected cell, or at the end of the section.
+    // Text since the last cell. It is printed before the next selected cell, or at the end of the
+    // section.
     let mut before = String::new();
     for part in parts {
         match part {
@@ -192,8 +193,9 @@ fn text_of(cell: &Cell) -> String {
     }
 }
 
-/// Returns the output of a cell. If any digit differs from the output in the document, that output
-/// follows. If the comparison failed, the result also says why.
+/// Returns the text that is printed as the output of a cell. If any digit differs from the output
+/// in the original document, the document's output is appended. If the comparison failed, the
+/// reason is appended, too.
 fn output(record: &Record) -> String {
     let mut output = format!("{}\n", record.ours);
     let instead = match record.kind {
@@ -225,7 +227,7 @@ fn output(record: &Record) -> String {
     output
 }
 
-/// Breaks paragraphs into lines of at most 90 characters. Each item of a list begins on a new line.
+/// Wraps paragraphs at 90 characters per line. Each item of a list begins on a new line.
 fn wrapped(text: &str) -> String {
     const COLUMNS: usize = 90;
     let (mut wrapped, mut column, mut is_blank) = (String::new(), 0, false);
@@ -254,8 +256,7 @@ fn wrapped(text: &str) -> String {
     wrapped.trim_start_matches('\n').to_owned()
 }
 
-/// Indents code by four spaces, which distinguishes it from output, and adds an empty line at its
-/// end.
+/// Indents code by four spaces to distinguish it from output, and appends an empty line.
 fn indented(code: &str) -> String {
     let lines = code.lines().map(|line| format!("    {line}"));
     let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();

@@ -28,7 +28,7 @@ impl CellFilter {
     ///
     /// # Errors
     ///
-    /// Returns an error if the book's text can't be read or if the file contains another text.
+    /// Returns an error if the book's text can't be read or if the file contains a different text.
     pub(crate) fn settings(&self) -> Result<Settings> {
         text::settings(self.book_text.as_deref())
     }
@@ -38,8 +38,9 @@ impl CellFilter {
 pub(crate) struct Selection {
     /// Notebook that contains the cells.
     pub(crate) program: &'static Program,
-    /// Whether the notebook contains a long training run that must be executed. This is the case
-    /// only if the user named the notebook itself instead of one of its cells.
+    /// Whether the notebook trains a model for a long time and this training must be executed. This
+    /// is the case only if the user entered the name of the notebook itself instead of one of its
+    /// cells.
     pub(crate) trains: bool,
     /// Source lines of the selected cells.
     lines: HashSet<u32>,
@@ -56,20 +57,20 @@ impl Selection {
         cells(parts).next().is_some_and(|first| self.has(first))
     }
 
-    /// Returns true if the cell was selected or comes before a selected cell, which may depend on
-    /// it.
+    /// Returns true if the cell was selected, or if it comes before a selected cell, which may
+    /// depend on it.
     pub(crate) fn reaches(&self, cell: &Cell) -> bool {
         self.lines.iter().any(|line| cell.line <= *line)
     }
 }
 
-/// A function that returns true for the cells that the user's words refer to.
+/// A function that returns true for the cells that match the user's words.
 type Rule<'a> = &'a dyn Fn(&Program, &Cell) -> bool;
 
-/// Selects the cells that `words` refers to. It can be one of the following, which are tried in
-/// this order: the name of a notebook, an item in docs/book-map.md, the name of a section or cell,
-/// a section, listing or exercise in docs/book-map.md, and a part of a name. Without words, all
-/// cells of the notebooks that don't take long are selected.
+/// Selects the cells that `words` refers to. `words` can be any of the following, which are tried
+/// in this order: the name of a notebook, an item in docs/book-map.md, the name of a section or
+/// cell, a section, listing or exercise in docs/book-map.md, and a part of a name. If `words` is
+/// `None`, selects all cells of the notebooks that don't take long.
 ///
 /// # Errors
 ///
@@ -93,8 +94,8 @@ pub(crate) fn select(words: Option<&str>) -> Result<Vec<Selection>> {
     };
     let here = our_name_of(words)?;
     let words = here.as_deref().unwrap_or(words).trim();
-    // These replacements accept `ch3` and `chapter 3` for `ch03`, `section 3.6` for `3.6`, and
-    // `exercise 3.2` for `ex3.2`.
+    // The following replacements convert `ch3` and `chapter 3` to `ch03`, `section 3.6` to `3.6`,
+    // and `exercise 3.2` to `ex3.2`.
     let words = Regex::new("(?i)^ch(apter ?)?0?([1-9])")?.replace(words, "ch0$2");
     let words = Regex::new(r"(?i)^section ?(\d)")?
         .replace(&words, "$1")
@@ -246,7 +247,8 @@ mod tests {
         assert!(select(None).unwrap().iter().all(|it| !it.trains));
     }
 
-    /// For example, "training" is the name of a notebook, but the word also occurs in the titles of
+    /// The name of a notebook takes precedence over the text of titles. For example, "training"
+    /// selects only the notebook with this name, although the word also occurs in the titles of
     /// other notebooks.
     #[test]
     fn the_name_of_a_notebook_selects_only_that_notebook() {

@@ -36,8 +36,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Returns an error if the book's text can't be read, or if an option was given that applies
-    /// only to training although no training run was selected.
+    /// Returns an error if the book's text can't be read, or if an option applies only to training
+    /// but no training run was selected.
     fn settings(&self, selections: &[Selection]) -> Result<Settings> {
         let trains = selections.iter().any(|it| it.trains);
         for (name, is_given) in [
@@ -80,9 +80,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     report.close(start.elapsed().as_secs_f64())
 }
 
-/// Returns true if the cell ran and all of its numbers agree with the document. Returns false if a
-/// number differs or if the cell couldn't run. Returns `None` if the cell was skipped, or if it
-/// wasn't compared because one of its inputs was changed.
+/// Returns true if the cell ran and all of its numbers agree with the original document. Returns
+/// false if a number differs or if the cell couldn't run. Returns `None` if the cell was skipped,
+/// or if its numbers weren't compared because one of its inputs was changed.
 fn passed(cell: &Cell) -> Option<bool> {
     match &cell.outcome {
         Outcome::Ran(record) if record.kind == Kind::Changed => None,
@@ -92,8 +92,8 @@ fn passed(cell: &Cell) -> Option<bool> {
     }
 }
 
-/// Returns the lines of the report for a cell: its name and result, followed by the numbers that
-/// differ from the document.
+/// Returns the lines of the report for a cell: the name and result of the cell, followed by the
+/// numbers that differ from the original document.
 fn line(cell: &Cell) -> String {
     let mark = match passed(cell) {
         Some(true) => "ok  ",
@@ -129,8 +129,8 @@ struct Report {
     skipped: usize,
     /// Number of printed numbers that were compared.
     figures: usize,
-    /// Number of printed numbers that are computed by ndarray alone, so comparing them doesn't test
-    /// this project.
+    /// Number of printed numbers that are computed by ndarray alone. They are counted separately
+    /// because comparing them doesn't test any code of this project.
     shown: usize,
     /// Number of printed numbers that aren't compared.
     left_out: usize,
@@ -139,10 +139,10 @@ struct Report {
 }
 
 impl Report {
-    /// Adds the results of the selected cells of a notebook. If `all` is true, the numbers that
-    /// aren't compared are counted for the whole notebook, and otherwise only for the selected
-    /// cells. Returns the lines to print: those of all selected cells if `verbose` is true, and
-    /// otherwise only those of failed cells.
+    /// Adds the results of a notebook's selected cells to the totals. The numbers that aren't
+    /// compared are counted for the whole notebook if `all` is true, and only for the selected
+    /// cells otherwise. Returns the lines to print, which describe all selected cells if `verbose`
+    /// is true, and only the failed cells otherwise.
     fn add(&mut self, selection: &Selection, parts: &[Part], all: bool, verbose: bool) -> String {
         let mut lines = String::new();
         let chosen = || cells(parts).filter(|cell| selection.has(cell));
@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Runs a command that the README contains, but with a different text, a small model, and only
-    /// one epoch with few batches.
+    /// Runs a command that the README recommends. To save time, the test uses a different text, a
+    /// small model, and a single epoch with few batches.
     #[test]
     fn the_command_in_the_readme_trains_the_model_of_chapter_5() {
         let readme = include_str!("../../README.md");

@@ -15,10 +15,10 @@ use walkdir::{DirEntry, WalkDir};
 
 /// Returns the root folder of the workspace.
 ///
-/// The folder may have been moved since this program was compiled, because cargo doesn't compile
-/// the program again in that case. Therefore, the path from compile time is used only if the other
-/// methods fail. `cargo run` sets an environment variable to the current folder of the package. If
-/// the program was started in another way, it is usually in a folder below the root.
+/// If the folder was moved after this program was compiled, cargo doesn't compile the program
+/// again, so the path from compile time may be wrong. Therefore, this path is used only as a last
+/// resort. If the program was started by `cargo run`, an environment variable contains the current
+/// path of the package. Otherwise, the program is usually in a folder below the root.
 pub(crate) fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let package = package.filter(|package| package.ends_with("xtask"));
@@ -56,8 +56,8 @@ pub(crate) fn metadata<T: DeserializeOwned>(folder: &Path) -> Result<T> {
     Ok(serde_json::from_slice(&printed)?)
 }
 
-/// Returns cargo's folder for build outputs, which environment variables or cargo's configuration
-/// may have changed.
+/// Returns cargo's target folder, which may have been changed by environment variables or by
+/// cargo's configuration.
 ///
 /// # Errors
 ///
@@ -115,8 +115,8 @@ pub(crate) fn files_below(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files.filter(|path| named(path) && path.is_file()).collect()
 }
 
-/// Returns the item whose source code begins with `start`, together with the number of its first
-/// line.
+/// Returns the item whose source code begins with `start`, together with the line number of its
+/// first line.
 ///
 /// # Errors
 ///
@@ -147,7 +147,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
 }
 
 /// Returns true if the error occurred because the program that reads the output, such as `head`,
-/// has closed its input. This should end a command without a message.
+/// has closed its input. In this case, a command should end without an error message.
 pub(crate) fn is_closed_output(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     cause.is_some_and(|cause| cause.kind() == ErrorKind::BrokenPipe)

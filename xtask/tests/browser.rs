@@ -1,5 +1,6 @@
-//! Tests that open the web pages of the notebooks in a browser. There must be no errors and no
-//! missing files, and the numbers on the pages must be those that the libraries compute.
+//! Tests that open the web pages of the notebooks in a browser. They check that there are no errors
+//! and no missing files, and that the numbers on the pages are the results that the libraries
+//! compute.
 
 #![allow(clippy::disallowed_methods, reason = "tests write files as they like")]
 
@@ -59,8 +60,8 @@ fn the_pages_open_and_show_what_is_computed() {
     }
 }
 
-/// Checks that each link to a part of a page leads to an element with that ID, including the links
-/// of the overview. Links to pages that weren't written are skipped.
+/// Checks that each link to a part of a page leads to an element with that ID. This includes the
+/// links of the overview, but not the links to pages that weren't written.
 fn links_lead_somewhere(folder: &Path) {
     let pages = ["index.html", "ch03.html", "errata.html", "glossary.html"];
     let source = |page: &str| std::fs::read_to_string(folder.join(page)).expect(page);
@@ -93,10 +94,11 @@ fn links_lead_somewhere(folder: &Path) {
     assert_eq!(places, pages[1].1.matches("<h2 id=\"s-3.").count());
 }
 
-/// A script that measures a page and stores the results as JSON in an attribute of its body: the
-/// widths of the window and the page, the number of ticks, the number of those that aren't in the
-/// corner of their output, the mean number of characters per line of text, the number of code
-/// blocks whose names overlap something else, and the least width of a table's third column.
+/// A script that measures a page and stores the results as JSON in an attribute of the page's body.
+/// The results are the widths of the window and the page, the number of ticks (which mark correct
+/// outputs), the number of ticks that aren't in the corner of their output, the mean number of
+/// characters per line of text, the number of cells whose name overlaps the cell or extends beyond
+/// the window, and the smallest width of the third column of a table.
 const MEASURE: &str = "<script>{
     const all = (what) => [...document.querySelectorAll(what)], box = (it) => it.getBoundingClientRect();
     const isInCorner = (tick) => {
@@ -164,7 +166,8 @@ fn pages_fit_every_screen(folder: &Path) {
     }
 }
 
-/// Opens a page in a frame in which scripts are off. Nothing may be visible that needs a script.
+/// Opens a page in a frame in which scripts are disabled, and checks that nothing is visible that
+/// needs a script.
 fn a_page_without_scripts_has_no_dead_fields(page: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("framed.html");
@@ -187,8 +190,8 @@ fn a_page_without_scripts_has_no_dead_fields(page: &str) {
     assert_eq!(fields, "");
 }
 
-/// Functions for scripts that use the training page as a reader would.
-/// They are written in JavaScript, and they find buttons and change settings by their labels.
+/// JavaScript functions with which a test can use the training page as a reader would. They find
+/// buttons and settings by their labels.
 const LESSON: &str = "
     const root = document.getElementById('lesson');
     const status = () => root.querySelector('[role=status]')?.textContent ?? '';
@@ -203,7 +206,7 @@ const LESSON: &str = "
     await until(() => status().startsWith('step 0') && root.querySelector('mark'));";
 
 /// A script that selects the preset `PRESET`, changes the settings `SETTINGS`, and trains for 20
-/// steps, one at a time. A test replaces these two words.
+/// steps, one at a time. The test replaces these two words with actual values.
 const STEPS: &str = "
     if (label('model').querySelector('select').value !== 'PRESET') {
         change('model', 'PRESET');
@@ -258,8 +261,8 @@ fn writes_live_pages(selection: &str, folder: &Path) -> bool {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["notebook", selection, "--live", "--html"])
         .arg(folder)
-        // The page and the test must run the cells on the same text, which is the short story of
-        // this project.
+        // The page and the test must run the cells on the same text. Without `BOOK_TEXT`, both use
+        // the short story that is part of this project.
         .env_remove("BOOK_TEXT")
         .output()
         .expect("xtask runs");
@@ -273,8 +276,8 @@ fn writes_live_pages(selection: &str, folder: &Path) -> bool {
     true
 }
 
-/// Trains a model on the page, and another with the command that the page shows. Their losses must
-/// agree in all four decimals.
+/// Trains a model in the browser, and another model with the command that the page shows. The
+/// losses of the two models must agree in all four decimals.
 #[test]
 fn a_page_trains_as_gpt_train_does() {
     let folder = tempfile::tempdir().unwrap();
@@ -373,8 +376,8 @@ fn a_reader_changes_a_training_run_and_looks_at_it() {
     assert_eq!(told["map"], json!([true, true]));
 }
 
-/// Notebooks that can run as WebAssembly. The others can't because they train models or catch
-/// panics.
+/// Notebooks that can run as WebAssembly. The other notebooks can't because they train models or
+/// catch panics.
 const LIVE: [&str; 12] = [
     "ch02",
     "ch02_bonus",
@@ -390,12 +393,12 @@ const LIVE: [&str; 12] = [
     "worksheet",
 ];
 
-/// The line of a cell. If the cell ran, also the number of numbers that were compared and the
-/// differences that were found.
+/// The source line of a cell. For a cell that ran, also the number of numbers that were compared
+/// and the differences that were found.
 type Compared = (u32, Option<usize>, Option<Vec<String>>);
 
-/// This test needs the WebAssembly target and a browser. If one of them is missing, the test prints
-/// a note and passes.
+/// This test requires the WebAssembly target and a browser. If either of them is missing, the test
+/// prints a note and passes.
 #[test]
 fn a_live_page_computes_every_figure_and_what_its_address_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -520,7 +523,7 @@ fn a_reader_changes_words_and_heads(opened: &impl Fn(&str) -> String, page: &str
     }
 }
 
-/// Decodes the Base64 string that a page has written into its document.
+/// Decodes the Base64 string that a script has written into the page.
 fn answers(dom: &str) -> Vec<u8> {
     let mut texts = dom.split(['>', '<']);
     let is_answer = |text: &&str| text.len() > 1000 && !text.contains(' ');

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use practice::{EXERCISES, REPORT_FILE};
 use tempfile::TempDir;
 
-/// Runs the command with the lines `typed` as its input. Returns true if it succeeds, and the text
-/// that it prints on standard output and standard error.
+/// Runs the command and passes the lines `typed` to its standard input. Returns whether it
+/// succeeded, and the text that it printed on standard output and standard error.
 fn run(command: &mut Command, typed: &str) -> (bool, String) {
     let mut child = command
         .stdin(Stdio::piped())
@@ -37,8 +37,8 @@ fn practice(folder: &Path, arguments: &[&str], typed: &str) -> (bool, String) {
     run(command.arg("--folder").arg(folder), typed)
 }
 
-/// One exercise has a syntax error, and another one is solved. The other exercises can still be
-/// checked, and the option `--watch` continues with the next exercise.
+/// If the file of one exercise contains a syntax error, the other exercises can still be checked.
+/// After an exercise has been solved, the option `--watch` continues with the next exercise.
 #[test]
 fn a_broken_file_blocks_no_other_exercise() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -141,7 +141,8 @@ struct Clone {
     name: String,
 }
 
-/// The library. `passed(n)` returns the report of a check in which n of 4 rows passed.
+/// Source code of the library that replaces `practice`. Its function `passed(n)` returns the report
+/// of a check in which n of 4 rows passed.
 const LIBRARY: &str = "
     pub struct Report(u32);
     pub fn passed(n: u32) -> Report { Report(n) }
@@ -315,8 +316,8 @@ fn a_moved_clone_and_another_target_folder_change_nothing() {
     fs::rename(&folder, clone.path().join("practice")).expect("the old name");
     assert!(clone.practice(&["2.3"]).0);
 
-    // With these variables, cargo writes programs to a different folder. The command must not run
-    // the program of an earlier build.
+    // These environment variables make cargo write programs to a different folder. The command must
+    // run the program in this folder, and not a program from an earlier build.
     let host = Command::new("rustc")
         .arg("-vV")
         .output()

@@ -1,5 +1,5 @@
-//! Reads docs/glossary.md, writes it as a page, and turns the first use of each term on the other
-//! pages into a link to it.
+//! Reads docs/glossary.md, converts it to a web page, and links the first use of each term on the
+//! other pages to its explanation.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -38,7 +38,8 @@ impl Glossary {
         });
         let terms: Vec<(String, String)> = terms.collect();
         let mut names: Vec<String> = terms.iter().map(|(term, _)| regex::escape(term)).collect();
-        // Longer terms come first because the first alternative that matches is used.
+        // The regular expression uses the first alternative that matches, so longer terms must come
+        // before the shorter terms that they may contain.
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         let pattern = Regex::new(&format!(r"(?i)\b({})(s|es)?\b", names.join("|")))?;
         Ok(Self { terms, pattern })
@@ -67,7 +68,7 @@ impl Glossary {
     }
 }
 
-/// Adds links to the glossary to one page, at most one per term.
+/// Adds links to the glossary to the texts of one page, at most one link per term.
 pub(super) struct Links<'g> {
     glossary: &'g Glossary,
     /// Indices of the terms that already have a link on this page.

@@ -1,5 +1,5 @@
-//! Writes the index page, which has links to all sections and figures, the map from the book's
-//! sections, listings and exercises to items and cells, and the errata.
+//! Writes the index page. It contains links to all sections and figures, the map from the book's
+//! sections, listings and exercises to Rust items and notebook cells, and the errata.
 
 use notebooks::{Part, Program, Tier, cells};
 use pictures::html;
@@ -9,7 +9,8 @@ use super::notebook::{has_cells, heading};
 use super::{Book, MODEL_PAGE, TRAINING_PAGE, anchor, file_name, glossary, overview, style};
 use crate::documents::NamedCell;
 
-/// Returns the HTML of the index page. References to notebooks that have no page aren't links.
+/// Returns the HTML of the index page. A reference to a notebook without a page doesn't become a
+/// link.
 pub(super) fn page(book: &Book) -> String {
     let link = |program: &Program, id: &str, text: &str| match book.has_page(program) {
         true => format!(

@@ -1,6 +1,6 @@
 //! Writes the files for the option `--live`: the notebooks compiled to WebAssembly together with
-//! the scripts that call them, and the model for chapter 5. Both files are scripts because a
-//! browser doesn't allow a page opened from a local file to load anything else.
+//! the scripts that call them, and the model for chapter 5. Both files are scripts because browsers
+//! don't allow a page that was opened from a local file to load any other kind of file.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,8 +14,8 @@ use crate::workspace::{cargo, lock_folder, print, root, run, target};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
-/// Enables 128-bit SIMD_FLAG instructions, which all major browsers have supported since 2023. They
-/// don't change the order of summation, so the results stay the same.
+/// Compiler flag that enables 128-bit SIMD instructions, which all major browsers have supported
+/// since 2023. The instructions don't change the order of summation, so the results stay the same.
 const SIMD_FLAG: &str = "-Ctarget-feature=+simd128";
 const RUSTFLAGS_VARIABLE: &str = "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS";
 
@@ -43,7 +43,7 @@ pub(super) fn write(folder: &Path, text: Option<&str>) -> Result<()> {
     save(&folder.join("live.js"), &script)
 }
 
-/// HTML of the section in which a model is trained on the page.
+/// HTML of the section in which the reader can train a model on the page.
 pub(super) const LESSON: &str = include_str!("lesson.html");
 
 /// Text with which the model on chapter 5's page starts.
@@ -60,11 +60,11 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
         Some(model) => model.to_owned(),
         None => {
             let trained = target()?.join("live");
-            // Another process may be writing live pages at the same time. It then trains the model
-            // for both.
+            // If another process is writing live pages at the same time, this process waits until
+            // that process has trained the model, and then uses the same model.
             let _lock = lock_folder(&trained)?;
             let story = trained.join("the-answering-bell");
-            // Resuming a finished run does nothing, and resuming an interrupted run continues it.
+            // `--resume` continues an interrupted run and does nothing if the run is finished.
             let how = match story.join("options.toml").exists() {
                 true => "--resume",
                 false => "--out-dir",
@@ -72,13 +72,14 @@ pub(super) fn write_story(folder: &Path, model: Option<&Path>) -> Result<()> {
             print("training the story's model (half a minute, once) ...\n")?;
             let train = ["train".into(), how.into(), story.clone().into()];
             run(cargo("run --release", &root(), &train).stdout(Stdio::piped()))?;
-            // The run folder stands for the last checkpoint. The checkpoint with the best
-            // validation loss would be one of the first because the validation loss of such a small
-            // text soon increases.
+            // The path of the run folder selects the run's last checkpoint. The checkpoint with the
+            // best validation loss would be one of the first, because the validation loss soon
+            // increases if the text is so short.
             story
         }
     };
-    // The name is shown on the page, so it shouldn't contain the folders of this computer.
+    // The page shows this name, so it shouldn't reveal in which folder of this computer the project
+    // is.
     let here = std::env::current_dir()?;
     let name = model.strip_prefix(here).unwrap_or(&model);
     let pack = "run --release --package live --no-default-features --features pack --example pack";

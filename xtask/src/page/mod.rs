@@ -1,5 +1,5 @@
 //! The command `cargo xtask notebook --html DIR`, which writes a page for each notebook, a glossary
-//! and an index. The pages need no network.
+//! and an index. The pages work without a network connection.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -18,8 +18,8 @@ mod live;
 mod notebook;
 mod overview;
 
-/// Runs the notebooks that `filter` selects and writes their pages, the pages of the errata, the
-/// glossary and the index.
+/// Runs the notebooks that `filter` selects and writes their pages, as well as the pages of the
+/// errata, the glossary and the index.
 ///
 /// # Errors
 ///
@@ -92,7 +92,8 @@ const TRAINING_PAGE: &str = "training";
 struct Book {
     /// Whether the pages are interactive.
     live: bool,
-    /// Path from the folder of the pages to the repository, such as `../../`.
+    /// Path from the folder that contains the pages to the root of the repository, such as
+    /// `../../`.
     to_root: String,
     map: Vec<documents::Row>,
     errata: Vec<documents::Erratum>,
@@ -104,7 +105,8 @@ struct Book {
 }
 
 impl Book {
-    /// Returns a link to a line of a source file. Its text is the name of the file without folders.
+    /// Returns the HTML of a link to a line of a source file. The text of the link is the name of
+    /// the file without its folders.
     fn source(&self, path: &str, line: usize) -> String {
         let name = path.rsplit('/').next().unwrap_or(path);
         format!(
@@ -118,7 +120,8 @@ impl Book {
         self.pages.contains(&program.name)
     }
 
-    /// Returns the address of the section with this number, or `None` if it isn't on a page.
+    /// Returns the address of the section with this number, or `None` if no page contains this
+    /// section.
     fn section(&self, number: &str) -> Option<String> {
         let has_section =
             |part: &Part| matches!(part, Part::Section { number: it, .. } if it == number);
@@ -127,8 +130,9 @@ impl Book {
         Some(format!("{}#{}", file_name(program), anchor('s', &[number])))
     }
 
-    /// Returns the number of the figure whose call is at `line`, such as `3.2`. Figures are counted
-    /// within a chapter, which can have several pages, or within a page that belongs to no chapter.
+    /// Returns the number of the figure that the call in source line `line` draws, such as `3.2`.
+    /// Figures are counted within a chapter, which can have several pages, or within a page that
+    /// doesn't belong to a chapter.
     fn figure(&self, program: &Program, line: u32) -> String {
         let chapter = chapter(program);
         let of_chapter = |other: &Program| match chapter {
@@ -150,7 +154,8 @@ impl Book {
         }
     }
 
-    /// Returns the address of the section that demonstrates an erratum, or `None` if no cell does.
+    /// Returns the address of the section that demonstrates an erratum, or `None` if no cell
+    /// demonstrates it.
     fn computes(&self, number: &str) -> Option<String> {
         let mut errata = self.unrun.iter().filter(|(it, _)| it.tier == Tier::Errata);
         let (program, _) =
@@ -158,8 +163,8 @@ impl Book {
         Some(format!("{}#{}", file_name(program), anchor('s', &[number])))
     }
 
-    /// Returns a link to the documentation of an item. The link runs rustdoc's search and goes to
-    /// the first result.
+    /// Returns the HTML of a link to the documentation of an item. The link starts a search in
+    /// rustdoc and opens the first result.
     fn item(&self, item: &str) -> String {
         let (krate, name) = item.split_once("::").unwrap_or((item, ""));
         let name = name.replace("::", "%3A%3A");
@@ -181,7 +186,7 @@ fn file_name(program: &Program) -> String {
     format!("{}.html", program.name)
 }
 
-/// Returns an ID for an element of a page, such as `c-3.6.2-In--36-`.
+/// Returns an ID for an HTML element of a page, such as `c-3.6.2-In--36-`.
 fn anchor(kind: char, parts: &[&str]) -> String {
     let name = format!("{kind}-{}", parts.join("-"));
     name.replace(|c: char| c != '.' && !c.is_ascii_alphanumeric(), "-")

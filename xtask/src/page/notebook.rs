@@ -18,7 +18,8 @@ use crate::digits::{differences, mark_differences};
 use crate::documents::{Erratum, Row};
 use crate::workspace::listing;
 
-/// Returns the HTML of a notebook's page. The cells may have been run or not.
+/// Returns the HTML of a notebook's page. For a cell that hasn't been run, the page shows the
+/// output in the original document, if there is one.
 ///
 /// # Errors
 ///
@@ -185,11 +186,11 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
 /// A listing with more lines than this is folded.
 const LONG_LISTING: usize = 12;
 
-/// A step of a section: text, a cell or a figure, and the questions and errata that belong to it.
-/// On a wide screen, they stand beside it.
+/// A step of a section: text, a cell or a figure, together with the questions and errata that
+/// belong to it. On a wide screen, the questions and errata are shown beside the step.
 #[derive(Default)]
 struct Step {
-    /// Text that the questions and errata don't stand beside.
+    /// Text before the step, beside which no questions or errata are shown.
     before: String,
     main: String,
     asides: String,
@@ -219,7 +220,7 @@ impl Step {
     }
 }
 
-/// Returns the head of a page: its title, its goal, and notes about the page.
+/// Returns the HTML of the page's header: the title, the goal, and notes about the page.
 fn head(program: &Program, parts: &[Part], terms: &Links<'_>, has_fields: bool) -> String {
     let mut head = format!("<header>\n<h1>{}</h1>\n", escape(program.title));
     let intros = parts.iter().filter_map(|part| match part {
@@ -235,7 +236,8 @@ fn head(program: &Program, parts: &[Part], terms: &Links<'_>, has_fields: bool) 
         );
     }
     if has_fields {
-        // `live.js` shows this. Without scripts, it would be a promise that the page can't keep.
+        // This part of the header is hidden until `live.js` shows it, because a page on which
+        // scripts are disabled isn't interactive.
         head += "<div class=\"interactive\" hidden>\n<p>This page is interactive: if you change a field, all cells after it are computed again.</p>\n";
         if is_of_text(parts) {
             head += "<p><label for=\"own-text\">Read another text:</label> \
@@ -256,8 +258,8 @@ fn head(program: &Program, parts: &[Part], terms: &Links<'_>, has_fields: bool) 
     head + &folded("About this page", &about) + "</header>\n"
 }
 
-/// Returns the HTML of a figure with its number and its caption. `html` is its content, and `line`
-/// is the line of the call that shows it.
+/// Returns the HTML of a figure with its number and its caption. `html` is the content of the
+/// figure, and `line` is the number of the source line with the call that shows it.
 fn figure(
     program: &Program,
     book: &Book,
@@ -282,7 +284,8 @@ fn signature(item: &str) -> String {
     words[..end].replace("( ", "(").replace(", )", ")")
 }
 
-/// Returns true if a cell reads the book's text. The reader can replace it by another text.
+/// Returns true if a cell reads the book's text, which the reader can replace with a different
+/// text.
 fn is_of_text(parts: &[Part]) -> bool {
     cells(parts).any(|cell| cell.code.contains("read_to_string("))
 }
@@ -290,8 +293,9 @@ fn is_of_text(parts: &[Part]) -> bool {
 /// The address and the name of a link.
 type Link = (String, String);
 
-/// Returns links to the sections of this notebook's chapter, sorted by number, including those on
-/// other pages. Sections of this notebook without a number follow.
+/// Returns links to the sections of the chapter that this notebook belongs to, sorted by number,
+/// including sections on other pages. After them, returns links to the sections of this notebook
+/// that have no number.
 fn sections(program: &Program, book: &Book) -> Vec<Link> {
     let is_here = |other: &Program| other.name == program.name;
     let here = book.unrun.iter().filter(|(it, _)| is_here(it));
@@ -314,15 +318,15 @@ fn sections(program: &Program, book: &Book) -> Vec<Link> {
     sections.into_iter().map(|(_, link)| link).collect()
 }
 
-/// Returns the parts of a section number, such as `[5, 3, 1]`. The result is empty if the section
-/// has no number.
+/// Returns the components of a section number, such as `[5, 3, 1]`. The result is empty if the
+/// section has no number.
 fn numbers_of(section: &str) -> Vec<u32> {
     let numbers: Result<_, _> = section.split('.').map(str::parse).collect();
     numbers.unwrap_or_default()
 }
 
-/// Returns the heading of a section. The number is left out if it is only a name, such as
-/// `attention`, which the title makes clear.
+/// Returns the heading of a section, which consists of its number and title. If `number` isn't a
+/// number but a name, such as `attention`, the heading is only the title.
 pub(super) fn heading(number: &str, title: &str) -> String {
     let digits = number.trim_start_matches("ex").trim_start_matches('B');
     match digits.starts_with(|c: char| c.is_ascii_digit()) {
@@ -359,7 +363,7 @@ fn contents(links: &[Link]) -> String {
     format!("<nav aria-label=\"Contents\"><ol>\n{list}</ol></nav>\n")
 }
 
-/// Returns the end of a section, with a link to the next one.
+/// Returns the HTML that ends a section, which includes a link to the next section.
 fn end_of_section(id: &str, links: &[Link]) -> String {
     let here = format!("#{id}");
     let mut behind = links.iter().skip_while(|(place, _)| *place != here).skip(1);
@@ -370,12 +374,12 @@ fn end_of_section(id: &str, links: &[Link]) -> String {
     next.unwrap_or_default() + "</section>\n"
 }
 
-/// Returns links to the documentation of the items that belong to a section.
+/// Returns links to the documentation of the Rust items that belong to a section.
 fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) -> String {
     let in_section =
         |name: &str| cells(parts).any(|cell| cell.section == section && cell.is_called(name));
-    // A row of the map belongs to this section if it has the section's number or names one of its
-    // cells.
+    // A row of the map belongs to this section if it contains the number of the section or the name
+    // of one of the section's cells.
     let here = |row: &&Row| {
         let of_number = row.section.split(' ').next() == Some(section);
         let mut cells = row.cells.iter();
@@ -398,8 +402,9 @@ fn documentation(program: &Program, section: &str, parts: &[Part], book: &Book) 
     }
 }
 
-/// Returns the errata of this notebook whose place satisfies `is_here`. A place is the name of a
-/// cell or section, or empty.
+/// Returns the HTML of the errata of this notebook for which `is_here` returns true. `is_here`
+/// receives the name of the cell or section that contains the error, or an empty string if
+/// docs/errata.md mentions only the notebook.
 fn errata(program: &Program, book: &Book, is_here: impl Fn(&str) -> bool) -> String {
     let here = |erratum: &&Erratum| {
         let mut places = erratum.places();
@@ -423,8 +428,8 @@ fn erratum(erratum: &Erratum, book: &Book) -> String {
     )
 }
 
-/// Returns the HTML of a cell: a block with its name and source `at`, its code, its output and the
-/// result of the comparison.
+/// Returns the HTML of a cell, which contains `at` (the cell's name and a link to its source), the
+/// code, the output and the result of the comparison.
 fn cell_html(cell: &Cell, at: &str) -> String {
     let output = match &cell.outcome {
         Outcome::Ran(record) => output(record),
@@ -447,8 +452,8 @@ fn cell_html(cell: &Cell, at: &str) -> String {
     )
 }
 
-/// Converts text to HTML. The script of an interactive page uses `id` to update the numbers in the
-/// text.
+/// Converts the explanation with the given `id` to HTML. If a page is interactive, its script uses
+/// the ID to update the numbers in the explanation.
 fn prose(id: &str, text: &str, terms: &Links<'_>) -> String {
     format!("<div data-text=\"{id}\">{}</div>\n", terms.prose(text))
 }
@@ -478,8 +483,8 @@ fn folded(summary: &str, html: &str) -> String {
     format!("<details><summary>{summary}</summary>{html}</details>\n")
 }
 
-/// Returns the HTML of an output. If a digit differs from the document, both outputs are shown. If
-/// only the format differs, the document's output is folded.
+/// Returns the HTML of a cell's output. If a digit differs from the original document, both outputs
+/// are shown. If only the format differs, the document's output is collapsed.
 fn output(record: &Record) -> String {
     let pre = |html: &str| format!("<pre tabindex=\"0\">{html}</pre>\n");
     let (ours, faults) = (&record.ours, &record.verdict.faults);

@@ -1,17 +1,19 @@
-//! Draws the overview of a GPT, in which each part is a link to its section, and the small overview
-//! at the head of each section, in which the section's parts are highlighted.
+//! Draws the overview, which is a diagram of a GPT in which each part is a link to its section.
+//! Also draws a small overview for the heading of each section, in which the parts that the section
+//! explains are highlighted.
 //!
-//! [`PARTS`] lists the parts, their places and their sections. All colors come from the style sheet
-//! of the pages, so they follow the reader's color scheme.
+//! [`PARTS`] lists the parts with their positions and sections. All colors come from the style
+//! sheet of the pages, so they follow the reader's color scheme.
 
 use super::Book;
 
-/// A part of a GPT, or of the programs that train and use one.
+/// A part of a GPT, or of the programs that train and use a GPT.
 struct Part {
     name: &'static str,
     /// Number of the section that the part links to.
     section: &'static str,
-    /// Numbers of the sections that are about this part. A number includes its subsections.
+    /// Numbers of the sections that explain this part. The subsections of these sections are
+    /// included.
     about: &'static [&'static str],
     shape: Shape,
     /// Coordinates of the upper left corner in the overview, in pixels.
@@ -24,7 +26,8 @@ enum Shape {
     Wide,
     /// A box that shares its row with another one.
     Narrow,
-    /// The frame around the parts of the transformer block, which follow it in [`PARTS`].
+    /// A frame around the parts of the transformer block. These parts follow the frame in
+    /// [`PARTS`].
     Frame,
     /// A circle with a plus sign, where a shortcut ends.
     Sum,
@@ -77,7 +80,7 @@ const PARTS: &[Part] = &[
     part("Sampling", "5.3.1", &["5.3"], Shape::Narrow, (205, 658)),
 ];
 
-/// Paths of the lines between the parts that end with an arrowhead.
+/// SVG paths of the lines between the parts that end with an arrowhead.
 const ARROWS: &[&str] = &[
     "M195 38V56",
     "M195 90V99H100V108",
@@ -97,7 +100,7 @@ const ARROWS: &[&str] = &[
     "M375 675H390V21H295",
 ];
 
-/// Paths of the other lines.
+/// SVG paths of the lines without an arrowhead.
 const LINES: &[&str] = &[
     // The sum of both embeddings.
     "M100 142V166H184",
@@ -126,7 +129,7 @@ const fn part(
 }
 
 impl Part {
-    /// Returns true if the section with this number is about the part.
+    /// Returns true if the section with this number explains the part.
     fn belongs_to(&self, section: &str) -> bool {
         let includes = |about: &str| {
             let rest = section.strip_prefix(about);
@@ -139,8 +142,8 @@ impl Part {
 /// Number of the section that shows the overview.
 pub(super) const SECTION: &str = "4.1";
 
-/// Returns the overview as a figure. Each part is a link to its section, if that section is on a
-/// page.
+/// Returns the overview as a figure. Each part is a link to its section if a page contains that
+/// section.
 pub(super) fn figure(book: &Book) -> String {
     let mut svg = "<svg class=\"overview\" viewBox=\"0 0 400 742\" role=\"group\" \
          aria-labelledby=\"overview-title overview-about\">\n\
@@ -211,9 +214,9 @@ fn sum(x: u32, y: u32) -> String {
     format!("<circle cx=\"{x}\" cy=\"{y}\" r=\"11\"/><path d=\"M{left} {y}h12M{x} {top}v12\"/>")
 }
 
-/// Returns the small overview for the head of a section, in which the section's parts are
-/// highlighted, and their names. It is a link to the overview on the index page. The result is
-/// empty if the section is about no part.
+/// Returns the HTML of the small overview for the heading of a section, and the names of the parts
+/// that the section explains, which are highlighted. The small overview is a link to the overview
+/// on the index page. The result is empty if the section doesn't explain any part.
 pub(super) fn place(section: &str) -> String {
     const GAP: u32 = 8;
     let (mut names, mut shapes) = (Vec::new(), String::new());

@@ -36,13 +36,14 @@ pub(super) const OPT_LEVELS: [(&str, u8); 9] = [
 pub(super) struct Progress {
     /// Number of checks that passed in the last run.
     pub(super) passed: u64,
-    /// Total number of checks. It is 0 if the functions aren't written yet.
+    /// Total number of checks, or 0 if the reader hasn't written the functions yet.
     pub(super) total: u64,
-    /// Reason why the last run doesn't count. `None` if the program ended normally.
+    /// Reason why the result of the last run doesn't count, or `None` if it counts.
     pub(super) failure: Option<String>,
     /// Number of hints that were shown.
     pub(super) hints: usize,
-    /// Text of the file with which the reader started, or `None` if it isn't known.
+    /// Text that the exercise's file contained when the reader started, or `None` if it isn't
+    /// known.
     task: Option<String>,
 }
 
@@ -58,7 +59,7 @@ impl Progress {
     }
 }
 
-/// The progress in all exercises, by the names of the exercises.
+/// The reader's progress in all exercises, by the names of the exercises.
 pub(super) struct State(BTreeMap<String, Progress>);
 
 impl State {
@@ -102,8 +103,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Creates Cargo.toml. If the file exists, only corrects its path to the library, because the
-    /// reader may have moved the folder or the project.
+    /// Creates Cargo.toml. If the file already exists, updates only its path to the library
+    /// `practice`, which is wrong if the reader has moved the folder or the project.
     fn write_manifest(&self) -> Result<()> {
         const START: &str = "practice = { path = ";
         let library = self.way_to_root()?.join("crates/tools/practice");
@@ -161,7 +162,8 @@ impl Folder {
         self.path.join(format!("src/bin/{}.rs", exercise.name))
     }
 
-    /// Returns the path of the reader's file, relative to the project if possible, for messages.
+    /// Returns the path of the reader's file for use in messages. The path is relative to the
+    /// project if possible.
     pub(super) fn shown(&self, exercise: &Exercise) -> String {
         let (file, root) = (self.file(exercise), root());
         file.strip_prefix(root)
@@ -170,7 +172,7 @@ impl Folder {
             .to_string()
     }
 
-    /// Reads the stored progress. If there is none, returns an empty state.
+    /// Reads the stored progress. Returns an empty state if no progress has been stored yet.
     ///
     /// # Errors
     /// Returns an error if the file is damaged or can't be read.
@@ -188,8 +190,9 @@ impl Folder {
         }
     }
 
-    /// Changes the progress in an exercise and returns the result of `change`. A lock protects the
-    /// file, so other processes can change the progress in other exercises at the same time.
+    /// Calls `change` with the reader's progress in an exercise, stores the changed progress, and
+    /// returns the result of `change`. The file is locked in the meantime, so other processes can
+    /// change the progress in other exercises without losing any changes.
     ///
     /// # Errors
     /// Returns an error if the file is damaged, or if it can't be read or written.
@@ -208,8 +211,8 @@ impl Folder {
         Ok(result)
     }
 
-    /// Copies the reader's file to `kept/`, replaces it with the initial file, and deletes the
-    /// progress in the exercise. Returns the path of the copy.
+    /// Starts an exercise again. Copies the reader's file to `kept/`, replaces the file with its
+    /// initial version, and deletes the progress in the exercise. Returns the path of the copy.
     ///
     /// # Errors
     /// Returns an error if a file can't be read or written.

@@ -86,8 +86,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Returns the exercise that a reader means. The reader can write `3.3.1`, `s3_3_1`, `ex3.1` or
-/// `exercise 3.1`, for example.
+/// Finds the exercise that a reader means. The reader can refer to it as `3.3.1`, `s3_3_1`, `ex3.1`
+/// or `exercise 3.1`, for example.
 fn find(words: &str) -> Result<&'static Exercise> {
     let asked = plain(words).replace("exercise", "ex");
     let is_it = |it: &&Exercise| plain(it.number()) == asked || plain(it.name) == asked;
@@ -195,10 +195,10 @@ fn check_all(folder: &Folder) -> Result<()> {
 /// The result of building and running the reader's program for an exercise.
 struct Verdict {
     outcome: Outcome,
-    /// Reason why the outcome doesn't count, followed by advice, which can be empty. `None` if the
-    /// program ended normally.
+    /// Reason why the outcome doesn't count, and advice for the reader, which may be empty. This is
+    /// `None` if the outcome counts.
     failure: Option<(String, String)>,
-    /// Lines that the check wrote.
+    /// Text of the report that the check wrote.
     report: String,
 }
 
@@ -364,7 +364,7 @@ fn watch(folder: &Folder, first: Option<&'static Exercise>) -> Result<()> {
     print("all exercises are done\n")
 }
 
-/// Returns a channel that receives the lines that the reader types. They are read in a thread.
+/// Returns a channel that receives the lines that the reader types. A separate thread reads them.
 fn keys() -> Receiver<String> {
     let (send, keys) = channel();
     thread::spawn(move || {

@@ -26,8 +26,8 @@ const LARGEST_REPORT: u64 = 1 << 20;
 /// Time between two checks of whether a program is still running.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Time for which output is still read after a program has ended. The pipe can stay open for longer
-/// if another process has inherited it.
+/// Time to wait for further output after a program has ended. If another process has inherited the
+/// pipe, the pipe may stay open for longer than this.
 const LAST_OUTPUT: Duration = Duration::from_millis(200);
 
 /// The result of a build.
@@ -43,7 +43,7 @@ pub(super) struct Programs {
 #[derive(Deserialize)]
 struct Message {
     target: Option<Target>,
-    /// Path of a program, in the message that reports that it was built.
+    /// Path of the executable, if this message reports that a program was built.
     executable: Option<PathBuf>,
     /// Error or warning of the compiler.
     message: Option<Diagnostic>,
@@ -145,8 +145,8 @@ pub(super) fn run(program: &Path, limit: Duration, shows: bool) -> Result<(End, 
     command.env(REPORT_FILE, &report).stdin(Stdio::null());
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut group = Group::start(&mut command).with_context(|| program.display().to_string())?;
-    // The command contains this process's copies of the pipe's writing end. While they are open,
-    // the output has no end.
+    // The command holds this process's copies of the writing end of the pipe. Close them, because
+    // otherwise the program's output would never end.
     drop(command);
     let mut output = Output::read(output, if shows { SHOWN } else { 0 });
     let began = Instant::now();
@@ -183,7 +183,7 @@ struct Output {
 }
 
 impl Output {
-    /// Starts to read the pipe in a thread. The thread isn't joined, because the pipe may stay open
+    /// Starts a thread that reads the pipe. The thread isn't joined, because the pipe may stay open
     /// after the program has ended.
     fn read(mut pipe: impl Read + Send + 'static, left: usize) -> Self {
         let (send, chunks) = sync_channel(1);
@@ -203,7 +203,7 @@ impl Output {
         }
     }
 
-    /// Waits for output for at most `time` and shows it. Returns false if the output has ended.
+    /// Waits up to `time` for output and shows it. Returns false if the output has ended.
     fn show_for(&mut self, time: Duration) -> Result<bool> {
         match self.chunks.recv_timeout(time) {
             Ok(chunk) => {
@@ -224,8 +224,8 @@ impl Output {
         }
     }
 
-    /// Prints a line break if the last line has none, and a note if a part of the output wasn't
-    /// shown.
+    /// Prints a line break if the output doesn't end with one, and a note if a part of the output
+    /// wasn't shown.
     fn finish(self) -> Result<()> {
         if !self.ends_with_newline {
             print("\n")?;
@@ -266,8 +266,8 @@ impl Drop for Group {
     fn drop(&mut self) {
         #[cfg(unix)]
         signals::kill_group();
-        // This is needed on systems other than Unix, where processes that the program has started
-        // continue.
+        // End the program itself, which is the only process that can be ended on systems other than
+        // Unix. There, the processes that it has started continue to run.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
         #[cfg(unix)]
@@ -275,9 +275,9 @@ impl Drop for Group {
     }
 }
 
-/// Stops the reader's program when a signal stops this command. The terminal sends Ctrl+C only to
-/// the process group of this command, and the reader's program has its own group, so this command
-/// must end that group before it ends itself.
+/// Stops the reader's program when a signal stops this command. When the user presses Ctrl+C, the
+/// terminal sends a signal only to the process group of this command, and the reader's program has
+/// a separate group. Therefore, this command must end that group before it ends itself.
 #[cfg(unix)]
 mod signals {
     use std::process::Child;
@@ -307,8 +307,8 @@ mod signals {
         }
     }
 
-    /// Starts to wait for signals that end this process. When a signal arrives, the group of the
-    /// reader's program is ended first.
+    /// Starts to wait for the signals that end this process. When such a signal arrives, the
+    /// process group of the reader's program is ended first.
     pub(super) fn watch() -> io::Result<()> {
         let mut result = Ok(());
         WATCHED.call_once(|| match Signals::new([SIGHUP, SIGINT, SIGTERM]) {

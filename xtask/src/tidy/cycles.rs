@@ -50,8 +50,9 @@ fn uses(folder: &Path, files: &[PathBuf]) -> Result<Uses> {
     for file in files {
         sources.insert(module_of(folder, file), read(file)?);
     }
-    // Items that the root re-exports, each with the module that contains it. For example, `Trainer`
-    // belongs to the module `trainer`, so using `crate::Trainer` is a use of this module.
+    // Items that the root of the crate re-exports, each with the module that defines it. For
+    // example, `Trainer` is defined in the module `trainer`, so code that uses `crate::Trainer`
+    // depends on this module.
     let mut exported: BTreeMap<String, Module> = BTreeMap::new();
     for found in sources
         .get(&Module::new())
@@ -124,8 +125,8 @@ fn without_tests_and_comments(text: &str) -> String {
     code.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the paths in the use tree with which `text` begins. For example, `a::{b, c::d}` contains
-/// `a::b` and `a::c::d`.
+/// Expands the use tree at the beginning of `text` and returns its paths. For example, `a::{b,
+/// c::d}` is expanded to `a::b` and `a::c::d`.
 fn expanded(text: &str) -> Vec<Module> {
     fn walk(rest: &mut &str, prefix: &[String], paths: &mut Vec<Module>) {
         if let Some(group) = rest.strip_prefix('{') {

@@ -9,7 +9,8 @@ use anyhow::Result;
 use super::layers::{Package, is_layer, packages};
 use crate::documents::rows;
 
-/// Suffix for the name of a package that uses a crate only in tests, examples or build scripts.
+/// Suffix that the table appends to the name of a package if the package uses a crate only in
+/// tests, examples or build scripts.
 const DEV: &str = " (dev)";
 
 /// The packages that use each external crate.
@@ -47,8 +48,8 @@ fn users(packages: &[Package]) -> Users {
 /// Returns a violation for each external crate that has no row in the table, and for each row that
 /// doesn't list the actual users of its crates.
 ///
-/// A row has the columns crates, reason and users. If it contains several crates, its users are all
-/// packages that use at least one of them.
+/// Each row has the columns crates, reason and users. If a row lists several crates, its users are
+/// all packages that use at least one of these crates.
 fn differences(users: &Users, rows: &[Vec<String>]) -> Vec<String> {
     let mut documented = BTreeSet::new();
     let mut violations = Vec::new();
@@ -62,8 +63,8 @@ fn differences(users: &Users, rows: &[Vec<String>]) -> Vec<String> {
         let crates: BTreeSet<String> = crates.split(", ").map(str::to_owned).collect();
         let all = crates.iter().flat_map(|name| users.get(name)).flatten();
         let all: BTreeSet<&str> = all.map(String::as_str).collect();
-        // A package that uses a crate as a normal dependency is listed once, even if its tests use
-        // the crate as well.
+        // If a package uses a crate both as a normal dependency and in its tests, only the normal
+        // dependency is listed.
         let is_only_dev = |user: &str| user.strip_suffix(DEV).is_none_or(|it| !all.contains(it));
         let actual: BTreeSet<&str> = all.iter().copied().filter(|it| is_only_dev(it)).collect();
         let stated: BTreeSet<&str> = stated.split(", ").collect();

@@ -1,6 +1,6 @@
-//! Checks the names in docs/book-map.md and docs/errata.md. Every cell must exist. If a line names
-//! notebooks, at least one of them must use each item in this line. If it names none, the items
-//! must occur somewhere in the crates.
+//! Checks the names of cells and items in docs/book-map.md and docs/errata.md. Every cell must
+//! exist. If a line contains the names of notebooks, at least one of these notebooks must use each
+//! item in this line. Otherwise, the items must occur somewhere in the crates.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::workspace::files_below;
 
 const PAGES: [&str; 2] = ["docs/book-map.md", "docs/errata.md"];
 
-/// Returns the cells and items that don't exist, and the items that aren't used by the notebooks in
-/// the same line.
+/// Returns the cells and items that don't exist, and the items that none of the notebooks in the
+/// same line use.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let sources = files_below(&root.join("crates"), "rs").into_iter();
     let sources = sources

@@ -24,7 +24,7 @@ pub(super) struct Package {
 #[derive(Deserialize)]
 pub(super) struct Dependency {
     pub(super) name: String,
-    /// Kind of the dependency: `None` for a normal dependency, and otherwise `dev` or `build`.
+    /// Kind of the dependency, which is `dev`, `build`, or `None` for a normal dependency.
     kind: Option<String>,
 }
 
@@ -49,11 +49,11 @@ pub(super) fn packages(folder: &Path) -> Result<Vec<Package>> {
     Ok(packages)
 }
 
-/// The layer and the dependencies of each package in the table.
+/// The layer and the dependencies of each package, as stated in the table.
 type Table = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// Returns the packages without a row, the packages whose dependencies differ from their row or
-/// aren't in a lower layer, and the rows without a package.
+/// Returns the packages that have no row in the table, the packages whose dependencies differ from
+/// their row or aren't in a lower layer, and the rows whose package doesn't exist.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let mut table = table(rows("docs/ARCHITECTURE.md")?);
     let mut packages = packages(root)?;
@@ -83,8 +83,8 @@ pub(super) fn is_layer(word: &str) -> bool {
     word.len() == 2 || word == "dev"
 }
 
-/// Returns the table of layers. Its rows are those whose columns contain a crate, a layer and
-/// dependencies. The page contains other tables, too.
+/// Extracts the table of layers from the rows of all tables on the page. The rows of this table are
+/// those that consist of a crate, a layer and dependencies.
 fn table(rows: Vec<Vec<String>>) -> Table {
     let rows = rows.into_iter().filter_map(|columns| {
         let [name, layer, used] = columns.try_into().ok()?;
@@ -95,8 +95,8 @@ fn table(rows: Vec<Vec<String>>) -> Table {
     rows.collect()
 }
 
-/// Returns a description of the violation if the package `name`, which depends on the packages
-/// `used`, doesn't match the table. Returns `None` if it does.
+/// If the package `name`, which depends on the packages `used`, doesn't match the table, returns a
+/// description of the violation. Otherwise, returns `None`.
 fn package_violation(name: &str, mut used: BTreeSet<String>, table: &Table) -> Option<String> {
     let Some((layer, row)) = table.get(name) else {
         return Some(format!(

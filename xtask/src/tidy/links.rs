@@ -9,14 +9,16 @@ use regex::Regex;
 use super::read;
 use crate::workspace::files_below;
 
-/// Returns the links that lead nowhere and the Rust files that don't exist.
+/// Returns the links whose target doesn't exist, and the names of Rust files that don't exist.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
-    // Matches code blocks, names of Rust files, other code, and the targets of links without their
-    // fragments. Only the names of files and the targets are captured.
+    // Matches code blocks, names of Rust files between backticks, other inline code, and the
+    // targets of links without their fragments. Only the names of Rust files and the targets of
+    // links are captured.
     let parts = Regex::new(r"(?s)```.*?```|`([\w/-]+\.rs)`|`[^`]*`|\]\(([^)\s#]+)")?;
     let mut violations = Vec::new();
     let sources = files_below(root, "rs");
-    // `cargo xtask practice` creates these files when it is run for the first time.
+    // The files in `practice/src/bin` don't exist until `cargo xtask practice` is run for the first
+    // time.
     let exists = |name: &str| {
         name.starts_with("practice/src/bin") || sources.iter().any(|path| path.ends_with(name))
     };

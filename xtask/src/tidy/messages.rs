@@ -16,7 +16,7 @@ use super::cycles::without_tests;
 use super::read;
 use crate::workspace::files_below;
 
-/// Number of consecutive words of a message that must occur in the sources.
+/// Minimum number of consecutive words of a message that must occur in the sources.
 const MIN_WORDS: usize = 3;
 
 /// Messages of other programs and of the standard library.
@@ -26,7 +26,7 @@ const OTHER_PROGRAMS: [&str; 3] = [
     "rustup target add",
 ];
 
-/// Returns the quoted messages that don't exist.
+/// Returns a violation for each quoted message that doesn't occur in the sources.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     let mut sources = String::new();
     for extension in ["rs", "js", "py"] {
@@ -50,8 +50,8 @@ pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
     Ok(violations)
 }
 
-/// Returns true if the file is in a folder of tests or benchmarks. The notebooks are also below
-/// `tests`, but they count as sources.
+/// Returns true if the file is in a folder of tests or benchmarks. The notebooks count as sources,
+/// although they are below a folder named `tests`.
 fn is_test(root: &Path, path: &Path) -> bool {
     let path = path.strip_prefix(root).unwrap_or(path);
     let is_tests = |part: &std::ffi::OsStr| part == "tests" || part == "benches";
@@ -91,8 +91,8 @@ fn quoted_in_readme(text: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Returns a violation for each message that contains at least [`MIN_WORDS`] consecutive words, but
-/// no such sequence that occurs in the sources.
+/// Returns a violation for each message that contains sequences of at least [`MIN_WORDS`]
+/// consecutive words, none of which occurs in the sources.
 fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
     let mut violations = Vec::new();
     for message in messages {

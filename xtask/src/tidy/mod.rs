@@ -1,8 +1,8 @@
 //! The command `cargo xtask tidy`, which checks the rules of this project that rustc and clippy
 //! don't know. A test runs the same checks.
 //!
-//! Each rule returns its violations as lines such as `path: problem`. If a rule has exceptions, its
-//! source file lists them with their reasons.
+//! Each rule returns one line per violation, such as `path: problem`. If a rule has exceptions, its
+//! source file lists them, together with the reasons.
 
 use std::path::Path;
 
@@ -19,7 +19,8 @@ mod messages;
 mod prose;
 mod thread_locals;
 
-/// The name of a rule, and a function that returns the violations in the workspace at a path.
+/// The name of a rule, and a function that returns the violations of the rule in the workspace at
+/// the given path.
 type Rule = (&'static str, fn(&Path) -> Result<Vec<String>>);
 
 const RULES: &[Rule] = &[

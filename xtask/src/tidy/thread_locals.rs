@@ -1,9 +1,9 @@
 //! Checks that no result depends on a thread-local variable. Results may depend only on arguments
 //! and fields.
 //!
-//! While a thread waits in rayon, it may execute another task. A setting that is stored per thread
-//! would also apply to that task. Therefore, only the thread-local variables in the list below are
-//! allowed. The list gives the reason why no result depends on them.
+//! While a thread waits in rayon, it may execute a different task. A setting that is stored in a
+//! thread-local variable would then also apply to that task. Therefore, only the thread-local
+//! variables in [`ALLOWED`] may exist. The list gives the reason why no result depends on them.
 
 use std::path::Path;
 
