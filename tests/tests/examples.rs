@@ -199,8 +199,8 @@ fn each_example_does_what_it_says() {
     assert!(unknown.starts_with("error: "), "{output}");
 
     // Check that this test has run every example of the library crates. The example `pack` of the
-    // crate `live` doesn't count, because it is a step of an xtask command, and the tests of `live`
-    // check its output.
+    // crate `live` isn't included, because it is a step of an xtask command, and the tests of
+    // `live` check its output.
     let groups = ["crates", "crates/engine", "crates/files"];
     let crates = groups.map(|group| fs::read_dir(root.join(group)).expect("the crates"));
     let crates = crates.into_iter().flatten();

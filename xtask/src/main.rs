@@ -4,7 +4,7 @@
     test,
     allow(clippy::disallowed_methods, reason = "tests write files as they like")
 )]
-// Some functions are used only by the command that writes pages.
+// Without the feature `pages`, some functions aren't used.
 #![cfg_attr(not(feature = "pages"), allow(dead_code))]
 // The descriptions of the options contain names of cells, such as "In [36]", which rustdoc mistakes
 // for links.

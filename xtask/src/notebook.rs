@@ -15,7 +15,7 @@ use crate::inputs;
 use crate::select::{CellFilter, Selection, select};
 use crate::workspace::{listing, print};
 
-/// Options that choose which cells to print and in which form.
+/// Options that select the cells and determine the format in which they are printed.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(flatten)]

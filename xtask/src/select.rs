@@ -34,7 +34,7 @@ impl CellFilter {
     }
 }
 
-/// A notebook and the cells of it that were selected.
+/// A notebook, and the cells in it that were selected.
 pub(crate) struct Selection {
     /// Notebook that contains the cells.
     pub(crate) program: &'static Program,

@@ -88,7 +88,8 @@ fn links_lead_somewhere(folder: &Path) {
         overview.contains("<a href=\"ch03.html#s-3.3.1\">"),
         "{overview}"
     );
-    // The other pages weren't written.
+    // The overview contains only one link, because the pages of the other notebooks weren't
+    // written.
     assert_eq!(overview.matches("<a ").count(), 1);
     let places = pages[1].1.matches("class=\"here\"").count();
     assert_eq!(places, pages[1].1.matches("<h2 id=\"s-3.").count());
@@ -336,8 +337,8 @@ fn a_page_trains_as_gpt_train_does() {
     }
 }
 
-/// Enters invalid and unusual values on the training page, trains, and opens a snapshot and the
-/// details of a step.
+/// Enters invalid and unusual values on the training page, trains a model, and opens a snapshot and
+/// the details of a step.
 #[test]
 fn a_reader_changes_a_training_run_and_looks_at_it() {
     let folder = tempfile::tempdir().unwrap();

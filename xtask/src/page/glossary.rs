@@ -12,14 +12,14 @@ use regex::{Captures, Regex};
 use super::{anchor, style};
 use crate::workspace::root;
 
-/// File name of the page.
+/// File name of the glossary's page.
 pub(super) const FILE: &str = "glossary.html";
 
 /// The terms of the glossary.
 pub(super) struct Glossary {
     /// Terms and their explanations, in the order of the file.
     terms: Vec<(String, String)>,
-    /// A pattern that matches every term in singular or plural.
+    /// Regular expression that matches the singular and the plural of every term.
     pattern: Regex,
 }
 

@@ -98,7 +98,7 @@ struct Book {
     map: Vec<documents::Row>,
     errata: Vec<documents::Erratum>,
     glossary: glossary::Glossary,
-    /// All notebooks and their parts, which haven't been run.
+    /// All notebooks, each with its parts. The cells haven't been run.
     unrun: Vec<(&'static Program, Vec<Part>)>,
     /// Names of the notebooks that have a page in the folder.
     pages: Vec<&'static str>,

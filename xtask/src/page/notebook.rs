@@ -183,7 +183,7 @@ pub(super) fn page(program: &Program, parts: &[Part], book: &Book) -> Result<Str
     Ok(html::page(program.title, &style(), &body))
 }
 
-/// A listing with more lines than this is folded.
+/// Largest number of lines of a listing that isn't collapsed.
 const LONG_LISTING: usize = 12;
 
 /// A step of a section: text, a cell or a figure, together with the questions and errata that

@@ -24,7 +24,7 @@ struct Part {
 enum Shape {
     /// A box in the middle column.
     Wide,
-    /// A box that shares its row with another one.
+    /// A box that shares its row with another box.
     Narrow,
     /// A frame around the parts of the transformer block. These parts follow the frame in
     /// [`PARTS`].

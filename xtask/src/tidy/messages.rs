@@ -110,7 +110,8 @@ fn missing(path: &Path, messages: &[String], sources: &str) -> Vec<String> {
 }
 
 /// Returns the sequences of consecutive plain words in a message. A sequence ends at punctuation,
-/// at a value such as a number or the name of a file, and at the end of a line or column.
+/// at a value such as a number or the name of a file, and at the end of a line or of a table
+/// column.
 fn runs(message: &str) -> Vec<Vec<&str>> {
     let mut runs = Vec::new();
     for part in message.lines().flat_map(|line| line.split("  ")) {

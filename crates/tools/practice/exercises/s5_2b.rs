@@ -22,10 +22,10 @@
 //! HINT: `let [mean, square] = moments;` gives names to the two means, and `*mean = ...` changes
 //!   one of them. `BETA1.powi(step)` computes a power.
 
-/// Fraction of the running mean of the gradients that is kept in each step.
+/// Fraction of the old running mean of the gradients that is kept in each step.
 pub const BETA1: f32 = 0.9;
 
-/// Fraction of the running mean of the squared gradients that is kept in each step.
+/// Fraction of the old running mean of the squared gradients that is kept in each step.
 pub const BETA2: f32 = 0.999;
 
 /// Small number that is added to the square root to prevent a division by 0 if all gradients of a

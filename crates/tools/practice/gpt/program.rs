@@ -3,7 +3,7 @@
 //!
 //! You wrote the forward pass, the loss, the gradients of the last layer, the optimizer step, the
 //! training loop and the text generation. The library draws the initial weights and contains the
-//! backward passes that weren't an exercise.
+//! other backward passes, which aren't exercises.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -103,7 +103,7 @@ type Window = (Vec<u32>, Vec<u32>);
 struct MyGpt {
     model: GptModel,
     gradients: GptModel,
-    /// Both running means of each weight, which AdamW uses.
+    /// AdamW's two running means for each weight.
     moments: Vec<[f32; 2]>,
     steps: i32,
     rng: TorchRng,

@@ -104,7 +104,7 @@ impl fmt::Display for Report {
 /// mistake.
 pub(crate) type Mistake<F> = (&'static str, F);
 
-/// The result of a row.
+/// Whether the reader's result in a row is correct.
 enum Verdict {
     /// The reader's result is correct. The report shows this string, which may be empty, before the
     /// word "ok".
@@ -144,8 +144,8 @@ impl<F: Copy> Check<F> {
     }
 
     /// Adds a row that compares a result with the numbers that the book's notebook prints, to the
-    /// precision of the printed digits. The expected numbers are in the output of a cell that has
-    /// the index `nth`, counted from 0.
+    /// precision of the printed digits. The expected numbers are printed by the given cell. If the
+    /// cell has several outputs, `nth` is the index of the output, counted from 0.
     ///
     /// # Panics
     ///

@@ -130,9 +130,9 @@ fn a_wrong_shape_a_panic_and_a_mistake_are_results() {
     assert!(!practice::softmax(|_| array![0.1385]).is_done());
 }
 
-/// The function in this test doesn't divide by the sum and also limits the scores. As a result, no
-/// known mistake leads to the same results in all rows, but the check must still recognize the
-/// missing division.
+/// The softmax in this test doesn't divide the exponentials by their sum, and it also limits the
+/// scores. As a result, no known mistake leads to the same results in all rows, but the check must
+/// still recognize the missing division.
 #[test]
 fn a_mistake_among_others_is_named() {
     let report = practice::softmax(|scores| scores.mapv(|x| x.min(50.0).exp())).to_string();
