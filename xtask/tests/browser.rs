@@ -96,10 +96,11 @@ fn links_lead_somewhere(folder: &Path) {
 }
 
 /// A script that measures a page and stores the results as JSON in an attribute of the page's body.
-/// The results are the widths of the window and the page, the number of ticks (which mark correct
-/// outputs), the number of ticks that aren't in the corner of their output, the mean number of
-/// characters per line of text, the number of cells whose name overlaps the cell or extends beyond
-/// the window, and the smallest width of the third column of a table.
+/// The results are the widths of the window and the page, the number of ticks (which mark outputs
+/// that were compared with the original document), the number of ticks that aren't in the corner of
+/// their output, the mean number of characters per line of text, the number of cells whose name
+/// overlaps the cell or extends beyond the window, and the smallest width of the third column of a
+/// table.
 const MEASURE: &str = "<script>{
     const all = (what) => [...document.querySelectorAll(what)], box = (it) => it.getBoundingClientRect();
     const isInCorner = (tick) => {
