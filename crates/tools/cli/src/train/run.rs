@@ -49,8 +49,8 @@ struct RunListener<'s> {
     /// Number of training steps that had been done when the most recent sample was generated, or 0
     /// if there is no sample yet.
     sampled: u64,
-    /// Error messages about old checkpoints and unfinished files that couldn't be deleted. Each save
-    /// reports them again, so the messages are stored in order to print each one only once.
+    /// Error messages about old checkpoints and unfinished files that couldn't be deleted. Each
+    /// save reports them again, so the messages are stored in order to print each one only once.
     noted: BTreeSet<String>,
 }
 
