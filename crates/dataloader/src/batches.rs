@@ -153,23 +153,27 @@ impl Batches {
     /// # Errors
     ///
     /// Returns an error if the corpus is stored in a file and reading the file fails (see
-    /// [`Corpus::read`](crate::Corpus::read)). In this case, the stream doesn't advance, so the
-    /// next call tries to read the same batch again.
+    /// [`Corpus::read`](crate::Corpus::read)). In this case, neither the stream nor `rng` advances,
+    /// so the next call tries to read the same batch again.
     pub fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
-        let is_over = |(epoch, _): &(Epoch, _)| epoch.len() == 0;
-        if self.current.as_ref().is_none_or(is_over) {
-            let last = self.current.take();
-            let position = EpochPosition {
-                number: last.map_or(0, |(_, last)| last.number.saturating_add(1)),
-                drawn_from: rng.clone(),
-                position: 0,
-            };
-            self.current = Some((self.loader.epoch(rng), position));
+        if let Some((epoch, position)) = &mut self.current
+            && epoch.len() > 0
+        {
+            let batch = epoch.try_next()?.expect("an epoch has a batch left");
+            position.position += 1;
+            return Ok(batch);
         }
-        let (epoch, position) = self.current.as_mut().expect("an epoch has begun");
-        let batch = epoch.try_next()?.expect("an epoch has a batch left");
-        position.position += 1;
-        Ok(batch)
+        let before = rng.clone();
+        let mut epoch = self.loader.epoch(rng);
+        let batch = epoch.try_next().inspect_err(|_| rng.clone_from(&before))?;
+        let last = self.current.as_ref().map(|(_, last)| last.number);
+        let position = EpochPosition {
+            number: last.map_or(0, |last| last.saturating_add(1)),
+            drawn_from: before,
+            position: 1,
+        };
+        self.current = Some((epoch, position));
+        Ok(batch.expect("an epoch has a batch"))
     }
 
     /// Returns the position after the most recently returned batch, or `None` if no batch has been
@@ -297,14 +301,17 @@ impl Mix {
     /// # Errors
     ///
     /// Returns an error if the corpus of the chosen loader is stored in a file and reading the file
-    /// fails (see [`Corpus::read`](crate::Corpus::read)).
+    /// fails (see [`Corpus::read`](crate::Corpus::read)). In this case, neither the mix nor `rng`
+    /// advances, so the next call tries to read the same batch again.
     pub fn next_batch(&mut self, rng: &mut TorchRng) -> Result<Batch, DataLoaderError> {
+        let before = rng.clone();
         let draw = f64::from(rng.rand(1)[0]);
         let chosen = self.cumulative.partition_point(|&end| end <= draw);
         // Because of rounding, the last cumulative probability can be slightly less than 1. If
         // `draw` isn't less than this probability, the last loader is chosen.
         let last = self.sources.len() - 1;
-        self.sources[chosen.min(last)].next_batch(rng)
+        let batch = self.sources[chosen.min(last)].next_batch(rng);
+        batch.inspect_err(|_| *rng = before)
     }
 
     /// Returns the position after the most recently returned batch. To continue from this position

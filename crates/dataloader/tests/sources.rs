@@ -1,6 +1,8 @@
 //! Tests corpora that are joined from several parts, mixes of several data loaders, and files of
 //! token IDs that are written in several steps.
 
+use std::fs;
+
 use dataloader::torch_rng::TorchRng;
 use dataloader::{
     Corpus, DataLoader, DataLoaderConfig, DataLoaderError, Mix, TokenFormat, write_token_file,
@@ -72,6 +74,38 @@ proptest! {
         }
         prop_assert_eq!(rng, resumed_rng);
     }
+}
+
+/// While the file of a mix is too short, reading fails. When it is complete again, the mix must
+/// continue with the same batches and random numbers as a mix whose file was never damaged.
+#[test]
+fn a_mix_continues_as_if_a_read_error_had_not_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("train.bin");
+    let ids = Corpus::from_ids((0..10).collect::<Vec<u32>>());
+    ids.write_u16_file(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let in_memory = DataLoader::new(&ids, config(1, true)).unwrap();
+    let in_file = Corpus::from_token_file(&path).unwrap();
+    let in_file = DataLoader::new(&in_file, config(1, true)).unwrap();
+    let mut mix = Mix::new(vec![(in_memory, 1.0), (in_file, 1.0)]).unwrap();
+    let (mut undamaged, mut errors) = (mix.clone(), 0);
+    let mut rng = TorchRng::manual_seed(1);
+    for _ in 0..40 {
+        let (before, position) = (rng.clone(), mix.position());
+        fs::write(&path, &bytes[..6]).unwrap();
+        let damaged = mix.next_batch(&mut rng);
+        fs::write(&path, &bytes).unwrap();
+        let mut expected_rng = before.clone();
+        let expected = undamaged.next_batch(&mut expected_rng).unwrap();
+        if damaged.is_err() {
+            errors += 1;
+            assert!(rng == before && mix.position() == position);
+            assert_eq!(mix.next_batch(&mut rng).unwrap(), expected);
+        }
+        assert!(rng == expected_rng && mix.position() == undamaged.position());
+    }
+    assert!((5..35).contains(&errors), "{errors}");
 }
 
 #[test]
