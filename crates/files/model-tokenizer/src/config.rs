@@ -36,11 +36,12 @@ const GPT2_NAMES: [&str; 3] = ["bos_token", "eos_token", "unk_token"];
 /// The class in transformers that loads the tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// `GPT2Tokenizer`, which uses the vocabulary and the merges in the files but always divides
-    /// text in the same way as GPT-2.
+    /// The class `GPT2Tokenizer` of transformers. It uses the vocabulary and the merges in the
+    /// tokenizer's files, but divides text by GPT-2's own rules instead of the settings in
+    /// tokenizer.json.
     Gpt2,
-    /// `PreTrainedTokenizerFast`, which uses the settings in tokenizer.json exactly as they are
-    /// written.
+    /// The class `PreTrainedTokenizerFast` of transformers. It divides and encodes text exactly as
+    /// the settings in tokenizer.json define.
     AsWritten,
 }
 
@@ -137,8 +138,9 @@ pub(crate) struct Config {
     /// Added tokens by ID, as listed in tokenizer_config.json or added_tokens.json. They are merged
     /// with the added tokens in tokenizer.json.
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// Whether a token in `added` takes precedence over a token with the same ID in tokenizer.json.
-    /// This is true if `added` was read from tokenizer_config.json, and false if it was read from
+    /// Whether the added tokens in the field `added` override those in tokenizer.json. If this is
+    /// true and both contain a token with the same ID, the token in `added` is used. The value is
+    /// true if `added` was read from tokenizer_config.json, and false if it was read from
     /// added_tokens.json.
     pub(crate) added_override: bool,
     /// Special tokens in the order in which transformers assigns IDs to them: first the tokens that
@@ -147,8 +149,9 @@ pub(crate) struct Config {
     pub(crate) special: Vec<AddedToken>,
     /// Texts of the special tokens `bos_token`, `eos_token` and `pad_token`.
     pub(crate) named: Named<String>,
-    /// Whether the settings `add_bos_token` and `add_eos_token` are true. They have no effect if
-    /// the folder contains a tokenizer.json.
+    /// Values of the settings `add_bos_token` and `add_eos_token`, in this order. They determine
+    /// whether the tokenizer adds its `bos_token` before each text and its `eos_token` after each
+    /// text. They have no effect if the folder contains a tokenizer.json.
     pub(crate) add_bos_eos: [bool; 2],
 }
 
@@ -161,8 +164,10 @@ impl Config {
             Some(text) => parse(&path, text)?,
             None => ConfigFile::default(),
         };
-        // If no file contains the name of a class, but there is a tokenizer.json, transformers uses
-        // the settings in tokenizer.json exactly as they are written.
+        // If no file contains the name of a tokenizer class, but there is a tokenizer.json,
+        // transformers uses the settings in tokenizer.json exactly as they are written. Without a
+        // tokenizer.json, the files vocab.json and merges.txt are read as those of a
+        // `GPT2Tokenizer`.
         let unnamed = match files.contains_key(TOKENIZER) {
             true => Class::AsWritten,
             false => Class::Gpt2,
@@ -233,8 +238,8 @@ struct ModelConfig {
 /// contain a class either, but the type of the model is "gpt2", the class is `GPT2Tokenizer`. In
 /// all other cases, nothing is added.
 ///
-/// Because tokenizer_config.json then contains the class, it isn't lost if the tokenizer is later
-/// saved to a folder that has no config.json.
+/// Without this step, the class would be lost if the tokenizer is later saved to another folder,
+/// because `save` writes tokenizer_config.json but not config.json.
 pub(crate) fn with_class_of_model(
     folder: &Path,
     files: &mut Files,

@@ -1,7 +1,8 @@
 //! Errors that occur when a tokenizer is loaded, trained or saved, or when text is encoded. Errors
 //! that occur when IDs are decoded are [`TokenizerError`]s.
 //!
-//! Error messages escape text that was read from files, so each message is a single line.
+//! In the error messages, special characters such as line breaks are escaped in all text that was
+//! read from files. Therefore, each message is a single line.
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,7 @@ pub enum ModelTokenizerError {
     Invalid {
         /// The damaged file.
         file: PathBuf,
-        /// Description of the problem, including the token or number that causes it.
+        /// Description of what is wrong with the file, including the invalid token or number.
         problem: String,
     },
     /// A vocabulary can't be trained on the given text with the given settings.
@@ -42,7 +43,8 @@ pub enum ModelTokenizerError {
     /// The text contains a byte that the vocabulary can't encode.
     #[error("the text contains the byte {byte:#04x}, but the vocabulary has no token for it")]
     UnknownByte {
-        /// The first byte of the text for which the vocabulary has no token.
+        /// Value of the byte, from 0 to 255. If the vocabulary lacks several bytes of the text,
+        /// this is the first of them.
         byte: u8,
     },
     /// The tokenizer divides text with a pattern that doesn't match a part of the given text, so

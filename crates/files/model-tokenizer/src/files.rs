@@ -34,8 +34,9 @@ pub(crate) const TOKENIZER_FILES: [&str; 6] = [
     ADDED_TOKENS,
 ];
 
-/// Names of files that belong to tokenizers of unsupported kinds. Each name is paired with the
-/// reason that an error message gives.
+/// Names of files from which a tokenizer of an unsupported kind can be recognized, such as the
+/// vocab.txt of a WordPiece tokenizer. Each name is paired with the clause with which an error
+/// message explains why the tokenizer isn't supported.
 const OTHER_KINDS: [(&str, &str); 4] = [
     ("tokenizer.model", "it is a SentencePiece tokenizer"),
     ("spiece.model", "it is a SentencePiece tokenizer"),
@@ -65,8 +66,9 @@ pub(crate) fn read_all(folder: &Path) -> Result<Files, ModelTokenizerError> {
     Ok(files)
 }
 
-/// Returns a [`ModelTokenizerError::OtherKind`] error if the folder contains a file that belongs to
-/// an unsupported tokenizer. Otherwise, returns `None`.
+/// Returns a [`ModelTokenizerError::OtherKind`] error if the folder contains a file from which a
+/// tokenizer of an unsupported kind can be recognized, such as the tokenizer.model of
+/// SentencePiece. Otherwise, returns `None`.
 pub(crate) fn unread(folder: &Path) -> Option<ModelTokenizerError> {
     let mut kinds = OTHER_KINDS.iter();
     kinds.find_map(|(name, kind)| {

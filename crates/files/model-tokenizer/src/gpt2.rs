@@ -89,8 +89,10 @@ mod tests {
     use super::*;
     use crate::files::MERGES;
 
-    /// The expected hashes are the SHA-256 hashes of OpenAI's files encoder.json and vocab.bpe.
-    /// tiktoken checks the same hashes. transformers calls the two files vocab.json and merges.txt.
+    /// Tests that the files created for GPT-2's tokenizer are identical to those that OpenAI
+    /// published. The files vocab.json and merges.txt must have the same SHA-256 hashes as OpenAI's
+    /// encoder.json and vocab.bpe. Python's tiktoken checks the same hashes when it loads OpenAI's
+    /// files.
     #[test]
     fn the_files_are_the_published_ones_byte_for_byte() {
         let files = spec().into_files().unwrap();

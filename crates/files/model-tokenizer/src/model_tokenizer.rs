@@ -146,11 +146,12 @@ impl ModelTokenizer {
     /// Encodes text like [`encode_part`](Self::encode_part), and returns each token ID with the
     /// range of bytes in the text that the token represents.
     ///
-    /// A token can represent only some of the bytes of a character. The range of an added token
-    /// with `lstrip` or `rstrip` includes the white space that belongs to the token. If
-    /// normalization combines several characters, each token of the result has a range that
-    /// includes all of these characters. If the tokenizer adds a space before a text, the range of
-    /// this space is empty.
+    /// The ranges have these special cases: If a character consists of several bytes, a token may
+    /// represent only some of them. The range of an added token with the setting `lstrip` or
+    /// `rstrip` includes the adjacent white space. If Unicode normalization combines several
+    /// characters, such as a letter and an accent, each token that contains a part of the result
+    /// has a range that includes all of these characters. If the tokenizer adds a space before the
+    /// text, the range of this space is empty.
     ///
     /// # Errors
     /// Returns the same errors as [`encode_part`](Self::encode_part).
@@ -344,9 +345,12 @@ pub struct BytePairs {
     /// [`letters_of`](tokenizer::bpe::letters_of)), and the flag is `None`. For an added token, the
     /// string is the text of the token, and the flag says whether the token is special.
     pub tokens: BTreeMap<u32, (String, Option<bool>)>,
-    /// The two tokens of each merge, in the order in which the merges were learned.
+    /// The merge rules of the byte pair encoding, in the order in which they were learned. Each
+    /// rule consists of the two tokens that are combined, such as "t" and "h" for the new token
+    /// "th".
     pub merges: Vec<(String, String)>,
-    /// ID that the tokenizer adds at the start of each text, or `None` if the tokenizer adds no ID.
+    /// ID of the token that the tokenizer adds at the start of each text, such as the ID of
+    /// `bos_token`. `None` if the tokenizer adds no token.
     pub begin: Option<u32>,
 }
 

@@ -26,7 +26,9 @@ impl Normalization {
         }
     }
 
-    /// Returns true if a quick check shows that the characters are already normalized.
+    /// Returns true if the quick check of the Unicode standard shows that a text, given as its
+    /// characters, is already in this normalization form. Returns false if the text isn't
+    /// normalized or if the quick check can't decide.
     fn is_applied(self, characters: impl Iterator<Item = char>) -> bool {
         let is_applied = match self {
             Self::None => IsNormalized::Yes,
@@ -39,8 +41,9 @@ impl Normalization {
     /// Returns a vector with one range for each byte of the normalized text. The range contains the
     /// bytes of the original text from which the byte was produced.
     ///
-    /// Characters that are normalized together, such as a letter and its accents, share one range.
-    /// If normalization doesn't change a byte, its range has length 1.
+    /// Characters that are normalized together, such as a letter and the accents that follow it,
+    /// share one range: each resulting byte gets the range of all these characters. If
+    /// normalization doesn't change a byte, its range contains only this byte.
     pub(crate) fn origins(self, text: &str) -> Vec<Range<usize>> {
         let (mut origins, mut start) = (Vec::new(), 0);
         while start < text.len() {
@@ -71,8 +74,9 @@ impl Normalization {
 mod tests {
     use super::*;
 
-    /// Building blocks of the test texts. When a text is normalized, some of these characters are
-    /// composed with the previous character, some are decomposed, and the others don't change.
+    /// Strings of which each test text combines three. Normalization composes some of these
+    /// characters with the previous character (such as the combining accent U+0301), replaces or
+    /// decomposes others (such as the ligature "ﬁ"), and doesn't change the rest.
     const PARTS: [&str; 14] = [
         "a", "e", "\u{301}", "\u{327}", "\u{344}", "é", "\u{212b}", "\u{2126}", "ﬁ", "①",
         "\u{1100}", "\u{1161}", "\u{11a8}", "가",

@@ -1,8 +1,9 @@
 //! Encodes text in the steps that tokenizer.json defines.
 //!
-//! Added tokens are separated from the rest of the text, which is then normalized and divided into
-//! pieces. Each piece is encoded by a byte pair encoding or character by character. Long text is
-//! cut into parts, which several threads encode in parallel.
+//! A text is encoded in several steps. First, the added tokens, such as `<|endoftext|>`, are
+//! separated from the rest of the text. The rest is normalized and divided into pieces, which are
+//! roughly words. Finally, each piece is converted to token IDs, either by a byte pair encoding or
+//! character by character. Long text is cut into parts, which several threads encode in parallel.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -22,11 +23,13 @@ use crate::normalization::Normalization;
 use crate::spec::{Form, TokenizerSpec, with_ids};
 use crate::split::Split;
 
-/// Minimum size in bytes of the parts into which a long text is cut.
+/// Minimum size in bytes of the parts into which a long text is cut, so that several threads can
+/// process the parts in parallel.
 pub(crate) const MIN_PART: usize = 1 << 16;
 
-/// Number of parts per thread into which a long text is cut. If a thread finishes its parts early,
-/// it can take over parts of a slower thread.
+/// Number of parts per thread into which a long text is cut, so that the threads can encode the
+/// parts in parallel. With more than one part per thread, a thread that finishes its parts early
+/// can take over parts of a slower thread.
 const PARTS_PER_THREAD: usize = 4;
 
 /// Maximum number of characters that an error message quotes from the input text.
@@ -36,14 +39,15 @@ const MAX_SHOWN: usize = 40;
 pub(crate) struct Pipeline {
     pub(crate) added: AddedTokens,
     model: Model,
-    /// Bytes of the tokens that `model` doesn't store. These are the added tokens, the tokens that
-    /// contain a character which doesn't represent a byte, and all tokens of a vocabulary of
-    /// characters.
+    /// Bytes of the tokens whose bytes aren't stored in the field `model`, by token ID. These are
+    /// all added tokens, all tokens of a tokenizer that encodes text character by character, and
+    /// those tokens of a byte pair encoding that contain a character which doesn't represent a
+    /// byte.
     texts: HashMap<u32, Box<[u8]>>,
     pub(crate) vocab_size: usize,
 }
 
-/// The last step of the pipeline, which encodes each piece of the text.
+/// The last step of encoding, which converts each piece of the text (roughly a word) to token IDs.
 enum Model {
     BytePairs(Box<BytePairs>),
     Characters(Characters),
@@ -71,8 +75,9 @@ enum Part<'t> {
     Text(Cow<'t, str>),
 }
 
-/// An encoder for the pieces of a text. For a byte pair encoding, it contains a cache, so each
-/// thread needs its own.
+/// The last step of encoding, as used by a single thread: it converts pieces of a text to token
+/// IDs. Each thread needs its own `PartEncoder`, because the encoder of a byte pair encoding
+/// contains a cache that can't be shared.
 enum PartEncoder<'p> {
     BytePairs(&'p BytePairs, Encoder<'p>),
     Characters(&'p Characters),
@@ -161,9 +166,9 @@ impl Pipeline {
                 })
             }
         };
-        // In the vocabulary, the characters of an ordinary token represent bytes. An added token is
-        // searched for in the text itself, so its characters represent themselves. `texts`
-        // therefore contains the UTF-8 bytes of each added token.
+        // Each added token stands for its own text, so its bytes are those of this text in UTF-8.
+        // By contrast, each character of an ordinary token of a byte pair encoding represents a
+        // single byte (for example, `Ġ` represents a space).
         let contents = added.iter();
         texts.extend(contents.map(|(&id, token)| (id, token.content.as_bytes().into())));
         let added = AddedTokens::new(added, spec.normalization).map_err(|error| {
@@ -240,9 +245,10 @@ impl Pipeline {
         );
         let ids = ids.map(|part| part.map(|(_, ids)| ids));
         let ids = ids.collect::<Result<Vec<_>, ModelTokenizerError>>();
-        // If several parts can't be encoded, the threads may return the error of any of these
-        // parts. Therefore, the text is encoded again on one thread, which returns the error of the
-        // first of these parts.
+        // Make sure that the returned error doesn't depend on the timing of the threads. If several
+        // parts of the text can't be encoded, any of their errors may be reported here. Therefore,
+        // encode the whole text again on one thread, which returns the error of the first of these
+        // parts.
         let first_error = |error| self.encode_with_offsets(text).err().unwrap_or(error);
         let ids: Vec<Vec<u32>> = ids.map_err(first_error)?;
         let mut all = Vec::with_capacity(ids.iter().map(Vec::len).sum());
@@ -345,8 +351,8 @@ impl Pipeline {
         }
     }
 
-    /// Creates an encoder for one thread. `bytes` is the total length of the text that all threads
-    /// encode.
+    /// Creates an encoder that a single thread uses to encode a part of a text. `bytes` is the
+    /// length of the whole text, which all threads together encode.
     fn encoder(&self, bytes: usize) -> PartEncoder<'_> {
         match &self.model {
             Model::BytePairs(pairs) => PartEncoder::BytePairs(pairs, pairs.bpe.encoder(bytes)),

@@ -19,7 +19,8 @@ use crate::split::Split;
 /// number or [`MAX_IDS_PER_TOKEN`] times the number of tokens, whichever is greater. Without a
 /// limit, a small file with a huge ID would cause a huge table to be allocated.
 const MIN_ID_LIMIT: usize = 1 << 16;
-/// Factor by which the limit for IDs grows with the number of tokens (see [`MIN_ID_LIMIT`]).
+/// Factor for the limit on token IDs: all IDs in a vocabulary must be less than this factor times
+/// the number of tokens, or less than [`MIN_ID_LIMIT`] if that is greater.
 const MAX_IDS_PER_TOKEN: usize = 16;
 
 /// Limit for the total size of the added tokens in bytes, which must be less than this number. The
@@ -27,25 +28,32 @@ const MAX_IDS_PER_TOKEN: usize = 16;
 /// memory as the tokens themselves.
 const MAX_ADDED_BYTES: usize = 1 << 20;
 
-/// The way in which a tokenizer divides text into pieces and represents them.
+/// The way in which a tokenizer converts text to tokens: either as bytes, which a byte pair
+/// encoding combines to tokens, or character by character.
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// Text is encoded as bytes. In the tokenizer's files, each byte is represented by a printable
     /// character, which is called its [letter](tokenizer::bpe::letters_of).
     ByteLevel {
-        /// Patterns that divide the text into pieces before the other settings are applied to each
-        /// piece.
+        /// Regular expressions that divide the text into pieces, as in the tokenizers of GPT-4 and
+        /// Llama 3. The other settings, such as `use_regex`, are then applied to each piece. If the
+        /// list is empty, as in GPT-2, the other settings are applied to the whole text.
         splits: Vec<Split>,
-        /// Whether a space is added before each text that doesn't already begin with a space.
+        /// Whether the tokenizer adds a space before text that doesn't begin with one, so that a
+        /// word at the start is encoded like a word after a space. The space is added before each
+        /// section of text between two added tokens or, if `splits` isn't empty, before each piece
+        /// that the patterns produce.
         add_prefix_space: bool,
-        /// Whether GPT-2's pattern divides the text into pieces. If not, the text is encoded as a
-        /// single piece.
+        /// Whether GPT-2's regular expression divides the text into pieces, which are roughly
+        /// words. If not, the text isn't divided any further before byte pairs are merged.
         use_regex: bool,
-        /// Whether a piece that is equal to a token is always encoded as that token, even if
-        /// applying the merges would result in other tokens.
+        /// Whether a piece of the text that is equal to a token of the vocabulary is always encoded
+        /// as this token. Otherwise, the merges of the byte pair encoding are applied to the piece,
+        /// and they might result in other tokens.
         ignore_merges: bool,
     },
-    /// Text is encoded character by character: each character is a token of its own.
+    /// Text is encoded character by character: each character in the vocabulary is a token, and all
+    /// other characters are encoded as the unknown token.
     Characters,
 }
 
@@ -64,8 +72,9 @@ pub(crate) struct TokenizerSpec {
     pub(crate) vocabulary: HashMap<String, u32>,
     pub(crate) merges: Vec<(String, String)>, // in the order in which they were learned
     pub(crate) added: BTreeMap<u32, AddedToken>,
-    /// Special tokens for which the files contain no ID. If the vocabulary contains such a token,
-    /// its ID in the vocabulary is used. Otherwise, the token gets the next free ID.
+    /// Special tokens that are defined in the tokenizer's files without an ID, such as a
+    /// `pad_token` that is only listed in tokenizer_config.json. If the vocabulary contains such a
+    /// token, its ID in the vocabulary is used. Otherwise, the token gets the next free ID.
     pub(crate) special: Vec<AddedToken>,
     pub(crate) named: Named<String>,
     /// IDs that the post-processor adds before and after each text.
@@ -73,8 +82,9 @@ pub(crate) struct TokenizerSpec {
     /// Whether the settings `add_bos_token` and `add_eos_token` are true. Always false if there is
     /// a tokenizer.json, because transformers then ignores these settings.
     pub(crate) add_bos_eos: [bool; 2],
-    /// The unknown token, which replaces each character or byte that the vocabulary doesn't
-    /// contain.
+    /// The unknown token, such as `[UNK]`, which is used for each character or byte of a text that
+    /// isn't in the vocabulary. `None` if the tokenizer has no unknown token, so that encoding such
+    /// a text fails.
     pub(crate) unknown: Option<String>,
     /// Whether several adjacent unknown bytes are encoded as a single unknown token.
     pub(crate) fuse_unknown: bool,
@@ -83,7 +93,8 @@ pub(crate) struct TokenizerSpec {
 }
 
 impl Form {
-    /// The settings of GPT-2's tokenizer, which divides text only by its own pattern.
+    /// The form of GPT-2's tokenizer: text is encoded as bytes and is divided into pieces only by
+    /// GPT-2's own regular expression.
     pub(crate) const GPT2: Self = Self::ByteLevel {
         splits: Vec::new(),
         add_prefix_space: false,

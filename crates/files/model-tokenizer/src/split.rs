@@ -20,8 +20,9 @@ pub(crate) struct Split {
 /// time, so this part is replaced with [`WHITESPACE_GROUP`].
 const WHITESPACE: &str = r"\s+(?!\S)";
 
-/// Regular expression with which [`WHITESPACE`] is replaced. Its match can be one character longer
-/// than the match of [`WHITESPACE`], which is the text that the group `blank` matches.
+/// Regular expression that replaces [`WHITESPACE`] and needs no lookahead. It may also match the
+/// white space character after the part that [`WHITESPACE`] would match, so only the text of its
+/// group `blank` counts as the match.
 const WHITESPACE_GROUP: &str = r"(?P<blank>\s+)(?:\z|\s)";
 
 impl Split {
@@ -34,8 +35,8 @@ impl Split {
         let parsed = |pattern: &str| Parser::new().parse(pattern).ok();
         let (plain, rest) = match pattern.split_once(WHITESPACE) {
             Some((before, after)) => {
-                // `\s+(?!\S)` must be a top-level alternative of the pattern. It must not be inside
-                // a group.
+                // Reject patterns in which `\s+(?!\S)` occurs inside a group or as a part of a
+                // longer alternative, such as `(a|\s+(?!\S))` or `a\s+(?!\S)`.
                 let is_alternative = (before.is_empty() || before.ends_with('|'))
                     && (after.is_empty() || after.starts_with('|'))
                     && parsed(before).and(parsed(after)).is_some();

@@ -48,8 +48,9 @@ struct Added {
     settings: TokenSettings,
 }
 
-/// A component of the tokenizer, such as its normalizer or its decoder. If the component is a
-/// sequence of normalizers, it contains these normalizers.
+/// A component of a tokenizer in tokenizer.json, such as its normalizer or its decoder, of which
+/// only the type matters. If the component is a normalizer of the type "Sequence", the field
+/// `normalizers` contains its parts.
 #[derive(Deserialize)]
 struct Part {
     #[serde(rename = "type")]
@@ -465,9 +466,10 @@ impl PostProcessor {
                 single,
                 special_tokens,
             } => {
-                // Lists of the IDs before, between and after the placeholders for the text in the
-                // template. If the template contains exactly one placeholder, there are two lists:
-                // the IDs before the text and the IDs after it.
+                // Lists of the IDs that the template adds, divided at each placeholder for the
+                // encoded text. For example, the template `<s> TEXT </s>` results in two lists: the
+                // ID of `<s>` before the text, and the ID of `</s>` after it. Templates without
+                // exactly one placeholder aren't supported.
                 let mut sides = vec![Vec::new()];
                 for piece in single {
                     match piece {

@@ -120,7 +120,8 @@ impl ModelTokenizer {
             vocab_size: vocab_size - special.len(),
             ..BpeConfig::default()
         };
-        // The training text is divided at the special tokens, just as text is when it is encoded.
+        // Divide the training text at the special tokens, so that no learned token contains a part
+        // of a special token. The encoder divides text in the same way.
         let tokens = special.iter().map(|token| AddedToken::new(*token, true));
         let tokens = AddedTokens::new((0..).zip(tokens).collect(), Normalization::None);
         let tokens = tokens.map_err(|error| {
@@ -143,8 +144,9 @@ impl ModelTokenizer {
     /// IDs that follow those of the byte pair encoding. However, if the byte pair encoding already
     /// contains `<|endoftext|>`, this token keeps its ID.
     ///
-    /// Returns the reason as an error if the tokenizer can't be stored in the file format of
-    /// Hugging Face's tokenizers.
+    /// Returns an error if the tokenizer can't be stored in the file format of Hugging Face's
+    /// `tokenizers` library. The error is a clause that gives the reason, such as "the token with
+    /// the ID 5 is empty".
     fn of_bpe(bpe: &Bpe, special: &[&str]) -> Result<Self, String> {
         let mut tokens: Vec<String> = bpe.tokens().iter().map(|token| letters_of(token)).collect();
         if let Some(id) = tokens.iter().position(String::is_empty) {
@@ -242,8 +244,8 @@ impl TryFrom<&Bpe> for ModelTokenizer {
 /// number of times it occurs. All threads are used. The order of the returned words is arbitrary,
 /// but it has no effect on the learned tokens.
 fn words_of<'t>(documents: &[&'t str]) -> Vec<(&'t str, u64)> {
-    // The documents are divided into small parts, whose words are counted immediately. A list of
-    // all words of a document would need more memory than the document itself.
+    // Count the words of each small part of a document immediately, because a list of all words of
+    // a document would need more memory than the document itself.
     let parts = documents.iter().flat_map(|text| gpt2_parts(text, MIN_PART));
     let all: Vec<&str> = parts.collect();
     let counted = all.par_iter().fold(HashMap::new, |mut counts, part| {

@@ -15,8 +15,9 @@ use test_support::any_text;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 use tokenizers::tokenizer::Trainer;
 
-/// A pattern for random text that consists of only a few different letters. In such text, many byte
-/// pairs occur equally often, so the test also checks which of these pairs is chosen.
+/// A regular expression for random training text that consists of only a few different letters. In
+/// such text, many byte pairs occur equally often, so the tests also check that all implementations
+/// of the training choose the same one of these pairs.
 const TIES: &str = "([ab]{1,12} ?|a{1,9} ?|[a-d ]{1,20}|é{1,4}|<\\|endoftext\\|>){0,20}";
 
 fn config(vocab_size: usize) -> BpeConfig {
@@ -99,8 +100,10 @@ proptest! {
         prop_assert_eq!(&ids, &back.encode(&text).unwrap());
         prop_assert_eq!(&ids, &reloaded(&tokenizer).encode(&text).unwrap());
         prop_assert_eq!(tokenizer.encode_with_offsets(&text).unwrap(), back.encode_with_offsets(&text).unwrap());
-        // If the vocabulary of `bpe` doesn't contain `<|endoftext|>`, `bpe` encodes this string as
-        // ordinary text, so its IDs differ from those of the converted tokenizer.
+        // Compare the IDs with those of the original `bpe`, except if the text contains
+        // `<|endoftext|>` and `bpe` has no such token. In this case, `bpe` encodes the string
+        // `<|endoftext|>` as ordinary text, whereas the converted tokenizer encodes it as a special
+        // token.
         if has_end || !text.contains(ENDOFTEXT) {
             prop_assert_eq!(&ids, &bpe.encode(&text).unwrap());
         }
@@ -136,8 +139,9 @@ fn special_tokens_get_the_last_ids() {
     let texts = ["<|user|>aa aa<|bot|>", "aa<|user|>aa"];
     let train = |special: &[&str]| ModelTokenizer::train_bpe_on(&texts, special, 400).unwrap();
     let tokenizer = reloaded(&train(&["<|user|>", "<|user|>!", "<|bot|>"]));
-    // The pair of two "a" occurs often enough in the text to become a token. The pair of a space
-    // and "aa" occurs only once, so it doesn't become a token.
+    // The expected vocabulary consists of 256 bytes, the learned token "aa" and four special
+    // tokens. The training texts contain "aa" four times, so it becomes a token. The pair of a
+    // space and "aa" occurs only once, and a pair must occur at least twice to become a token.
     assert_eq!(tokenizer.vocab_size(), 261);
     assert_eq!(tokenizer.id_of(b"aa"), Some(256));
     let ids = tokenizer

@@ -15,19 +15,22 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokenizers::Tokenizer;
 
-/// Texts of the added tokens: white space, words, tokens that contain or begin with other tokens,
-/// and letters that represent bytes in a vocabulary.
+/// Strings from which the added tokens of the random tokenizers are chosen: white space, words,
+/// strings that contain or begin with other strings in this list, and letters that represent bytes
+/// in a vocabulary.
 const CONTENTS: &[&str] = &[
     "<x>", "<x>a", "x>", "<|", "<|end|>", "\n", " ", "  ", "\t", "\u{3000}", "a", "ab", "b a",
     " a", "é", "e\u{301}", "1", "_", "đ", "ﬁ", "'s",
 ];
 
-/// Elements of [`CONTENTS`] that become other elements of [`CONTENTS`] when they are normalized.
-/// These tokens never get the setting `normalized`, because it wouldn't be clear which of the two
-/// tokens the `tokenizers` library finds in normalized text.
+/// Strings in [`CONTENTS`] that Unicode normalization converts to another string in [`CONTENTS`].
+/// For example, "e" with a combining accent becomes "é". Added tokens with these strings never get
+/// the setting `normalized`, because it wouldn't be clear which of the two tokens the `tokenizers`
+/// library finds in normalized text.
 const SAME: &[&str] = &["\u{3000}", "e\u{301}"];
 
-/// Strings from which random text is composed, in addition to the texts of the added tokens.
+/// Strings that are combined at random to create the texts that both tokenizers encode. The texts
+/// also contain strings from [`CONTENTS`].
 const TEXTS: &[&str] = &[
     "a", "b", "c", "ab", "the", " the", "A", "x", "<", ">", "|", "é", "e", "\u{301}", "日本", "ﬁ",
     "①", "1", "23", "4567", "'s", "'LL", "'ſ", "'", "!?", "...", "#\n", "🙂", "\u{200b}", "\0",
@@ -181,8 +184,9 @@ fn text(random: &mut Random) -> String {
     parts.collect()
 }
 
-/// Decodes IDs with the `tokenizers` library. Added tokens are the exception: they are decoded to
-/// their own text, as in this crate.
+/// Decodes IDs with the `tokenizers` library, except for added tokens. They are decoded to their
+/// own text, because this crate does so, too, whereas the library replaces characters that
+/// represent bytes (such as `Ġ` for a space).
 fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
     let added = library.get_added_vocabulary().get_added_tokens_decoder();
     let mut text = String::new();
@@ -199,10 +203,10 @@ fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
 /// Because the library's ranges always consist of whole characters, this crate's range is first
 /// extended to whole characters.
 ///
-/// There are two differences. If the tokenizer adds a space before the text, this crate returns an
-/// empty range for the space, whereas the library returns the range of the first character. If
-/// several characters are normalized together, the library's range can be a part of this crate's
-/// range.
+/// The ranges may differ in two cases. If the tokenizer adds a space before the text, this crate
+/// returns an empty range for the space, whereas the library returns the range of the text's first
+/// character. If Unicode normalization combines several characters, the library's range may be only
+/// a part of this crate's range.
 fn assert_same_range(text: &str, ours: Range<usize>, theirs: (usize, usize), is_normalized: bool) {
     let starts = |at: &usize| text.is_char_boundary(*at);
     let start = (0..=ours.start).rev().find(starts).unwrap();

@@ -50,8 +50,8 @@ fn assert_equal(tokenizer: &ModelTokenizer, name: &str) {
     assert_eq!(tokenizer.eos_token_id(), expected.end_of_text, "{name}");
 }
 
-/// Saves a tokenizer and checks that the files are identical to those in the folder of the fixture
-/// `name`.
+/// Saves a tokenizer and checks that the written files are identical to the expected files, which
+/// are in the folder of the test fixture `name`.
 fn assert_saved(tokenizer: &ModelTokenizer, name: &str) {
     let folder = tempfile::tempdir().unwrap();
     tokenizer.save(folder.path()).unwrap();
@@ -75,7 +75,8 @@ fn gpt2_with(change: impl FnOnce(&mut Value)) -> TempDir {
     folder
 }
 
-/// Returns a folder that contains the tokenizer.json of the fixture "bpe" and the given files.
+/// Returns a folder with the files of a tokenizer: the tokenizer.json of the test fixture "bpe",
+/// and the given files, such as a tokenizer_config.json with the settings to be tested.
 fn bpe_with(files: &[(&str, Value)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let tokenizer = fixtures().join("bpe/tokenizer.json");
@@ -213,7 +214,8 @@ fn tokenizer_json_says_how_a_token_of_added_tokens_behaves() {
 
 #[test]
 fn special_tokens_by_name_get_ids_in_the_order_of_the_file() {
-    // The JSON is written as a string, because a map in `serde_json` would sort the names.
+    // Write the JSON as a string in which the names aren't in alphabetical order. The `json!` macro
+    // would sort them, and the test couldn't show that the order of the file determines the IDs.
     let names = r#"{"extra_special_tokens": {"zulu": "<z>", "alpha": "<a>", "mike": "<m>"}}"#;
     for file in ["tokenizer_config.json", "special_tokens_map.json"] {
         let folder = bpe_with(&[]);
@@ -245,15 +247,16 @@ fn config_json_names_the_class_if_tokenizer_config_does_not() {
         without
     );
 
-    // The class must still be known after the tokenizer has been saved, although config.json isn't
-    // saved with it.
+    // Tests that the class of the tokenizer isn't lost when the tokenizer is saved. In the original
+    // folder, only config.json contains the class, and this file isn't saved with the tokenizer.
     let (folder, saved) = (bpe_with(&files(json!({}))), tempfile::tempdir().unwrap());
     from_folder(folder.path()).save(saved.path()).unwrap();
     assert_eq!(
         from_folder(saved.path()).encode("bell").unwrap(),
         with_space
     );
-    // Python's `json` module writes NaN and infinity in this way, although it isn't valid JSON.
+    // Tests that a config.json which contains the numbers `NaN` and `-Infinity` can be loaded.
+    // Python's `json` module writes them in this way, although they aren't valid JSON.
     let config = folder.path().join("config.json");
     let text = format!(
         r#"{{"a": NaN, "tokenizer_class": {:?}, "b": -Infinity}}"#,
