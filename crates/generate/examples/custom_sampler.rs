@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         n_layers: 2,
         ..GptConfig::GPT2_124M
     };
-    // This model has random weights. To load a trained model, use `checkpoint::load_model`.
+    // For this example, a small model with random weights is enough, but the text that it generates
+    // is meaningless. To load a trained model from a file, use `checkpoint::load_model`.
     let model = GptModel::new(config, &mut TorchRng::manual_seed(123))?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut ids = tokenizer.encode("Every effort moves you")?;

@@ -41,8 +41,10 @@ const END_OF_LINE: [u32; 3] = [198, 628, 50256];
 /// error if the text couldn't be added to the [`TokenStreams`].
 type Reply = Result<StreamEvent, GenerateError>;
 
-/// A request to append the tokens `ids` to the text that is stored in `state`, and then to continue
-/// this text. The replies to this request are sent through the channel `session`.
+/// A client's request, which is sent to the thread that generates the tokens. The thread appends
+/// the tokens `ids` to the client's text, which is stored in `state`, and generates the
+/// continuation of this text. It sends each new token and the end of the continuation through the
+/// channel `session`.
 struct Request {
     state: DecoderState,
     ids: Vec<u32>,
@@ -84,8 +86,9 @@ fn compute(weights: DecoderWeights, requests: &Receiver<Request>) {
     let mut streams = TokenStreams::new(weights);
     let mut sessions = BTreeMap::new();
     loop {
-        // Before each step, add the texts of all waiting requests. If there are no texts at all,
-        // wait for the next request.
+        // Before each step, add the texts of all requests that have arrived in the meantime, but
+        // generate at most `MAX_TEXTS` texts at the same time. If no text is being generated, wait
+        // for the next request.
         while streams.len() < MAX_TEXTS {
             let request = match streams.is_empty() {
                 true => requests.recv().ok(),

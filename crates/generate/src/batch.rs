@@ -55,14 +55,14 @@ use crate::{AsWeights, DecoderState, DecoderWeights, GenerateError};
 pub struct Batch<W = DecoderWeights> {
     weights: W,
     states: BTreeMap<Slot, DecoderState>,
-    /// Number of sequences that have been added so far, which is also the slot number of the next
-    /// sequence.
+    /// Number of sequences that have ever been added to this batch, including those that have been
+    /// removed. The next sequence that is added gets this number as its slot.
     joined: u64,
 }
 
 impl<W: AsWeights> Batch<W> {
-    /// Maximum number of prompt tokens that a step processes in addition to one token of each
-    /// sequence.
+    /// Maximum number of additional prompt tokens that a step of the batch processes. The first
+    /// pending token of each sequence isn't counted.
     ///
     /// A step processes at least one pending token of each sequence that has any. If some sequences
     /// have more pending tokens, for example because they have a new prompt, the step processes up
@@ -167,8 +167,9 @@ impl<W: AsWeights> Batch<W> {
     ///
     /// # Panics
     ///
-    /// Panics if [`AsWeights::as_weights`] now returns a model with other shapes than when the
-    /// sequences were added.
+    /// Panics if the shapes of the model's weights have changed since the sequences were added.
+    /// This is possible only with a custom implementation of [`AsWeights::as_weights`] that returns
+    /// a different model.
     pub fn advance(&mut self) -> Vec<Slot> {
         self.step(None)
     }
@@ -222,7 +223,7 @@ impl<W: AsWeights> Batch<W> {
     }
 }
 
-/// The debug output contains the states of the sequences, but not the weights.
+/// Shows the states of the sequences, but not the weights of the model, which would be too long.
 impl<W> fmt::Debug for Batch<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")

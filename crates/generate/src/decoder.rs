@@ -124,8 +124,9 @@ impl<W: AsWeights> Decoder<W> {
         self.state.pending()
     }
 
-    /// Returns the number of tokens that can still be appended to the text before it fills the
-    /// context.
+    /// Returns the number of tokens that can still be appended to the text before it is as long as
+    /// the decoder's context size, which is the maximum number of tokens that the model sees.
+    /// Returns 0 if the text is already this long or longer.
     pub fn room(&self) -> usize {
         self.state.room()
     }
@@ -213,9 +214,10 @@ impl<W: AsWeights> Decoder<W> {
     /// last call, the number of blocks is `n_layers`, and the residual stream is the input of the
     /// final layer normalization.
     ///
-    /// A change also affects tokens that are added later, because the cached keys and values are
-    /// computed from the changed residual stream. If the text is longer than the context, all
-    /// tokens that the model sees are pending.
+    /// If the hook changes the residual stream, the change also affects tokens that are appended to
+    /// the text later, because the keys and values in the cache are computed from the changed
+    /// residual stream. If the text is longer than the context, each step processes all tokens that
+    /// the model sees again, and the hook is called for all of them.
     ///
     /// ```
     /// use generate::Decoder;

@@ -136,9 +136,10 @@ pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
 /// Keeps the smallest set of most probable tokens whose probabilities add up to at least `top_p`,
 /// and sets the logits of all other tokens to minus infinity.
 ///
-/// If only some of several equally probable tokens can be kept, those with the highest IDs are
-/// kept. This agrees with the transformers library, which sorts the probabilities in ascending
-/// order and removes tokens from the beginning.
+/// If several tokens are equally probable and only some of them can be kept, those with the highest
+/// IDs are kept. The transformers library keeps the same tokens, because it sorts the probabilities
+/// in ascending order and removes tokens from the beginning until only the most probable ones are
+/// left.
 pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     let p = softmax(&ArrayView1::from(&*logits), Axis(0));
     // To avoid sorting the whole vocabulary, exclude most tokens with a simple bound. The tokens

@@ -24,8 +24,9 @@ pub(crate) struct Sequence<'s> {
     pub(crate) past: usize,
     /// KV caches, one for each block.
     pub(crate) caches: &'s mut [KvCache],
-    /// Array of shape (vocab_size) that receives the logits of the last new token, or `None` if the
-    /// logits aren't needed.
+    /// Array of shape (vocab_size) to which the forward pass writes the logits that follow the last
+    /// new token of this sequence. `None` if these logits aren't needed, for example because the
+    /// rest of a prompt is still to be processed.
     pub(crate) logits: Option<&'s mut Array1<f32>>,
 }
 
@@ -55,8 +56,9 @@ pub(crate) fn take_in(
             let block = weights.block(i);
             let mut context = attend(&block, i, sequences, &x);
             if i + 1 == config.n_layers && hook.is_none() {
-                // The rest of the last block processes each token separately. Therefore, continue
-                // only with the tokens whose logits were requested.
+                // After the attention of the last block, the tokens no longer affect each other.
+                // Therefore, compute the rest of the model only for those tokens whose logits were
+                // requested.
                 context = last_rows(sequences, &context);
                 x = last_rows(sequences, &x);
                 if x.is_empty() {
@@ -85,8 +87,8 @@ fn show(hook: &mut Option<&mut Hook<'_>>, blocks: usize, sequences: &[Sequence<'
     }
 }
 
-/// Returns a matrix of shape (rows, features) with unspecified contents. The caller must write each
-/// element before reading it.
+/// Allocates a matrix of shape (rows, features) without initializing its elements to 0. The caller
+/// must write each element before reading it.
 fn rows(rows: usize, features: usize) -> Rows {
     empty((rows, features)).into()
 }
@@ -127,7 +129,8 @@ fn attend(block: &BlockRef<'_>, i: usize, sequences: &mut [Sequence<'_>], x: &Ro
     context
 }
 
-/// Returns a matrix that contains the last row of each sequence whose logits were requested.
+/// Returns a smaller matrix that contains only those rows of `all` from which logits are computed.
+/// These are the rows of the last new token of each sequence whose logits were requested.
 fn last_rows(sequences: &[Sequence<'_>], all: &Rows) -> Rows {
     let mut end = 0;
     let ends = sequences.iter().map(|sequence| {

@@ -83,8 +83,8 @@ pub struct BlockView {
     /// Attention weights of each head, of shape (num_heads, num_tokens, num_tokens). Each row sums
     /// to 1.
     pub attention: Array3<f32>,
-    /// Residual stream after this block, of shape (num_tokens, emb_dim), before any layer
-    /// normalization.
+    /// Output of this transformer block, which is the residual stream after the block, before any
+    /// layer normalization is applied to it. The shape is (num_tokens, emb_dim).
     pub residual: Array2<f32>,
     /// Predictions that the model would make if this block were the last one (the logit lens). For
     /// each token of the text, starting at the index `from` that was passed to
@@ -145,10 +145,10 @@ impl<'m> Inspection<'m> {
         Ok(inspection)
     }
 
-    /// Returns an iterator over the blocks of the model. Each call of its method `next` computes a
-    /// single block. The predictions of a block start at the token with the index `from`. For each
-    /// token from there to the end of the text, they contain the `top` most likely next tokens. If
-    /// `from` is past the end of the text, there are no predictions.
+    /// Returns an iterator over the transformer blocks of the model. Each call of its method `next`
+    /// computes a single block: its attention weights, its output, and the `top` most likely next
+    /// tokens for each token of the text whose index is at least `from`. If `from` is past the end
+    /// of the text, no predictions are computed.
     ///
     /// # Errors
     ///
@@ -229,8 +229,8 @@ mod tests {
             ..gpt::GptConfig::GPT2_124M
         };
         let model = GptModel::new(config, &mut TorchRng::manual_seed(5)).unwrap();
-        // This text has more than [`Inspection::ROWS`] tokens, so its logits are computed in two
-        // parts.
+        // Choose a text that has more than [`Inspection::ROWS`] tokens, so that its logits are
+        // computed in two parts. The test checks that the losses are correct in both parts.
         let ids: Vec<u32> = (0..Inspection::ROWS as u32 + 9)
             .map(|i| i * i % 30)
             .collect();

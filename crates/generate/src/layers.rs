@@ -38,8 +38,9 @@ impl Projection<'_> {
         match (self.weight, self.bias) {
             (Matrix::F32(weight), None) => matmul_into(x, &weight.t(), 0.0, out),
             (Matrix::F32(weight), Some(bias)) => {
-                // Like `Linear`, initialize the output with the bias and add the matrix product to
-                // it. The results are therefore bitwise identical to the results of `Linear`.
+                // Copy the bias to the output and add the matrix product to it, in the same order
+                // as [`tensor_ops::Linear`]. The rounding errors are therefore the same, and the
+                // results are bitwise identical.
                 out.assign(bias);
                 matmul_into(x, &weight.t(), 1.0, out);
             }
@@ -107,7 +108,9 @@ impl Packed {
         })
     }
 
-    /// Converts the row with the index `row` to f32 and writes it to `out`, of shape (inputs).
+    /// Converts one row of the matrix to f32 and writes it to `out`, of shape (inputs). For
+    /// example, the row of a token embedding with the index of a token ID is the embedding of this
+    /// token.
     pub(crate) fn read_row(&self, row: usize, out: &mut [f32]) {
         match self {
             Self::F32(matrix) => matrix.read_row(row, out),

@@ -20,8 +20,9 @@ mod streams;
 mod weight_bytes;
 mod weights;
 
-// The public API of this crate contains types from these crates. They are re-exported so that
-// dependent crates can use exactly the same versions.
+// The public API of the crate `generate` contains types of the crates `gpt`, `ndarray` and
+// `torch_rng`. They are re-exported so that other crates can use the same versions of them as
+// `generate`.
 pub use {gpt, ndarray, torch_rng};
 
 pub use batch::Batch;

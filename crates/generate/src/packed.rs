@@ -135,7 +135,8 @@ impl PackedWeights {
             dtype,
         };
         let vocabulary = (config.vocab_size, config.emb_dim);
-        // Read the largest matrices first, while most of the memory is still free.
+        // Read the token embedding and the output head first. They are the largest matrices, so
+        // they should be read while most of the memory is still free.
         let of_embeddings = of_embeddings(dtype);
         let mut table = |name, dtype| {
             Packed::read(vocabulary, dtype, |rows, out| {

@@ -3,7 +3,7 @@
 /// The identifier of a sequence in a [`Batch`](crate::Batch) or in
 /// [`TokenStreams`](crate::TokenStreams).
 ///
-/// A batch assigns a new slot to each sequence, and it never reuses the slot of a sequence that has
-/// been removed.
+/// Each sequence that is added to a batch gets a new slot. The slot of a removed sequence is never
+/// used again, so an old slot can't refer to the wrong sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub(crate) u64);

@@ -97,8 +97,8 @@ impl DecoderState {
         self.logits.view()
     }
 
-    /// Returns the number of pending tokens, which are the tokens that the next step has to
-    /// process.
+    /// Returns the number of pending tokens. These are the tokens at the end of the text that the
+    /// model hasn't processed yet and that the next step of a decoder or a batch has to process.
     pub fn pending(&self) -> usize {
         let start = self.window_start();
         let cached = match start == self.start {
@@ -189,8 +189,8 @@ impl DecoderState {
     pub(crate) fn truncate(&mut self, len: usize) {
         if len < self.tokens.len() {
             self.tokens.truncate(len);
-            // The last remaining token must be processed again to compute the logits of the token
-            // after it.
+            // Remove the last remaining token from the cache as well. It must be processed again,
+            // because this is the only way to get the logits of the token that follows it.
             let cached = len.saturating_sub(self.start + 1);
             self.caches
                 .iter_mut()
@@ -282,7 +282,8 @@ impl fmt::Debug for DecoderState {
     }
 }
 
-/// The serialized form of a state, and the checks that are performed during deserialization.
+/// Serialization and deserialization of a [`DecoderState`] with serde. The fields of a deserialized
+/// state are checked for consistency, because the data may be damaged.
 #[cfg(feature = "serde")]
 mod written {
     use serde::Serializer;
@@ -316,9 +317,10 @@ mod written {
                 };
             };
             model.validate()?;
-            // Check these lengths before calling `bind`, which allocates memory according to the
-            // configuration. If the configuration is damaged, `bind` might try to allocate far too
-            // much memory.
+            // Reject a damaged configuration before `bind` allocates the KV caches and the logits.
+            // Their sizes depend on the configuration, so a damaged one might require far too much
+            // memory. In an undamaged state, the number of layers and the size of the vocabulary
+            // agree with the arrays that have been read.
             if state.caches.len() != model.n_layers || state.logits.len() != model.vocab_size {
                 return damaged;
             }

@@ -22,8 +22,9 @@ use crate::GenerateError;
 #[derive(Clone, Debug, Default)]
 pub struct StopStrings {
     stops: Vec<String>,
-    /// End of the text so far, which hasn't been returned yet because it may be the beginning of a
-    /// stop string.
+    /// The last characters of the text that haven't been shown to the user yet, because they may be
+    /// the beginning of a stop string. For example, `"\nUs"` is held back if the stop string is
+    /// `"\nUser:"`.
     held: String,
     is_found: bool,
 }
@@ -79,8 +80,9 @@ impl StopStrings {
         self.is_found
     }
 
-    /// Returns the number of bytes at the end of the text that may be the beginning of a stop
-    /// string.
+    /// Returns the number of bytes at the end of the text that must be held back because they may
+    /// be the beginning of a stop string. For example, the result is 3 if the text ends with
+    /// `"\nUs"` and the stop string is `"\nUser:"`.
     fn unclear(&self) -> usize {
         let longest = self.stops.iter().map(|stop| stop.len() - 1).max();
         let longest = longest.unwrap_or(0).min(self.held.len());

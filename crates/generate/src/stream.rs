@@ -49,8 +49,8 @@ pub enum FinishReason {
     StopToken(u32),
     /// The requested number of tokens, [`GenerateOptions::max_new_tokens`], has been generated.
     MaxNewTokens,
-    /// The text fills the context, and the decoder was configured with
-    /// [`PastContext::Stop`](crate::PastContext::Stop).
+    /// The text is as long as the context, and the decoder was configured with
+    /// [`PastContext::Stop`](crate::PastContext::Stop), so no further token can be generated.
     ContextFull,
 }
 
@@ -96,8 +96,10 @@ fn rate(tokens: usize, time: Duration) -> f64 {
 
 /// An iterator that generates the next tokens of a decoder's text.
 ///
-/// If you need the stream after the loop, iterate with `for token in &mut stream`. The stream can
-/// then tell you why the text has ended and how long the generation took.
+/// A `for` loop over the stream usually consumes it. If you need the stream after the loop, write
+/// `for token in &mut stream`. You can then ask it why the text has ended
+/// ([`finish_reason`](Self::finish_reason)) and how long the generation took
+/// ([`timings`](Self::timings)).
 ///
 /// If the decoder was configured with [`PastContext::Stop`](crate::PastContext::Stop), the stream
 /// can return one more token than the context can hold. The model predicts this last token from a
@@ -322,8 +324,9 @@ impl<F> Continuation<F> {
     /// Chooses the next token and appends it to the text. Returns `None` if the chosen token ends
     /// the text.
     ///
-    /// If the context is full and the state was configured with
-    /// [`PastContext::Stop`](crate::PastContext::Stop), the token is returned but not appended.
+    /// If the text already fills the context and the decoder was configured with
+    /// [`PastContext::Stop`](crate::PastContext::Stop), the chosen token is returned as the last
+    /// one, but it isn't appended to the text.
     pub(crate) fn choose(&mut self, state: &mut DecoderState) -> Result<Option<u32>, F::Error>
     where
         F: Sampler,

@@ -71,7 +71,8 @@ pub enum StreamEvent<E = GenerateError> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EndedStream<E = GenerateError> {
-    /// Reason why the sequence has ended, or the error that its sampler returned.
+    /// Reason why the generation of this sequence has ended, such as a stop token. If the sequence
+    /// has ended because its sampler failed, this is the sampler's error.
     pub reason: Result<FinishReason, E>,
     /// Token counts and durations of the sequence. Because each step processes all sequences
     /// together, the durations include the time that was spent on the other sequences.

@@ -22,7 +22,8 @@ pub fn weight_bytes(dtype: Dtype, config: &GptConfig) -> usize {
         true => 0,
         false => bytes_of(dtype, vocabulary),
     };
-    // The position embeddings, the layer normalizations and the biases stay in f32.
+    // Add the memory for the position embeddings, the layer normalizations and the biases, which
+    // are stored in f32, whatever the number format of the matrices is.
     let all = config.size().map(|size| size.without_out_head());
     let others = (all.unwrap_or(usize::MAX).saturating_mul(4))
         .saturating_sub(bytes_of(Dtype::Float32, vocabulary))

@@ -64,8 +64,8 @@ impl DecoderWeights {
     ///
     /// # Errors
     ///
-    /// Returns an error if a field of the model doesn't match the model's configuration
-    /// ([`GptModel::check`]).
+    /// Returns an error if a public field of the model was replaced by one that doesn't match the
+    /// model's configuration, such as a layer of a different size ([`GptModel::check`]).
     pub fn new(model: &GptModel, dtype: Dtype) -> Result<Self, GptError> {
         model.check()?;
         let packed = PackedWeights::new(model, dtype);
@@ -208,8 +208,8 @@ impl<'w> WeightsRef<'w> {
     ///
     /// # Errors
     ///
-    /// Returns an error that contains the name of the first field that doesn't match the
-    /// configuration.
+    /// Returns an error that contains the name of the first field of the model that doesn't match
+    /// the model's configuration, such as a layer of a different size.
     pub(crate) fn check(self) -> Result<(), GptError> {
         match self.0 {
             FormRef::Model(model) => model.check(),

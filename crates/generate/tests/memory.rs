@@ -1,8 +1,8 @@
 //! Measures the peak memory that a decoder needs to load its weights and to compute the first
 //! logits.
 //!
-//! The allocator counts the memory of the whole process, and tests in the same file run in
-//! parallel. Therefore, this file contains only one test.
+//! This file contains only one test, because the tests in a file run in parallel, and the memory
+//! that another test allocates at the same time would be included in the measurement.
 #![allow(clippy::unwrap_used)]
 
 use checkpoint::{ModelFolder, SpecialTokens, save_book, save_hugging_face};

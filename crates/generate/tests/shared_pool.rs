@@ -43,7 +43,9 @@ fn bits<'a>(numbers: impl IntoIterator<Item = &'a f32>) -> Vec<u32> {
     numbers.into_iter().map(|x| x.to_bits()).collect()
 }
 
-/// Returns the bit patterns of the logits that a forward pass in training mode computes.
+/// Computes the logits of a fixed input with a forward pass in training mode, which includes
+/// dropout. Returns their bit patterns, so that a test can check whether two results are exactly
+/// equal.
 fn forward(model: &GptModel) -> Vec<u32> {
     let (logits, _) = model
         .forward_train(&ids(1, 60), &mut TorchRng::manual_seed(2))
@@ -51,7 +53,8 @@ fn forward(model: &GptModel) -> Vec<u32> {
     bits(&logits)
 }
 
-/// Returns the bit patterns of the logits that a decoder computes for a prompt.
+/// Computes the logits that follow a fixed prompt with a decoder. Returns their bit patterns, so
+/// that a test can check whether two results are exactly equal.
 fn decode(model: &GptModel) -> Vec<u32> {
     let mut decoder = Decoder::new(model.clone());
     decoder.start(&(0..60).collect::<Vec<u32>>()).unwrap();
@@ -69,7 +72,9 @@ fn step(model: &GptModel) -> Vec<u32> {
     all
 }
 
-/// The name of a task, and the function that executes it for a model.
+/// A computation that the tests perform with a model, such as a training step. It consists of its
+/// name, which is shown if a test fails, and of a function that returns the bit patterns of the
+/// results.
 type Task = (&'static str, fn(&GptModel) -> Vec<u32>);
 
 const TASKS: [Task; 3] = [
@@ -106,9 +111,9 @@ fn float32_models_beside_bfloat16_training_keep_their_bits() {
     let asked = &model(64, Dtype::Float32);
     let expected = TASKS.map(|(_, task)| task(asked));
     let in_bf16 = TASKS.map(|(_, task)| task(&model(64, Dtype::BFloat16)));
-    // The comparisons below can detect a wrong number format only if bf16 produces results with
-    // different bit patterns. Check this first, except for the decoder, which ignores the number
-    // format for training.
+    // Check that training and the forward pass have different results in bf16 than in f32.
+    // Otherwise, the test couldn't detect that a computation uses the wrong number format. The
+    // decoder (index 1) isn't checked, because it ignores the model's number format for training.
     assert!(expected[0] != in_bf16[0] && expected[2] != in_bf16[2]);
     let (trained, ids) = (&model(256, Dtype::BFloat16), &ids(2, 256));
     for threads in [2, 3, 4, 8] {

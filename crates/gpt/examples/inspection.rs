@@ -78,8 +78,9 @@ fn main() -> Result<(), GptError> {
         }
     }
 
-    // To switch off a head, set the columns of `out_proj` that are multiplied by the head's output
-    // to 0.
+    // Measure how important each attention head is: switch off one head at a time and compute the
+    // loss. To switch off a head, set those columns of the weight of `out_proj` to 0 that are
+    // multiplied by the head's output.
     let targets = array![[IGNORE_INDEX, 3, 7, 3, 7]];
     println!(
         "the loss of the model with all heads is {:.3}",

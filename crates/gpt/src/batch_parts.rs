@@ -73,7 +73,9 @@ impl BatchParts {
         }
     }
 
-    /// Returns the maximum number of parts per batch for a model with this many parameters.
+    /// Returns the largest number of parts into which [`BatchParts`] divides a batch, if the model
+    /// has the given number of parameters. For a model with too many parameters, the result is 1,
+    /// because its batches aren't divided.
     pub(crate) fn max_parts(parameters: usize) -> usize {
         match parameters {
             0..=MAX_PARAMETERS => MAX_PARTS,
@@ -109,8 +111,8 @@ impl BatchParts {
     ) -> Result<f32, GptError> {
         let op = "BatchParts::loss_and_grads";
         if let Some(part) = self.grads.first() {
-            // The gradients of all parts were created with the same configuration, so checking the
-            // first of them against the model is enough.
+            // Check that the buffers for the gradients fit this model. All buffers were created
+            // with the same configuration, so it is enough to check the first one.
             model.check_gradients(op, part);
         }
         let batch = in_idx.nrows();
@@ -119,8 +121,9 @@ impl BatchParts {
             return model.loss_and_grads(in_idx, targets, weight, rng, grads);
         }
         model.check_gradients(op, grads);
-        // The whole batch is checked before it is divided into parts, so that errors contain row
-        // numbers of the whole batch and not of a part.
+        // Check the token IDs before the batch is divided into parts. If an ID is invalid, the
+        // error then contains the index of its row in the whole batch. If each part were checked
+        // separately, the error would contain the index in the part.
         model.check_batch(in_idx, targets)?;
         let of_batch = counted(targets)?;
         if std::mem::replace(&mut self.step_in_progress, true) {
@@ -154,8 +157,9 @@ impl BatchParts {
     }
 }
 
-/// Adds the gradients in each element of `from` to `sum`, one element after the other, and then
-/// sets all gradients in `from` to 0.
+/// Adds the gradients of several models to the gradients in `sum`, and then sets the gradients in
+/// `from` to 0. The elements of `from` are added in their order, so the rounding errors are always
+/// the same.
 ///
 /// # Panics
 ///

@@ -43,7 +43,8 @@ impl DropRates {
         }
     }
 
-    /// Returns the rate that all three kinds of dropout have in common, or `None` if the rates
+    /// Returns the dropout rate if the embeddings, the attention weights and the shortcut
+    /// connections all have the same rate, as in the book's model. Returns `None` if the rates
     /// differ.
     pub fn common(&self) -> Option<f64> {
         (*self == Self::all(self.emb)).then_some(self.emb)
@@ -151,14 +152,14 @@ impl GptConfig {
 
     /// Checks that a model can be created from this configuration.
     ///
-    /// All sizes must be at least 1, `n_heads` must be a divisor of `emb_dim`, the dropout rates
-    /// must be from 0 to 1, `norm_eps` must be finite and not negative, and the weights must fit in
-    /// the address space.
+    /// A valid configuration must meet these conditions: All sizes are at least 1, `n_heads` is a
+    /// divisor of `emb_dim`, the dropout rates are from 0 to 1, `norm_eps` is finite and not
+    /// negative, and the weights of the model fit in the address space.
     ///
     /// # Errors
     ///
-    /// Returns an error that describes the first problem found, including the name and the value of
-    /// the invalid field.
+    /// Returns an error if the configuration isn't valid. The error describes the first problem
+    /// found, including the name and the value of the invalid field.
     pub fn validate(&self) -> Result<(), GptError> {
         check_sizes(&[
             ("vocab_size", self.vocab_size),

@@ -51,8 +51,9 @@ impl fmt::Display for GptConfig {
     }
 }
 
-/// Writes a single number if all three rates are equal. Otherwise, writes each rate together with
-/// the values to which dropout is applied.
+/// Writes the dropout rates of a model. If all three rates are equal, this is a single number, such
+/// as `0.1`. Otherwise, it is a list such as `0.1 on embeddings, 0 on attention weights, 0.2 on
+/// shortcuts`.
 impl fmt::Display for DropRates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.common() {
@@ -66,8 +67,8 @@ impl fmt::Display for DropRates {
     }
 }
 
-/// Writes two numbers: the number of all parameters, and the number of parameters without the
-/// output head.
+/// Writes the number of parameters of a model in two lines. The first line contains the number of
+/// all parameters, and the second line contains the number without the output head.
 impl fmt::Display for ModelSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (total, without) = (self.total(), self.without_out_head());

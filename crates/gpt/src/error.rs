@@ -89,7 +89,8 @@ pub enum GptError {
     Field {
         /// Path of the field, such as `trf_blocks[0].ff.expand`.
         name: String,
-        /// Description of what is wrong, which contains the value found and the value expected.
+        /// Description of how the field differs from the model's configuration, including the value
+        /// found and the value expected.
         problem: String,
         /// Advice on how to fix the problem.
         fix: &'static str,

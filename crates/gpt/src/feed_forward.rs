@@ -82,7 +82,8 @@ impl FeedForward {
     ///
     /// # Panics
     ///
-    /// Panics if `d_out` doesn't have the same shape as the network's output.
+    /// Panics if `d_out`, the gradient of the network's output, doesn't have the same shape as this
+    /// output.
     pub fn backward(
         &self,
         cache: FeedForwardCache,

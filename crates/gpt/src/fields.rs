@@ -1,10 +1,10 @@
 //! Checks that the public fields of a model match its configuration.
 //!
-//! Callers can replace any field, for example with a layer of a different size. The model must
-//! either use a replaced field or return an error, but must never silently ignore the field.
-//! Therefore, the forward pass, the decoder and the functions that save a model call
-//! [`GptModel::check`] first. This check compares about a dozen sizes per block, which takes far
-//! less time than processing a token.
+//! Callers can replace any public field of a model, for example with a layer of a different size. A
+//! computation must then either use the new layer or return an error, but must never silently use
+//! something else. Therefore, the forward pass, the decoder and the functions that save a model
+//! call [`GptModel::check`] first. This check compares about a dozen sizes per block, which takes
+//! far less time than processing a token.
 
 use std::fmt::Debug;
 
@@ -46,9 +46,9 @@ impl GptModel {
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::Field`], which contains the name of the first field that doesn't match
-    /// the configuration and the value that was expected. If the model has no transformer blocks,
-    /// returns [`GptError::Zero`].
+    /// Returns [`GptError::Field`] if a field doesn't match the configuration. The error contains
+    /// the name of the first such field and the value that was expected. Returns [`GptError::Zero`]
+    /// if the model has no transformer blocks.
     pub fn check(&self) -> Result<(), GptError> {
         let config = self.config();
         let (vocab_size, emb_dim) = (config.vocab_size, config.emb_dim);
@@ -94,8 +94,8 @@ impl GptModel {
     ///
     /// # Errors
     ///
-    /// Returns [`GptError::Field`], which contains the name and the value of the first rate that
-    /// differs from the configuration.
+    /// Returns [`GptError::Field`] if the dropout rate of a layer differs from the rate in the
+    /// model's configuration. The error contains the name and the value of the first such rate.
     pub fn check_drop_rates(&self) -> Result<(), GptError> {
         let DropRates {
             emb,
@@ -117,15 +117,18 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if the parameters differ or `grads` is invalid. The panic message starts with `op`.
+    /// Panics if the parameters of `grads` and the model have different names or shapes, or if
+    /// [`check`](Self::check) rejects `grads`. The panic message starts with `op`, which is the
+    /// name of the function that was called with these gradients.
     pub(crate) fn check_gradients(&self, op: &str, grads: &GptModel) {
         let sizes = |config: GptConfig| GptConfig {
             drop_rates: DropRates::all(0.0),
             ..config
         };
-        // If the configurations are equal except for their dropout rates, the names and shapes are
-        // equal, too, so they aren't compared. Creating the names of all parameters would slow down
-        // the training steps of small models.
+        // If the configurations of the model and the gradients are equal except for their dropout
+        // rates, their parameters have the same names and shapes. The parameters are compared only
+        // in the other case, because creating all of their names would slow down the training steps
+        // of small models.
         if sizes(self.config()) != sizes(grads.config()) {
             check_same(op, &self.named_parameters(), &grads.named_parameters());
         }

@@ -65,10 +65,9 @@ pub(crate) fn check_targets(targets: &ArrayRef2<u32>, vocab_size: usize) -> Resu
 
 /// Checks that all token IDs are in a vocabulary of `vocab_size` tokens.
 ///
-/// `ids` contains consecutive token IDs of a single sequence. If one of them is invalid, the error
-/// describes its position by two numbers: `row`, which is the index of the sequence in the batch,
-/// and the index of the ID in the sequence. `first` is the index in the sequence at which `ids`
-/// starts.
+/// `ids` contains consecutive token IDs of one sequence in a batch. `row` is the index of this
+/// sequence in the batch, and `first` is the position of the first ID in the sequence. These two
+/// numbers are needed only for the error, which describes where in the batch an invalid ID is.
 ///
 /// # Errors
 ///

@@ -85,8 +85,8 @@ impl GptModel {
         Ok(())
     }
 
-    /// Returns the number format to which the operands of the output head's matrix product are
-    /// rounded.
+    /// Returns the number format that the matrix product of the output head uses: the inputs and
+    /// weights of the head are rounded to this format before they are multiplied.
     pub(crate) fn head_dtype(&self) -> Dtype {
         let own = self.out_head.as_ref().map(|out_head| out_head.dtype);
         own.unwrap_or(self.tied_head_dtype)
@@ -94,10 +94,11 @@ impl GptModel {
 
     /// Returns the model's configuration.
     ///
-    /// A caller can add or remove transformer blocks and the output head after the model was
-    /// created, so the configuration's `n_layers` and `tied` are determined from the model's
-    /// current fields. All other values are those with which the model was created.
-    /// [`check`](Self::check) compares them with the fields.
+    /// The number of layers (`n_layers`) and whether the output head is tied (`tied`) are
+    /// determined from the model's current fields, because a caller can add or remove transformer
+    /// blocks and the output head after the model was created. All other values are those with
+    /// which the model was created. To find out whether the current fields still match them, use
+    /// [`check`](Self::check).
     pub fn config(&self) -> GptConfig {
         GptConfig {
             tied: self.out_head.is_none(),
@@ -139,8 +140,8 @@ impl GptModel {
     /// Computes the residual stream before, between and after the transformer blocks.
     ///
     /// The result consists of `n_layers` + 1 arrays of shape (batch, num_tokens, emb_dim). The
-    /// first array is the sum of the embeddings, and each of the following arrays is the output of
-    /// a block.
+    /// first array is the sum of the token and position embeddings, and each of the following
+    /// arrays is the output of one transformer block.
     ///
     /// Hugging Face's Transformers library calls these arrays `hidden_states`, but applies the
     /// final layer normalization to the last of them. To get the normalized array, use

@@ -142,8 +142,8 @@ impl GptModel {
     ///
     /// # Panics
     ///
-    /// Panics if the shapes of `d_logits` and the logits differ, if the parameters of `grads` and
-    /// the model have different names or shapes, or if [`check`](Self::check) rejects `grads`.
+    /// Panics if `d_logits` doesn't have the same shape as the logits, if the parameters of `grads`
+    /// and the model have different names or shapes, or if [`check`](Self::check) rejects `grads`.
     pub fn backward(&self, cache: GptCache, d_logits: &ArrayRef3<f32>, grads: &mut GptModel) {
         self.check_gradients("GptModel::backward", grads);
         let ((batch, num_tokens), vocab_size) = (cache.hidden.ids.dim(), self.config().vocab_size);

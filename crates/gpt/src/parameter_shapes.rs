@@ -63,8 +63,8 @@ impl GptConfig {
 ///
 /// # Panics
 ///
-/// Panics if the lists differ. The panic message starts with `op` and describes the first
-/// difference.
+/// Panics if the lists differ. The panic message describes the first difference. It starts with
+/// `op`, which is the name of the function that was called with these parameters.
 pub(crate) fn check_same<S: RawData, T: RawData>(
     op: &str,
     ours: &[(String, ArrayBase<S, IxDyn>)],

@@ -54,8 +54,9 @@ pub fn gelu<D: Dimension>(x: &ArrayRef<f32, D>) -> Array<f32, D> {
 /// the book (listing 4.4). Values of this type are also used to store the gradients of a network's
 /// weights.
 ///
-/// The names of the network's parameters start with `layers.0` and `layers.2`, because the book
-/// stores the layers in an `nn.Sequential`, in which element 1 is GELU.
+/// The parameters of the first layer are named `layers.0.weight` and `layers.0.bias`, and those of
+/// the second layer are named `layers.2.weight` and `layers.2.bias`. The number 1 is missing
+/// because the book stores the layers in an `nn.Sequential` whose element 1 is GELU.
 ///
 /// ```
 /// use gpt::{FeedForward, GptConfig, torch_rng::TorchRng};

@@ -17,8 +17,8 @@ fn rng() -> TorchRng {
 /// Checks that these settings are rejected with the given message.
 fn refused(sampling: Sampling, expected: &str) {
     let logits = array![1.0, 2.0, 3.0, 4.0, 5.0];
-    // Compare the error messages instead of the errors, because an error that contains NaN isn't
-    // equal to itself.
+    // Compare the text of the error messages and not the errors themselves. If the invalid setting
+    // is NaN, the error contains NaN, so it isn't even equal to itself.
     let error = sampling.choose(&logits, &mut rng()).unwrap_err();
     assert_eq!(error.to_string(), expected);
     assert_eq!(sampling.check().unwrap_err().to_string(), expected);

@@ -13,17 +13,20 @@ use proptest::prelude::*;
 use rayon::ThreadPoolBuilder;
 use torch_rng::TorchRng;
 
-/// A random sequence for the tests of [`TokenStreams`]. The fields specify when the sequence is
-/// added, how it is continued, and when it is removed.
+/// A random sequence that a test adds to [`TokenStreams`] while other sequences are being
+/// continued. The fields specify when the sequence is added, how it is continued, and when it is
+/// removed.
 #[derive(Clone, Debug)]
 struct Visit {
-    /// Number of steps between the addition of the previous sequence and the addition of this one.
+    /// Number of generation steps that the test performs after adding the previous sequence and
+    /// before adding this one.
     wait: usize,
     prompt: Vec<u32>,
     config: DecoderConfig,
     options: GenerateOptions,
     seed: u64,
-    /// Number of new tokens after which the sequence is removed if it hasn't ended before.
+    /// Number of generated tokens after which the test removes the sequence, unless it has ended
+    /// before.
     leaves_after: usize,
 }
 
@@ -68,8 +71,9 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
 }
 
 impl Visit {
-    /// Returns this sequence with token IDs that are in the model's vocabulary, and with lengths
-    /// that fit in the model's context.
+    /// Adapts this random sequence to a model. Returns the sequence with token IDs that are in the
+    /// model's vocabulary, and with a prompt and a context size that the model's context length
+    /// allows.
     fn to(mut self, model: &gpt::GptConfig) -> Self {
         let (vocab_size, context) = (model.vocab_size as u32, model.context_length);
         let eighths = self.config.context_size.unwrap();
@@ -86,8 +90,9 @@ impl Visit {
     }
 }
 
-/// The generated tokens of a sequence, the reason why the sequence has ended (`None` if it was
-/// removed before its end), and the logits from which its last token was chosen.
+/// The result of continuing a sequence, which must be the same alone and together with other
+/// sequences. It consists of the generated tokens, the reason why the sequence has ended (`None` if
+/// the test removed it first), and the logits from which the last token was chosen.
 type Outcome = (Vec<u32>, Option<FinishReason>, Array1<f32>);
 
 fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
@@ -97,9 +102,9 @@ fn alone(weights: &DecoderWeights, visit: &Visit) -> Outcome {
     let mut stream = TokenStream::new(&mut decoder, visit.options.clone(), &mut rng).unwrap();
     let most = visit.leaves_after;
     let tokens: Vec<u32> = stream.by_ref().take(most).map(Result::unwrap).collect();
-    // If the stream returned fewer tokens than `leaves_after`, or as many tokens as its options
-    // allow, the sequence has ended. In this case, the stream may report the reason only after
-    // another call of `next`.
+    // If the stream returned fewer tokens than were requested, or the maximum number that its
+    // options allow, the sequence has ended. However, the stream may not know the reason until
+    // `next` is called once more. This call must return no further token.
     let over = tokens.len() < most || tokens.len() == visit.options.max_new_tokens;
     let reason = match stream.finish_reason() {
         None if over => stream
@@ -185,8 +190,9 @@ proptest! {
                 parts.push(part).unwrap();
                 parts.advance().unwrap();
                 rest = others;
-                // Append the same tokens to the decoder and to a clone of it. Both must compute the
-                // same logits. Then remove the tokens from the original decoder again.
+                // Check that a clone of a decoder continues the text like the original: append the
+                // same tokens to both and compare their logits. Then remove these tokens from the
+                // original, so that the test can continue with its own text.
                 let (len, tried) = (parts.tokens().len(), vec![0; cut]);
                 let mut fork = parts.clone();
                 for decoder in [&mut parts, &mut fork] {
@@ -317,8 +323,9 @@ fn a_hook_sees_every_text_after_each_block_and_what_it_changes_counts() {
     for (slot, alone) in slots.iter().zip(&alone) {
         assert_eq!(batch.get(*slot).unwrap().logits(), alone.logits());
     }
-    // The logits are computed from the output of the last block, so a hook that changes this output
-    // must also change the logits.
+    // Check that a hook can change the prediction. The hook replaces the output of the last block
+    // at position 1 with that of position 3, so the model must predict the token 8, which follows
+    // position 3, instead of the token 6.
     let mut decoder = Decoder::new(&model);
     decoder.start(&[1, 2]).unwrap();
     let steered = decoder.advance_with(|blocks, mut rows| {

@@ -9,9 +9,9 @@ use torch_rng::TorchRng;
 /// Generates small models of all kinds: with and without a tied output head, with and without
 /// biases, with one or several attention heads, and with each activation function.
 ///
-/// The models have at least 8 features, because layer normalization of only two features would
-/// amplify rounding errors. It would essentially divide by the difference between the two features,
-/// which may be very small.
+/// Each attention head has at least 8 features, so layer normalization never has only a few
+/// features. With two features, it would essentially divide by the difference between them, which
+/// may be very small, and would therefore amplify rounding errors.
 pub(crate) fn models() -> impl Strategy<Value = GptModel> {
     (
         (1..4usize, 8..17usize, 1..4usize, 2..60usize),
@@ -77,15 +77,17 @@ pub(crate) fn scripted(script: &[u32]) -> GptModel {
     model
 }
 
-/// Returns true if the largest logit exceeds the second largest by so much that rounding errors
-/// can't change which token is chosen.
+/// Returns true if the largest logit is so much larger than all others that rounding errors can't
+/// change which token is the most probable one. Tests compare the tokens that two implementations
+/// choose only in this case.
 pub(crate) fn has_clear_winner(logits: &ndarray::ArrayRef1<f32>) -> bool {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
     sorted.len() < 2 || sorted[0] - sorted[1] > 1e-3
 }
 
-/// Starts a new text with the given prompt and processes the prompt.
+/// Replaces the text of a decoder with the given prompt and processes the prompt, so that the
+/// decoder contains the logits of the next token.
 pub(crate) fn take_in(decoder: &mut Decoder<impl AsWeights>, prompt: &[u32]) {
     decoder.start(prompt).unwrap();
     decoder.advance().unwrap();

@@ -60,8 +60,9 @@ proptest! {
         for (i, &token) in completion.iter().enumerate() {
             let before = &book[..prompt.len() + i];
             if !has_clear_winner(&uncached(&model, before)) {
-                // Two logits are almost equal, so rounding errors may change which token is chosen.
-                // In this case, all later tokens may differ as well, so the comparison ends here.
+                // If the two largest logits are almost equal, the decoder and the book's function
+                // may choose different tokens because of rounding errors. All later tokens may then
+                // differ as well, so the comparison of the two texts ends here.
                 return Ok(());
             }
             prop_assert_eq!(token, book[before.len()], "token {} of {:?}", i, prompt);
@@ -226,7 +227,8 @@ proptest! {
 
 #[test]
 fn one_decoder_alternates_between_texts_and_every_owner_of_a_model_gives_the_same_bits() {
-    /// A struct that owns a model and two decoders for this model.
+    /// A struct that contains both a model and decoders for this model. Such a struct is possible
+    /// because the decoders don't borrow the model, but share it.
     struct Owner {
         model: Arc<GptModel>,
         shared: Decoder<Arc<GptModel>>,

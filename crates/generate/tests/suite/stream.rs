@@ -91,8 +91,8 @@ fn a_conversation_continues_from_the_cache() {
     let mut stream = TokenStream::new(&mut decoder, greedy(2), &mut rng).unwrap();
     let answer: Vec<u32> = stream.by_ref().collect::<Result<_, _>>().unwrap();
     assert_eq!(answer, [106, 107]);
-    // The stream has processed three prompt tokens. One is the last token of the previous answer,
-    // which hadn't been processed yet, and the other two have been pushed after that answer.
+    // The second answer was generated from three prompt tokens: the last token of the first answer,
+    // which hadn't been processed yet, and the two tokens that were pushed after that answer.
     let timings = stream.timings();
     assert_eq!((timings.prompt_tokens, timings.decoded_tokens), (3, 1));
     assert!(timings.prompt_tokens_per_second() > 0.0 && timings.decoded_tokens_per_second() > 0.0);
@@ -152,14 +152,15 @@ proptest! {
         for &cut in &cuts {
             let piece: String = characters.by_ref().take(cut).collect();
             shown += &watch.push(&piece);
-            // The text that has been shown so far must be a prefix of the whole text, and it must
-            // not contain a stop string.
+            // At any time, the text that the user has seen must be the beginning of the generated
+            // text, and it must not contain a stop string.
             prop_assert!(text.starts_with(&shown));
             prop_assert!(stop.iter().all(|stop| !shown.contains(stop.as_str())));
         }
         shown += &watch.finish();
-        // The shown text must end before the stop string that ends first. If several stop strings
-        // end at the same position, the longest one determines where the text ends.
+        // In the end, the user must have seen all of the generated text or, if it contains a stop
+        // string, the text before this stop string. If it contains several, the stop string that
+        // ends first counts and, among those that end at the same position, the longest one.
         let first = stop.iter().filter_map(|stop| text.find(stop.as_str()).map(|at| (at + stop.len(), at))).min();
         prop_assert_eq!(shown.as_str(), &text[..first.map_or(text.len(), |(_, start)| start)]);
         prop_assert_eq!(watch.is_found(), first.is_some());
