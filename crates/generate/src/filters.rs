@@ -138,8 +138,7 @@ pub(crate) fn keep_top_k(logits: &mut [f32], top_k: usize) {
 ///
 /// If several tokens are equally probable and only some of them can be kept, those with the highest
 /// IDs are kept. The transformers library keeps the same tokens, because it sorts the probabilities
-/// in ascending order and removes tokens from the beginning until only the most probable ones are
-/// left.
+/// in ascending order and removes tokens from the beginning until only the tokens to keep are left.
 pub(crate) fn keep_top_p(logits: &mut [f32], top_p: f32) {
     let p = softmax(&ArrayView1::from(&*logits), Axis(0));
     // To avoid sorting the whole vocabulary, exclude most tokens with a simple bound. The tokens

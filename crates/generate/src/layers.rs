@@ -38,9 +38,9 @@ impl Projection<'_> {
         match (self.weight, self.bias) {
             (Matrix::F32(weight), None) => matmul_into(x, &weight.t(), 0.0, out),
             (Matrix::F32(weight), Some(bias)) => {
-                // Copy the bias to the output and add the matrix product to it, in the same order
-                // as [`tensor_ops::Linear`]. The rounding errors are therefore the same, and the
-                // results are bitwise identical.
+                // Like `tensor_ops::Linear`, first copy the bias to the output and then add the
+                // matrix product to it. The rounding errors are therefore the same, and the results
+                // are bitwise identical.
                 out.assign(bias);
                 matmul_into(x, &weight.t(), 1.0, out);
             }

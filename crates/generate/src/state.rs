@@ -189,8 +189,9 @@ impl DecoderState {
     pub(crate) fn truncate(&mut self, len: usize) {
         if len < self.tokens.len() {
             self.tokens.truncate(len);
-            // Remove the last remaining token from the cache as well. It must be processed again,
-            // because this is the only way to get the logits of the token that follows it.
+            // When the text is shortened, also remove its last remaining token from the cache. This
+            // token must be processed again, because this is the only way to get the logits of the
+            // token that follows it.
             let cached = len.saturating_sub(self.start + 1);
             self.caches
                 .iter_mut()

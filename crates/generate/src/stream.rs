@@ -50,7 +50,7 @@ pub enum FinishReason {
     /// The requested number of tokens, [`GenerateOptions::max_new_tokens`], has been generated.
     MaxNewTokens,
     /// The text is as long as the context, and the decoder was configured with
-    /// [`PastContext::Stop`](crate::PastContext::Stop), so no further token can be generated.
+    /// [`PastContext::Stop`](crate::PastContext::Stop), so the generation has ended.
     ContextFull,
 }
 

@@ -111,8 +111,8 @@ impl BatchParts {
     ) -> Result<f32, GptError> {
         let op = "BatchParts::loss_and_grads";
         if let Some(part) = self.grads.first() {
-            // Check that the buffers for the gradients fit this model. All buffers were created
-            // with the same configuration, so it is enough to check the first one.
+            // Check that the buffers for the gradients of the parts fit this model. All of them
+            // were created with the same configuration, so it is enough to check the first one.
             model.check_gradients(op, part);
         }
         let batch = in_idx.nrows();

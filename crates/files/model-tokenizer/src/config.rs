@@ -238,8 +238,8 @@ struct ModelConfig {
 /// contain a class either, but the type of the model is "gpt2", the class is `GPT2Tokenizer`. In
 /// all other cases, nothing is added.
 ///
-/// Without this step, the class would be lost if the tokenizer is later saved to another folder,
-/// because `save` writes tokenizer_config.json but not config.json.
+/// If the class were contained only in config.json, it would be lost when the tokenizer is saved to
+/// another folder, because `save` writes tokenizer_config.json but not config.json.
 pub(crate) fn with_class_of_model(
     folder: &Path,
     files: &mut Files,

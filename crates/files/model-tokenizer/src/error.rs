@@ -1,8 +1,8 @@
 //! Errors that occur when a tokenizer is loaded, trained or saved, or when text is encoded. Errors
 //! that occur when IDs are decoded are [`TokenizerError`]s.
 //!
-//! In the error messages, special characters such as line breaks are escaped in all text that was
-//! read from files. Therefore, each message is a single line.
+//! In the messages of these errors, special characters such as line breaks are escaped in all text
+//! that was read from files. Therefore, each message is a single line.
 
 use std::path::{Path, PathBuf};
 
@@ -43,8 +43,8 @@ pub enum ModelTokenizerError {
     /// The text contains a byte that the vocabulary can't encode.
     #[error("the text contains the byte {byte:#04x}, but the vocabulary has no token for it")]
     UnknownByte {
-        /// Value of the byte, from 0 to 255. If the vocabulary lacks several bytes of the text,
-        /// this is the first of them.
+        /// Value of the byte for which the vocabulary has no token. If the text contains several
+        /// such bytes, this is the first of them.
         byte: u8,
     },
     /// The tokenizer divides text with a pattern that doesn't match a part of the given text, so

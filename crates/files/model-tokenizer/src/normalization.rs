@@ -74,9 +74,10 @@ impl Normalization {
 mod tests {
     use super::*;
 
-    /// Strings of which each test text combines three. Normalization composes some of these
-    /// characters with the previous character (such as the combining accent U+0301), replaces or
-    /// decomposes others (such as the ligature "ﬁ"), and doesn't change the rest.
+    /// Strings from which the test texts are built: each text consists of three of them. Unicode
+    /// normalization composes some of these characters with the previous character (such as the
+    /// combining accent U+0301), replaces or decomposes others (such as the ligature "ﬁ"), and
+    /// doesn't change the rest.
     const PARTS: [&str; 14] = [
         "a", "e", "\u{301}", "\u{327}", "\u{344}", "é", "\u{212b}", "\u{2126}", "ﬁ", "①",
         "\u{1100}", "\u{1161}", "\u{11a8}", "가",

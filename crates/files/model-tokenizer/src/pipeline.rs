@@ -47,7 +47,8 @@ pub(crate) struct Pipeline {
     pub(crate) vocab_size: usize,
 }
 
-/// The last step of encoding, which converts each piece of the text (roughly a word) to token IDs.
+/// The last step of a tokenizer, which converts each piece of the text (roughly a word) to token
+/// IDs.
 enum Model {
     BytePairs(Box<BytePairs>),
     Characters(Characters),
@@ -75,7 +76,7 @@ enum Part<'t> {
     Text(Cow<'t, str>),
 }
 
-/// The last step of encoding, as used by a single thread: it converts pieces of a text to token
+/// The last step of a tokenizer, as used by a single thread: it converts pieces of a text to token
 /// IDs. Each thread needs its own `PartEncoder`, because the encoder of a byte pair encoding
 /// contains a cache that can't be shared.
 enum PartEncoder<'p> {
@@ -352,7 +353,7 @@ impl Pipeline {
     }
 
     /// Creates an encoder that a single thread uses to encode a part of a text. `bytes` is the
-    /// length of the whole text, which all threads together encode.
+    /// length of the whole text in bytes, which all threads together encode.
     fn encoder(&self, bytes: usize) -> PartEncoder<'_> {
         match &self.model {
             Model::BytePairs(pairs) => PartEncoder::BytePairs(pairs, pairs.bpe.encoder(bytes)),

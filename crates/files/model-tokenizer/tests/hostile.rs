@@ -102,9 +102,9 @@ const DAMAGE: &str = r####"
 /post_processor | {"type": "BertProcessing", "cls": ["<s>", 9999], "sep": ["<s>", 1]} | the post-processor adds the ID 9999 to each text, but no token has this ID
 "####;
 
-/// Checks all test cases of a table. Each line consists of the path of a value in the small
-/// tokenizer.json, the value with which it is replaced, and a text. Loading the changed file must
-/// fail with the error message to which `message` converts this text.
+/// Checks all test cases of a table. Each line consists of the path of a value in the
+/// tokenizer.json that [`small`] returns, the value with which it is replaced, and a text. Loading
+/// the changed file must fail with the error message to which `message` converts this text.
 fn check_table(table: &str, message: impl Fn(&str) -> String) {
     for line in table.trim().lines() {
         let cells: Vec<&str> = line.split(" | ").collect();

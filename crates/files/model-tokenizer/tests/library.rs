@@ -29,8 +29,8 @@ const CONTENTS: &[&str] = &[
 /// library finds in normalized text.
 const SAME: &[&str] = &["\u{3000}", "e\u{301}"];
 
-/// Strings that are combined at random to create the texts that both tokenizers encode. The texts
-/// also contain strings from [`CONTENTS`].
+/// Strings that are combined at random to create the texts that are encoded both with this crate
+/// and with the `tokenizers` library. The texts also contain strings from [`CONTENTS`].
 const TEXTS: &[&str] = &[
     "a", "b", "c", "ab", "the", " the", "A", "x", "<", ">", "|", "é", "e", "\u{301}", "日本", "ﬁ",
     "①", "1", "23", "4567", "'s", "'LL", "'ſ", "'", "!?", "...", "#\n", "🙂", "\u{200b}", "\0",
@@ -203,10 +203,10 @@ fn decoded(library: &Tokenizer, ids: &[u32]) -> String {
 /// Because the library's ranges always consist of whole characters, this crate's range is first
 /// extended to whole characters.
 ///
-/// The ranges may differ in two cases. If the tokenizer adds a space before the text, this crate
-/// returns an empty range for the space, whereas the library returns the range of the text's first
-/// character. If Unicode normalization combines several characters, the library's range may be only
-/// a part of this crate's range.
+/// The ranges of this crate and of the library may differ in two cases. If the tokenizer adds a
+/// space before the text, this crate returns an empty range for the space, whereas the library
+/// returns the range of the text's first character. If Unicode normalization combines several
+/// characters, the library's range may be only a part of this crate's range.
 fn assert_same_range(text: &str, ours: Range<usize>, theirs: (usize, usize), is_normalized: bool) {
     let starts = |at: &usize| text.is_char_boundary(*at);
     let start = (0..=ours.start).rev().find(starts).unwrap();

@@ -19,7 +19,7 @@ use torch_rng::TorchRng;
 #[derive(Clone, Debug)]
 struct Visit {
     /// Number of generation steps that the test performs after adding the previous sequence and
-    /// before adding this one.
+    /// before adding this sequence.
     wait: usize,
     prompt: Vec<u32>,
     config: DecoderConfig,
@@ -72,8 +72,9 @@ fn visits() -> impl Strategy<Value = Vec<Visit>> {
 
 impl Visit {
     /// Adapts this random sequence to a model. Returns the sequence with token IDs that are in the
-    /// model's vocabulary, and with a prompt and a context size that the model's context length
-    /// allows.
+    /// model's vocabulary and with a context size of at most the model's context length. If the
+    /// sequence must stop when the context is full, its prompt is shortened so that it fits in the
+    /// context.
     fn to(mut self, model: &gpt::GptConfig) -> Self {
         let (vocab_size, context) = (model.vocab_size as u32, model.context_length);
         let eighths = self.config.context_size.unwrap();
@@ -323,9 +324,9 @@ fn a_hook_sees_every_text_after_each_block_and_what_it_changes_counts() {
     for (slot, alone) in slots.iter().zip(&alone) {
         assert_eq!(batch.get(*slot).unwrap().logits(), alone.logits());
     }
-    // Check that a hook can change the prediction. The hook replaces the output of the last block
-    // at position 1 with that of position 3, so the model must predict the token 8, which follows
-    // position 3, instead of the token 6.
+    // Check that a hook can change the prediction. The hook makes the output of the last block at
+    // position 1 look like the output at position 3, so the model must predict the token 8, which
+    // follows position 3, instead of the token 6.
     let mut decoder = Decoder::new(&model);
     decoder.start(&[1, 2]).unwrap();
     let steered = decoder.advance_with(|blocks, mut rows| {

@@ -9,9 +9,9 @@ use torch_rng::TorchRng;
 /// Generates small models of all kinds: with and without a tied output head, with and without
 /// biases, with one or several attention heads, and with each activation function.
 ///
-/// Each attention head has at least 8 features, so layer normalization never has only a few
-/// features. With two features, it would essentially divide by the difference between them, which
-/// may be very small, and would therefore amplify rounding errors.
+/// Each attention head of these models has at least 8 features, so layer normalization never has
+/// only a few features. With two features, it would essentially divide by the difference between
+/// them, which may be very small, and would therefore amplify rounding errors.
 pub(crate) fn models() -> impl Strategy<Value = GptModel> {
     (
         (1..4usize, 8..17usize, 1..4usize, 2..60usize),

@@ -91,8 +91,9 @@ fn a_conversation_continues_from_the_cache() {
     let mut stream = TokenStream::new(&mut decoder, greedy(2), &mut rng).unwrap();
     let answer: Vec<u32> = stream.by_ref().collect::<Result<_, _>>().unwrap();
     assert_eq!(answer, [106, 107]);
-    // The second answer was generated from three prompt tokens: the last token of the first answer,
-    // which hadn't been processed yet, and the two tokens that were pushed after that answer.
+    // In this conversation, the second answer was generated from three prompt tokens: the last
+    // token of the first answer, which hadn't been processed yet, and the two tokens that were
+    // pushed after that answer.
     let timings = stream.timings();
     assert_eq!((timings.prompt_tokens, timings.decoded_tokens), (3, 1));
     assert!(timings.prompt_tokens_per_second() > 0.0 && timings.decoded_tokens_per_second() > 0.0);
