@@ -17,8 +17,9 @@ use crate::head::{Head, HeadDropout, HeadGradients};
 /// Intermediate results that [`attend_train`] stores for [`attend_backward`].
 #[derive(Clone, Debug)]
 pub(crate) struct AttendCache {
-    /// Log-sum-exp of each query's scaled scores, with the shape `(batch, num_heads, num_tokens)`.
-    /// The module documentation of `head.rs` explains what it is used for.
+    /// Log-sum-exp of each query's scaled attention scores, with the shape `(batch, num_heads,
+    /// num_tokens)`. The backward pass needs it to compute the attention weights again, because the
+    /// forward pass doesn't store them. `head.rs` explains the method.
     log_sums: Array3<f32>,
     /// Dropout mask of the attention weights, in the row-major order of an array of shape
     /// `(batch, num_heads, num_tokens, num_tokens)`. It is `None` if dropout is disabled.
@@ -185,8 +186,9 @@ mod tests {
     use super::*;
     use test_support::test_array;
 
-    /// The 150 tokens of the sequence are divided into three blocks of queries. The gradients of
-    /// the keys and values are sums over these blocks, so the test also covers adding them up.
+    /// Checks the context vectors and the gradients of a sequence of 150 tokens. Attention divides
+    /// its queries into three blocks and adds up the gradients of the keys and values over these
+    /// blocks, so the test also covers this sum.
     #[test]
     fn gradients_of_several_blocks_of_queries_equal_those_of_the_plain_formula() {
         let [q, k, v, d]: [Array3<f32>; 4] =
@@ -208,8 +210,9 @@ mod tests {
         attend(&x, &x, &x, 3);
     }
 
-    /// A reference implementation of causal attention and its gradients. It computes all scores as
-    /// a single matrix, in `f64`.
+    /// A straightforward implementation of causal attention and its gradients, with which the tests
+    /// compare the results of [`attend_train`] and [`attend_backward`]. It computes all scores as a
+    /// single matrix, in `f64`.
     mod plain {
         use ndarray::{Array2, Array3, ArrayRef3, Axis, s};
 

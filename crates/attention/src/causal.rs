@@ -115,7 +115,9 @@ impl CausalAttention {
 
     /// Computes the attention weights in evaluation mode, that is, without dropout.
     ///
-    /// Each row of attention weights sums to 1, and all weights above the diagonal are 0.
+    /// The weights have the shape `(..., num_tokens, num_tokens)`, with one row for each query and
+    /// one column for each key. Each row sums to 1. Because of the causal mask, all weights above
+    /// the diagonal are 0.
     ///
     /// # Errors
     ///

@@ -40,7 +40,8 @@ pub enum AttentionError {
     Field {
         /// Name of the field, such as `w_query`.
         name: &'static str,
-        /// Description of what is wrong, which contains the value found and the value expected.
+        /// Description of what is wrong with the layer. It contains both the value found and the
+        /// value expected, such as the two shapes.
         problem: String,
     },
     /// A sequence has more tokens than the context length of the module.

@@ -15,8 +15,9 @@
 //! | 64 to 127 | 0 to 127 | 64 x 128 |
 //! | 128 to 149 | 0 to 149 | 22 x 150 |
 //!
-//! A block's matrix still contains some masked scores, but only in its last columns. Softmax
-//! assigns a weight of 0 to these scores.
+//! The causal mask also hides some scores in the matrix of a block, because an early query of the
+//! block may not attend to the keys of later tokens in the same block. Softmax assigns a weight of
+//! 0 to these scores. They are all in the last columns of the matrix.
 //!
 //! # The backward pass
 //!
@@ -139,11 +140,11 @@ impl Head<'_> {
     ) {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
         let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| Pooled::from(empty(largest)));
-        // The gradients of the keys and values are sums over all blocks. The blocks are processed
-        // in reverse order because only the last block uses all keys. Its products overwrite the
-        // previous contents of the gradients (`beta` is 0), and the products of the other blocks
-        // are added to them (`beta` is 1). Therefore, the gradients don't have to be set to 0
-        // first.
+        // The gradients of the keys and values are sums over all blocks of queries. The blocks are
+        // processed in reverse order because only the queries of the last block attend to all keys.
+        // The matrix products for the last block overwrite the previous contents of the gradients
+        // (`beta` is 0), and the products for the other blocks are added to them (`beta` is 1).
+        // Therefore, the gradients don't have to be set to 0 first.
         let mut beta = 0.0;
         for rows in self.blocks().rev() {
             let Head {

@@ -33,12 +33,13 @@ use tensor_ops::engine::{PAGE, Pooled, attend_query, empty, for_each};
 
 use crate::head::Head;
 
-/// Smallest amount of work for which the heads are distributed among threads. A single thread is
-/// faster for smaller amounts.
+/// Smallest amount of work for which a call of [`KvCache::attend_each`] distributes the attention
+/// heads among threads. A single thread is faster for smaller amounts.
 ///
-/// For each sequence, the amount of work is the product of three numbers: the number of new tokens,
-/// the number of all tokens including the new ones, and the number of features of all heads
-/// together. If a call processes several sequences, their amounts of work are added up.
+/// The amount of work of a call is computed as follows. For each sequence, three numbers are
+/// multiplied: the number of new tokens, the number of all tokens in the cache including the new
+/// ones, and the number of features of all heads together. The products of all sequences are then
+/// added up.
 const PARALLEL_FROM: usize = 8 * 1024;
 
 /// Smallest number of new tokens for which attention is computed with matrix products. For fewer
@@ -76,7 +77,8 @@ pub struct KvCacheSize {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "Contents", try_from = "Contents"))]
 pub struct KvCache {
-    /// Pages of each head. The vector is empty until the first call of [`attend`](Self::attend).
+    /// Pages with the keys and values of each head. The vector is empty until the first call of
+    /// [`attend`](Self::attend).
     heads: Vec<Pages>,
     /// Number of tokens in the cache.
     len: usize,
@@ -122,8 +124,9 @@ impl KvCache {
         self.len == 0
     }
 
-    /// Removes all tokens except the first `len`. If the cache contains at most `len` tokens, it
-    /// isn't changed.
+    /// Removes the keys and values of all tokens except the first `len` from the cache, for example
+    /// to generate a different continuation of these tokens. If the cache contains at most `len`
+    /// tokens, it isn't changed.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         for Pages(pages) in &mut self.heads {
@@ -220,10 +223,11 @@ impl KvCache {
         }
     }
 
-    /// Checks that this cache can process a call of [`attend_each`](Self::attend_each). `found`
+    /// Panics if this cache can't process a call of [`attend_each`](Self::attend_each). `found`
     /// contains the shapes of the queries, keys, values and context vectors. Each of these arrays
-    /// must have `num_heads * head_dim` columns and `rows` rows, one for each new token of all
-    /// sequences. The cache must also have space for `new` more tokens.
+    /// must have `num_heads * head_dim` columns and `rows` rows, where `rows` is the number of new
+    /// tokens of all sequences. The cache must also have space for `new` more tokens, which are the
+    /// new tokens of its own sequence.
     fn check(&self, new: usize, rows: usize, found: [(usize, usize); 4]) {
         let KvCacheSize {
             num_heads,
@@ -259,8 +263,8 @@ struct NewTokens<'a> {
 }
 
 impl Pages {
-    /// Appends the keys and values of the new tokens to the pages, and allocates new pages if
-    /// necessary.
+    /// Appends the keys and values of the new tokens to the pages of this head, and allocates new
+    /// pages when the last page is full.
     fn push(&mut self, new: &NewTokens<'_>) {
         let head_dim = new.keys.ncols();
         let rows = new.keys.rows().into_iter().zip(new.values.rows());

@@ -196,7 +196,8 @@ impl MultiHeadAttention {
     /// Adds the gradients of the weights of all four layers to `grads`, and returns the gradient of
     /// the input, which has the shape `(batch, num_tokens, d_in)`.
     ///
-    /// `d_out` is the gradient of the output, with the shape `(batch, num_tokens, d_out)`.
+    /// The argument `d_out` is the gradient of the output (not the number of output features with
+    /// the same name). It has the same shape as the output, `(batch, num_tokens, d_out)`.
     ///
     /// # Panics
     ///

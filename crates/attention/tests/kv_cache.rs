@@ -14,8 +14,8 @@ fn empty_cache(num_heads: usize, head_dim: usize, capacity: usize) -> KvCache {
     })
 }
 
-/// A strategy that generates the number of new tokens for each of several calls of
-/// [`KvCache::attend`].
+/// Returns a strategy for property tests that generates a list such as `[3, 0, 2]`. Each number is
+/// the number of new tokens to pass to one call of [`KvCache::attend`].
 fn chunks() -> impl Strategy<Value = Vec<usize>> {
     prop_oneof![
         prop::collection::vec(0..4usize, 1..6),
@@ -97,9 +97,10 @@ fn whole(qkv: &[Array2<f32>; 3], num_heads: usize) -> Array2<f32> {
     attend(&q, &k, &v, num_heads).remove_axis(Axis(0))
 }
 
-/// Adds the next `new` tokens of the sequence to the cache. `qkv` contains the queries, keys and
-/// values of the whole sequence. The context vectors of the new tokens are written to their rows of
-/// `got`.
+/// Adds the next `new` tokens of a sequence to the cache with [`KvCache::attend`]. `qkv` contains
+/// the queries, keys and values of the whole sequence. The context vectors of the new tokens are
+/// written to the rows of `got` that belong to these tokens, so that a test can compare `got` with
+/// the expected context vectors of the whole sequence.
 fn step(cache: &mut KvCache, qkv: &[Array2<f32>; 3], new: usize, got: &mut Array2<f32>) {
     let rows = s![cache.len()..cache.len() + new, ..];
     let [q, k, v] = qkv.each_ref().map(|x| x.slice(rows));

@@ -13,8 +13,9 @@ proptest! {
     #[test]
     fn attention_by_blocks_equals_the_listing(
         batch in 1usize..3,
-        // Attention processes the queries in blocks of 64, so sequences with these numbers of
-        // tokens require one, two or three blocks.
+        // `MultiHeadAttention::forward` processes the queries in blocks of 64. The test generates
+        // sequences of up to 19, about 64 and about 130 tokens, which are divided into one, two or
+        // three blocks.
         num_tokens in prop_oneof![1usize..20, 60usize..70, 125usize..135],
         (d_in, head_dim, num_heads) in (1usize..7, 1usize..9, 1usize..4),
         dropout in prop_oneof![Just(0.0), 0.05..0.9],

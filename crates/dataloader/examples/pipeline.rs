@@ -20,8 +20,8 @@ const CODE: &str = "for i in 0..3 { println!(\"{i}\"); } ";
 fn main() -> Result<(), Box<dyn Error>> {
     let (folder, tokenizer) = (tempfile::tempdir()?, Gpt2Tokenizer::new());
 
-    // The token IDs are written after each call of `encode`, so the IDs of the whole file are never
-    // in memory at the same time.
+    // This loop encodes and writes one piece of text at a time, so the token IDs of a whole file
+    // are never in memory at the same time.
     let mut files = Vec::new();
     for name in ["part-0.bin", "part-1.bin"] {
         let path = folder.path().join(name);
@@ -46,7 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         stride: 8,
         ..DataLoaderConfig::default()
     };
-    // On average, four of five batches contain prose, and one of five contains code.
+    // The mix chooses a corpus at random for each batch. With the weights 0.8 and 0.2, four of five
+    // batches contain prose on average, and one of five contains code.
     let begin = || -> Result<Mix, DataLoaderError> {
         let loader = |corpus| DataLoader::new(corpus, config);
         Mix::new(vec![(loader(&prose)?, 0.8), (loader(&code)?, 0.2)])

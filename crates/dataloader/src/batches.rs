@@ -17,9 +17,10 @@ use crate::loader::DataLoader;
 /// trait. You can also implement it for your own stream, such as one that pads the sequences of a
 /// batch to the same length.
 pub trait BatchSource {
-    /// Type of a saved position in the stream. Another stream over the same data can move to this
-    /// position and then returns the same batches as this stream, provided that their random number
-    /// generators are in the same state.
+    /// Type of a saved position, such as the number of the epoch and of the next batch. If the
+    /// position is passed to [`seek`](Self::seek) on another stream over the same data, that stream
+    /// continues with the same batches as this one, provided that the random number generators of
+    /// both are in the same state.
     type Position;
 
     /// Returns the next batch. Random numbers are drawn from `rng`.
@@ -232,9 +233,10 @@ impl Batches {
 #[derive(Clone, Debug)]
 pub struct Mix {
     sources: Vec<Batches>,
-    /// Cumulative probabilities of the sources: the probability of each source plus the
-    /// probabilities of all sources before it. For example, the weights 3 and 1 result in the
-    /// elements 0.75 and 1.0. Because of rounding, the last element can differ slightly from 1.0.
+    /// Cumulative probabilities, with one element for each loader in `sources`. Each element is the
+    /// probability that a batch comes from this loader or from one of the loaders before it. For
+    /// example, the weights 3 and 1 result in the elements 0.75 and 1.0. Because of rounding, the
+    /// last element can differ slightly from 1.0.
     cumulative: Vec<f64>,
 }
 
@@ -307,8 +309,9 @@ impl Mix {
         let before = rng.clone();
         let draw = f64::from(rng.rand(1)[0]);
         let chosen = self.cumulative.partition_point(|&end| end <= draw);
-        // Because of rounding, the last cumulative probability can be slightly less than 1. If
-        // `draw` isn't less than this probability, the last loader is chosen.
+        // Because of rounding, the last cumulative probability can be slightly less than 1, and the
+        // random number `draw` can be equal to or greater than it. In this case, the last loader is
+        // chosen.
         let last = self.sources.len() - 1;
         let batch = self.sources[chosen.min(last)].next_batch(rng);
         batch.inspect_err(|_| *rng = before)

@@ -49,7 +49,8 @@ pub struct Batch {
 /// ```
 #[derive(Clone)]
 pub struct Epoch {
-    // This is a clone of the loader's data set, which shares the token IDs instead of copying them.
+    // A clone of the data set of the loader that created this epoch. The clone shares the token IDs
+    // instead of copying them.
     dataset: GptDataset,
     order: Order,
     batch_size: usize,
@@ -60,8 +61,8 @@ pub struct Epoch {
 /// The order in which an epoch visits the windows.
 #[derive(Clone)]
 pub(crate) enum Order {
-    /// The windows are visited in the order in which they occur in the corpus. This variant
-    /// contains only the number of windows, so it requires less memory than a list of indices.
+    /// The order in which the windows occur in the corpus, without shuffling. Only the number of
+    /// windows is stored, because a list of indices would require more memory.
     Sequential(usize),
     /// A shuffled order, given as a list of window indices.
     Shuffled(Vec<usize>),
@@ -99,8 +100,8 @@ impl Epoch {
         }
     }
 
-    /// Returns the index of the next batch, which is also the number of batches that have been
-    /// returned or skipped.
+    /// Returns the index of the batch that this epoch returns next. The index is also the number of
+    /// batches that have been returned or skipped so far.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -141,8 +142,8 @@ impl Epoch {
         Ok(Some(batch))
     }
 
-    /// Creates a batch from several windows. `windows` is a range of positions in `self.order`,
-    /// which contains the index of the window at each position.
+    /// Creates a batch from consecutive windows of this epoch. `windows` is a range of positions in
+    /// `self.order`, which contains, for each position, the index of a window in the data set.
     fn batch(&self, windows: Range<usize>) -> Result<Batch, DataLoaderError> {
         let shape = (windows.len(), self.dataset.max_length()); // shape: (batch, max_length)
         let mut inputs = Vec::with_capacity(shape.0 * shape.1);

@@ -36,8 +36,9 @@ pub enum DataLoaderError {
         path: PathBuf,
         /// Position of the first invalid byte.
         position: usize,
-        /// Last part of the error message. It either names the probable encoding of the file and
-        /// suggests how to convert the file to UTF-8, or says that the file may be binary.
+        /// Last part of the error message about a text file that isn't valid UTF-8. It either names
+        /// the probable encoding of the file and suggests how to convert the file to UTF-8, or says
+        /// that the file may be binary.
         looks_like: &'static str,
     },
     /// A file of token IDs is damaged, has changed since it was opened, or contains something other

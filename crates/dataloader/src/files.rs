@@ -27,8 +27,9 @@ impl Corpus {
     /// - llm.c's format, which begins with a header
     /// - numpy's `.npy` format, with a one-dimensional array of integers
     ///
-    /// None of these formats stores the size of the vocabulary. Use [`Corpus::check_ids`] to check
-    /// that all IDs are less than the size of your model's vocabulary.
+    /// A token file in any of these formats doesn't contain the size of the vocabulary. Use
+    /// [`Corpus::check_ids`] to check that all IDs in the file are less than the size of your
+    /// model's vocabulary.
     ///
     /// If another process changes the contents of the file while the corpus is in use, reading the
     /// IDs returns an error. On Unix, the file can safely be replaced by renaming another file to
@@ -206,8 +207,9 @@ fn npy_header(len: usize) -> Vec<u8> {
     const ALIGNMENT: usize = 64;
     let magic = b"\x93NUMPY\x01\x00";
     let mut header = format!("{{'descr': '<u4', 'fortran_order': False, 'shape': ({len},), }}");
-    // The header is padded with spaces and ends with a line feed. Because of the padding, the
-    // elements of the array begin at a multiple of 64 bytes in the file.
+    // The header of an `.npy` file ends with a line feed. Spaces are inserted before the line feed
+    // so that the elements of the array, which follow the header, begin at a multiple of 64 bytes
+    // in the file.
     let length = (magic.len() + 2 + header.len() + 1).next_multiple_of(ALIGNMENT);
     let blanks = length - (magic.len() + 2 + header.len() + 1);
     header += &" ".repeat(blanks);

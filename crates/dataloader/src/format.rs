@@ -22,7 +22,8 @@ pub(crate) struct Format {
     /// Number of bytes before the first ID.
     pub(crate) start: u64,
     pub(crate) count: usize,
-    /// Number of bytes per ID: 1, 2, 4 or 8. The bytes of an ID are in little-endian order.
+    /// Number of bytes in which the file stores each token ID: 1, 2, 4 or 8. The bytes of an ID are
+    /// in little-endian order.
     pub(crate) width: usize,
     pub(crate) signed: bool,
 }
@@ -106,8 +107,8 @@ impl Format {
     /// the header.
     fn of_numpy(head: &[u8], bytes: u64) -> Result<Self, String> {
         let cut = || "the file ends in the middle of its NumPy header".to_owned();
-        // In version 1 of the format, the length of the dictionary is stored in two bytes. In later
-        // versions, it is stored in four bytes.
+        // An `.npy` file stores the length of the dictionary in its header in two bytes if the file
+        // has version 1 of the format, and in four bytes if it has a later version.
         let long = head.get(6).ok_or_else(cut)? > &1;
         let start = if long { 12 } else { 10 };
         let length = numbers(head.get(8..start).ok_or_else(cut)?, start - 8).next();

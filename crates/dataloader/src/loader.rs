@@ -101,9 +101,10 @@ impl DataLoader {
         let order = match self.config.shuffle {
             true => Order::Shuffled(rng.data_loader_order(windows, true)),
             false => {
-                // PyTorch draws random numbers even if it doesn't shuffle the windows. In this
-                // case, the draws don't depend on the number of windows. Passing 0 for this number
-                // avoids creating an order that isn't used.
+                // Even without shuffling, PyTorch's data loader draws random numbers, so this
+                // method must draw the same ones. Without shuffling, these numbers don't depend on
+                // the number of windows. Therefore, 0 is passed as the number of windows, which
+                // avoids creating a list of indices that isn't used.
                 rng.data_loader_order(0, false);
                 Order::Sequential(windows)
             }

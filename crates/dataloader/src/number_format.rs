@@ -12,8 +12,9 @@
 use std::collections::HashSet;
 use std::str::from_utf8;
 
-/// Minimum number of 16-bit values that a test requires as evidence. For example, if the values at
-/// 16 or more odd positions are all 0, the file is assumed to contain 32-bit integers.
+/// Minimum number of 16-bit values that are required as evidence before a file is assumed to have
+/// another format. For example, if the values at 16 or more odd positions are all 0, the file is
+/// assumed to contain 32-bit integers.
 const MIN: usize = 16;
 
 /// Examines the first bytes of a file without a header. Returns a description of the contents if
@@ -73,9 +74,10 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
     if different.len() >= 4 && different.iter().all(|id| id % 256 == 0) {
         return Some("big-endian numbers");
     }
-    // Files of 32-bit or 64-bit floating-point numbers have one of two properties. If all of the
-    // floating-point numbers are small integers, the 16-bit numbers at even positions are 0.
-    // Otherwise, the 16-bit numbers at odd positions have many distinct values.
+    // This condition detects files that may contain 32-bit or 64-bit floating-point numbers. If all
+    // of the floating-point numbers are small integers, their lower halves, which are the 16-bit
+    // numbers at even positions, are 0. Otherwise, the 16-bit numbers at odd positions have many
+    // distinct values.
     let is_wide = zero(0, 2) || at(1, 2).collect::<HashSet<_>>().len() >= MIN;
     if (is_wide && is_floats(head)) || is_half_floats(different) {
         return Some("floating-point numbers");
@@ -112,13 +114,14 @@ fn is_half_floats(different: &HashSet<u64>) -> bool {
 /// largest upper byte. In a file of 16-bit IDs, however, the lower bytes take all values up to 255,
 /// unless all IDs are less than 256.
 fn is_bytes(different: &HashSet<u64>) -> bool {
-    /// If an upper byte is equal to or greater than this number, the function returns false,
-    /// because it can't distinguish IDs of one byte from IDs of 16 bits.
+    /// Limit for the largest upper byte of the 16-bit numbers. If this byte isn't less than the
+    /// limit, nearly all lower bytes are no larger than it by coincidence, so the function can't
+    /// distinguish IDs of one byte from IDs of 16 bits and returns false.
     const MAX: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
-    // If the lower bytes were random, the probability that none of them is greater than `most`
-    // would be about 2^-bits. The function returns true only if this probability is less than
-    // 2^-30.
+    // In a file of 16-bit IDs, the lower bytes are almost random. The probability that none of them
+    // is greater than `most`, the largest upper byte, would then be about 2^-bits. The function
+    // returns true only if this probability is less than 2^-30.
     let bits = different.len() as f64 * (256.0 / (most + 1) as f64).log2();
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }

@@ -27,8 +27,9 @@ use atomic_file::read_exact_at;
 use crate::error::DataLoaderError;
 use crate::format::Format;
 
-/// Waiting time before each of the three attempts to verify the contents of a file. The attempts
-/// are made if the length or the modification time of the file has changed.
+/// Pauses before the three attempts to verify that a file of token IDs still has its original
+/// contents. The attempts are made if the length or the modification time of the file has changed.
+/// The pauses give another process time to finish writing the same contents again.
 const PAUSES: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(100),
@@ -55,8 +56,9 @@ enum Source {
 #[derive(Debug)]
 struct Several {
     parts: Vec<Tokens>,
-    /// End of each element of `parts`: the number of tokens in this element and all elements before
-    /// it.
+    /// Position at which each element of `parts` ends in the joined source, which is the number of
+    /// tokens in this element and all elements before it. For example, parts of 5 and 3 tokens have
+    /// the ends 5 and 8.
     ends: Vec<usize>,
 }
 
@@ -65,9 +67,11 @@ struct TokenFile {
     path: PathBuf,
     file: File,
     format: Format,
-    /// Length and modification time of the file at the time when its contents were last verified.
+    /// Length and modification time that the token file had when its contents were last verified.
+    /// If they change, the contents have to be verified again.
     known: Mutex<Stamp>,
-    /// Hash of the file's contents at the time when the file was opened.
+    /// Hash of the contents that the token file had when it was opened. It is compared with a new
+    /// hash when the contents are verified.
     opened: u64,
 }
 
@@ -155,7 +159,8 @@ impl Tokens {
         self.len
     }
 
-    /// Returns the IDs in a range as a new value that shares the source with this one.
+    /// Returns a view of some of these token IDs, given by a range of positions. The view shares
+    /// the file or the memory with this value, so no IDs are copied.
     ///
     /// # Panics
     ///
@@ -213,8 +218,8 @@ impl Several {
             let more = part.read(read - begin..end.min(*part_end) - begin)?;
             read = *part_end;
             if ids.is_empty() {
-                // If the whole range is in one part, the IDs from this part are returned without
-                // being copied.
+                // The IDs from the first part are still borrowed. If the whole range is in this
+                // part, they are returned without being copied.
                 ids = more;
             } else {
                 ids.to_mut().extend_from_slice(&more);
@@ -230,11 +235,13 @@ impl TokenFile {
         let mut bytes = vec![0; width * len];
         let place = self.format.start + (width * start) as u64;
         let mut read = read_exact_at(&self.file, &mut bytes, place);
-        // The file is checked for changes after the read. If it were checked before the read,
-        // another process could change it between the check and the read.
+        // The file is checked for changes only after the IDs have been read. If it were checked
+        // before, another process could change the file between the check and the read, and the
+        // wrong IDs would be returned.
         if self.was_written_to()? {
-            // Another process may be writing the same contents again and may not have finished yet,
-            // so the contents are verified up to three times, with pauses in between.
+            // Another process, such as a backup program that restores the file, may be writing the
+            // same contents again and may not have finished yet. Therefore, the contents are
+            // verified up to three times, with pauses in between, before the read fails.
             let is_the_same = PAUSES.iter().any(|pause| {
                 thread::sleep(*pause);
                 self.has_its_contents()

@@ -105,8 +105,9 @@ fn ids_at_or_over_the_vocabulary_are_named_with_their_place() {
     );
 }
 
-/// Checks the bytes of a file of token IDs. Also checks that writing an ID of more than 16 bits
-/// returns an error and doesn't change any file. The test
+/// Checks that a file of token IDs written by [`Corpus::write_u16_file`] contains exactly the
+/// expected bytes. Also checks that an ID that doesn't fit in 16 bits causes an error, and that the
+/// existing file isn't changed in this case. The test
 /// `a_file_gives_the_windows_of_a_corpus_in_memory` in `properties.rs` checks that a written file
 /// can be read again.
 #[test]
@@ -387,8 +388,9 @@ fn a_token_file_that_is_written_to_is_an_error_where_it_is_read() {
     let shrink = |file: &fs::File| file.set_len(6);
     let write = |mut file: &fs::File| {
         file.write_all(&[3, 0, 2, 0])?; // other valid IDs
-        // The file system may record times too coarsely for the new modification time to differ
-        // from the old one, so a later time is set explicitly.
+        // Changing the contents should also change the file's modification time. However, the file
+        // system may record times so coarsely that the new time equals the old one, and then the
+        // change couldn't be detected. The test therefore sets a later time explicitly.
         file.set_modified(SystemTime::now() + Duration::from_secs(1))
     };
     type Change = dyn Fn(&fs::File) -> io::Result<()>;

@@ -47,8 +47,9 @@ proptest! {
         let (start, end) = (range.0.min(whole.len()), range.1.min(whole.len()));
         let range = start.min(end)..start.max(end);
         prop_assert_eq!(&corpus.read(range.clone()).unwrap()[..], &whole[range.clone()]);
-        // The same range must also be readable after the joined corpus has been split, even if the
-        // range extends over several of the original corpora.
+        // Splitting the joined corpus must not change the IDs. The second part of the split corpus
+        // must begin with the same range, even if the range extends over several of the original
+        // corpora.
         let (_, rest) = corpus.split_at(range.start);
         prop_assert_eq!(&rest.read(..range.len()).unwrap()[..], &whole[range]);
     }

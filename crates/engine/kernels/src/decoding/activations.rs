@@ -28,7 +28,8 @@ pub(crate) type Quad<T> = [T; 4];
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ActivationBlock {
     pub(crate) quads: [Quad<i8>; BLOCK / 4],
-    /// Scale of the block. Each activation is approximated by its byte multiplied by this scale.
+    /// Scale that all 64 activations of the block share. Each activation is approximated by its
+    /// int8 value multiplied by this scale.
     pub(crate) scale: f32,
     /// Sum of the bytes in each group of 32 columns. Weights are stored with a constant offset,
     /// which changes a dot product by the offset multiplied by the sum of the activations. The
@@ -67,15 +68,16 @@ pub(crate) fn quantise(x: &[f32], out: &mut [i8]) -> f32 {
     // process the first value separately.
     let magnitudes = x.iter().map(|x| x.abs().to_bits());
     let largest = f32::from_bits(magnitudes.fold(0, u32::max));
-    // If `x` contains NaN, `largest` is NaN and this comparison is false, so `x` isn't rounded to
-    // 0.
+    // If the activations in `x` contain NaN, `largest` is NaN, and this comparison is false. The
+    // scale that is returned is then NaN, too, so the NaN isn't lost.
     if largest < TINY {
         out.fill(0);
         return 0.0;
     }
     let inverse = 127.0 / largest;
     for (out, x) in out.iter_mut().zip(x) {
-        // Adding `ROUND` rounds the product. The lowest bits of the sum are the rounded integer.
+        // Adding the constant `ROUND` rounds the scaled activation to the nearest integer. The
+        // lowest 8 bits of the sum are the int8 value.
         *out = (x * inverse + ROUND).to_bits() as i8;
     }
     largest / 127.0

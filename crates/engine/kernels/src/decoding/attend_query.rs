@@ -15,9 +15,10 @@ use crate::elementwise::{self, NEGLIGIBLE};
 use crate::prefetch::{self, LINE};
 use crate::product::kernel::DEPTH;
 
-/// Number of tokens in a page of the key-value cache. To produce the same bits as the dense matrix
-/// product, [`attend_query`] must also sum the values in blocks of 384 tokens. Because 384 is a
-/// multiple of the page size, no page belongs to two blocks.
+/// Number of tokens in a page of the key-value cache. Like the dense matrix product,
+/// [`attend_query`] adds up the weighted values in blocks of 384 tokens, so that both produce the
+/// same bits. Because 384 is a multiple of the page size, each page is completely within one of
+/// these blocks.
 pub const PAGE: usize = 64;
 
 /// Computes the context vector of `query`, which is the sum of the cached values multiplied by

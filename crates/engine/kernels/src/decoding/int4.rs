@@ -40,11 +40,12 @@ use crate::weight::Weight;
 /// [`Int8Matrix`](crate::Int8Matrix), products round the activations to int8.
 pub type Int4Matrix = PackedMatrix<Panels<Block>>;
 
-/// Offset that is added to each weight, so that it is stored as a number from 0 to 15. The weight 0
-/// is stored as 8.
+/// Offset that is added to each int4 weight before it is stored. The weights from -8 to 7 are thus
+/// stored as numbers from 0 to 15. For example, the weight 0 is stored as 8.
 const OFFSET: u8 = 8;
-/// Half of the number of quads (four neighboring weights) in a group of 32 weights. The low nibbles
-/// of the group contain the first half of the quads, and the high nibbles contain the second half.
+/// Number of quads (four neighboring weights of a row) in half of a group of 32 weights. The group
+/// is stored in 16 bytes. The low four bits of these bytes contain the first half of the group, and
+/// the high four bits contain the second half.
 const QUADS: usize = GROUP / 8;
 
 /// The weights of a block of 16 rows and 64 columns, together with their scales. A block occupies
@@ -57,13 +58,15 @@ pub struct Block {
     /// is a weight from the last 16 columns. Four bytes of row 0 are followed by four bytes of row
     /// 1, and so on.
     nibbles: [[[Quad<u8>; ROWS]; QUADS]; BLOCK / GROUP],
-    /// Scales of the weights, one for each row and each group of 32 columns.
+    /// Scales by which the stored int4 weights are multiplied. There is one scale for each group of
+    /// 32 columns of each row.
     scales: [[f16; ROWS]; BLOCK / GROUP],
 }
 
 impl Block {
-    /// Rounds `weights`, which contains at most 64 weights, to int4 and stores them at the
-    /// beginning of the given row of this block. The remaining weights of the row aren't changed.
+    /// Rounds up to 64 weights to int4 and stores them, together with their scales, at the
+    /// beginning of the given row of this block. If `weights` has fewer elements, the remaining
+    /// weights of the row aren't changed.
     fn set_weights(&mut self, row: usize, weights: &[f32]) {
         for (g, weights) in weights.chunks(GROUP).enumerate() {
             let scale = best_scale(weights);
@@ -159,7 +162,9 @@ impl WeightBlock for Block {
                     }
                 }
                 for t in 0..T {
-                    // SAFETY: A group has 16 scales of two bytes, so 32 bytes are readable.
+                    // SAFETY: The load reads 32 bytes. All of them are readable, because
+                    // `scales[g]` contains the 16 scales of a group of columns, and each scale is
+                    // an `f16` of two bytes.
                     let scales = unsafe { _mm256_loadu_si256(w[t].scales[g].as_ptr().cast()) };
                     let scales = _mm512_cvtph_ps(scales);
                     for r in 0..R {
@@ -170,8 +175,9 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`, and
-        // the registers in `y` contain the same number of values.
+        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`. The
+        // array `y` consists of `R * T` vector registers with 16 such values each, so it has the
+        // same size and layout.
         unsafe { transmute_copy(&y) }
     }
 
@@ -219,7 +225,9 @@ impl WeightBlock for Block {
                     }
                 }
                 for t in 0..T {
-                    // SAFETY: A group has 16 scales of two bytes, so 32 bytes are readable.
+                    // SAFETY: The two loads read 32 bytes. All of them are readable, because
+                    // `scales[g]` contains the 16 scales of a group of columns, and each scale is
+                    // an `f16` of two bytes.
                     let scales = unsafe {
                         let scales = w[t].scales[g].as_ptr().cast::<__m128i>();
                         [_mm_loadu_si128(scales), _mm_loadu_si128(scales.add(1))]
@@ -238,8 +246,9 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`, and
-        // the registers in `y` contain the same number of values.
+        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`. The
+        // array `y` consists of `R * T * 2` vector registers with eight such values each, so it has
+        // the same size and layout.
         unsafe { transmute_copy(&y) }
     }
 }
@@ -295,14 +304,17 @@ fn inverse(scale: f16) -> f32 {
 #[inline(always)]
 fn nearest(w: f32, inverse: f32) -> f32 {
     let scaled = w * inverse;
-    // If `scaled` is NaN, the comparison is false, so NaN becomes -8.
+    // If a weight is NaN, `scaled` is NaN, and this comparison is false. The weight is therefore
+    // rounded to -8.
     let low = if scaled > -8.0 { scaled } else { -8.0 };
     let both = if low < 7.0 { low } else { 7.0 };
     (both + ROUND) - ROUND
 }
 
-/// Returns the value at which the integer dot products of group `g` start. It compensates for the
-/// offset that is included in the stored weights.
+/// Returns the value at which the integer dot product of group `g` of the activations `x` and a
+/// group of int4 weights starts. Each stored weight is too large by [`OFFSET`], which increases the
+/// dot product by `OFFSET` times the sum of the activations. The dot product therefore starts at
+/// minus this amount instead of 0.
 fn start(x: &ActivationBlock, g: usize) -> i32 {
     -i32::from(OFFSET) * x.sums[g]
 }

@@ -35,8 +35,8 @@ use crate::prefetch;
 /// activations to int8, with one scale for each block of 64 columns.
 pub type Int8Matrix = PackedMatrix<Panels<Block>>;
 
-/// Offset that is added to each weight, so that it is stored as an unsigned byte. The weight 0 is
-/// stored as 128.
+/// Offset that is added to each int8 weight before it is stored. The weights from -127 to 127 are
+/// thus stored as unsigned bytes from 1 to 255. For example, the weight 0 is stored as 128.
 const OFFSET: u8 = 128;
 
 /// The weights of a block of 16 rows and 64 columns, stored in groups of four columns. In each
@@ -126,8 +126,9 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`, and
-        // the registers in `y` contain the same number of values.
+        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`. The
+        // array `y` consists of `R * T` vector registers with 16 such values each, so it has the
+        // same size and layout.
         unsafe { transmute_copy(&y) }
     }
 
@@ -163,14 +164,17 @@ impl WeightBlock for Block {
                 }
             }
         }
-        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`, and
-        // the registers in `y` contain the same number of values.
+        // SAFETY: The return type [`Dots`] is an array of `R * T * 16` values of type `f32`. The
+        // array `y` consists of `R * T * 2` vector registers with eight such values each, so it has
+        // the same size and layout.
         unsafe { transmute_copy(&y) }
     }
 }
 
-/// Returns the value at which the integer dot products of a block start. It compensates for the
-/// offset that is included in the stored weights.
+/// Returns the value at which the integer dot product of a block of activations `x` and a block of
+/// int8 weights starts. Each stored weight is too large by [`OFFSET`], which increases the dot
+/// product by `OFFSET` times the sum of the activations. The dot product therefore starts at minus
+/// this amount instead of 0.
 fn start(x: &ActivationBlock) -> i32 {
     -i32::from(OFFSET) * x.sums.iter().sum::<i32>()
 }

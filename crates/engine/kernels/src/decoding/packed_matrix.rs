@@ -28,8 +28,10 @@ pub(crate) trait Format: Sync {
     /// inputs).
     fn with_room(shape: (usize, usize)) -> Self;
 
-    /// Rounds the weights in `rows`, a matrix of the shape (rows, inputs), and appends them to this
-    /// matrix. In all calls except the last one, the number of rows must be a multiple of 16.
+    /// Rounds the given rows of weights, a matrix of the shape (rows, inputs), to this format and
+    /// appends them to the matrix. A matrix can be filled in several calls. In all calls except the
+    /// last one, the number of rows must be a multiple of 16, because the rows are stored in panels
+    /// of 16.
     fn push_rows(&mut self, rows: &ArrayRef2<f32>);
 
     /// Converts the weights of a row to `f32` and writes them to `out`, whose length must be the
@@ -189,9 +191,10 @@ mod tests {
     use super::*;
     use crate::{Bf16Matrix, Dtype, F16Matrix, F32Matrix, Int4Matrix, Int8Matrix, gemm, has_bf16};
 
-    /// Checks that products of a packed matrix agree with `f32` products of its rounded weights.
-    /// All weights and activations are between -1 and 1. The largest permitted rounding errors are
-    /// `step` for a weight and `x_step` for an activation.
+    /// Checks for several shapes that a matrix in the format `F` rounds its weights correctly, and
+    /// that its products agree with `f32` products of the rounded weights. The test uses weights
+    /// and activations between -1 and 1. The largest permitted rounding errors are `step` for a
+    /// weight and `x_step` for an activation.
     fn check_product<F: Format>(step: f32, x_step: f32) {
         for (rows, n, m) in [
             (1, 1, 1),
@@ -228,8 +231,9 @@ mod tests {
             if x_step == 0.0 {
                 assert_eq!(y, expected, "{rows} x {n} x {m}: the bits differ");
             }
-            // The rounding errors of the `n` activations partly cancel each other out, so the
-            // tolerance grows only with the square root of `n`.
+            // An element of the product contains the rounding errors of `n` activations. These
+            // errors partly cancel each other out, so the permitted error of an element grows only
+            // with the square root of `n`.
             let tolerance = (x_step * (n as f32).sqrt() * 1.5).max(1e-4);
             for ((at, got), expected) in y.indexed_iter().zip(&expected) {
                 assert!(
@@ -250,8 +254,9 @@ mod tests {
         check(None::<Bf16Matrix>, 1.0 / 256.0, x_step);
         check(None::<F16Matrix>, 1.0 / 2048.0, 0.0);
         check(None::<Int8Matrix>, 0.51 / 127.0, 0.5 / 127.0);
-        // All weights are between -1 and 1, so the scale of a group of int4 weights is at most 1/7.
-        // A weight that is clamped to the end of the int4 range may be off by as much as the scale.
+        // The largest permitted rounding error of an int4 weight is one scale, because a weight
+        // that is clamped to the end of the range from -8 to 7 may be off by as much as that. All
+        // weights in this test are between -1 and 1, so a scale is at most 1/7.
         check(None::<Int4Matrix>, 1.0 / 7.0, 0.5 / 127.0);
     }
 

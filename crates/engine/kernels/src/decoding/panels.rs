@@ -37,8 +37,8 @@ const ROWS_PER_CHUNK: usize = 64;
 /// `[r][t][i]` belongs to row `r` of the activations and row `i` of panel `t`.
 pub(crate) type Dots<const R: usize, const T: usize> = [[[f32; ROWS]; T]; R];
 
-/// Returns the block with the index `b` from each of `N` rows of activations or `N` panels of
-/// weights.
+/// Returns block `b` (64 neighboring columns) of each of `N` rows. The rows are either rows of
+/// activations or panels of weights.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub(crate) fn of_each<B, const N: usize>(rows: [&[B]; N], b: usize) -> [&B; N] {
@@ -73,8 +73,10 @@ pub(crate) fn word([a, b, c, d]: Quad<i8>) -> i32 {
 pub(crate) trait WeightBlock: Copy + Send + Sync {
     const ZEROS: Self;
 
-    /// Rounds the weights of a row and stores them in the blocks of a panel. Returns a factor by
-    /// which the caller must multiply the dot products of the row.
+    /// Rounds one row of a weight matrix and stores it in the blocks of a panel. `row` is the index
+    /// of the row within the panel. Returns the factor by which the dot products of this row must
+    /// be multiplied: for int8 weights, the scale of the row, and for int4 weights, which store
+    /// their scales in the blocks, 1.
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
 
     /// Returns the stored weight in the given row and column. The caller must multiply it by the
@@ -136,10 +138,13 @@ pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
 /// Weights of the shape (outputs, inputs) in panels of 16 rows.
 #[derive(Clone, PartialEq)]
 pub struct Panels<B> {
-    /// Blocks of all panels. They form a row-major matrix with one row per panel and the shape
-    /// (outputs / 16, inputs / 64), where both quotients are rounded up.
+    /// Blocks of weights of all panels in row-major order: first all blocks of the first panel,
+    /// from left to right, then those of the second panel, and so on. There are (outputs / 16)
+    /// panels of (inputs / 64) blocks each, where both quotients are rounded up.
     blocks: Vec<B>,
-    /// Factors by which the dot products are multiplied, one for each row of weights.
+    /// Factors by which the dot products of activations and weights are multiplied, one for each
+    /// row of the weight matrix. For int8 weights, the factor is the scale of the row. For int4
+    /// weights, it is 1.
     scales: Vec<f32>,
 }
 
@@ -291,8 +296,9 @@ impl<B: WeightBlock> Panels<B> {
     }
 }
 
-/// Copies `dots` to the beginning of `out`. If `out` is shorter than `dots`, the remaining elements
-/// of `dots` are ignored.
+/// Copies the dot products of a row of activations and a panel to the beginning of `out`. The last
+/// panel of a matrix may be padded, so `out` may be shorter than `dots`. In this case, the dot
+/// products of the padding are ignored.
 fn write(dots: &[f32], out: &mut [f32]) {
     out.iter_mut().zip(dots).for_each(|(out, dot)| *out = *dot);
 }

@@ -44,7 +44,7 @@ pub struct AdamWStep {
     pub one_minus_beta1: f32,
     /// Factor of the previous second moment in the new one, `beta2`.
     pub beta2: f32,
-    /// Factor of the squared gradient in the second moment, `1 - beta2`.
+    /// Factor of the squared gradient in the update of the second moment, `1 - beta2`.
     pub one_minus_beta2: f32,
     /// Square root of the second bias correction, `sqrt(1 - beta2^t)`.
     pub sqrt_bias_correction2: f32,
@@ -104,8 +104,9 @@ pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-/// Adds each element of `x` to the corresponding element of `sum` and sets `x` to 0. Both happen in
-/// the same loop, so that `x` is read from memory only once.
+/// Adds each element of `x`, such as a gradient computed by another thread, to the corresponding
+/// element of `sum`, and sets `x` to 0 for the next step. Both happen in the same loop, so that `x`
+/// is read from memory only once.
 ///
 /// # Panics
 ///
@@ -125,8 +126,8 @@ pub fn move_into_sum(sum: &mut [f32], x: &mut [f32]) {
 
 /// Performs the AdamW update of a block and sets the gradient of the block to 0.
 ///
-/// The square root and the divisions don't make the loop slower, because its speed is limited by
-/// reading and writing four arrays in memory.
+/// The square root and the divisions of AdamW don't make this function slower, because its speed is
+/// limited by reading and writing the weights, gradients and moments in memory.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], step: &AdamWStep) {
     let AdamWStep {
@@ -151,8 +152,8 @@ fn update_block(p: &mut [f32], grad: &mut [f32], m: &mut [f32], v: &mut [f32], s
     }
 }
 
-/// Adds each element of the block `x` to the corresponding element of the block `sum` and sets `x`
-/// to 0.
+/// Performs [`move_into_sum`] for a single block: adds each element of `x` to the corresponding
+/// element of `sum` and sets `x` to 0.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn move_block_into_sum(sum: &mut [f32], x: &mut [f32]) {
     for (sum, x) in sum.iter_mut().zip(x) {
@@ -182,8 +183,9 @@ fn sum_of_squares_of_block(x: &[f32]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Coefficients of the first AdamW step with a learning rate of 0.1, a weight decay of 0.5, the
-    /// betas 0.9 and 0.99, and an `eps` of 1e-8.
+    /// Coefficients with which the tests call the update function. They belong to the first AdamW
+    /// step with a learning rate of 0.1, a weight decay of 0.5, the betas 0.9 and 0.99, and an
+    /// `eps` of 1e-8.
     const FIRST: AdamWStep = AdamWStep {
         keep: 0.95,
         step_size: 1.0,

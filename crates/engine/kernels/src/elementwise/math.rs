@@ -59,8 +59,9 @@ pub(crate) fn exp(x: f32) -> f32 {
     } else {
         clamped
     };
-    // The argument is split into `x = n ln 2 + r`, where `n` is an integer and `|r| <= ln 2 / 2`.
-    // Then `e^x` is `2^n e^r`.
+    // To compute `e^x`, the argument is split into `x = n ln 2 + r`, where `n` is an integer and
+    // `|r| <= ln 2 / 2`. Then `e^x` is `2^n e^r`: the power of two only sets the exponent bits, and
+    // a polynomial approximates `e^r`.
     let rounded = clamped * LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = (clamped - n * LN_2_HIGH) - n * LN_2_LOW;
@@ -71,7 +72,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     }
 }
 
-/// Returns `2^n e^r` for `|r| <= ln 2 / 2` and `-126 <= n <= 127`, where `rounded` is `n + ROUND`.
+/// Returns `2^n e^r`, the last step of computing an exponential. The arguments are `r`, with `|r|
+/// <= ln 2 / 2`, and `rounded`, which is `n + ROUND` for an integer `n` from -126 to 127.
 #[inline(always)]
 fn exp_of_parts(rounded: f32, r: f32) -> f32 {
     // `e^r` is approximated by `1 + r + r^2 q(r)`, where the coefficients of the polynomial `q`
@@ -97,8 +99,8 @@ pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     } else {
         x
     };
-    // `exp_of_parts` supports only exponents of at least -126, because 2^-126 is the smallest
-    // normal number.
+    // The power of two that [`exp_of_parts`] computes must be a normal number, so its exponent must
+    // be at least -126. For a smaller `x`, the sigmoid is 1 in `f32` anyway.
     let clamped = if clamped < -126.0 { -126.0 } else { clamped };
     let rounded = clamped + ROUND;
     let r = (clamped - (rounded - ROUND)) * LN_2;

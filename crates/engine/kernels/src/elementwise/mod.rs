@@ -111,9 +111,9 @@ pub fn exp_minus_of_first(row: &mut [f32], n: usize, scale: f32, shift: f32) {
     row[n..].fill(0.0);
 }
 
-/// Returns `n` rounded up to a multiple of [`LANES`], but at most the length of `row`. Although the
-/// callers need only `n` elements, they process this many, because processing a whole vector
-/// register takes no longer than processing a few elements one by one.
+/// Returns how many elements of `row` a loop should process if only the first `n` are needed: `n`
+/// rounded up to a multiple of [`LANES`], but at most the length of `row`. Processing a whole
+/// vector register takes no longer than processing a few elements one by one.
 fn whole_registers(row: &[f32], n: usize) -> usize {
     n.next_multiple_of(LANES).min(row.len())
 }
@@ -140,8 +140,8 @@ fn exp_minus(row: &mut [f32], scale: f32, shift: f32, floor: f32) -> f32 {
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 fn multiply(row: &mut [f32], factor: f32) {
     let times = |x: &mut f32| *x = math::flush(*x * factor, f32::MIN_POSITIVE);
-    // A chunk fills a whole vector register, so the compiler turns the loop over its elements into
-    // operations on this register.
+    // The row is processed in chunks that fill a whole vector register, so that the compiler turns
+    // the loop over the elements of a chunk into operations on this register.
     let (chunks, rest) = row.as_chunks_mut::<LANES>();
     chunks
         .iter_mut()
@@ -273,8 +273,9 @@ pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
     }
 }
 
-/// Multiplies element `i` of `values` by `scale` if bit `first_bit + i` of `words` is 1, and by 0
-/// otherwise. Bit `k` of `words` is bit `k % 64` of `words[k / 64]`, counted from the lowest bit.
+/// Applies a dropout mask: multiplies element `i` of `values` by `scale` if bit `first_bit + i` of
+/// the mask `words` is 1, and by 0 otherwise. Bit `k` of the mask is bit `k % 64` of `words[k /
+/// 64]`, counted from the lowest bit.
 ///
 /// # Panics
 ///
@@ -290,8 +291,8 @@ pub fn apply_mask(values: &mut [f32], words: &[u64], first_bit: usize, scale: f3
         }
         for (lane, value) in chunk.iter_mut().enumerate() {
             let keep = ((bits >> lane) & 1) as u32;
-            // The value of this expression is `scale` if `keep` is 1, and 0 otherwise. Computing it
-            // in this way avoids a branch.
+            // The factor is `scale` if the mask bit `keep` is 1, and 0 otherwise. Combining the
+            // bits of `scale` with `keep` avoids a branch, so the compiler can vectorize the loop.
             *value *= f32::from_bits(keep.wrapping_neg() & scale.to_bits());
         }
     }

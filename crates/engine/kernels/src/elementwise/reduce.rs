@@ -104,8 +104,9 @@ pub(crate) fn sum_of_lanes<const N: usize>(lanes: [f32; N]) -> f32 {
     fold(lanes, |a, b| a + b)
 }
 
-/// Combines each lane in the first half with the corresponding lane in the second half, and repeats
-/// this with the results until only one lane is left.
+/// Combines the lanes of a reduction to a single value: combines each lane in the first half with
+/// the corresponding lane in the second half, and repeats this with the results until only one lane
+/// is left. For example, `join` adds two lanes if the reduction is a sum.
 #[inline(always)]
 fn fold<const N: usize>(mut lanes: [f32; N], join: impl Fn(f32, f32) -> f32) -> f32 {
     let mut width = N / 2;

@@ -115,8 +115,8 @@ impl Square {
         self.from.wrapping_offset(r as isize * self.stride)
     }
 
-    /// Returns the address to which column `c` of the block is written. In the transpose, this
-    /// column is a row.
+    /// Returns the address to which the transpose of column `c` of the block is written. In the
+    /// transposed matrix, this column is part of a row, so its values are contiguous.
     fn column(&self, c: usize) -> *mut f32 {
         self.to.wrapping_offset(c as isize * self.stride_of_to)
     }
@@ -153,8 +153,9 @@ unsafe fn in_squares<const SIDE: usize>(
     let (stride, stride_of_to) = (x.strides()[0], out.strides()[0]);
     for j in (0..columns).step_by(SIDE) {
         for i in (0..rows).step_by(SIDE) {
-            // SAFETY: `i` is a row and `j` is a column of `x`, so `j` is a row and `i` is a column
-            // of `out`.
+            // SAFETY: `i` is the index of a row of `x`, and `j` is the index of a column. In the
+            // transpose `out`, whose shape has been checked, `j` is therefore the index of a row
+            // and `i` the index of a column, so both addresses are within the matrices.
             transpose(unsafe {
                 Square {
                     rows: SIDE.min(rows - i),
@@ -173,7 +174,8 @@ unsafe fn in_squares<const SIDE: usize>(
 ///
 /// # Safety
 ///
-/// The block must be within its matrix, and its transpose must be writable.
+/// The block `square` must be completely within its matrix, and the memory to which its transpose
+/// is written must be writable.
 #[inline(always)]
 unsafe fn element_by_element(square: Square) {
     for c in 0..square.columns {
@@ -215,12 +217,13 @@ unsafe fn avx512_square(square: Square) {
     }
 }
 
-/// Returns four neighboring columns of a block with 16 rows. `row(r)` must return the address of
-/// the first of the four values in row `r`.
+/// Loads four neighboring columns of a block with 16 rows, and returns each column in a vector
+/// register. The functions that transpose a matrix call it once for every four columns. `row(r)`
+/// must return the address of the first of the four values in row `r`.
 ///
-/// Each of four registers is filled with the values of four rows. Register `r` contains the rows
-/// `r`, `r + 4`, `r + 8` and `r + 12`. The columns are then produced by interleaving first single
-/// values and then pairs of values of these registers.
+/// First, each of four registers is filled with the values of four of the 16 rows. Register `r`
+/// contains the rows `r`, `r + 4`, `r + 8` and `r + 12`. The columns are then produced by
+/// interleaving first single values and then pairs of values of these registers.
 ///
 /// # Safety
 ///
@@ -273,12 +276,13 @@ unsafe fn avx2_square(square: Square) {
     }
 }
 
-/// Returns four neighboring columns of a block with 8 rows. `row(r)` must return the address of the
-/// first of the four values in row `r`.
+/// Loads four neighboring columns of a block with 8 rows, and returns each column in a vector
+/// register. The functions that transpose a matrix call it once for every four columns. `row(r)`
+/// must return the address of the first of the four values in row `r`.
 ///
-/// Each of four registers is filled with the values of two rows. Register `r` contains the rows `r`
-/// and `r + 4`. The columns are then produced by interleaving first single values and then pairs of
-/// values of these registers.
+/// First, each of four registers is filled with the values of two of the 8 rows. Register `r`
+/// contains the rows `r` and `r + 4`. The columns are then produced by interleaving first single
+/// values and then pairs of values of these registers.
 ///
 /// # Safety
 ///

@@ -44,7 +44,8 @@ const SIDE: usize = 2 * TILE;
 /// registers and uses the other four for the operands.
 pub(crate) struct Amx;
 
-/// The operand of the instruction `ldtilecfg`, which sets the shapes of all tile registers.
+/// The operand of the AMX instruction `ldtilecfg`, which sets the number of rows and the number of
+/// bytes per row of each tile register. The instruction prescribes the layout of these 64 bytes.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -207,9 +208,10 @@ pub(crate) fn tiles_of_rows(x: &Rows) -> Rows {
 /// Computes `C = start + x W^T`. `x` contains at most 32 rows, which [`tiles_of_rows`] has
 /// rearranged, and `w` contains bf16 weights of the shape (outputs, n).
 ///
-/// Each tile of weights is multiplied by one or two tiles of `x`. A complete tile of weights is
-/// loaded directly from `w`, and an incomplete tile is loaded from a padded copy. `stride` is the
-/// distance between the rows of `c`, in values.
+/// A tile contains 16 rows of weights, and each row has 64 bytes. Each tile of weights is
+/// multiplied by one or two tiles of `x`. A complete tile of weights is loaded directly from `w`,
+/// and an incomplete tile at the edge of `w` is loaded from a copy that is padded with zeros.
+/// `stride` is the distance between the rows of `c`, in values.
 ///
 /// # Safety
 ///
@@ -245,8 +247,8 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
                 .as_ptr()
                 .wrapping_add(first * (distance / size_of::<W>()))
                 .cast::<u8>();
-            // If the inner dimension is empty, the loop body still runs once, in order to set `c`
-            // to the initial value.
+            // If the inner dimension of the product is empty, there is nothing to multiply. The
+            // loop body still runs once, in order to set `c` to the initial value.
             for k in (0..x.length.max(1)).step_by(DEPTH) {
                 let depth = DEPTH.min(x.length - k);
                 let numbers = 2 * k..n.min(2 * (k + depth));
@@ -438,8 +440,8 @@ fn permitted() -> bool {
     unsafe { syscall(ARCH_PRCTL, REQUEST_PERMISSION, TILE_DATA) == 0 }
 }
 
-/// Returns `false`, because this crate can request permission to use tile registers only from
-/// Linux.
+/// Returns `false`, which means that the process may not use AMX tile registers. This crate can
+/// request permission to use them only from Linux.
 #[cfg(not(target_os = "linux"))]
 fn permitted() -> bool {
     false
@@ -449,8 +451,9 @@ fn permitted() -> bool {
 mod tests {
     use super::*;
 
-    /// A kernel that computes wrong results. It adds 1 to the last column of the first row of each
-    /// tile of `C`.
+    /// A kernel that deliberately computes wrong results, by adding 1 to the last column of the
+    /// first row of each tile of `C`. A test checks that [`is_right`] detects such a kernel, so
+    /// that it isn't used.
     struct Faulty;
 
     impl Kernel for Faulty {
@@ -486,10 +489,11 @@ mod tests {
 pub(crate) mod emulated {
     //! An emulator of AMX for tests on CPUs without it.
     //!
-    //! On a CPU without AMX, each AMX instruction raises the signal SIGILL. The signal handler then
-    //! performs the operation of the instruction, as specified in Intel's Software Developer's
-    //! Manual (volume 2), and continues with the next instruction. The emulator supports only those
-    //! encodings of AMX instructions that this file uses.
+    //! The tests of the AMX kernel can run on a CPU without AMX, on which each AMX instruction
+    //! raises the signal SIGILL. The emulator's signal handler then performs the operation of the
+    //! instruction, as specified in Intel's Software Developer's Manual (volume 2), and continues
+    //! with the next instruction. The emulator supports only those encodings of AMX instructions
+    //! that this file uses.
 
     use std::cell::UnsafeCell;
     use std::ffi::{c_int, c_void};
@@ -523,12 +527,14 @@ pub(crate) mod emulated {
         };
     }
 
-    /// Installs the signal handler for the whole process. Later calls have no effect.
+    /// Installs the handler for the signal SIGILL, which emulates AMX instructions, for the whole
+    /// process. Later calls have no effect.
     pub(crate) fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: The signal handler accesses only the `State` of its own thread and the
-            // operands of the emulated instruction.
+            // SAFETY: The signal handler is sound to install, because it accesses only the emulated
+            // registers (`State`) of its own thread and the operands of the instruction that it
+            // emulates.
             unsafe {
                 let mut action: sigaction = mem::zeroed();
                 action.sa_sigaction = handle as *const () as usize;
@@ -646,8 +652,9 @@ pub(crate) mod emulated {
         }
     }
 
-    /// Returns the address of a memory operand that has no index register, and the length of the
-    /// instruction in bytes.
+    /// Decodes the memory operand of the AMX instruction at the address `at`. Returns the address
+    /// of the operand, which must not have an index register, and the length of the instruction in
+    /// bytes.
     ///
     /// # Safety
     ///
@@ -659,9 +666,10 @@ pub(crate) mod emulated {
         (start, length)
     }
 
-    /// Returns the address of a memory operand, the distance between its rows in bytes, and the
-    /// length of the instruction in bytes. The distance is the value of the index register
-    /// multiplied by the operand's scale, or 0 if there is no index register.
+    /// Decodes the memory operand of the AMX instruction at the address `at`, which consists of
+    /// several rows. Returns the address of the first row, the distance between two rows in bytes,
+    /// and the length of the instruction in bytes. The distance is the value of the index register
+    /// multiplied by the scale in the instruction, or 0 if there is no index register.
     ///
     /// # Safety
     ///
@@ -669,7 +677,8 @@ pub(crate) mod emulated {
     unsafe fn operand_of_rows(registers: &[i64; 23], at: *const u8) -> ((*const u8, isize), usize) {
         // SAFETY: The caller guarantees that 10 bytes are readable at `at`.
         let bytes = unsafe { at.cast::<[u8; 10]>().read() };
-        // In the encoding of an instruction, the highest bit of each register number is inverted.
+        // Each register number has four bits. Its highest bit is stored in the VEX prefix of the
+        // instruction, where it is inverted.
         let [high_index, high_base] = [0x40, 0x20].map(|bit| usize::from(bytes[1] & bit == 0) * 8);
         let (mode, rm) = (bytes[4] >> 6, usize::from(bytes[4] & 7));
         let value = |register: usize| registers[REGISTERS[register]];

@@ -62,8 +62,9 @@ enum Variant {
 }
 
 impl Variant {
-    /// Returns the variant to use on this CPU for operands in the format `dtype`. The results of
-    /// this variant have the same bits as the results of the general product on the same CPU.
+    /// Returns the fastest instruction set that this CPU supports for products of operands in the
+    /// format `dtype`. Products with this instruction set have the same bits as general matrix
+    /// products on the same CPU.
     fn of(dtype: Dtype) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -133,8 +134,8 @@ pub(crate) unsafe fn multiply<W: Weight>(
         if start.beta != 0.0 {
             rows.assign(&c);
         }
-        // SAFETY: The caller guarantees that the shapes are compatible, and all elements of `rows`
-        // are initialized.
+        // SAFETY: The caller guarantees that the shapes of `x`, `w` and `c` are compatible. `rows`
+        // has the same shape as `c`, and all its elements are initialized.
         unsafe { multiply(x, w, start, rows.view_mut(), dtype) };
         return c.assign(&rows);
     }
@@ -201,9 +202,10 @@ by!(
     "avx512f,avx512bf16"
 );
 
-/// Computes all outputs of a task. Each iteration computes as many outputs as a register has lanes.
-/// `N` is the number of values of a row that share a lane (1 for `f32`, 2 for bf16), and `stride`
-/// is the distance between the rows of `c`, in values.
+/// Computes the elements of `C = start + x W^T` for the outputs (rows of `w`) of one task. Each
+/// iteration computes as many outputs as a vector register has lanes. `N` is the number of values
+/// of a row that share a 32-bit lane (1 for `f32`, 2 for bf16), and `stride` is the distance
+/// between the rows of `c`, in values.
 ///
 /// # Safety
 ///
@@ -224,8 +226,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
     debug_assert!(size_of::<W>() * N == size_of::<f32>(), "a lane has 32 bits");
     for first in (0..outputs).step_by(V::LANES) {
         let here = V::LANES.min(outputs - first);
-        // If the inner dimension is empty, the loop body still runs once, in order to set `c` to
-        // the initial value.
+        // If the inner dimension of the product is empty, there is nothing to multiply. The loop
+        // body still runs once, in order to set `c` to the initial value.
         for k in (0..x.length.max(1)).step_by(DEPTH) {
             let depth = DEPTH.min(x.length - k);
             let numbers = k * N..n.min((k + depth) * N);
@@ -234,8 +236,8 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 false => 0, // There are fewer outputs than lanes.
             };
             // SAFETY: The caller guarantees that `c` is writable and that the CPU has the
-            // instruction set of the register. Each square of weights is completely within the rows
-            // of `w` or within `panel`.
+            // instruction set of the vector register `V`. All weights are read in squares, each of
+            // which is completely within the rows of `w` or within `panel`.
             unsafe {
                 let mut sums = [V::splat(0.0); FEW_ROWS];
                 let at_x = |at: usize| (x.lanes.as_ptr().add(k + at), x.length, x.count);
@@ -244,8 +246,9 @@ unsafe fn blocks<V: Square, M: Multiply<V>, W: Weight, const N: usize>(
                 for at in (0..whole).step_by(V::LANES) {
                     let from = from.add(at * N * size_of::<W>());
                     for l in 0..V::LANES as isize {
-                        // This prefetches the weights that the next block of outputs needs from the
-                        // same columns.
+                        // Prefetch the weights in the same columns of the next rows of `w`. The
+                        // next iteration of the outer loop, which computes the next outputs, needs
+                        // them.
                         let next = from.wrapping_offset((l + V::LANES as isize) * distance);
                         prefetch::far_line(next, 0);
                     }

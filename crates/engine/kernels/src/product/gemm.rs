@@ -278,8 +278,9 @@ mod tests {
     use super::*;
     use crate::product::kernel::{DEPTH, Kernel};
 
-    /// Computes `start + A B` with plain loops that add the products in the order that the module's
-    /// documentation specifies. `add_product(x, y, sum)` returns `sum + x * y`.
+    /// Computes the product `start + A B` with plain loops, as the expected result for tests of the
+    /// kernels. The products are added in the order that the module's documentation specifies, so
+    /// that the tests can compare all bits. `add_product(x, y, sum)` returns `sum + x * y`.
     fn plain(
         (a, b): (&Array2<f32>, &Array2<f32>),
         start: Start<'_>,
@@ -369,8 +370,8 @@ mod tests {
         }
     }
 
-    /// A function that rounds two matrices to bfloat16, multiplies them, and adds the given row to
-    /// each row of the product.
+    /// An implementation of the bfloat16 product that is tested by `check_bf16`. It rounds two
+    /// matrices to bfloat16, multiplies them, and adds the given row to each row of the product.
     type Bf16Product = fn(&ArrayRef2<f32>, &ArrayRef2<f32>, &[f32]) -> Array2<f32>;
 
     #[cfg(target_arch = "x86_64")]
@@ -448,8 +449,10 @@ mod tests {
                 let products = [1, 2].map(|threads| {
                     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
                     pool.expect("a pool").install(|| {
-                        // This product fills the panels' memory with NaN. The next product reuses
-                        // that memory, so the test fails if it reads a value that it hasn't packed.
+                        // The product of the matrix `spoiled` fills the memory for the packed
+                        // panels with NaN. The tested product reuses that memory, so its result
+                        // contains NaN if it reads a value that it hasn't packed, and the test
+                        // fails.
                         product(&spoiled, &spoiled.t(), &[0.0; 40]);
                         product(&a, &b, &row)
                     })
