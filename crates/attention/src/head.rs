@@ -106,9 +106,9 @@ impl Head<'_> {
         let mut scores = Pooled::from(empty(largest));
         for rows in self.blocks() {
             let block = self.block(&rows);
-            // `p` has one row for each query in the block and one column for each key that the
-            // block's queries may attend to. It contains the scores first and the attention weights
-            // after softmax.
+            // `p` is the matrix of a block of queries. It has one row for each query in the block
+            // and one column for each key that these queries may attend to. It first contains the
+            // attention scores, which softmax then replaces with the attention weights.
             let mut p = matrix(&mut scores, rows.len(), block.keys.nrows());
             matmul_into_serial(&block.queries, &block.keys.t(), 0.0, p.view_mut());
             causal_softmax_rows(
@@ -141,10 +141,10 @@ impl Head<'_> {
         let largest = BLOCK.min(self.queries.nrows()) * self.keys.nrows();
         let [mut scores, mut dropped, mut d_scores] = [0; 3].map(|_| Pooled::from(empty(largest)));
         // The gradients of the keys and values are sums over all blocks of queries. The blocks are
-        // processed in reverse order because only the queries of the last block attend to all keys.
-        // The matrix products for the last block overwrite the previous contents of the gradients
-        // (`beta` is 0), and the products for the other blocks are added to them (`beta` is 1).
-        // Therefore, the gradients don't have to be set to 0 first.
+        // processed in reverse order because only the last block needs all keys. The matrix
+        // products for the last block overwrite the previous contents of the gradients (`beta` is
+        // 0), and the products for the other blocks are added to them (`beta` is 1). Therefore, the
+        // gradients don't have to be set to 0 first.
         let mut beta = 0.0;
         for rows in self.blocks().rev() {
             let Head {
@@ -187,7 +187,8 @@ impl Head<'_> {
         }
     }
 
-    /// Returns the range of query indices of each block, in ascending order.
+    /// Divides the queries into blocks and returns, for each block, the range of the indices of its
+    /// queries. The ranges are in ascending order.
     fn blocks(&self) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
         let new = self.queries.nrows();
         (0..new)

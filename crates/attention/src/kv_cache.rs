@@ -77,8 +77,8 @@ pub struct KvCacheSize {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "Contents", try_from = "Contents"))]
 pub struct KvCache {
-    /// Pages with the keys and values of each head. The vector is empty until the first call of
-    /// [`attend`](Self::attend).
+    /// Pages with the keys and values of each head. The vector is empty until tokens are added for
+    /// the first time.
     heads: Vec<Pages>,
     /// Number of tokens in the cache.
     len: usize,
@@ -255,7 +255,8 @@ impl KvCache {
 /// The queries, keys and values of one head for the new tokens of one sequence. Each array has the
 /// shape `(new, head_dim)`.
 struct NewTokens<'a> {
-    /// Number of tokens that were in the cache before the new tokens were added.
+    /// Number of past tokens, which were already in the cache when the new tokens were added. It is
+    /// also the position of the first new token in the sequence.
     past: usize,
     queries: ArrayView2<'a, f32>,
     keys: ArrayView2<'a, f32>,

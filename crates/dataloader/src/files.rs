@@ -129,9 +129,9 @@ impl TokenWriter<'_> {
     }
 }
 
-/// Checks that all IDs fit in 16 bits. `first` is the number of IDs that precede `ids` in the
-/// corpus. It is needed because the error contains the position of the invalid ID in the whole
-/// corpus.
+/// Checks that all token IDs fit in 16 bits before they are written in the format
+/// [`TokenFormat::U16`]. `first` is the number of IDs that precede `ids` in the corpus. It is
+/// needed because the error contains the position of the invalid ID in the whole corpus.
 fn check_u16(ids: &[u32], first: usize) -> Result<(), DataLoaderError> {
     match ids.iter().position(|&id| u16::try_from(id).is_err()) {
         Some(i) => Err(DataLoaderError::IdOverU16 {

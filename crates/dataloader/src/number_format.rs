@@ -74,10 +74,10 @@ fn kind_of_numbers(head: &[u8], ids: &[u64], different: &HashSet<u64>) -> Option
     if different.len() >= 4 && different.iter().all(|id| id % 256 == 0) {
         return Some("big-endian numbers");
     }
-    // This condition detects files that may contain 32-bit or 64-bit floating-point numbers. If all
-    // of the floating-point numbers are small integers, their lower halves, which are the 16-bit
-    // numbers at even positions, are 0. Otherwise, the 16-bit numbers at odd positions have many
-    // distinct values.
+    // This condition detects files that may contain 32-bit or 64-bit floating-point numbers. The
+    // 16-bit numbers at even positions are the low-order bits of these numbers, so they are 0 if
+    // all of the floating-point numbers are small integers. Otherwise, the 16-bit numbers at odd
+    // positions have many distinct values.
     let is_wide = zero(0, 2) || at(1, 2).collect::<HashSet<_>>().len() >= MIN;
     if (is_wide && is_floats(head)) || is_half_floats(different) {
         return Some("floating-point numbers");
@@ -115,13 +115,14 @@ fn is_half_floats(different: &HashSet<u64>) -> bool {
 /// unless all IDs are less than 256.
 fn is_bytes(different: &HashSet<u64>) -> bool {
     /// Limit for the largest upper byte of the 16-bit numbers. If this byte isn't less than the
-    /// limit, nearly all lower bytes are no larger than it by coincidence, so the function can't
-    /// distinguish IDs of one byte from IDs of 16 bits and returns false.
+    /// limit, nearly all lower bytes are no larger than it even in a file of 16-bit IDs. The
+    /// function then returns false, because it can't distinguish such a file from a file with one
+    /// byte per ID.
     const MAX: u64 = 240;
     let most = different.iter().map(|id| id / 256).max().unwrap_or(0);
     // In a file of 16-bit IDs, the lower bytes are almost random. The probability that none of them
-    // is greater than `most`, the largest upper byte, would then be about 2^-bits. The function
-    // returns true only if this probability is less than 2^-30.
+    // is greater than `most`, the largest upper byte, would then be about 2^-bits. The file is
+    // assumed to contain one byte per ID only if this probability is less than 2^-30.
     let bits = different.len() as f64 * (256.0 / (most + 1) as f64).log2();
     (1..MAX).contains(&most) && bits > 30.0 && nearly_all(different, |id| *id % 256 <= most)
 }

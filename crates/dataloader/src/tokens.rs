@@ -36,8 +36,8 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(400),
 ];
 
-/// A range of token IDs in a source, such as a file or a vector. Clones share the source, so
-/// cloning doesn't copy the IDs.
+/// A range of the token IDs in a source, which is a vector in memory, a file, or several other
+/// ranges that are joined. Clones share the source, so cloning doesn't copy the IDs.
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
     source: Source,
@@ -174,8 +174,9 @@ impl Tokens {
         }
     }
 
-    /// Returns the IDs in a range. If all of them are in the same vector in memory, the result
-    /// borrows them. Otherwise, the result is a copy.
+    /// Returns the token IDs in a range of positions. If all of them are in the same vector in
+    /// memory, the result borrows them. If they are in a file or in several vectors, the result is
+    /// a copy.
     ///
     /// # Errors
     ///
@@ -218,8 +219,8 @@ impl Several {
             let more = part.read(read - begin..end.min(*part_end) - begin)?;
             read = *part_end;
             if ids.is_empty() {
-                // The IDs from the first part are still borrowed. If the whole range is in this
-                // part, they are returned without being copied.
+                // The range may extend over several of the joined parts. If the first of them
+                // contains the whole range, its IDs are returned without being copied again.
                 ids = more;
             } else {
                 ids.to_mut().extend_from_slice(&more);
@@ -237,7 +238,7 @@ impl TokenFile {
         let mut read = read_exact_at(&self.file, &mut bytes, place);
         // The file is checked for changes only after the IDs have been read. If it were checked
         // before, another process could change the file between the check and the read, and the
-        // wrong IDs would be returned.
+        // wrong IDs might be returned.
         if self.was_written_to()? {
             // Another process, such as a backup program that restores the file, may be writing the
             // same contents again and may not have finished yet. Therefore, the contents are

@@ -29,13 +29,14 @@ pub(crate) trait Format: Sync {
     fn with_room(shape: (usize, usize)) -> Self;
 
     /// Rounds the given rows of weights, a matrix of the shape (rows, inputs), to this format and
-    /// appends them to the matrix. A matrix can be filled in several calls. In all calls except the
-    /// last one, the number of rows must be a multiple of 16, because the rows are stored in panels
-    /// of 16.
+    /// appends them to this matrix. The matrix can be filled in several calls. In all calls except
+    /// the last one, the number of rows must be a multiple of 16, because the rows are stored in
+    /// panels of 16.
     fn push_rows(&mut self, rows: &ArrayRef2<f32>);
 
-    /// Converts the weights of a row to `f32` and writes them to `out`, whose length must be the
-    /// number of inputs.
+    /// Converts the weights of the row with the index `row` from this format to `f32` and writes
+    /// them to `out`. The length of `out` must be the number of inputs of the matrix, because each
+    /// row has one weight for each input.
     fn read_row(&self, row: usize, out: &mut [f32]);
 
     /// Returns the number of bytes of memory that a matrix of the shape (outputs, inputs) needs, or

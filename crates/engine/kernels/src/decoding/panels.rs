@@ -127,8 +127,8 @@ pub(crate) fn dots<B: WeightBlock, const R: usize, const T: usize>(
             return unsafe { B::dots_vnni(x, w) };
         }
         if has_avx2() {
-            // SAFETY: [`has_avx2`] has returned `true`, so the CPU supports the instruction sets
-            // that `dots_avx2` requires.
+            // SAFETY: [`has_avx2`] has returned `true`, so the CPU supports AVX2 and the related
+            // instruction sets that `dots_avx2` requires.
             return unsafe { B::dots_avx2(x, w) };
         }
     }
@@ -331,8 +331,8 @@ pub(crate) mod tests {
             assert_eq!(alone, expected, "a row, {blocks} blocks");
             #[cfg(target_arch = "x86_64")]
             if has_avx2() {
-                // SAFETY: [`has_avx2`] has returned `true`, so the CPU supports the instruction
-                // sets that `dots_avx2` requires.
+                // SAFETY: [`has_avx2`] has returned `true`, so the CPU supports AVX2 and the
+                // related instruction sets that `dots_avx2` requires.
                 let avx2 = unsafe { B::dots_avx2(x, w) };
                 assert_eq!(avx2, expected, "AVX2, {blocks} blocks");
             }

@@ -105,8 +105,8 @@ pub fn sums_of_squares(x: &[f32]) -> Vec<f64> {
 }
 
 /// Adds each element of `x`, such as a gradient computed by another thread, to the corresponding
-/// element of `sum`, and sets `x` to 0 for the next step. Both happen in the same loop, so that `x`
-/// is read from memory only once.
+/// element of `sum`, and sets `x` to 0. Both happen in the same loop, so that `x` is read from
+/// memory only once.
 ///
 /// # Panics
 ///

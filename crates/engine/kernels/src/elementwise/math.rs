@@ -60,8 +60,8 @@ pub(crate) fn exp(x: f32) -> f32 {
         clamped
     };
     // To compute `e^x`, the argument is split into `x = n ln 2 + r`, where `n` is an integer and
-    // `|r| <= ln 2 / 2`. Then `e^x` is `2^n e^r`: the power of two only sets the exponent bits, and
-    // a polynomial approximates `e^r`.
+    // `|r| <= ln 2 / 2`. Then `e^x` is `2^n e^r`. The factor `2^n` requires only setting the
+    // exponent bits, and a polynomial approximates `e^r`.
     let rounded = clamped * LOG2_E + ROUND;
     let n = rounded - ROUND;
     let r = (clamped - n * LN_2_HIGH) - n * LN_2_LOW;
@@ -99,7 +99,7 @@ pub(crate) fn falling_sigmoid(x: f32) -> f32 {
     } else {
         x
     };
-    // The power of two that [`exp_of_parts`] computes must be a normal number, so its exponent must
+    // The power of two that `exp_of_parts` computes must be a normal number, so its exponent must
     // be at least -126. For a smaller `x`, the sigmoid is 1 in `f32` anyway.
     let clamped = if clamped < -126.0 { -126.0 } else { clamped };
     let rounded = clamped + ROUND;

@@ -177,7 +177,7 @@ pub fn add(x: &mut [f32], y: &[f32]) {
     }
 }
 
-/// Adds the products of the corresponding elements of `y` and `z` to the elements of `x`.
+/// Multiplies `y` and `z` element by element and adds the products to `x`: `x[i] += y[i] * z[i]`.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn add_product(x: &mut [f32], y: &[f32], z: &[f32]) {
     for ((x, &y), &z) in x.iter_mut().zip(y).zip(z) {

@@ -35,7 +35,8 @@ pub fn sum(x: &[f32]) -> f32 {
     lanes!(x, 0.0f32, |a: f32, b: f32| a + b, |a: f32, b: f32| a + b)
 }
 
-/// Returns the sum of the squared differences between the elements of `x` and `mean`.
+/// Returns the sum of the squared differences between the elements of `x` and `mean`. LayerNorm
+/// divides this sum by the number of elements to compute the variance.
 #[multiversion(targets("x86_64+avx512f", "x86_64+avx2"))]
 pub fn sum_of_squared_deviations(x: &[f32], mean: f32) -> f32 {
     lanes!(

@@ -218,7 +218,7 @@ unsafe fn avx512_square(square: Square) {
 }
 
 /// Loads four neighboring columns of a block with 16 rows, and returns each column in a vector
-/// register. The functions that transpose a matrix call it once for every four columns. `row(r)`
+/// register. To transpose the block, this function is called once for every four columns. `row(r)`
 /// must return the address of the first of the four values in row `r`.
 ///
 /// First, each of four registers is filled with the values of four of the 16 rows. Register `r`
@@ -277,7 +277,7 @@ unsafe fn avx2_square(square: Square) {
 }
 
 /// Loads four neighboring columns of a block with 8 rows, and returns each column in a vector
-/// register. The functions that transpose a matrix call it once for every four columns. `row(r)`
+/// register. To transpose the block, this function is called once for every four columns. `row(r)`
 /// must return the address of the first of the four values in row `r`.
 ///
 /// First, each of four registers is filled with the values of two of the 8 rows. Register `r`

@@ -159,8 +159,9 @@ impl Kernel for Amx {
     }
 }
 
-/// Adds the initial value of `C` to the sums of a block and stores the results in `c`. Sums that
-/// are beyond the last row or column of `C` are ignored.
+/// Completes a block of the product `C`: adds the initial values of `C` to the sums of products
+/// that the tile registers contained, and stores the results in `c`. The block may extend beyond
+/// the last row or column of `C`. The sums of these elements are ignored.
 ///
 /// # Safety
 ///
@@ -343,8 +344,9 @@ pub(crate) unsafe fn run_few_rows<W: Weight>(
 #[repr(align(64))]
 struct Panel([[f32; TILE]; TILE]);
 
-/// Transposes the sums of up to 16 outputs from the shape (outputs, rows) to the shape (rows,
-/// outputs), adds the initial value of `C`, and stores the results in `c`.
+/// Completes up to 16 outputs (columns) of the product `C`. The tile registers contain the sums of
+/// products in the shape (outputs, rows). The function transposes these sums to the shape (rows,
+/// outputs), adds the initial values of `C`, and stores the results in `c`.
 ///
 /// # Safety
 ///
@@ -357,7 +359,8 @@ unsafe fn store_columns(
     outputs: usize,
     start: Start<'_>,
 ) {
-    // SAFETY: The caller guarantees that `c` is writable. `sums` contains 16 x 16 readable values.
+    // SAFETY: The caller guarantees that `c` is writable for the given rows and outputs. The
+    // reference `sums` points to 16 x 16 readable values, which is what the transposition reads.
     unsafe {
         let columns = <__m512 as Square>::columns(sums.0.as_ptr().cast(), 64);
         for (r, column) in columns.into_iter().enumerate().take(rows) {

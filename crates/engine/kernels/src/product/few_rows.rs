@@ -62,9 +62,9 @@ enum Variant {
 }
 
 impl Variant {
-    /// Returns the fastest instruction set that this CPU supports for products of operands in the
-    /// format `dtype`. Products with this instruction set have the same bits as general matrix
-    /// products on the same CPU.
+    /// Returns the instruction set with which products of operands in the format `dtype` are
+    /// computed on this CPU. The products have the same bits as general matrix products on the same
+    /// CPU.
     fn of(dtype: Dtype) -> Self {
         #[cfg(target_arch = "x86_64")]
         {
@@ -185,8 +185,9 @@ macro_rules! by {
             start: Start<'_>,
             panel: &mut [f32],
         ) {
-            // SAFETY: The caller guarantees that `c` is writable, that the CPU has the instruction
-            // set, and that the weights are bf16 values if the function multiplies pairs.
+            // SAFETY: [`blocks`] has the same safety requirements as this function. The caller
+            // guarantees that `c` is writable, that the CPU has the instruction set, and that the
+            // weights are bf16 values if the function multiplies pairs of values.
             unsafe { blocks::<$register, $multiply, W, $numbers>(x, w, c, stride, start, panel) }
         }
     };
@@ -347,8 +348,9 @@ unsafe fn multiply_square<V: Square, M: Multiply<V>>(
     }
 }
 
-/// Multiplies the first `count` of the given columns of weights by `R` rows of `x` and adds the
-/// products to `sums`. `length` is the distance between the rows of `x`, in lanes.
+/// Multiplies the first `count` of the given columns of a square of weights by the corresponding
+/// values of `R` rows of `x` and adds the products to `sums`. `length` is the distance between the
+/// rows of `x`, in lanes.
 ///
 /// # Safety
 ///
