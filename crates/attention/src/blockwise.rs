@@ -17,9 +17,9 @@ use crate::head::{Head, HeadDropout, HeadGradients};
 /// Intermediate results that [`attend_train`] stores for [`attend_backward`].
 #[derive(Clone, Debug)]
 pub(crate) struct AttendCache {
-    /// Log-sum-exp of each query's scaled attention scores, with the shape `(batch, num_heads,
-    /// num_tokens)`. The backward pass needs it to compute the attention weights again, because the
-    /// forward pass doesn't store them. `head.rs` explains the method.
+    /// Log-sum-exp of the scaled attention scores of each query, as an array of shape
+    /// `(batch, num_heads, num_tokens)`. The backward pass needs it to compute the attention
+    /// weights again, because the forward pass doesn't store them. `head.rs` explains the method.
     log_sums: Array3<f32>,
     /// Dropout mask of the attention weights, in the row-major order of an array of shape
     /// `(batch, num_heads, num_tokens, num_tokens)`. It is `None` if dropout is disabled.

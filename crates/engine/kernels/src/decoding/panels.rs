@@ -75,8 +75,8 @@ pub(crate) trait WeightBlock: Copy + Send + Sync {
 
     /// Rounds one row of a weight matrix and stores it in the blocks of a panel. `row` is the index
     /// of the row within the panel. Returns the factor by which the dot products of this row must
-    /// be multiplied: for int8 weights, the scale of the row, and for int4 weights, which store
-    /// their scales in the blocks, 1.
+    /// be multiplied. The factor is the scale of the row for int8 weights, and 1 for int4 weights,
+    /// which store their scales in the blocks.
     fn set_row(blocks: &mut [Self], row: usize, weights: &[f32]) -> f32;
 
     /// Returns the stored weight in the given row and column. The caller must multiply it by the

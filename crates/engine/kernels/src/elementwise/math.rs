@@ -72,8 +72,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     }
 }
 
-/// Returns `2^n e^r`, the last step of computing an exponential. The arguments are `r`, with `|r|
-/// <= ln 2 / 2`, and `rounded`, which is `n + ROUND` for an integer `n` from -126 to 127.
+/// Returns `2^n e^r`, the last step of computing an exponential. The magnitude of `r` is at most
+/// `ln 2 / 2`, and `rounded` is `n + ROUND` for an integer `n` from -126 to 127.
 #[inline(always)]
 fn exp_of_parts(rounded: f32, r: f32) -> f32 {
     // `e^r` is approximated by `1 + r + r^2 q(r)`, where the coefficients of the polynomial `q`

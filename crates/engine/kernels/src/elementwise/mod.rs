@@ -274,8 +274,8 @@ pub fn softmax_backward(p: &[f32], d: &mut [f32], dot: f32, scale: f32) {
 }
 
 /// Applies a dropout mask: multiplies element `i` of `values` by `scale` if bit `first_bit + i` of
-/// the mask `words` is 1, and by 0 otherwise. Bit `k` of the mask is bit `k % 64` of `words[k /
-/// 64]`, counted from the lowest bit.
+/// the mask `words` is 1, and by 0 otherwise. Bit `k` of the mask is bit `k % 64` of the element
+/// `words[k / 64]`, counted from the lowest bit.
 ///
 /// # Panics
 ///

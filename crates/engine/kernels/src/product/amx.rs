@@ -669,10 +669,11 @@ pub(crate) mod emulated {
         (start, length)
     }
 
-    /// Decodes the memory operand of the AMX instruction at the address `at`, which consists of
-    /// several rows. Returns the address of the first row, the distance between two rows in bytes,
-    /// and the length of the instruction in bytes. The distance is the value of the index register
-    /// multiplied by the scale in the instruction, or 0 if there is no index register.
+    /// Decodes a memory operand that consists of several rows, such as a tile, in the AMX
+    /// instruction at the address `at`. Returns the address of the first row, the distance between
+    /// two rows in bytes, and the length of the instruction in bytes. The distance is the value of
+    /// the index register multiplied by the scale in the instruction, or 0 if there is no index
+    /// register.
     ///
     /// # Safety
     ///
