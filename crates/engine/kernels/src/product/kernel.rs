@@ -31,7 +31,8 @@ impl Start<'_> {
         Self { beta, row: None }
     }
 
-    /// Returns the initial value for the columns of `C` from index `j` onward.
+    /// Returns the part of this initial value that applies to the columns of `C` from index `j`
+    /// onward. A task that computes only these columns uses it.
     pub(crate) fn at_column(self, j: usize) -> Self {
         let row = self.row.map(|row| &row[j..]);
         Self { row, ..self }
@@ -65,7 +66,9 @@ pub(crate) enum Layout {
 }
 
 impl Layout {
-    /// Returns the layout of `a`, or `None` if neither its rows nor its columns are contiguous.
+    /// Returns the memory layout of the matrix `a`, so that a micro-kernel can read its rows
+    /// without packing them first. Returns `None` if neither the rows nor the columns of `a` are
+    /// contiguous.
     pub(crate) fn of<T>(a: &ArrayView2<T>) -> Option<Self> {
         match *a.strides() {
             [1, along] if along > 1 => Some(Self::Columns(along as usize)),
@@ -79,17 +82,19 @@ impl Layout {
 #[derive(Clone, Copy)]
 pub(crate) struct ColumnPanel {
     pub(crate) start: *const f32,
-    /// Address at which a later panel, or a part of one, begins. While a wide kernel multiplies the
-    /// current panel, it prefetches memory from this address onward into the L2 cache, one cache
-    /// line every four steps.
+    /// Address from which the kernel prefetches data that it will need later, usually a part of a
+    /// later column panel. While a kernel with wide registers multiplies the current panel, it
+    /// prefetches memory from this address onward into the L2 cache, one cache line every four
+    /// steps.
     pub(crate) next: *const f32,
 }
 
-/// The arguments of a micro-kernel other than the addresses of `A` and `C`.
+/// The arguments of a micro-kernel ([`Kernel::run`]) other than the row panel of `A` and the
+/// address of the tile of `C`.
 ///
-/// The caller writes the fields one by one shortly before the kernel reads them. The kernel must
-/// also read them one by one, because a load that covers several recently written fields would have
-/// to wait until all of these writes have reached the cache.
+/// The fields of this struct must be read one by one. The caller writes them one by one shortly
+/// before the micro-kernel reads them. If the kernel loaded several of these fields with one wide
+/// instruction, the CPU would first have to wait until all of the writes have reached the cache.
 pub(crate) struct Block<'a> {
     pub(crate) b: ColumnPanel,
     /// Number of steps along the inner dimension, at most [`DEPTH`].
@@ -109,17 +114,17 @@ pub(crate) const DEPTH: usize = 384;
 /// is a multiple of a large power of two would compete for the same few lines of the L1 cache.
 pub(crate) const ROW_STRIDE: usize = DEPTH + 16;
 
-/// Number of steps along the inner dimension that a kernel executes in each iteration of its main
-/// loop.
+/// Number of steps along the inner dimension that a micro-kernel executes in each iteration of its
+/// main loop. In other words, the loop is unrolled this many times.
 const UNROLL: usize = 4;
 /// Number of `f32` values that a kernel prefetches in each step from a later column panel. It is a
 /// quarter of a cache line. At this rate, the kernel has prefetched all of the next
 /// [`Kernel::COLUMN_BLOCK`] columns after it has multiplied eight row panels by the current
 /// columns.
 pub(crate) const PREFETCH_PER_STEP: usize = LINE / UNROLL;
-/// Number of steps between the prefetch of a column of `A` or a row of `B` and its use. Explicit
-/// prefetching is necessary because consecutive columns or rows may be on different memory pages,
-/// where the hardware prefetcher doesn't help.
+/// Number of steps after which a prefetched column of `A` or row of `B` is used. For example, while
+/// step 0 is executed, the data of step 16 is prefetched. The hardware prefetcher wouldn't load
+/// this data, because consecutive columns or rows may be on different memory pages.
 pub(crate) const STEPS_AHEAD: usize = 16;
 
 /// A micro-kernel for one instruction set.
@@ -128,7 +133,8 @@ pub(crate) trait Kernel {
     const ROWS: usize;
     /// Number of columns of the register tile (`NR` in BLIS).
     const COLUMNS: usize;
-    /// Whether the vector registers of the kernel are as large as a cache line (64 bytes).
+    /// Whether a vector register of this kernel is as large as a cache line (64 bytes), as with
+    /// AVX-512. In this case, a tile of `C` is two cache lines wide.
     const WIDE: bool = Self::COLUMNS == 2 * LINE;
     /// Number of columns in a block of `B`. A task multiplies all of its rows of `A` by one block
     /// before it continues with the next block. A block of 256 columns occupies 400 KB of the L2
@@ -145,15 +151,16 @@ pub(crate) trait Kernel {
     #[cfg(target_arch = "x86_64")]
     const STEP_MULTIPLE: usize = 1;
 
-    /// Prepares the calling thread for calls of [`Self::run`]. After the last of these calls, the
-    /// thread must call [`Self::end`].
+    /// Prepares the calling thread for calls of [`Self::run`], if the instruction set requires it.
+    /// For example, AMX requires that the tile registers are configured. After the last call of
+    /// `run`, the thread must call [`Self::end`].
     ///
     /// # Safety
     ///
     /// The CPU must support the instruction set of the kernel.
     unsafe fn begin() {}
 
-    /// Undoes the effects of [`Self::begin`] when the calling thread no longer needs the kernel.
+    /// Ends the use of this kernel on the calling thread by undoing the effects of [`Self::begin`].
     ///
     /// # Safety
     ///
@@ -176,21 +183,23 @@ pub(crate) trait Kernel {
     unsafe fn run(a: RowPanel, c: *mut f32, block: &Block<'_>);
 }
 
-/// Value of the const parameter `WAY` that selects code for row panels in the layout
-/// [`Layout::Rows`].
+/// Value of the const parameter `WAY` for which a micro-kernel is compiled to read row panels of
+/// `A` in the layout [`Layout::Rows`].
 const ROWS: u8 = 0;
-/// Value of the const parameter `WAY` that selects code for row panels in the layout
-/// [`Layout::Columns`].
+/// Value of the const parameter `WAY` for which a micro-kernel is compiled to read row panels of
+/// `A` in the layout [`Layout::Columns`].
 const COLUMNS: u8 = 1;
-/// Value of the const parameter `WAY` that selects code for row panels in the layout
-/// [`Layout::Packed`].
+/// Value of the const parameter `WAY` for which a micro-kernel is compiled to read row panels of
+/// `A` in the layout [`Layout::Packed`].
 const PACKED: u8 = 2;
 
 /// Number of rows in a tile of the AVX-512 kernels. A tile is two registers wide, so the sums of 14
 /// rows occupy 28 of the 32 registers. The remaining four registers hold the operands of a step.
 const WIDE_ROWS: usize = 14;
 
-/// The multiplication that a kernel performs on the lanes of registers of type `V`.
+/// The operation with which a micro-kernel multiplies two vector registers of type `V` and adds the
+/// result to a third one. Its implementations differ in what a lane contains: an `f32` or two bf16
+/// values.
 pub(crate) trait Multiply<V> {
     /// Returns `sum + a * b` in each lane.
     ///
@@ -220,8 +229,9 @@ pub(crate) struct OfPairs;
 impl Multiply<__m512> for OfPairs {
     #[inline(always)]
     unsafe fn add_product(sum: __m512, a: __m512, b: __m512) -> __m512 {
-        // SAFETY: The caller guarantees that the CPU supports AVX512-BF16. Both register types have
-        // 512 bits, and all combinations of bits are valid.
+        // SAFETY: The caller guarantees that the CPU supports AVX512-BF16. The conversion from
+        // `__m512` to `__m512bh` is valid because both types have 512 bits, and all combinations of
+        // bits are valid.
         unsafe {
             let [a, b] = [a, b].map(|lanes| std::mem::transmute::<__m512, __m512bh>(lanes));
             _mm512_dpbf16_ps(sum, a, b)
@@ -229,9 +239,10 @@ impl Multiply<__m512> for OfPairs {
     }
 }
 
-/// Executes one step of a micro-kernel (a rank-1 update) for a tile that is `R` rows high and `N`
-/// vector registers wide. `a` points to a column of `A`, and `b` points to a row of `B`. In `A`,
-/// consecutive rows are `down` lanes apart, and consecutive columns are `along` lanes apart.
+/// Executes one step of a micro-kernel: multiplies a column of `R` values of `A` by a row of `B`
+/// that occupies `N` vector registers, and adds the products to the `R * N` registers in `sums`.
+/// `a` points to the column of `A`, and `b` points to the row of `B`. In `A`, consecutive rows are
+/// `down` lanes apart, and consecutive columns are `along` lanes apart.
 ///
 /// # Safety
 ///
@@ -249,8 +260,8 @@ unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, cons
         prefetch::line(a, 0);
         prefetch::line(a.wrapping_add(R - 1), 0); // The column may extend into a second line.
     }
-    // SAFETY: The caller guarantees that the column of `A` and the row of `B` are readable and that
-    // the CPU supports the instruction set.
+    // SAFETY: The caller guarantees that the `R` values of the column at `a` and the `N` registers
+    // of the row at `b` are readable, and that the CPU supports the instruction set of `V`.
     unsafe {
         let mut row = [V::splat(0.0); N];
         for (n, row) in row.iter_mut().enumerate() {
@@ -265,10 +276,10 @@ unsafe fn step<V: Register, M: Multiply<V>, const R: usize, const N: usize, cons
     }
 }
 
-/// Implements [`Kernel::run`] for a tile that is `R` rows high and `N` vector registers wide. Only
-/// the last register of each row may extend beyond the columns of `C`. `stride_of_a` is the
-/// distance between consecutive rows of `a` if `WAY` is `ROWS`, and the distance between
-/// consecutive columns if `WAY` is `COLUMNS`.
+/// Implements the micro-kernel [`Kernel::run`] for a tile of `C` that is `R` rows high and `N`
+/// vector registers wide. If `C` has fewer columns than the tile, only the last register of each
+/// row may be incomplete. `stride_of_a` is the distance between consecutive rows of `a` if `WAY` is
+/// `ROWS`, and the distance between consecutive columns if `WAY` is `COLUMNS`.
 ///
 /// # Safety
 ///
@@ -297,9 +308,9 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
             prefetch::line(row, n * size_of::<V>());
         }
     }
-    // SAFETY: The caller guarantees that the panels are readable, that the tile of `C` is writable
-    // and that the CPU supports the instruction set. All offsets stay within the panels and the
-    // tile.
+    // SAFETY: The caller guarantees that the panels of `A` and `B` are readable, that the tile of
+    // `C` is writable and that the CPU supports the instruction set. All offsets stay within the
+    // panels and the tile.
     unsafe {
         let mut sums = [[V::splat(0.0); N]; R];
         let mut k = 0;
@@ -333,15 +344,16 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
     }
 }
 
-/// Adds the initial value `start` to `sum` and stores the first `lanes` lanes of the result in
-/// `row_of_c`, beginning at column `before`.
+/// Stores a vector register of finished sums in a row of the matrix `C`: adds the initial value
+/// `start` to `sum` and writes the first `lanes` lanes of the result to `row_of_c`, beginning at
+/// column `before`.
 ///
 /// # Safety
 ///
-/// The `lanes` columns of `row_of_c` that begin at column `before` must be writable. They must be
-/// initialized if `start` refers to their previous contents. If `start` contains a row, this row
-/// must have values for the same columns. The CPU must support the instruction set of the register
-/// type `V`.
+/// In the row `row_of_c` of `C`, the `lanes` columns that begin at column `before` must be
+/// writable. They must be initialized if `start` refers to the previous contents of `C`. If `start`
+/// contains a row, such as a bias, this row must have values for the same columns. The CPU must
+/// support the instruction set of the register type `V`.
 #[inline(always)]
 pub(crate) unsafe fn store_sum<V: Register>(
     sum: V,
@@ -402,8 +414,9 @@ macro_rules! kernel {
                     Layout::Packed => (1, $rows, false),
                 };
                 let (mut at, mut rows) = (a.start, a.rows);
-                // SAFETY: The caller guarantees that all rows of the panel are readable and that as
-                // many rows of `c` are writable. The parts are consecutive rows of the panel.
+                // SAFETY: The caller guarantees that all rows of the row panel are readable and
+                // that as many rows of `c` are writable. The loop advances `at` and `c` by as many
+                // rows as each part contains, so the parts never extend beyond the panel.
                 unsafe {
                     $(
                         while rows >= $part {

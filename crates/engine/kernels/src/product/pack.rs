@@ -22,8 +22,8 @@ pub(crate) struct Rows {
     pub(crate) lanes: Vec<f32>,
     /// Number of rows of the operand.
     pub(crate) count: usize,
-    /// Number of 32-bit lanes per row. Each lane contains either one `f32` value or two bf16
-    /// values.
+    /// Number of 32-bit lanes in which a row of the operand is stored. A lane contains either one
+    /// `f32` value or two bf16 values.
     pub(crate) length: usize,
 }
 
@@ -43,8 +43,9 @@ const MAX_THREAD_LOCAL_VALUES: usize = 1 << 19;
 pub(crate) struct Line(#[expect(dead_code, reason = "read as numbers")] [f32; LINE]);
 
 thread_local! {
-    /// Memory for the panels of `A`, which each thread keeps for later products. The memory for the
-    /// panels of a small matrix `B` is kept in the same way.
+    /// Memory for the panels into which a thread packs `A`. Each thread keeps it for later
+    /// products, so that packing doesn't allocate memory each time. `B_PANELS` has the same purpose
+    /// for small matrices `B`.
     pub(crate) static A_PANELS: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
     /// Memory for rows of `A` that have been rounded to pairs of bf16 values and are about to be
     /// packed.
@@ -59,9 +60,9 @@ thread_local! {
 /// Calls `f` with a slice of at least `n` values from the thread-local buffer `key`. The initial
 /// contents of the slice are unspecified.
 ///
-/// While `f` runs, an empty buffer takes the place of the one in `key`. If `f` waits for other
-/// threads, this thread may compute another matrix product in the meantime, for which it then
-/// allocates a new buffer.
+/// While `f` runs, `key` contains an empty buffer, because `f` is using the original one. This is
+/// safe even if `f` waits for other threads and this thread computes another matrix product in the
+/// meantime: that product allocates a new buffer.
 pub(crate) fn with_panels<R>(
     key: &'static LocalKey<Cell<Vec<Line>>>,
     n: usize,
@@ -90,9 +91,9 @@ pub(crate) fn with_b_panels(n: usize, f: impl FnOnce(&mut [f32])) {
     if n <= MAX_THREAD_LOCAL_VALUES {
         return with_panels(&B_PANELS, n, f);
     }
-    // All large buffers are requested with the same size, so that every product can reuse the
-    // buffer of any other product. This wastes no memory, because the operating system provides
-    // only those pages to which a product writes.
+    // All large buffers are requested with the same size, so that a buffer of one product can be
+    // reused by any other product. A buffer that is larger than necessary wastes no memory, because
+    // the operating system provides only those pages to which a product writes.
     let mut room = buffer(MAX_PACKED_VALUES + LINE);
     let before = room.as_ptr().align_offset(size_of::<Line>());
     if room.len() < before + n {
@@ -159,16 +160,16 @@ impl<B: Weight> RightOperand for ArrayRef2<B> {
         {
             return pack_transpose(&rows, &mut panel[..b.len()]);
         }
-        // Prefetches data of the row that will be packed `STEPS_AHEAD` iterations later: the cache
-        // line that contains the row's last value for this panel. If the row's first value for this
-        // panel is in an earlier line, that line was prefetched when the preceding panel was
-        // packed.
+        // While a row of `B` is packed, the row that follows `STEPS_AHEAD` rows later is
+        // prefetched. It is enough to prefetch the cache line that contains the last value that
+        // this panel needs from that row. If the first value is in an earlier line, that line was
+        // already prefetched for the panel on the left.
         let ahead = STEPS_AHEAD as isize * b.strides()[0] + b.ncols() as isize - 1;
         for (b, row) in b.rows().into_iter().zip(panel.chunks_exact_mut(K::COLUMNS)) {
             prefetch::line(b.as_ptr().wrapping_offset(ahead), 0);
             if let Some(b) = b.as_slice().and_then(|b| b.get(..K::COLUMNS)) {
-                // The compiler knows the length of this slice, so it inlines the conversion loop
-                // instead of calling a function.
+                // `get` has returned exactly `K::COLUMNS` values. Because the compiler knows this
+                // length, it inlines the loop that converts the values to `f32`.
                 B::widen(b, row);
                 continue;
             }
@@ -194,7 +195,8 @@ fn pack_pairs<K: Kernel, B: Weight>(b: &ArrayView2<B>, panel: &mut [f32]) {
         let (mut to, mut rest) = panel.split_at(Axis(1), pairs.nrows());
         rest.fill(0.0);
         match pairs.strides()[1] {
-            // SAFETY: `to` mutably borrows memory of the panel, so it doesn't overlap `pairs`.
+            // SAFETY: `to` is a mutable borrow of the column panel's memory, so it doesn't overlap
+            // `pairs`, the source of the transposition.
             1 => unsafe { transpose(&pairs, to.raw_view_mut()) },
             _ => to.assign(&pairs.t()),
         }
@@ -227,8 +229,8 @@ pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
             let shape = (rows, length).strides((ROW_STRIDE, 1));
             let mut to = ArrayViewMut2::from_shape(shape, &mut *panels).expect("panels have room");
             // SAFETY: Kernels that multiply pairs of bf16 values are used only if the CPU supports
-            // AVX512-BF16 and AVX512-BW. `to` mutably borrows memory of the panels, so it doesn't
-            // overlap `room`.
+            // AVX512-BF16 and AVX512-BW. The transposition writes to `to`, a mutable borrow of the
+            // panels, which doesn't overlap its source, the memory in `room`.
             unsafe { transpose(&pair_up(a, room).t(), to.raw_view_mut()) };
         });
     }
@@ -242,8 +244,8 @@ pub(crate) fn pack_rows_of_pairs<K: Kernel, A: Weight>(
     }
 }
 
-/// Packs a column panel from a part of `B` whose columns are contiguous. The argument `rows` is the
-/// transpose of this part, so its rows are the columns of `B`.
+/// Packs a part of `B` whose columns are contiguous into a column panel, by transposing it. The
+/// argument `rows` is the transpose of this part, so each of its rows is a column of `B`.
 fn pack_transpose(rows: &ArrayView2<f32>, panel: &mut [f32]) {
     let (count, len) = rows.dim();
     let mut panel = ArrayViewMut2::from_shape((len, count), panel).expect("as many elements");
@@ -260,19 +262,19 @@ pub(crate) struct RowPanels {
     pub(crate) layout: Layout,
 }
 
-/// Returns the number of values for which [`pack_rows`] needs space if `A` has the given number of
-/// rows. It includes one additional panel, in which rows are stored temporarily before they are
-/// transposed.
+/// Returns the number of `f32` values of memory that [`pack_rows`] needs to pack `rows` rows of
+/// `A`. The memory includes one additional panel, in which rows are stored temporarily before they
+/// are transposed.
 pub(crate) fn room_for_rows<K: Kernel>(rows: usize) -> usize {
     (rows.next_multiple_of(K::ROWS) + K::ROWS) * ROW_STRIDE
 }
 
 /// Packs the rows of `a`, which must have at most [`DEPTH`] columns, into row panels.
 ///
-/// The panels are stored column by column if the kernel is wide or the columns of `a` are
-/// contiguous, and otherwise row by row. However, if `in_place` isn't `None` and the elements of
-/// `a` are `f32`, nothing is copied. In this case, the returned panels refer to the memory of `a`,
-/// whose layout is `in_place`.
+/// The panels are stored column by column if the kernel is wide ([`Kernel::WIDE`]) or the columns
+/// of `a` are contiguous, and otherwise row by row. However, if `in_place` contains a layout and
+/// the elements of `a` are `f32`, nothing is copied. In this case, the kernel reads `a` directly:
+/// the returned panels refer to the memory of `a`, whose layout is `in_place`.
 pub(crate) fn pack_rows<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],
@@ -323,7 +325,8 @@ pub(crate) fn pack_rows<K: Kernel, A: Weight>(
             let columns = (depth, rows).strides((K::ROWS, 1));
             let columns = ArrayViewMut2::from_shape(columns, panel).expect("a panel has room");
             let turn = |a: &ArrayView2<f32>, mut columns: ArrayViewMut2<f32>| {
-                // SAFETY: `columns` mutably borrows memory of the panel, so it doesn't overlap `a`.
+                // SAFETY: `columns` is a mutable borrow of the row panel's memory, so it doesn't
+                // overlap `a`, the source of the transposition.
                 unsafe { transpose(a, columns.raw_view_mut()) };
             };
             match A::as_f32(a).filter(|a| a.strides()[1] == 1) {

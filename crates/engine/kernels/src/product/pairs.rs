@@ -78,7 +78,8 @@ pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
         let mut numbers = [0.0f32; LANES];
         T::widen(row, &mut numbers[..row.len()]);
         // SAFETY: `numbers` contains 32 values, so 16 values can be loaded from index 0 and from
-        // index 16. Both register types of the conversion have 512 bits.
+        // index 16. The conversion from `__m512bh` to `__m512` is valid because both types have 512
+        // bits.
         let rounded = unsafe {
             let [low, high] = [0, 16].map(|at| _mm512_loadu_ps(numbers.as_ptr().add(at)));
             std::mem::transmute::<__m512bh, __m512>(_mm512_cvtne2ps_pbh(high, low))

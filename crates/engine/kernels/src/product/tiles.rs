@@ -1,9 +1,10 @@
 //! The loops around the micro-kernel. They divide a product into tasks for the threads, and each
 //! task into panels ([`product`](super) explains the terms).
 //!
-//! The function `multiply_by` packs a block of `B` for all threads, and `run_tasks` divides the
-//! corresponding columns of `C` into tasks. Each call of `task` packs the rows of `A` that it
-//! needs, up to 384 steps at a time, and multiplies each row panel by the column panels.
+//! The function `multiply_by` packs a block of `B` into column panels, which all threads share, and
+//! `run_tasks` divides the corresponding columns of `C` into tasks. Each call of `task` packs the
+//! rows of `A` that it needs into row panels, for at most 384 steps along the inner dimension at a
+//! time, and multiplies each row panel by the column panels.
 
 use std::mem::MaybeUninit;
 
@@ -30,7 +31,9 @@ const ROWS: usize = 140;
 /// rows to keep all threads busy. Each task packs its own rows of `A`, so narrower tasks would pack
 /// the same rows more often.
 const MIN_TASK_COLUMNS: usize = 256;
-/// Largest number of steps along the inner dimension that are packed at a time from `B`.
+/// Largest number of steps along the inner dimension of a product for which `B` is packed at a time.
+/// If the inner dimension is longer, it is divided into parts, whose products are added to `C` one
+/// after another.
 const MAX_PACKED_DEPTH: usize = 10 * DEPTH;
 /// Number of tasks per thread for a product with few rows. If there are several tasks per thread,
 /// idle threads can take over work from threads that share a core with another process.
@@ -47,9 +50,9 @@ const CACHED_VALUES: usize = 1 << 17;
 /// copied to memory with another distance before it is multiplied.
 pub(crate) const PAGE_VALUES: usize = 1024;
 /// Smallest number of columns in a task for which a kernel with narrow registers packs a matrix `A`
-/// whose columns are contiguous. A row panel of such a kernel covers only a part of each cache line
-/// of `A`. Without packing, the same cache lines would therefore be read again for several row
-/// panels.
+/// that has contiguous columns and fits in the cache. A row panel of such a kernel covers only a
+/// part of each cache line of `A`, so without packing, the same cache lines would be read again for
+/// several row panels. With fewer columns, the kernel reads `A` without packing it.
 const MIN_COLUMNS_TO_PACK: usize = 256;
 /// Smallest number of multiply-adds for which it is worthwhile to use another thread, because
 /// starting a task on a thread takes a few microseconds. The two multiply-adds of a pair of bf16
@@ -69,8 +72,8 @@ pub fn packed_bytes(inner: usize, columns: usize) -> usize {
 /// The threads that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
-    /// The calling thread computes the product alone. This variant is intended for callers that
-    /// already run on several threads.
+    /// The calling thread computes the product alone. This variant is intended for programs that
+    /// already use several threads, for example to compute several products at the same time.
     One,
     /// All threads of rayon's current pool share the work.
     Pool,
@@ -102,8 +105,9 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: RightOperand + ?Sized>
     let room = deep.next_multiple_of(DEPTH) * wide.next_multiple_of(K::COLUMNS);
     with_b_panels(room, |panels| {
         for j in (0..n).step_by(wide) {
-            // If the inner dimension has the length 0, the loop body still runs once, because it
-            // must set `c` to the initial value.
+            // If `A` has no columns, the inner dimension has the length 0, and the product adds
+            // nothing to the initial value. The loop body still runs once, because it must set `c`
+            // to this value.
             for k in (0..inner.max(1)).step_by(deep) {
                 let (columns, depths) = (j..n.min(j + wide), numbers(k)..numbers(k + deep));
                 let a = a.slice(s![.., depths.clone()]);
@@ -115,8 +119,8 @@ pub(crate) unsafe fn multiply_by<K: Kernel, A: Weight, B: RightOperand + ?Sized>
                 let c = c.slice_mut(s![.., columns]);
                 // SAFETY: The caller guarantees that the shapes of the matrices are compatible,
                 // that the CPU supports the instruction set, and that `c` is initialized if `start`
-                // refers to its previous contents. Later iterations add to values that the first
-                // iteration has written.
+                // refers to its previous contents. After the first iteration over `k`, `c` is
+                // always initialized, so later iterations may add to its values.
                 unsafe { run_tasks::<K, A>(&a, panels, start, c, many) };
             }
         }
@@ -147,8 +151,8 @@ unsafe fn run_tasks<K: Kernel, A: Weight>(
         return work((a.view(), 0, c));
     }
     let columns = n.div_ceil(across).next_multiple_of(K::COLUMNS);
-    // All tasks have nearly the same number of rows, because a thread with fewer rows would have to
-    // wait for the others.
+    // Each part has nearly the same number of rows. If one thread had fewer rows than the others,
+    // it would have to wait for them at the end.
     let row = |i: usize| (i * panels / down * K::ROWS).min(m);
     let mut tasks = Vec::with_capacity(down * across);
     for j in (0..n).step_by(columns) {
@@ -184,8 +188,9 @@ fn grid<K: Kernel>(panels: usize, n: usize, many: usize) -> (usize, usize) {
     (down, across.min(n / MIN_TASK_COLUMNS).max(1))
 }
 
-/// Computes the part `c` of the product from the rows `a` and the columns of `b` that begin at
-/// column `j`. In total, `b` contains `n` packed columns.
+/// Computes the part `c` of a product, which is the work of one task. `a` contains the rows of `A`
+/// for this part, and its columns of `B` begin at column `j` of the packed matrix `b`, which
+/// contains `n` columns in total.
 ///
 /// Micro-kernels store whole vector registers, so they require that each row of the result is
 /// contiguous in memory. If the rows of `c` aren't contiguous, the result is computed in temporary
@@ -208,8 +213,8 @@ unsafe fn task<K: Kernel, A: Weight>(
             let block = &mut block[..m * columns];
             let mut block = ArrayViewMut2::from_shape((m, columns), block).expect("as many");
             // SAFETY: The caller guarantees that `c` is writable, and that it is initialized if
-            // `start` refers to its previous contents. The temporary memory `block` doesn't overlap
-            // `c`.
+            // `start` refers to its previous contents. The product is computed in the temporary
+            // memory `block` and then copied to `c`, and the two don't overlap.
             unsafe {
                 if start.beta != 0.0 {
                     block.assign(&c.raw_view().cast().deref_into_view());
@@ -243,9 +248,9 @@ unsafe fn task<K: Kernel, A: Weight>(
             let a = a.slice(s![.., numbers]);
             let panels = pack_rows_of::<K, A>(&a, a_panels, in_place);
             for across in (0..columns).step_by(K::COLUMN_BLOCK) {
-                // Each row panel in turn is multiplied by this block of columns of `B`. Meanwhile,
-                // each call of the micro-kernel prefetches a few cache lines of the next block from
-                // the L3 cache.
+                // One row panel after another is multiplied by this block of columns of `B`, which
+                // stays in the L2 cache. Meanwhile, each call of the micro-kernel prefetches a few
+                // cache lines of the next block from the L3 cache.
                 let (next_k, next_at) = match across + K::COLUMN_BLOCK {
                     at if at < columns => (k, at),
                     _ => (k + DEPTH, 0),
@@ -289,8 +294,10 @@ unsafe fn task<K: Kernel, A: Weight>(
     });
 }
 
-/// Packs the rows `a` into row panels. If the kernel multiplies pairs of bf16 values, the values
-/// are rounded to bf16 and packed as pairs.
+/// Packs the rows of `a`, the left operand of a product, into row panels of the format that the
+/// kernel `K` expects. If `K` multiplies pairs of bf16 values, the values are first rounded to
+/// bf16. Otherwise, they are packed as `f32` or, if `in_place` contains a layout and the elements
+/// are `f32`, not copied at all.
 fn pack_rows_of<K: Kernel, A: Weight>(
     a: &ArrayView2<A>,
     panels: &mut [f32],

@@ -79,8 +79,8 @@ fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usi
             let shape = (rows.ncols(), WIDTH);
             let mut columns = ArrayViewMut2::from_shape(shape, block).expect("as many elements");
             let to = columns.slice_mut(s![.., ..count]);
-            // SAFETY: `to` mutably borrows the temporary memory `block`, so it doesn't overlap
-            // `rows`.
+            // SAFETY: The transposition writes to `to`, a mutable borrow of the temporary memory
+            // `block`, which doesn't overlap its source `rows`.
             unsafe { transpose(&rows, { to }.raw_view_mut()) };
             for (to, &x) in panel.iter_mut().zip(&*block) {
                 to.write(W::nearest(x));
@@ -112,15 +112,15 @@ pub(crate) fn from_rows(values: &mut Vec<f32>, inputs: usize) {
                     ArrayView2::from_shape((WIDTH, inputs), &*rows).expect("as many elements");
                 let columns = ArrayViewMut2::from_shape((inputs, WIDTH), panel);
                 let mut columns = columns.expect("as many elements");
-                // SAFETY: `columns` mutably borrows memory of the panel, so it doesn't overlap
-                // `rows`.
+                // SAFETY: The transposition writes to `columns`, a mutable borrow of the panel's
+                // memory, which doesn't overlap its source `rows`, the temporary copy.
                 unsafe { transpose(&rows, columns.raw_view_mut()) };
             });
         });
 }
 
-/// Writes the weights of the output with the index `row` to `out`, which must have one element per
-/// input.
+/// Copies one row of a weight matrix of the shape (outputs, inputs) from its panels to `out`. The
+/// row has the index `row`, and `out` must have one element per input.
 pub(crate) fn read_row<W: Weight>(panels: &[W], row: usize, out: &mut [f32]) {
     let panel = &panels[row / WIDTH * WIDTH * out.len()..];
     for (out, column) in out.iter_mut().zip(panel.chunks_exact(WIDTH)) {
@@ -153,7 +153,8 @@ pub(crate) fn multiply<W: Weight>(
             values: panels,
             inputs,
         };
-        // SAFETY: The assertion has verified the shapes. All elements of `c` are initialized, and
+        // SAFETY: The assertion at the beginning of this function has verified that the shapes of
+        // `x`, `panels` and `c` are compatible. All elements of `c` are initialized, and
         // `multiply_packed` overwrites them only with initialized values.
         return unsafe {
             let c = c
@@ -229,7 +230,8 @@ impl<W: Weight> RightOperand for WeightPanels<'_, W> {
     }
 }
 
-/// The columns of `C` that a task computes. Consecutive rows are `stride` values apart.
+/// The part of the result `C` that one task computes: some of its columns, in all rows. Consecutive
+/// rows are `stride` values apart.
 #[derive(Clone, Copy)]
 struct Output<'s> {
     values: *mut f32,
@@ -322,14 +324,16 @@ unsafe fn groups<V: Register, W: Weight, const N: usize, const SUMS: usize, cons
     range.start + part * P
 }
 
-/// Multiplies `R` rows of `x`, beginning with row `r`, by the `P` panels with the indices `i`,
-/// `i + apart` and so on. Only the `depth` inputs that begin with input `k` are included. The sums
-/// of the products are added to `c` or, if `k` is 0, to the initial value.
+/// Computes the sums of a tile of the result `C = start + x W^T`. It multiplies `R` rows of `x`,
+/// beginning with row `r`, by the `P` weight panels with the indices `i`, `i + apart` and so on.
+/// Only the `depth` inputs that begin with input `k` are included. If `k` is 0, the sums of the
+/// products are added to the initial value `start`, and otherwise to the values that are already in
+/// `c`.
 ///
 /// # Safety
 ///
-/// The safety requirements of [`task`] apply. In addition, the rows, inputs and panels with the
-/// given indices must exist.
+/// The safety requirements of [`task`] apply. In addition, the `R` rows of `x`, the `P` panels and
+/// the `depth` inputs to which the arguments refer must exist.
 #[inline(always)]
 unsafe fn tile<V: Register, W: Weight, const N: usize, const P: usize, const R: usize>(
     x: &ArrayView2<f32>,
@@ -343,8 +347,8 @@ unsafe fn tile<V: Register, W: Weight, const N: usize, const P: usize, const R: 
         0 => prefetch::distance(),
         _ => 0, // The first rows have already brought the panels into a cache.
     };
-    // SAFETY: The caller guarantees that the rows, inputs and panels with the given indices exist,
-    // that `c` is writable, and that the CPU supports the instruction set.
+    // SAFETY: The caller guarantees that the rows of `x`, the inputs and the panels to which the
+    // arguments refer exist, that `c` is writable, and that the CPU supports the instruction set.
     unsafe {
         let from = panels.as_ptr().add((i * x.ncols() + k) * WIDTH);
         let stride = x.strides()[0] as usize;
