@@ -19,9 +19,9 @@ pub(crate) trait Weight: Copy + Send + Sync {
 
     /// Returns the value of this type that is nearest to `value`.
     ///
-    /// Ties are rounded to even. For `f16`, which has a small range, all values beyond ±65504,
-    /// including infinities, become ±65504. For `bf16`, values that are too large become infinite.
-    /// NaN remains NaN.
+    /// If two values are equally near, the one whose last bit is 0 is returned (ties to even). For
+    /// `f16`, which has a small range, all numbers beyond ±65504, including infinities, become
+    /// ±65504. For `bf16`, numbers that are too large become infinite. NaN remains NaN.
     fn nearest(value: f32) -> Self;
 
     /// Converts each element of `from` to `f32` and writes the results to `to`, which must have the
@@ -30,7 +30,8 @@ pub(crate) trait Weight: Copy + Send + Sync {
     fn widen(from: &[Self], to: &mut [f32]) {
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
-            // SAFETY: The `if` has checked that the CPU supports AVX2 and F16C.
+            // Returns `matrix` itself as a matrix of `f32` if this type is `f32`, so that its
+            // elements can be used without a conversion. Returns `None` for the other types.
             return unsafe { widen_by_8(from, to) };
         }
         to.iter_mut().zip(from).for_each(|(to, w)| *to = w.value());
@@ -177,8 +178,9 @@ impl Weight for f16 {
     }
 }
 
-/// Converts the elements of `from` to `f32` and writes them to `to`. Groups of 8 elements are
-/// converted with [`Weight::load8`], and the remaining elements individually.
+/// Implements [`Weight::widen`] for CPUs with AVX2: converts the elements of `from` to `f32` and
+/// writes them to `to`. Groups of 8 elements are converted with [`Weight::load8`], and the
+/// remaining elements individually.
 ///
 /// # Safety
 ///

@@ -31,8 +31,8 @@ pub struct FileFormat {
 /// for its pointer files.
 pub(crate) const MAX_POINTER_BYTES: u64 = 1024;
 
-/// A magic number (the first bytes of a file), the name of the file's format, and the advice for
-/// users.
+/// An entry in a table of file formats: a magic number (the first bytes of a file), the name of the
+/// format, and advice for a user who has passed such a file by mistake.
 type Magic = (&'static [u8], &'static str, &'static str);
 
 /// Binary formats that can be recognized by their magic numbers. Text files practically never start
@@ -139,8 +139,8 @@ const DVC: Magic = (
 impl FileFormat {
     /// Detects the format of a file from its first bytes. A `head` of a few kilobytes is enough.
     ///
-    /// Returns `None` if the format is unknown. Plain text, for example, has no recognizable
-    /// format.
+    /// Returns `None` if the first bytes aren't those of a known format. This is the case for plain
+    /// text, for example.
     pub fn of(head: &[u8]) -> Option<Self> {
         Self::of_pointer(head)
             .or_else(|| find(&FORMATS, head))

@@ -7,9 +7,10 @@ use std::io;
 /// The result of trying to lock a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// The lock was acquired. This process holds it until the file is closed.
+    /// This process now holds the lock on the file. The lock is released when the file is closed.
     Held,
-    /// The lock is held by another process or through another file handle of this process.
+    /// The file couldn't be locked because another process holds the lock, or because this process
+    /// already holds it through another file handle.
     HeldByAnother,
     /// The file system doesn't support locks.
     Unsupported,

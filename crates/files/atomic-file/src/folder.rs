@@ -73,8 +73,9 @@ impl StagedFolder {
 
     /// Syncs the folder and renames it to its final name.
     ///
-    /// If the target exists, it must be a folder that is empty or contains only system files (see
-    /// [`is_system_file`]). The system files are moved to the new folder.
+    /// The final name may already belong to a folder, but only if that folder is empty or contains
+    /// only system files such as `.DS_Store` (see [`is_system_file`]). The system files are then
+    /// moved to the new folder, which replaces the old one.
     ///
     /// The method syncs the names in the folder but not the contents of its files. If the contents
     /// must survive a power failure, write the files with
@@ -86,8 +87,9 @@ impl StagedFolder {
     /// than system files, or if a file operation fails. The temporary folder is then deleted, and
     /// the target doesn't change.
     ///
-    /// Also returns an error if the parent folder can't be synced after the rename. The new folder
-    /// then already has its final name.
+    /// Also returns an error if the parent folder can't be synced after the folder has been
+    /// renamed. In this case, the new folder already has its final name, but a power failure may
+    /// undo the renaming.
     pub fn create(self) -> Result<(), FileError> {
         sync_folder(&self.path)?;
         let failed = FileError::at(&self.target, "create");
@@ -125,8 +127,8 @@ fn move_system_files(from: &Path, to: &Path) -> Result<(), FileError> {
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        // If `create` has already renamed the folder, nothing exists at this path, so the error
-        // that `remove_dir_all` returns is ignored.
+        // If `create` has already renamed the temporary folder, nothing exists at its old path.
+        // `remove_dir_all` then returns an error, which is ignored.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -231,8 +233,9 @@ pub fn remove_folder(
     require_ours(path)?;
     let hidden = new_name(path)?;
     fs::rename(path, &hidden).map_err(&failed)?;
-    // Another program may have added a file between the first check and the rename. In that case,
-    // the folder gets its old name back.
+    // Another program may have added a file to the folder after the first check and before the
+    // folder was renamed. So that this file isn't lost, the folder then gets its old name back and
+    // isn't deleted.
     if let Err(error) = require_ours(&hidden) {
         fs::rename(&hidden, path).map_err(&failed)?;
         return Err(error);
@@ -240,7 +243,8 @@ pub fn remove_folder(
     fs::remove_dir_all(&hidden).map_err(FileError::at(&hidden, "delete"))
 }
 
-/// Returns the error for a folder that can't be replaced or deleted because it contains `name`.
+/// Returns the error for a folder that can't be replaced or deleted because it contains a file or
+/// folder, `name`, that doesn't belong to this program.
 fn not_empty(name: &OsStr) -> io::Error {
     let problem = format!("the folder contains {name:?}");
     io::Error::new(ErrorKind::DirectoryNotEmpty, problem)
@@ -369,8 +373,9 @@ mod tests {
         fs::create_dir(&target).unwrap();
         let second = stage(&target, "second");
         stage(&target, "first").create().unwrap();
-        // Because the target now contains the files of the first staged folder, the second staged
-        // folder can't replace it.
+        // Checks that a staged folder never replaces a folder with contents. The target now
+        // contains the files of the first staged folder, so the second staged folder can't be
+        // renamed to it.
         second.create().unwrap_err();
         assert_eq!(fs::read(target.join("model")).unwrap(), b"first");
         assert_eq!(names(above), ["new"]);

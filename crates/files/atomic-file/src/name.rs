@@ -122,13 +122,15 @@ pub(crate) fn create_locked(
     loop {
         let unfinished = new_name(path)?;
         let file = match create(&unfinished) {
-            // An earlier process with the same ID has left an item with this name behind, so the
+            // This temporary name contains the ID of this process, but an item with the same name
+            // already exists. It was left behind by an earlier process that had the same ID, so the
             // loop tries another name.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             created => created.map_err(FileError::at(path, "create"))?,
         };
-        // If another process has found the new item before it was locked, that process may have
-        // locked or deleted it because it looked abandoned. The loop then tries another name.
+        // Before this process could lock the new item, another process may have found it. Because
+        // the item wasn't locked, that process may have taken it for an item that was left behind
+        // by a crash, and may have locked or deleted it. The loop then tries another name.
         let locked = file.as_ref().map(File::try_lock);
         let is_taken = matches!(locked, Some(Err(TryLockError::WouldBlock)));
         let found = fs::symlink_metadata(&unfinished);

@@ -38,8 +38,9 @@ pub fn is_descriptor(path: impl AsRef<Path>) -> bool {
 ///   `/proc/self/fd/1`), the function writes directly to it. If a descriptor refers to a regular
 ///   file, the output is appended to this file, as with `>>` in a shell.
 ///
-/// If another program creates a file at `path` while the output is being written, the function
-/// returns an error and doesn't overwrite that file.
+/// Another program may create a file at `path` while the output is being written. In this case, the
+/// function returns an error when the output is complete, and doesn't overwrite the other program's
+/// file.
 ///
 /// # Errors
 ///
@@ -92,7 +93,8 @@ enum Output {
 /// starts a long computation whose output is written to `path`.
 ///
 /// If [`write_output`] would create a file, and the file system lacks features that make writing
-/// safe, returns the message of [`missing_support`]. Otherwise, returns `None`.
+/// safe, such as locks, this function returns the warning of [`missing_support`]. Otherwise, it
+/// returns `None`.
 ///
 /// # Errors
 ///
@@ -235,8 +237,8 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", folder.path().join("null")).unwrap();
         put(&folder.path().join("null"), b"x").unwrap();
         assert!(folder.path().join("null").is_symlink());
-        // If a file descriptor stands for a regular file, the output is appended to the file's old
-        // contents.
+        // Checks that output to a file descriptor that stands for a regular file, as after `>>` in
+        // a shell, is appended to the file's old contents.
         let path = folder.path().join("redirected");
         fs::write(&path, "head ").unwrap();
         let file = File::options().append(true).open(&path).unwrap();

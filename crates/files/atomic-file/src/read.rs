@@ -203,15 +203,17 @@ mod tests {
         assert!(long.contains("4 bytes") && long.contains("3"), "{long}");
         let error = is_file(folder.path()).unwrap_err();
         assert_eq!(error.source.kind(), ErrorKind::IsADirectory);
-        // `path` is a file, so it can't contain another file. The error that the operating system
-        // reports for such a path must not be mistaken for a missing file.
+        // Checks that a file in a path doesn't count as a folder. The path `path/inside` is invalid
+        // because `path` is a file. The operating system reports an error for such a path, and
+        // `is_file` must return this error instead of `false`, which would mean that the file is
+        // missing.
         assert!(is_file(path.join("inside")).is_err());
         if cfg!(unix) {
             let error = open_file("/dev/null").unwrap_err();
             assert_eq!(error.source.to_string(), "not a file");
         }
-        // `is_file` and `open_file` must reject the FIFO without opening it, because opening a FIFO
-        // that nobody writes to would block forever.
+        // Checks that `is_file` and `open_file` reject a FIFO without opening it. Opening a FIFO to
+        // which nobody writes would block forever.
         let pipe = folder.path().join("pipe");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         if made.is_ok_and(|status| status.success()) {

@@ -16,8 +16,8 @@ use crate::name::{create_locked, folder_of, stem};
 /// it to `path`, and syncs the folder. If `path` is a link, the new file replaces the link, and the
 /// link's target doesn't change.
 ///
-/// If an error occurs, the unfinished file is deleted. After a crash, the unfinished file remains
-/// until the next write to the same path, which deletes it.
+/// If writing fails, the unfinished file is deleted. If the program or the computer crashes, the
+/// unfinished file remains in the folder until the next write to the same path, which deletes it.
 ///
 /// ```
 /// use std::io::Write;
@@ -61,7 +61,8 @@ pub fn replace<E: From<FileError>>(
     })
 }
 
-/// Writes a file in the same way as [`replace`], but never overwrites an existing file.
+/// Writes a file in the same way as [`replace`], which means that a crash can't leave a damaged
+/// file at `path`. Unlike `replace`, this function never overwrites an existing file.
 ///
 /// # Errors
 ///
@@ -78,10 +79,11 @@ pub(crate) fn create_new<E: From<FileError>>(
 
 /// Renames the file `from` to `to`, but fails if `to` exists.
 ///
-/// The function tries three methods in turn until it finds one that the file system supports. The
-/// first method creates a hard link and deletes the old name. The second method is a rename
-/// operation that fails if `to` exists ([`rename_to_new`]). The third method is
-/// [`rename_over_own`].
+/// The function tries three methods, because not every file system supports the first two. The
+/// first method creates a hard link with the new name and deletes the old name. The second method
+/// is a rename operation of the operating system that fails if the new name exists
+/// ([`rename_to_new`]). The third method, [`rename_over_own`], needs no such support but has a
+/// disadvantage, which is described there.
 fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
     let is_taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
     let moved = match fs::hard_link(from, to) {
@@ -101,11 +103,13 @@ fn move_to_new(from: &Path, to: &Path) -> io::Result<()> {
 /// Creates an empty file `to` and then renames the file `from` over it.
 ///
 /// Creating the empty file fails if `to` already exists, so no file of another process is
-/// overwritten. However, if this process is killed before the rename, the empty file remains.
+/// overwritten. The disadvantage of this method is that the empty file remains if this process is
+/// killed before the rename.
 fn rename_over_own(from: &Path, to: &Path) -> io::Result<()> {
     drop(File::create_new(to)?);
-    // If another program has written to the file since it was created, the file must not be
-    // overwritten.
+    // Another program may have written to the file `to` after it was created as an empty file. If
+    // the file isn't empty, the function returns an error so that the other program's contents
+    // aren't lost.
     if fs::symlink_metadata(to)?.len() > 0 {
         return Err(ErrorKind::AlreadyExists.into());
     }
@@ -129,8 +133,9 @@ pub(crate) fn rename_to_new(_from: &Path, _to: &Path) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 
-/// Writes a new file under a temporary name, syncs it, lets `finish` rename it to `path`, and syncs
-/// the folder. The arguments of `finish` are the temporary path and `path`.
+/// Creates the file `path` in such a way that a crash can't damage it: writes the file under a
+/// temporary name, syncs it, lets `finish` rename it, and syncs the folder. `finish` receives the
+/// temporary path and `path`.
 fn put<E: From<FileError>>(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
@@ -151,8 +156,8 @@ fn put<E: From<FileError>>(
         Ok(finish(&unfinished, path)?)
     };
     written().inspect_err(|_: &E| {
-        // The caller needs the error that made the write fail, so an error that occurs while the
-        // unfinished file is being deleted is ignored.
+        // If deleting the unfinished file fails as well, that error is ignored, because the caller
+        // needs the first error, which explains why the file couldn't be written.
         let _ = fs::remove_file(&unfinished);
     })?;
     Ok(sync_folder(folder_of(path))?)
@@ -219,7 +224,9 @@ mod tests {
         assert!(!left.exists() && written.exists());
         assert!(foreign.iter().all(|path| path.exists()));
         drop(writer);
-        // The second unfinished file is no longer locked, so the next call of `write` deletes it.
+        // The file `written` looked as if another process was still writing it, because it was
+        // locked. The lock has now been released, so the next write to the same path deletes the
+        // file.
         write();
         assert!(!written.exists());
         assert!(path.exists());
@@ -231,7 +238,8 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         let write = |out: &mut BufWriter<File>| {
             out.write_all(b"second")?;
-            // Simulates another process that writes the same file at the same time.
+            // This nested call simulates another process that writes the same file while this
+            // process is still writing it.
             write_atomically(&path, |out| out.write_all(b"first")).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"first");
             Ok(())

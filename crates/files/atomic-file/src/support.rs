@@ -43,8 +43,8 @@ pub fn missing_support(path: impl AsRef<Path>) -> Result<Option<String>, FileErr
     let is_durable = sync_to_disk(folder).is_ok();
     drop(file);
     for left in [&other, &probe] {
-        // Unless the hard link was created, one of the two paths doesn't exist and can't be
-        // deleted, so errors are ignored.
+        // If the hard link couldn't be created, only one of the two paths exists. Deleting the
+        // other path then fails, so errors are ignored.
         let _ = fs::remove_file(left);
     }
     let missing = [

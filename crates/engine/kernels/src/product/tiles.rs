@@ -31,9 +31,9 @@ const ROWS: usize = 140;
 /// rows to keep all threads busy. Each task packs its own rows of `A`, so narrower tasks would pack
 /// the same rows more often.
 const MIN_TASK_COLUMNS: usize = 256;
-/// Largest number of steps along the inner dimension of a product for which `B` is packed at a time.
-/// If the inner dimension is longer, it is divided into parts, whose products are added to `C` one
-/// after another.
+/// Largest number of steps along the inner dimension of a product for which `B` is packed at a
+/// time. A longer inner dimension is divided into parts, whose products are added to `C` one after
+/// another.
 const MAX_PACKED_DEPTH: usize = 10 * DEPTH;
 /// Number of tasks per thread for a product with few rows. If there are several tasks per thread,
 /// idle threads can take over work from threads that share a core with another process.

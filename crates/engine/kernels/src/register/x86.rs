@@ -6,8 +6,9 @@ use super::{Register, Square};
 use crate::elementwise::transpose::{four_columns_of_8, four_columns_of_16};
 use crate::weight::Weight;
 
-/// Implements [`Register`] with the intrinsics of an instruction set. Functions passed as the last
-/// arguments override default methods of the trait.
+/// Implements the trait [`Register`] for a vector register type such as `__m256`. The arguments are
+/// the intrinsics of the instruction set that load, store and multiply such registers. Methods that
+/// are passed as the last arguments override the default methods of the trait.
 macro_rules! register {
     ($register:ty, $lanes:literal, $splat:ident, $load:ident, $load_weights:ident, $store:ident,
      $add_product:ident

@@ -29,19 +29,21 @@ const IDLE_TIMEOUT: Duration = Duration::from_millis(5);
 /// starts later than a sleeping thread that is woken.
 const PREEMPTED_AFTER: Duration = Duration::from_micros(200);
 
-/// Number of passes after a preemption during which threads don't poll between passes. As soon as
-/// one of these passes ends, all threads stop polling.
+/// Number of passes for which polling between passes is suspended after the operating system has
+/// preempted a polling thread. The threads then still poll for work while a pass, such as the
+/// forward pass of a model, is in progress, but they stop polling as soon as it ends.
 const PASSES_AFTER_PREEMPTION: usize = 512;
 
-/// Value that the counter [`PASSES`] must reach before threads poll between passes again. It is
-/// increased when the operating system has preempted a polling thread.
+/// Value that the counter [`PASSES`] must reach before threads poll for work between two passes
+/// again. When the operating system preempts a polling thread, this value is set to a later value
+/// of the counter, so polling between passes is suspended for a while.
 static NO_POLLING_UNTIL: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of threads that are polling for work.
 static POLLING_THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of calls that threads haven't answered yet because they are busy or blocked. A call asks
-/// a thread of the pool to poll for the work of a pass.
+/// Number of calls to threads of rayon's pool that the threads haven't answered yet, because they
+/// are busy or blocked. A call asks one thread to stay awake and poll for the work of a pass.
 static UNANSWERED_CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Number of unanswered calls at which `call_threads` stops making new calls. Without this limit,
@@ -49,10 +51,10 @@ static UNANSWERED_CALLS: AtomicUsize = AtomicUsize::new(0);
 const MAX_UNANSWERED_CALLS: usize = 10_000;
 
 thread_local! {
-    /// Whether this thread is running a pass or polling for the work of a pass. If so, another pass
-    /// on the same thread runs without polling. The reason is that a thread may execute other jobs
-    /// while it waits. If passes in those jobs waited as well, they would accumulate on the
-    /// thread's stack.
+    /// Whether this thread is running a pass or polling for the work of a pass. If another pass
+    /// begins on the same thread, it then runs without polling. This can happen because a waiting
+    /// thread may execute other jobs, which may contain passes. If these passes also waited and
+    /// executed further jobs, the calls would be nested deeper and deeper on the thread's stack.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -75,9 +77,9 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
             PASSES.fetch_add(1, Ordering::Release);
             buffers::end_pass();
             if from_outside {
-                // The caller isn't a thread of the pool, so the pool's thread that ran this pass
-                // will be idle until the caller begins another pass. In the meantime, this thread
-                // polls for work like the other threads of the pool.
+                // The pass was started by a thread outside of the pool, so rayon ran it on one of
+                // the pool's threads. This pool thread has nothing to do until the next pass
+                // begins, so it also polls for work in the meantime.
                 call_threads(move |index| {
                     if Some(index) == own_index {
                         look_for_work(this);
@@ -88,8 +90,9 @@ pub fn awake<R: Send>(pass: impl FnOnce() -> R + Send) -> R {
         INSIDE.set(true);
         let _outside = OnDrop(|| INSIDE.set(false));
         call_threads(move |index| {
-            // If a thread answers the call only after the pass has ended, it doesn't look for work,
-            // so that it can return immediately to the job that it interrupted.
+            // A thread may answer the call so late that the pass has already ended. It then doesn't
+            // look for work, because it may have interrupted another job, to which it should return
+            // immediately.
             if Some(index) != own_index && PASSES.load(Ordering::Acquire) == this {
                 look_for_work(this);
             }
@@ -114,8 +117,8 @@ fn begin() -> Option<usize> {
     begun.then_some(before + 1)
 }
 
-/// Asks each thread of the pool to call `look` with the thread's index as soon as the thread has no
-/// other work.
+/// Asks each thread of rayon's pool to call `look` with the thread's index as soon as the thread
+/// has no other work. This is how a pass keeps the threads awake: `look` polls for work.
 fn call_threads(look: impl Fn(usize) + Send + Sync + 'static) {
     let threads = rayon::current_num_threads();
     if threads == 1 || UNANSWERED_CALLS.load(Ordering::Relaxed) >= MAX_UNANSWERED_CALLS {
@@ -144,9 +147,11 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// Polls for tasks of the given pass and runs them. Returns when another pass begins, because that
-/// pass calls the threads again, or when there has been no work for [`IDLE_TIMEOUT`]. Once the pass
-/// has ended, this function also returns if a thread has recently been preempted.
+/// Polls for tasks of the given pass, such as the forward pass of a model, and runs them. This is
+/// what the threads that help with a pass do instead of sleeping. Returns when there has been no
+/// work for [`IDLE_TIMEOUT`], or when another pass begins, because that pass calls the threads
+/// again. Once the given pass has ended, this function also returns if a thread has recently been
+/// preempted.
 fn look_for_work(pass: usize) {
     let mut idle_since = Instant::now();
     let mut last_poll = idle_since;
@@ -212,8 +217,9 @@ mod tests {
         let (busy, passes) = (AtomicBool::new(false), AtomicUsize::new(0));
         let (lowest, highest) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
         let pass = |local: u8| {
-            // The address of this local variable indicates how much of its stack the thread is
-            // using.
+            // This test checks that passes don't nest deeper and deeper on a thread's stack while
+            // the other thread is busy. The address of this local variable shows how much of its
+            // stack the thread is using.
             let depth = (&raw const local).addr();
             lowest.fetch_min(depth, Ordering::Relaxed);
             highest.fetch_max(depth, Ordering::Relaxed);
@@ -258,9 +264,9 @@ mod tests {
     fn a_thread_that_is_called_in_the_middle_of_a_job_goes_back_to_it() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
         let pool = pool.expect("two threads");
-        // Returns whether a thread answered the call of a pass in the middle of a job. This can
-        // fail by chance, because a pass calls no threads while the pass of another test is in
-        // progress.
+        // Runs a pass while the other thread of the pool is in the middle of a job, and returns
+        // whether that thread answered the call of the pass. The answer can be missing by chance,
+        // because a pass calls no threads while the pass of another test is in progress.
         let called_in_a_job = || {
             let [begun, in_pass, called, done] = [const { AtomicBool::new(false) }; 4];
             let wait_for = |flag: &AtomicBool| {

@@ -24,7 +24,9 @@ const IDLE: Duration = Duration::from_secs(1);
 struct Pool {
     /// Number of passes so far in which buffers were recycled.
     passes: u64,
-    /// Unused buffers, each together with the number of the pass in which it was recycled.
+    /// Buffers that are free to be handed out again. Each is stored with the value that `passes`
+    /// had when the buffer was recycled, so that buffers that haven't been used for two passes can
+    /// be freed.
     free: Vec<(Vec<f32>, u64)>,
     /// Number of buffers that have been taken or recycled so far. If this number hasn't changed
     /// since the last check, the pool is idle.
@@ -84,8 +86,9 @@ impl Pool {
         }
     }
 
-    /// Returns all unused buffers if the pool is idle, that is, if no buffer has been taken or
-    /// recycled since `uses` was last updated. Otherwise, updates `uses` and returns `None`.
+    /// Removes all free buffers from the pool and returns them if the pool is idle. The pool is
+    /// idle if no buffer has been taken or recycled since the previous call, in which this method
+    /// stored the number of uses in `uses`. Otherwise, updates `uses` and returns `None`.
     fn unused(&mut self, uses: &mut u64) -> Option<Vec<(Vec<f32>, u64)>> {
         let before = std::mem::replace(uses, self.uses);
         (before == *uses).then(|| {
@@ -145,8 +148,9 @@ fn give_back_when_idle() {
         }
         if let Some(buffers) = pool.unused(&mut uses) {
             pool.watched = false;
-            // The lock is released before the buffers are freed, so that other threads don't have
-            // to wait while the operating system reclaims the memory.
+            // Freeing a large buffer takes some time, because the operating system reclaims its
+            // memory. The lock of the pool is therefore released first, so that other threads don't
+            // have to wait for it.
             drop(pool);
             return drop(buffers);
         }

@@ -16,8 +16,8 @@ pub fn fill_blocks(n: usize, block: usize, f: impl Fn(usize, &mut [f32]) + Sync)
     fill_blocks_in(buffer(n), n, block, f)
 }
 
-/// Implements [`fill_blocks`] and stores the result in the memory of `out`, whose capacity must be
-/// at least `n`.
+/// Implements [`fill_blocks`], but writes the values to the memory of an existing vector, `out`,
+/// and returns this vector. Its capacity must be at least `n`.
 fn fill_blocks_in(
     mut out: Vec<f32>,
     n: usize,

@@ -15,7 +15,9 @@ static FEWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 pub struct LoopCounts {
     /// Number of loops whose tasks were distributed among several threads.
     pub loops: usize,
-    /// Number of tasks in the loop that had the fewest tasks, or `None` if no loops were counted.
+    /// The smallest number of tasks in any of the counted loops, or `None` if no loops were
+    /// counted. If this number is smaller than the number of threads, some of the threads had
+    /// nothing to do in that loop.
     pub fewest_tasks: Option<usize>,
 }
 
@@ -51,13 +53,14 @@ pub fn for_each<T: Send>(tasks: Vec<T>, f: impl Fn(T) + Sync + Send) {
     let start = Start(tasks.as_mut_ptr());
     // SAFETY: `share` calls this function once for each index below `count`.
     share(count, &|i| f(unsafe { start.take(i) }));
-    // SAFETY: `start.0` and `room` are the pointer and the capacity of the original vector. The
-    // length is 0 because all tasks have been moved out.
+    // SAFETY: `start.0` and `room` are the pointer and the capacity of the original vector of
+    // tasks. The length is 0 because all tasks have been moved out, so only the memory of the
+    // vector is freed.
     drop(unsafe { Vec::from_raw_parts(start.0, 0, room) });
 }
 
-/// Calls `run` once for each index below `count`, using several threads. This part of [`for_each`]
-/// isn't generic, so it is compiled only once.
+/// Runs a parallel loop: calls `run` once for each index below `count`, using several threads. This
+/// part of [`for_each`] isn't generic, so it is compiled only once and not for each type of task.
 fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     LOOPS.fetch_add(1, Ordering::Relaxed);
     FEWEST.fetch_min(count, Ordering::Relaxed);
@@ -83,10 +86,11 @@ impl<T> Start<T> {
     ///
     /// # Safety
     ///
-    /// A task with the index `i` must exist, and this function must not be called more than once
-    /// for the same index.
+    /// A task with the index `i` must exist in the list, and this method must not be called more
+    /// than once for the same index, because the task would then be moved out twice.
     unsafe fn take(&self, i: usize) -> T {
-        // SAFETY: The caller guarantees that the task exists and hasn't been moved out.
+        // SAFETY: The caller guarantees that the task with the index `i` exists and hasn't been
+        // moved out of the list yet.
         unsafe { self.0.add(i).read() }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Number of passes that have begun plus the number of passes that have ended. It is therefore odd
 /// while a pass is in progress.
 ///
-/// Only one pass at a time keeps threads awake and is counted. A pass that runs inside this pass or
-/// concurrently with it doesn't change the counter.
+/// Only one pass at a time keeps threads awake and is counted. If another pass runs inside this
+/// pass, or at the same time on another thread, the counter doesn't change.
 pub(crate) static PASSES: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns whether a pass that keeps threads awake is in progress.

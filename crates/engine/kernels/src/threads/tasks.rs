@@ -9,9 +9,10 @@ use ndarray::{ArrayViewMut2, Axis};
 /// would cost more time than it saves.
 const BYTES_PER_TASK: usize = 32 * 1024;
 
-/// Divides the outputs from 0 to `outputs - 1` into tasks, each of which is a range of outputs.
-/// Each task consists of whole groups of `group` outputs, except that the last group may be
-/// incomplete. `bytes` is the size of the weights for one group.
+/// Divides the outputs of a matrix product, which are the columns of its result, into tasks, each
+/// of which is a range of outputs. The outputs have the indices from 0 to `outputs - 1`. Each task
+/// consists of whole groups of `group` outputs, except that the last group may be incomplete.
+/// `bytes` is the size of the weights for one group.
 ///
 /// First, the outputs are divided into at most one part per thread. Each part is then divided into
 /// tasks of decreasing size: the first task contains two thirds of the part, the second task

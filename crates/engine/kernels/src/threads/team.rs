@@ -34,8 +34,8 @@ struct CachePadded<T>(T);
 struct Slot {
     /// Whether a loop is using this slot.
     used: AtomicBool,
-    /// Address of the loop. It is null if the slot contains no loop or if all tasks of the loop
-    /// have been taken.
+    /// Address of the parallel loop whose tasks other threads can run. It is null if the slot
+    /// contains no loop or if all tasks of the loop have been taken.
     tasks: CachePadded<AtomicPtr<Tasks<'static>>>,
     /// Number of threads that may be accessing the loop.
     helpers: CachePadded<AtomicUsize>,
@@ -54,7 +54,7 @@ struct Tasks<'a> {
 ///
 /// # Panics
 ///
-/// If a task panics, this function also panics, after all tasks have ended.
+/// If a call of `run` panics, this function also panics, but only after all other calls have ended.
 pub(crate) fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     let tasks = Tasks {
         run,
@@ -101,8 +101,10 @@ impl Slot {
         self.tasks.0.store(shared.cast_mut(), Ordering::SeqCst);
         tasks.take();
         self.tasks.0.store(null_mut(), Ordering::SeqCst);
-        // A helper increments `helpers` before it reads the address of the loop, so the counter
-        // includes every helper that may be running a task.
+        // The thread that started the loop must not leave this method while another thread (a
+        // helper) is still running one of the loop's tasks, so it waits until `helpers` is 0. A
+        // helper increments this counter before it reads the address of the loop, so no helper is
+        // missed.
         for poll in 1.. {
             if self.helpers.0.load(Ordering::SeqCst) == 0 {
                 break;
@@ -123,9 +125,10 @@ impl Slot {
         }
         self.helpers.0.fetch_add(1, Ordering::SeqCst);
         let tasks = self.tasks.0.load(Ordering::SeqCst);
-        // SAFETY: This thread incremented `helpers` before it read the address. The thread that
-        // started the loop first removes the address from the slot and then waits until `helpers`
-        // is 0. The loop therefore remains valid until this thread decrements `helpers`.
+        // SAFETY: The loop that `tasks` points to is valid until this thread decrements `helpers`.
+        // The reason is that this thread incremented `helpers` before it read the address, whereas
+        // the thread that owns the loop first removes the address from the slot and then waits
+        // until `helpers` is 0.
         let helped = unsafe { tasks.as_ref() }.is_some_and(Tasks::take);
         self.helpers.0.fetch_sub(1, Ordering::SeqCst);
         helped
