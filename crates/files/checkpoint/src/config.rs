@@ -25,16 +25,17 @@ use crate::json::{Fields, text};
 use crate::layout::Layout;
 use crate::special_tokens::SpecialTokens;
 
-/// The factor by which the parameters of the query layers are multiplied when a model is loaded.
+/// The factor by which the weights and biases of the query layers are multiplied when a model is
+/// loaded, so that the attention scores have the scale that its configuration requires.
 ///
 /// [`GptModel`](gpt::GptModel) always divides attention scores by the square root of the head
 /// dimension. If a configuration specifies another scale, multiplying the query parameters by this
 /// factor has the same effect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueryFactor {
-    /// Factor that applies to every block. If `scale_attn_weights` is false, which means that
-    /// attention scores aren't divided by the square root of the head dimension, this factor is the
-    /// square root. Otherwise, it is 1.
+    /// Factor for the query layers of every transformer block. It is the square root of the head
+    /// dimension if the setting `scale_attn_weights` is false, which means that attention scores
+    /// aren't divided by this square root. Otherwise, it is 1.
     all_blocks: f32,
     /// Whether the attention scores in each block are also divided by the position of the block (1
     /// for the first block). This is the setting `scale_attn_by_inverse_layer_idx`.
@@ -42,7 +43,8 @@ pub(crate) struct QueryFactor {
 }
 
 impl QueryFactor {
-    /// The factor 1, with which attention scores have the same scale as in GPT-2.
+    /// The factor 1, which leaves the query layers unchanged. It is correct for GPT-2 and for all
+    /// models in the book's format.
     const NONE: Self = Self {
         all_blocks: 1.0,
         by_block: false,

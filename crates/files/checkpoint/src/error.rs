@@ -23,7 +23,8 @@ pub enum CheckpointError {
     /// are missing or because the model has an unsupported file format.
     #[error("{}: {problem}", .path.display())]
     Folder {
-        /// Path to the folder, or to the file that has an unsupported format.
+        /// Path to the folder without a readable model, or to the file in it that has an
+        /// unsupported format.
         path: PathBuf,
         /// Description of the problem. If a solution is known, the description includes it.
         problem: &'static str,
@@ -34,8 +35,8 @@ pub enum CheckpointError {
     Invalid {
         /// Path to the file.
         file: PathBuf,
-        /// Description of the problem, such as which key has an invalid value and which values are
-        /// valid.
+        /// Description of what is invalid in the file, such as the key in a configuration whose
+        /// value isn't allowed, together with the allowed values.
         problem: String,
     },
     /// There is a problem with a tensor. For example, the tensor is missing, has the wrong shape,
@@ -46,7 +47,8 @@ pub enum CheckpointError {
         file: PathBuf,
         /// Quoted name of the tensor. A very long name is shortened.
         tensor: String,
-        /// Description of the problem, such as the actual and the expected shape.
+        /// Description of what is wrong with the tensor, such as its shape in the file and the
+        /// shape that the model requires.
         problem: String,
     },
 }

@@ -86,10 +86,12 @@ pub enum GgufTokenKind {
 
 /// Writes a model as a GGUF file that llama.cpp can run.
 ///
-/// If `tokens` is `None`, the file contains no tokenizer, so llama.cpp accepts only token IDs.
+/// If `tokens` is `None`, the tokenizer isn't stored in the file. llama.cpp can then run the model
+/// only with token IDs, because it can't encode or decode text.
 ///
-/// The file also contains the IDs of the BOS token, the first EOS token and the padding token in
-/// `special`. If `tokens` specifies a BOS token, this BOS token is used instead.
+/// The file also contains the IDs of the model's special tokens from `special`: the BOS token, the
+/// first EOS token and the padding token. If `tokens` specifies a BOS token, this BOS token is
+/// stored instead of the one in `special`.
 ///
 /// The file is written by [`create_output`], which never overwrites an existing file.
 ///
@@ -336,8 +338,9 @@ fn header(
     out
 }
 
-/// Returns three numbers for the number format `dtype`: the code that GGUF uses for a file in this
-/// format, the code for a single tensor in this format, and the size of 32 elements in bytes.
+/// Returns three numbers that describe the number format `dtype` in GGUF: the code of a file whose
+/// matrices have this format, the code of a tensor in this format, and the size of 32 elements in
+/// bytes.
 fn numbers(dtype: Dtype) -> (u32, u32, usize) {
     match dtype {
         Dtype::Int8 => (7, 8, 2 + BLOCK),

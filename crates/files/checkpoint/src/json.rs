@@ -63,20 +63,23 @@ impl<'a> Fields<'a> {
         self.problem(format!("{key} must be {expected}, got {found}"))
     }
 
-    /// Returns the error for a setting that affects the results of the model but has an unsupported
-    /// value.
+    /// Returns the error for a setting that affects the results of the model but has a value that
+    /// this crate doesn't support. `found` is the value in the file, and `can_be` describes the
+    /// supported values.
     pub(crate) fn unsupported(&self, key: &str, found: &Value, can_be: &str) -> CheckpointError {
         self.problem(format!("{key} is {found}, but only {can_be} is supported"))
     }
 
-    /// Returns the value of a setting. `keys` contains all names that the setting can have. The
-    /// function `read` converts the value from JSON, or returns `None` if the value is invalid. If
-    /// the file contains none of the keys, this method returns `None`.
+    /// Returns the value of a setting in this JSON file. `keys` contains all names that the setting
+    /// can have, such as `n_embd` and `hidden_size`. The function `read` converts the JSON value to
+    /// `T`, or returns `None` if the value is invalid. If the file contains none of the keys, this
+    /// method returns `None`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the value is invalid, or if the file contains two of the keys with
-    /// different values. The error message says that the value must be `expected`.
+    /// Returns an error if the value of the setting is invalid, or if the file contains two of its
+    /// names with different values. The error message for an invalid value says that the value must
+    /// be `expected`.
     pub(crate) fn first<'f, T>(
         &'f self,
         keys: &[&str],

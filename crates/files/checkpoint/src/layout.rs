@@ -92,8 +92,9 @@ fn book(config: GptConfig) -> impl Iterator<Item = FileTensor> {
 /// Names of the model's modules. Each row contains the names of one module in the three layouts:
 /// the book's, OpenAI's, and llama.cpp's.
 ///
-/// The row with `att.W_query` stands for three modules of the book (query, key and value), which
-/// are a single module in OpenAI's and llama.cpp's layouts.
+/// For the book's query, key and value layers, this table has only one row, which begins with
+/// `att.W_query`. The reason is that these three layers are a single module in OpenAI's and
+/// llama.cpp's layouts.
 const MODULES: [[&str; 3]; 10] = [
     ["tok_emb", "wte", "token_embd"],
     ["pos_emb", "wpe", "position_embd"],

@@ -41,7 +41,8 @@ use crate::weights::{TensorSlice, Weights, open_files};
 #[derive(Debug)]
 pub struct ModelFolder {
     config: GptConfig,
-    /// Location of each parameter in the weight files. The keys are the names of the parameters.
+    /// Location of each of the model's parameters in the weight files. The keys are the names of
+    /// the parameters, as returned by [`GptConfig::parameters`].
     places: HashMap<String, TensorSlice>,
     query: QueryFactor,
     weights: Weights,
@@ -111,8 +112,9 @@ impl ModelFolder {
             self.read_rows(&name, rows, numbers.expect("parameters are row-major"))
         });
         let read: Vec<Result<(), CheckpointError>> = read.collect();
-        // If several parameters can't be read, the error of the first one is returned, regardless
-        // of the number of threads.
+        // The parameters are read by several threads. If some of them can't be read, the error of
+        // the first of these parameters is returned, so the error doesn't depend on which thread
+        // finished first.
         read.into_iter().collect::<Result<(), _>>()?;
         Ok(model)
     }
@@ -153,8 +155,9 @@ impl ModelFolder {
             return Ok(());
         };
         let (file, entry) = self.weights.at(tensor);
-        // The requested rows of the parameter are consecutive rows of the tensor in the file. If
-        // the tensor is transposed, they are consecutive columns.
+        // The tensor in the file can contain several parameters, such as the weights of query, key
+        // and value. The requested rows of this parameter are consecutive rows of the tensor or, if
+        // the tensor is transposed, consecutive columns.
         let first = place.first + rows.start;
         match place.transposed {
             true => {

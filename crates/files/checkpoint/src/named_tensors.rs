@@ -38,8 +38,8 @@ use crate::writer::{LazyTensor, write};
 /// - A number isn't finite.
 /// - The file can't be written.
 ///
-/// If an old file exists, it isn't changed, unless the new file has been written and only its
-/// folder couldn't be synced.
+/// If an error occurs, a file that already exists at `path` isn't changed. The only exception is an
+/// error that occurs when the folder is synced: the new file has then already replaced the old one.
 pub fn save_tensors<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item: Into<LazyTensor<'a>>>,

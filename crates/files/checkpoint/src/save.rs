@@ -184,8 +184,10 @@ pub(crate) fn items<'m>(
     Ok(tensors.map(item).collect())
 }
 
-/// Creates the tensor that `tensor` describes by concatenating the parameters in `parts`. A bias
-/// that the model doesn't have is `None` in `parts`, and is saved as zeros.
+/// Creates a tensor of the weight file, which `tensor` describes, by concatenating the parameters
+/// in `parts`. For example, the tensor `c_attn.bias` consists of the biases of query, key and
+/// value. If the model doesn't have such a bias, `parts` contains `None`, and zeros are saved in
+/// its place.
 fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTensor<'_> {
     let FileTensor {
         name,
@@ -200,8 +202,8 @@ fn item(tensor: FileTensor, parts: Vec<Option<ArrayViewD<'_, f32>>>) -> LazyTens
         }
         let zeros = ArrayD::zeros(zeros_shape.clone());
         let views = parts.iter().map(|part| match part {
-            // The parameter has the shape (out, in), but the tensor in the file must have the shape
-            // (in, out).
+            // As in PyTorch, the weight of a linear layer has the shape (out, in) in memory. This
+            // tensor is transposed in the file, so it must have the shape (in, out).
             Some(part) if transposed => part.clone().reversed_axes(),
             Some(part) => part.clone(),
             None => zeros.view(),

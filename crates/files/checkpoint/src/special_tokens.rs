@@ -137,8 +137,9 @@ impl SpecialTokens {
     }
 }
 
-/// Returns the token IDs that a configuration file specifies for `key`. The value can be a number,
-/// an array of numbers or `null`. Numbers that can't be IDs, such as -1, are omitted.
+/// Returns the IDs of the special tokens that a configuration file specifies for `key`, such as
+/// `eos_token_id`. The value can be a number, an array of numbers or `null`. Numbers that can't be
+/// token IDs, such as -1, are omitted.
 fn ids(file: &Fields<'_>, key: &str) -> Result<Vec<u32>, CheckpointError> {
     let list = match file.get(key) {
         None => &[],

@@ -68,7 +68,8 @@ pub(crate) struct TensorFile {
     pub(crate) entries: Vec<Entry>,
     /// Metadata of the file, which consists of pairs of strings.
     pub(crate) metadata: BTreeMap<String, String>,
-    /// Byte offset in the file at which the data of the tensors begins.
+    /// Byte offset in the file at which the header ends and the data of the tensors begins. The
+    /// offsets of the tensors in the header are relative to this position.
     data_begin: u64,
 }
 
@@ -108,8 +109,9 @@ impl TensorFile {
         first_error(chunks.map(|(i, chunk)| self.read_part(entry, first + i * CHUNK, chunk)))
     }
 
-    /// Reads columns of a matrix, beginning with column `first`, and stores each of them as a row
-    /// of `out`. In other words, `out[o][i]` is the element `[i][first + o]` of the matrix.
+    /// Reads columns of a matrix from the file, beginning with column `first`, and stores each
+    /// column as a row of `out`. In other words, `out[o][i]` is the element `[i][first + o]` of the
+    /// matrix. This is how a matrix is loaded that is transposed in the file.
     ///
     /// # Errors
     ///
@@ -132,8 +134,10 @@ impl TensorFile {
                 let len = out.ncols() * width;
                 numbers.resize(len.max(numbers.len()), 0.0);
                 let block = &mut numbers[..len];
-                // If all columns of the matrix are read, consecutive rows are adjacent in the file,
-                // so a single read is enough for the whole block.
+                // Each row of the block is usually read separately, because the rows in the file
+                // also contain columns that weren't requested. If all columns of the matrix are
+                // requested, consecutive rows are adjacent in the file, so the whole block is read
+                // at once.
                 let piece = if width == columns { len } else { width };
                 for (row, piece) in block.chunks_exact_mut(piece).enumerate() {
                     self.read_part(entry, (i * rows + row) * columns + first, piece)?;
@@ -187,8 +191,9 @@ impl TensorFile {
         Err(self.problem(entry, problem))
     }
 
-    /// Fills `out` with elements of a tensor, starting with the element at index `first`, and
-    /// checks that they are finite.
+    /// Fills `out` with elements of a tensor in the file, starting with the element at index
+    /// `first`. Returns an error if the file can't be read or if one of these elements isn't
+    /// finite.
     fn read_part(
         &self,
         entry: &Entry,
@@ -220,8 +225,9 @@ impl TensorFile {
     }
 }
 
-/// Waits until all parts have been read, and returns the error with the lowest index. If several
-/// parts can't be read, the error therefore doesn't depend on which thread finishes first.
+/// Reads all parts of a tensor in parallel and returns an error if some of them can't be read. It
+/// is the error of the first of these parts in the file, so it doesn't depend on which thread
+/// finishes first.
 fn first_error(
     parts: impl IndexedParallelIterator<Item = Result<(), CheckpointError>>,
 ) -> Result<(), CheckpointError> {
@@ -245,8 +251,9 @@ fn header_length(file: &Path, first: &[u8], file_size: u64) -> Result<u64, Check
     {
         return Ok(length);
     }
-    // The length of the header is invalid. If the first bytes are those of another file format, the
-    // error message contains the name of that format.
+    // The file doesn't begin with a valid header length, so it isn't a safetensors file or is
+    // damaged. If its first bytes are those of another file format, such as a JSON file, the error
+    // message contains the name of that format.
     let mut foreign = FOREIGN.iter();
     let foreign = foreign.find_map(|(magic, name)| first.starts_with(magic).then_some(*name));
     let known = FileFormat::of(first).map(|format| format.name);

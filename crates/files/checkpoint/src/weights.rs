@@ -58,7 +58,9 @@ impl Weights {
     ///
     /// # Errors
     ///
-    /// Returns an error if a file contains the same tensor twice, possibly with different prefixes.
+    /// Returns an error if a file contains the same tensor twice. This includes two names that
+    /// differ only in the prefixes of PyTorch's wrappers, such as `wte.weight` and
+    /// `module.wte.weight`.
     pub(crate) fn new(
         path: PathBuf,
         files: Vec<TensorFile>,
@@ -75,8 +77,8 @@ impl Weights {
                 if layout.is_buffer(name) {
                     continue;
                 }
-                // If several files contain a tensor of this name, the tensor in the last file is
-                // used, as in transformers.
+                // If another weight file already contained a tensor of this name, `insert` replaces
+                // its location, so the tensor in the last file is used, as in transformers.
                 let before = entries.insert(layout.in_file(name), (i, j));
                 if before.is_some_and(|(file, _)| file == i) {
                     return Err(file.problem(entry, "the file contains this tensor twice"));
@@ -129,8 +131,8 @@ impl Weights {
     /// reading their numbers. Returns the location of each parameter by its name. If a tensor is
     /// missing or doesn't match the configuration, returns an error for the first such tensor.
     ///
-    /// After this check, the model that the configuration describes can't be much larger than its
-    /// files, so it is safe to allocate memory for the model.
+    /// A malicious configuration can claim that a model is huge. After this check, the model can't
+    /// be much larger than its weight files, so it is safe to allocate memory for its parameters.
     pub(crate) fn places(
         &self,
         layout: Layout,
@@ -203,8 +205,9 @@ impl Weights {
             let rest = name.strip_prefix("transformer.h.")?;
             Some(rest.split_once('.')?.1.to_owned())
         };
-        // The final layer normalization doesn't belong to a block. Its bias may be missing if the
-        // bias `ln_1.bias` is missing from every block.
+        // The final layer normalization doesn't belong to a block, so it can't be compared with the
+        // same layer in other blocks. Its bias may be missing if the bias `ln_1.bias` is missing
+        // from every block.
         let kind = of_block(name).unwrap_or_else(|| "ln_1.bias".to_owned());
         let mut names = self.entries.keys();
         name.ends_with(".bias") && names.all(|other| of_block(other).as_ref() != Some(&kind))
@@ -269,7 +272,9 @@ pub(crate) fn open_files(path: &Path) -> Result<Vec<TensorFile>, CheckpointError
     let mut shards = BTreeSet::new();
     for (tensor, shard) in &weight_map {
         let name = shard.strip_prefix("./").unwrap_or(shard);
-        // An index file must not refer to weight files in other folders.
+        // All weight files must be in the same folder as the index file. A path to another folder
+        // is rejected, so that an index from an unknown source can't refer to other files on the
+        // computer.
         if Path::new(name).file_name() != Some(OsStr::new(name)) {
             let problem = format!(
                 "the index places this tensor in {shard:?}, but weight files must be in the same folder as the index"

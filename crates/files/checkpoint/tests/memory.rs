@@ -17,8 +17,8 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 /// Number of bytes that may be allocated for names and headers.
 const SMALL: usize = 1 << 20;
 
-/// Number of bytes that may be allocated, in addition to the model, for the buffers into which
-/// files are read.
+/// Largest amount of memory, in bytes, that the buffers for reading files may occupy while a model
+/// is loaded. The memory for the model itself isn't included.
 const BUFFERS: usize = 4 << 20;
 
 /// Calls `work`. Returns its result and the peak memory usage during the call, in bytes, not
@@ -77,8 +77,9 @@ fn loading_takes_the_model_and_refusing_takes_next_to_nothing() {
     ];
     for (length, header, expected) in headers {
         std::fs::write(&weights, [&length.to_le_bytes(), header].concat()).unwrap();
-        // The file is long enough to contain the 100,000,000-byte header of the second case.
-        // However, this header must not be read, because it is longer than the limit.
+        // In the second test case, the file claims to have a header of 100,000,000 bytes, and it is
+        // long enough to contain one. The header must nevertheless not be read into memory, because
+        // it is longer than the limit of 2 MiB.
         let file = std::fs::File::options().write(true).open(&weights);
         file.unwrap().set_len(100_000_008).unwrap();
         let (model, peak) = peak_of(|| load_model(path("book")));

@@ -1,5 +1,6 @@
-//! Finds added tokens in text. This is the first step of encoding: the rest of the text is encoded
-//! afterwards.
+//! Finds the added tokens of a tokenizer, such as `<|endoftext|>`, in a text. This is the first
+//! step of encoding the text. The text between these tokens is encoded afterwards, for example by
+//! byte pair encoding.
 //!
 //! Added tokens are strings such as `<|endoftext|>` or `<mask>` that are encoded as a single token
 //! wherever they occur. They are found in two passes, as in Hugging Face's `tokenizers` library.
@@ -32,8 +33,8 @@ pub(crate) struct AddedToken {
     pub(crate) lstrip: bool,
     /// Whether white space after the token belongs to it.
     pub(crate) rstrip: bool,
-    /// Whether this added token is searched for in the normalized text. If not, it is searched for
-    /// in the original text.
+    /// Whether this added token is searched for in the text after its normalization, for example to
+    /// the Unicode form NFC. If this is false, the token is searched for in the original text.
     pub(crate) normalized: bool,
     /// Whether this is a special token. On request, transformers omits special tokens from decoded
     /// text.
@@ -54,12 +55,13 @@ impl AddedToken {
     }
 }
 
-/// A segment of a text: either an added token that was found in the first pass, or the text between
-/// two such tokens.
+/// A segment of a text that is about to be encoded: either an added token that was found in the
+/// first pass, such as `<|endoftext|>`, or the text between two such tokens.
 pub(crate) struct Segment<'t> {
     /// Range of bytes of the segment in the original text.
     pub(crate) range: Range<usize>,
-    /// The text of the segment, which is normalized unless the segment is an added token.
+    /// The text of this segment. The text of an added token is unchanged. Other text has already
+    /// been normalized, for example to the Unicode form NFC.
     pub(crate) text: Cow<'t, str>,
     /// The parts into which `text` is divided, as ranges of bytes in `text`. A part with an ID is
     /// the added token with this ID, and a part without an ID is text that still has to be encoded.
@@ -71,8 +73,8 @@ pub(crate) struct Segment<'t> {
 pub(crate) struct AddedTokens {
     tokens: BTreeMap<u32, AddedToken>,
     normalization: Normalization,
-    /// The searches for the first and the second pass. A search is `None` if there are no added
-    /// tokens to find in its pass.
+    /// The prepared searches for added tokens: one for the first pass over a text, and one for the
+    /// second pass. A search is `None` if the tokenizer has no added tokens for this pass.
     passes: [Option<Finder>; 2],
 }
 
@@ -121,8 +123,9 @@ impl AddedTokens {
         &self.tokens
     }
 
-    /// Divides text into segments, and divides each segment into added tokens and the text between
-    /// them.
+    /// Divides a text into segments, which are the added tokens that the first pass finds and the
+    /// text between them. Then divides each segment of text into the added tokens that the second
+    /// pass finds and the text that still has to be encoded.
     pub(crate) fn segments<'t>(&self, text: &'t str) -> Vec<Segment<'t>> {
         let mut segments = Vec::new();
         let [first, second] = &self.passes;
@@ -140,9 +143,10 @@ impl AddedTokens {
         segments
     }
 
-    /// Divides `text` at the added tokens that `finder` searches for, and calls `each` for each
-    /// part of the text, in order. For an added token, `each` receives its ID and its range of
-    /// bytes. For text between two tokens, it receives `None` and the range of bytes.
+    /// Divides `text` at the added tokens that `finder` searches for, such as `<|endoftext|>`, and
+    /// calls `each` for each part of the text, in order. If the part is an added token, `each`
+    /// receives the ID of the token and the part's range of bytes. If the part is text between two
+    /// tokens, it receives `None` and the range of bytes.
     ///
     /// Two tokens can claim the same white space if the first token has `rstrip` and the second
     /// token has `lstrip` or consists of white space itself. In this case, the first token gets the

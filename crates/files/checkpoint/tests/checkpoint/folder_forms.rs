@@ -13,8 +13,9 @@ use tensor_ops::{LayerNorm, Parameters};
 
 use crate::support::{Broken, SMALL, UNTIED, join, save_as, small_model, tensors_of};
 
-/// Rewrites a safetensors file with new names for its tensors. `name` receives the name of each
-/// tensor and returns its new name, or `None` to remove the tensor.
+/// Rewrites a safetensors file so that its tensors have other names, as in a file that another
+/// program has written. The function `name` receives the name of each tensor and returns its new
+/// name, or `None` to remove the tensor.
 fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     let tensors = tensors_of(path);
     let kept = tensors
@@ -23,7 +24,9 @@ fn rename(path: &Path, name: impl Fn(&str) -> Option<String>) {
     save_tensors(path, kept).unwrap();
 }
 
-/// Loads a model, and returns it together with the note about its folder.
+/// Opens a model folder and loads the model. Returns the model together with the note that
+/// [`ModelFolder`] has for the user, for example about tensors that were ignored. Also checks that
+/// the configurations of the folder and the model are equal.
 fn opened(folder: &Broken) -> (GptModel, Option<String>) {
     let found = ModelFolder::open(folder.path()).unwrap();
     let model = found.load().unwrap();
@@ -41,15 +44,16 @@ fn a_model_is_tied_as_its_weights_say() {
     let folder = Broken::book();
     let say_tied =
         || _ = folder.change_config(|text| text.replace("\"tied\": false", "\"tied\": true"));
-    // The weights of the output layer differ from those of the embedding. Therefore, the model
-    // isn't tied, even if the configuration says that it is.
+    // Checks that the weights decide whether a model is tied. The output layer has other weights
+    // than the token embedding, so the loaded model must not be tied, although the configuration
+    // says that it is.
     let mut model = small_model(UNTIED);
     save_book(&model, folder.path()).unwrap();
     say_tied();
     assert!(load_config(folder.path()).unwrap().tied);
     assert_eq!(opened(&folder).0, model);
-    // The weights of the output layer are now equal to those of the embedding. Therefore, the model
-    // is tied if the configuration says that it is.
+    // The output layer now has the same weights as the token embedding. The loaded model must be
+    // tied if and only if the configuration says that it is.
     let head = model.out_head.as_mut().unwrap();
     head.weight.assign(&model.tok_emb.weight);
     save_book(&model, folder.path()).unwrap();
@@ -94,7 +98,8 @@ fn tensors_of_other_heads_are_left_alone_and_told_in_hugging_faces_layout() {
         note.contains("1 tensors") && note.contains("v_head") && !note.contains('\u{1b}'),
         "{note}"
     );
-    // The weight file contains three layers, but the configuration has only two.
+    // Checks that additional layers are only mentioned in the note for the user: the weight file
+    // contains three layers, but the configuration says that the model has only two.
     let config = fs::read(folder.config()).unwrap();
     let deeper = GptConfig {
         n_layers: 3,

@@ -12,7 +12,7 @@ use tensor_ops::Parameters;
 
 use crate::support::{SMALL, UNTIED, small_model};
 
-/// The part of a GGUF file that the parser hasn't read yet.
+/// The rest of a GGUF file: the bytes that the parser of these tests hasn't read yet.
 struct Bytes<'b>(&'b [u8]);
 
 impl Bytes<'_> {

@@ -39,9 +39,10 @@ fn book_refused(change: impl FnOnce(String) -> String, parts: &[&str]) {
 
 #[test]
 fn keys_that_are_missing() {
-    // If the configuration contains `model_type`, a size that is missing has GPT-2's default value,
-    // which doesn't match the tensors of the small model. Without `model_type`, sizes have no
-    // default values, so the error message must contain the missing key.
+    // Each size is removed from a valid configuration in turn. If the configuration contains
+    // `model_type`, the size then has GPT-2's default value, which doesn't match the tensors of the
+    // small test model. Without `model_type`, sizes have no default values, so the error message
+    // must contain the name of the missing size.
     for key in ["vocab_size", "n_positions", "n_embd", "n_head", "n_layer"] {
         let change = |text: String| text.replace(&format!("\"{key}\""), "\"something_else\"");
         let folder = Broken::hugging_face();
@@ -104,8 +105,8 @@ fn rates_and_epsilons_out_of_range() {
         book_refused(set("drop_rate_attn", wrong), &["drop_rate_attn"]);
     }
     hugging_face_refused(set("attn_pdrop", "1e999"), &[]);
-    // As in PyTorch, a dropout rate of 1 is valid. It sets all values to zero during training, but
-    // has no effect during evaluation.
+    // Checks that a dropout rate of 1 is accepted, as in PyTorch. With this rate, dropout sets all
+    // values to zero during training, but has no effect during evaluation.
     let folder = Broken::hugging_face();
     folder.change_config(set("attn_pdrop", "1"));
     let rates = load_config(folder.path()).unwrap().drop_rates;

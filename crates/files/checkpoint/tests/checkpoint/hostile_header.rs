@@ -9,16 +9,17 @@ use crate::support::{Broken, header_refused, join, split, weights_refused};
 
 const FILE: &str = "model.safetensors";
 
-/// Creates a safetensors file that contains one tensor, and checks that loading the file fails. The
-/// header describes the tensor "a" by `entry`, and the data consists of `zeros` zero bytes. The
+/// Checks that loading fails for a weight file with an invalid header. The file contains one
+/// tensor, "a", which the header describes by `entry`, followed by `zeros` zero bytes of data. The
 /// error message must contain all of `parts`.
 fn file_refused(entry: &str, zeros: usize, parts: &[&str]) {
     let file = join(format!(r#"{{"a":{entry}}}"#).as_bytes(), &vec![0; zeros]);
     weights_refused(|_| file, parts);
 }
 
-/// Like [`file_refused`], but the data always consists of four zero bytes, and the error message
-/// must also contain the name of the tensor, "a".
+/// Checks that loading fails for a weight file with an invalid header entry, as [`file_refused`]
+/// does. The data always consists of four zero bytes, and the error message must also contain the
+/// name of the tensor, "a".
 fn entry_refused(entry: &str, parts: &[&str]) {
     file_refused(entry, 4, &[&["\"a\""], parts].concat());
 }
@@ -76,13 +77,15 @@ fn shapes_and_places_that_do_not_fit_each_other_or_the_file() {
 
 #[test]
 fn a_name_that_is_there_twice() {
-    // If the header contains a name twice, the crate `safetensors` uses only the last entry of that
-    // name. The data of the first entry then belongs to no tensor, which is an error.
+    // Checks that a header with two entries of the same name is rejected. The crate `safetensors`
+    // uses only the last of these entries, so the data of the first entry belongs to no tensor,
+    // which is an error.
     header_refused(
         |header| header.replacen("transformer.h.1.ln_1.bias", "transformer.h.0.ln_1.bias", 1),
         &["offset", "transformer.h."],
     );
-    // A name with the prefix `transformer.` and the same name without it refer to the same tensor.
+    // Checks that a file is rejected if it contains a tensor both with and without the prefix
+    // `transformer.`. Both names refer to the same tensor of the model.
     header_refused(
         |header| header.replacen("transformer.h.1.ln_1.bias", "h.0.ln_1.bias", 1),
         &["h.0.ln_1.bias", "the file contains this tensor twice"],

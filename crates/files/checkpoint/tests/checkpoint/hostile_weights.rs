@@ -80,8 +80,8 @@ fn other_formats_are_called_by_their_names() {
         (b"GGUF", "GGUF"),
     ] {
         weights_refused(|_| magic.to_vec(), &[name, "not a safetensors file"]);
-        // The error message must contain the name of the file's format even if the folder has no
-        // config.json.
+        // Checks that the format of a weight file is recognized even if the folder has no
+        // config.json. The error message must contain the name of the format, such as "GGUF".
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.bin");
         fs::write(&path, magic).unwrap();
@@ -145,10 +145,13 @@ fn an_index_reaches_no_other_folder_and_its_shards_have_what_is_needed() {
     }
     write(&good.replacen(last, "\"transformer.wte.weight\":\"two.safetensors\"", 1));
     folder.is_refused("two.safetensors", &["can't read"]);
-    // The index is used only to find the files, so it doesn't matter which tensors it lists.
+    // Checks that a wrong index is accepted if it lists all weight files. Here, it lists a tensor,
+    // "ghost", that doesn't exist, and omits one that does. The index is used only to find the
+    // files, and the tensors are taken from the files themselves.
     write(&good.replacen(last, "\"ghost\":\"one.safetensors\"", 1));
     assert_eq!(load_model(folder.path()).unwrap(), small_model(SMALL));
-    // If two weight files contain the same tensor, the tensor in the last file is used.
+    // Checks that if two weight files contain the same tensor, the tensor in the last file is used.
+    // Here, it is the bias of the final layer normalization.
     let other = small_model(GptConfig {
         n_layers: 1,
         ..SMALL

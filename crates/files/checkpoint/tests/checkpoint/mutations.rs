@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use crate::support::{Broken, join, split};
 
-/// A change to a file: the position of the change, the number of bytes to remove there, and the
-/// bytes to insert in their place.
+/// A random change with which these tests damage a file: the position of the change, the number of
+/// bytes to remove there, and the bytes to insert in their place.
 type Damage = (prop::sample::Index, usize, Vec<u8>);
 
 fn damages() -> impl Strategy<Value = Vec<Damage>> {

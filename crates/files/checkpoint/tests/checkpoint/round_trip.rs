@@ -40,7 +40,8 @@ fn configs() -> impl Strategy<Value = GptConfig> {
     )
 }
 
-/// The rows of the feed-forward weights are longer than the blocks in which the file is read.
+/// Checks that a matrix can be loaded whose rows are longer than the blocks in which a file is
+/// read. Here, these are the rows of the weights of a feed-forward layer.
 #[test]
 fn a_wide_feed_forward_network_keeps_every_bit() {
     let config = GptConfig {
@@ -114,7 +115,8 @@ fn precisions_round_to_the_nearest() {
                 );
             }
         }
-        // If the weights are rounded to the same precision again, they don't change.
+        // Checks that saving the loaded model at the same precision again writes identical bytes,
+        // because weights that have already been rounded don't change.
         let again = tempfile::tempdir().unwrap();
         save_as(&loaded, again.path(), precision).unwrap();
         let bytes = |folder: &tempfile::TempDir| fs::read(folder.path().join("model.safetensors"));

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::support::{SMALL, small_model};
 
-/// The ID of the BOS token, the IDs of all EOS tokens, and the ID of the padding token.
+/// The IDs of a model's special tokens, as these tests compare them: the ID of the BOS token, the
+/// IDs of all EOS tokens, and the ID of the padding token.
 type Ids = (Option<u32>, Vec<u32>, Option<u32>);
 
 /// Returns the special tokens of a model folder in which generation_config.json and config.json

@@ -118,8 +118,9 @@ fn other_activations_are_honoured_and_scales_of_scores_are_in_the_querys_weights
         computes_the_same("relu").config().activation,
         Activation::Relu
     );
-    // In the fixture "gelu", `scale_attn_by_inverse_layer_idx` is true. Therefore, the attention
-    // scores of each block are also divided by the number of the block, counted from 1.
+    // The model in the fixture "gelu" also tests a scale of the attention scores. The setting
+    // `scale_attn_by_inverse_layer_idx` is true, so the attention scores of each block are also
+    // divided by the number of the block, counted from 1.
     assert_eq!(
         computes_the_same("gelu").config().activation,
         Activation::Gelu
@@ -158,8 +159,9 @@ fn a_model_without_head_is_a_tied_one() {
 fn a_head_equal_to_the_embedding_is_tied_and_another_is_kept() {
     assert!(computes_the_same("twin_head").out_head.is_none());
     assert!(computes_the_same("other_head").out_head.is_some());
-    // The configuration of this fixture says that the model is tied. Only the weights show that it
-    // isn't.
+    // The configuration of the fixture "other_head" says that the model is tied, although its
+    // output layer has other weights than its token embedding. The model was nevertheless loaded
+    // with a separate output layer, so the weights decide.
     assert!(load_config(fixture("other_head")).unwrap().tied);
 }
 
