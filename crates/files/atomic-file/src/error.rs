@@ -26,7 +26,8 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// Returns a function that converts an [`io::Error`] to a [`FileError`] for `path`.
+    /// Returns a function that converts an [`io::Error`] to a [`FileError`], which also contains
+    /// `path` and the name of the operation that failed, `action`.
     ///
     /// The function is meant for `map_err`, as in `.map_err(FileError::at(path, "read"))`.
     pub fn at(path: &Path, action: &'static str) -> impl Fn(io::Error) -> Self + use<> {

@@ -61,8 +61,8 @@ impl QueryFactor {
         })
     }
 
-    /// Returns the factor by which the parameter `name` must be multiplied. The factor is 1 unless
-    /// the parameter belongs to a query layer.
+    /// Returns the factor by which the model's parameter `name` must be multiplied when it is
+    /// loaded. The factor is 1 unless the parameter belongs to a query layer.
     pub(crate) fn of_parameter(&self, name: &str) -> f32 {
         let rest = name.strip_prefix("trf_blocks.");
         let block = rest.and_then(|rest| Some(rest.split_once(".att.W_query.")?.0));

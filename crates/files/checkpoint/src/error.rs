@@ -76,9 +76,9 @@ pub(crate) fn in_tensor(file: &Path, tensor: &str, problem: impl Into<String>) -
     }
 }
 
-/// Formats the description of a problem as a single line, by replacing control characters with
-/// spaces. If the description is very long, for example because it quotes the contents of a file,
-/// an ellipsis replaces its middle.
+/// Formats the description of a problem, which is part of an error message, as a single line by
+/// replacing control characters with spaces. If the description is very long, for example because
+/// it quotes the contents of a file, an ellipsis replaces its middle.
 pub fn one_line(problem: impl Display) -> String {
     const EACH_END: usize = 200;
     let text: Vec<char> = problem.to_string().chars().collect();

@@ -17,8 +17,9 @@ mod tensor_file;
 mod weights;
 mod writer;
 
-// These crates are re-exported because their types appear in the public API. A program that uses
-// the re-exports always gets the versions that this crate was built with.
+// The crates `atomic_file` and `gpt` are re-exported because their types appear in the public API
+// of this crate. A program that uses the re-exports always gets the versions that this crate was
+// built with.
 pub use {atomic_file, gpt};
 
 pub use tensor_ops::{Dtype, UnsupportedDtype};

@@ -97,7 +97,8 @@ impl SpecialTokens {
         })
     }
 
-    /// Removes all IDs that are too large for a model with a vocabulary of `vocab_size` tokens.
+    /// Removes the IDs of special tokens that are too large for a model with a vocabulary of
+    /// `vocab_size` tokens. Such a model could neither read nor generate these tokens.
     #[must_use]
     pub fn within(mut self, vocab_size: usize) -> Self {
         let known = |&id: &u32| (id as usize) < vocab_size;

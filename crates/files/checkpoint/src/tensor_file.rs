@@ -226,8 +226,8 @@ impl TensorFile {
 }
 
 /// Reads all parts of a tensor in parallel and returns an error if some of them can't be read. It
-/// is the error of the first of these parts in the file, so it doesn't depend on which thread
-/// finishes first.
+/// is the error of the first of these parts in the order of `parts`, so it doesn't depend on which
+/// thread finishes first.
 fn first_error(
     parts: impl IndexedParallelIterator<Item = Result<(), CheckpointError>>,
 ) -> Result<(), CheckpointError> {

@@ -14,7 +14,8 @@ use ndarray::ArrayView2;
 use crate::prefetch::{self, LINE};
 use crate::register::Register;
 
-/// The initial value of `C`, to which the product `A B` is added.
+/// The initial value of the matrix `C` in a product `C = start + A B`: either a multiple of the
+/// previous contents of `C` or a row that is added to each row of the product.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'a> {
     /// Factor by which the previous contents of `C` are multiplied. If it is 0, `C` isn't read and
@@ -344,9 +345,9 @@ unsafe fn product<V: Register, M: Multiply<V>, const R: usize, const N: usize, c
     }
 }
 
-/// Stores a vector register of finished sums in a row of the matrix `C`: adds the initial value
-/// `start` to `sum` and writes the first `lanes` lanes of the result to `row_of_c`, beginning at
-/// column `before`.
+/// Stores a vector register of sums, which a micro-kernel has computed, in a row of the matrix `C`:
+/// adds the initial value `start` to `sum` and writes the first `lanes` lanes of the result to
+/// `row_of_c`, beginning at column `before`.
 ///
 /// # Safety
 ///

@@ -11,8 +11,8 @@ use ndarray::{ArrayView2, ShapeBuilder};
 use crate::product::kernel::ROW_STRIDE;
 use crate::weight::Weight;
 
-/// Returns the number of 32-bit lanes of memory that [`pair_up`] needs for a matrix with the given
-/// number of rows.
+/// Returns how much memory [`pair_up`] needs to convert a matrix with the given number of rows to
+/// pairs of bf16 values. The unit is a 32-bit lane, which contains one pair.
 pub(crate) fn room_for_pairs(rows: usize) -> usize {
     rows * ROW_STRIDE
 }
@@ -88,7 +88,8 @@ pub(crate) unsafe fn round_row<T: Weight>(row: &[T], pairs: &mut [f32]) {
     }
 }
 
-/// Rounds two neighboring columns of a matrix to bf16 and writes one pair of values per row.
+/// Rounds two neighboring columns of a matrix, `first` and `second`, to bf16 and writes one pair to
+/// `pairs` for each row. A pair consists of the row's value in `first` and its value in `second`.
 ///
 /// # Safety
 ///
@@ -110,7 +111,8 @@ unsafe fn interleave(first: &[f32], second: &[f32], pairs: &mut [f32]) {
     }
 }
 
-/// Loads up to 16 values into a register and sets its remaining lanes to 0.
+/// Loads all values of `numbers`, at most 16, into a vector register and sets the remaining lanes
+/// of the register to 0.
 #[target_feature(enable = "avx512f")]
 fn load_first(numbers: &[f32]) -> __m512 {
     let mask = u16::MAX >> (16 - numbers.len());

@@ -61,8 +61,9 @@ pub(crate) fn push_rows<W: Weight>(panels: &mut Vec<W>, rows: &ArrayRef2<f32>) {
     unsafe { panels.set_len(panels.len() + new) };
 }
 
-/// Writes all elements of a panel. `rows` contains the weights of up to [`WIDTH`] outputs in
-/// row-major order. If there are fewer outputs, the panel is padded with zeros.
+/// Writes all elements of one panel of a weight matrix. `rows` contains the weights of up to
+/// [`WIDTH`] outputs in row-major order. If there are fewer outputs, the panel is padded with
+/// zeros.
 fn fill_panel<W: Weight>(panel: &mut [MaybeUninit<W>], rows: &[f32], inputs: usize) {
     let count = rows.len() / inputs;
     let rows = ArrayView2::from_shape((count, inputs), rows).expect("whole rows");
@@ -133,8 +134,8 @@ pub(crate) fn read_row<W: Weight>(panels: &[W], row: usize, out: &mut [f32]) {
 ///
 /// # Panics
 ///
-/// Panics if `x` and `c` have different numbers of rows, or if the length of `panels` doesn't match
-/// a weight matrix of the shape (outputs, inputs).
+/// Panics if the input `x` and the result `c` have different numbers of rows, or if the length of
+/// `panels` doesn't match a weight matrix of the shape (outputs, inputs).
 pub(crate) fn multiply<W: Weight>(
     x: &ArrayRef2<f32>,
     panels: &[W],
@@ -255,9 +256,9 @@ macro_rules! by {
 by!(by_avx512, std::arch::x86_64::__m512, 1, 16, "avx512f");
 by!(by_avx2, std::arch::x86_64::__m256, 2, 8, "avx2,fma,f16c");
 
-/// Computes all outputs of a task. The rows of `x` must be contiguous. `N` is the number of
-/// registers that hold the 16 weights of one input, and `SUMS` is the number of registers that are
-/// available for sums.
+/// Computes all outputs of a task of the product `C = start + x W^T`. The rows of `x` must be
+/// contiguous. `N` is the number of vector registers that hold the 16 weights of one input in a
+/// panel, and `SUMS` is the number of registers that are available for sums.
 ///
 /// If `x` has few rows, the sums for several panels fit in the registers. These panels, each from a
 /// different part of the task, are then read concurrently, so that the additions for one panel
@@ -288,9 +289,9 @@ unsafe fn task<V: Register, W: Weight, const N: usize, const SUMS: usize>(
     }
 }
 
-/// Multiplies the rows of `x` by the panels in `range`, in groups of `P` panels. Returns the index
-/// of the first panel that hasn't been multiplied, because the number of panels may not be a
-/// multiple of `P`.
+/// Multiplies the rows of `x` by the weight panels in `range`, always by `P` panels at the same
+/// time. If the number of panels isn't a multiple of `P`, some panels are left over for the caller.
+/// Returns the index of the first of these panels.
 ///
 /// # Safety
 ///

@@ -69,7 +69,8 @@ register!(
     }
 );
 
-/// Returns a mask that selects the first `n` of 16 lanes, where `1 <= n <= 16`.
+/// Returns a mask for AVX-512 instructions that selects the first `n` of the 16 lanes of a vector
+/// register, where `1 <= n <= 16`.
 #[inline(always)]
 fn first(n: usize) -> __mmask16 {
     (0xffff_u32 >> (16 - n)) as __mmask16
@@ -85,8 +86,9 @@ register!(
     _mm256_fmadd_ps
 );
 
-/// Implements [`Square`] for a register type. `$four_columns` is the function that reads four
-/// columns of a block from memory into registers.
+/// Implements the trait [`Square`], which transposes a square block of values, for a vector
+/// register type. `$four_columns` is the function that reads four columns of a block from memory
+/// into registers.
 macro_rules! square {
     ($register:ty, $lanes:literal, $four_columns:ident) => {
         impl Square for $register {

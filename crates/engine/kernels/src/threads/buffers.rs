@@ -35,7 +35,8 @@ struct Pool {
     /// accept more values than this, so a program that recycles its own arrays doesn't accumulate
     /// memory.
     lent: usize,
-    /// Whether the thread that frees the memory of an idle pool is running.
+    /// Whether a background thread is running that waits until the pool is idle and then frees the
+    /// pool's memory.
     watched: bool,
 }
 

@@ -73,8 +73,8 @@ fn share(count: usize, run: &(dyn Fn(usize) + Sync)) {
     }
 }
 
-/// The address of the first task in a list of tasks. Each task is moved out of the list by exactly
-/// one thread.
+/// The address of the first task in a parallel loop's list of tasks. The threads share this
+/// address, and each task is moved out of the list by exactly one of them.
 struct Start<T>(*mut T);
 
 // SAFETY: Threads share only the address. Each task is moved to a single thread, for which `T:

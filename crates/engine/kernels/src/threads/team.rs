@@ -136,8 +136,9 @@ impl Slot {
 }
 
 impl Tasks<'_> {
-    /// Runs tasks of this loop, one after another, until all of them have been taken by this thread
-    /// or by others. Returns whether this thread has run any task.
+    /// Runs tasks of this parallel loop, one after another, until none is left. Several threads
+    /// call this method at the same time, and each task is run by only one of them. Returns whether
+    /// the calling thread has run any task.
     fn take(&self) -> bool {
         let mut helped = false;
         loop {

@@ -24,7 +24,8 @@ fn entry_refused(entry: &str, parts: &[&str]) {
     file_refused(entry, 4, &[&["\"a\""], parts].concat());
 }
 
-/// Returns the header entry for a tensor of type F32 with the given shape and byte offsets.
+/// Returns an entry for the header of a safetensors file, in JSON, that describes a tensor of type
+/// F32 with the given shape and byte offsets.
 fn f32s(shape: &str, offsets: &str) -> String {
     format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}"#)
 }

@@ -128,7 +128,8 @@ impl Broken {
         self.path().join("model.safetensors")
     }
 
-    /// Replaces the contents of the weight file with the result of `change`.
+    /// Damages the weight file of this test model by replacing its contents with the result of
+    /// `change`.
     pub(crate) fn change_weights(&self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> &Self {
         let bytes = fs::read(self.weights()).unwrap();
         fs::write(self.weights(), change(bytes)).unwrap();
