@@ -67,9 +67,9 @@ pub struct BpeConfig {
     /// alphabet. The vocabulary becomes smaller than this if the training text doesn't contain
     /// enough frequent pairs.
     pub vocab_size: usize,
-    /// Tokens that the vocabulary contains before training, in the order of their IDs. The tokens
-    /// must be distinct and must include each of the 256 bytes. The alphabet can also contain
-    /// [`ENDOFTEXT`].
+    /// Tokens that the vocabulary contains before training, in the order of their IDs. They must
+    /// include each of the 256 bytes, and can include [`ENDOFTEXT`]. If a token occurs twice, as in
+    /// the book's notebook, encoding uses the last of its IDs.
     pub alphabet: Vec<Vec<u8>>,
     /// Function that divides text into pieces by returning the first piece of a string. Pieces are
     /// encoded separately, so a token never contains bytes from two pieces.
@@ -155,8 +155,7 @@ impl Bpe {
     /// step. [`train`](Self::train) produces the same result in less time.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte, and
-    /// [`TokenizerError::RepeatedToken`] if it contains a token twice.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
     pub fn train_plain(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::of_alphabet(config)?;
         let words = text.split(ENDOFTEXT);
@@ -167,7 +166,7 @@ impl Bpe {
         {
             let bytes = [&*bpe.tokens[pair.0 as usize], &bpe.tokens[pair.1 as usize]].concat();
             // If different pairs have the same concatenation, they share one token.
-            let known = bpe.tokens.iter().position(|token| *token == bytes);
+            let known = bpe.tokens.iter().rposition(|token| *token == bytes);
             let id = known.unwrap_or(bpe.tokens.len()) as u32;
             if known.is_none() {
                 bpe.tokens.push(bytes);
@@ -236,8 +235,7 @@ impl Bpe {
     /// by [`ENDOFTEXT`], no token extends from one document into the next.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte, and
-    /// [`TokenizerError::RepeatedToken`] if it contains a token twice.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
     pub fn train(text: &str, config: &BpeConfig) -> Result<Self, TokenizerError> {
         Self::train_texts(&[text], config)
     }
@@ -246,8 +244,7 @@ impl Bpe {
     /// same as if the strings were joined with [`ENDOFTEXT`] between them.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte, and
-    /// [`TokenizerError::RepeatedToken`] if it contains a token twice.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
     pub fn train_texts(texts: &[&str], config: &BpeConfig) -> Result<Self, TokenizerError> {
         // The distinct words, each with its number of occurrences.
         let mut words: Vec<(&str, u64)> = Vec::new();
@@ -270,8 +267,7 @@ impl Bpe {
     /// the words, even if some of the words are very long.
     ///
     /// # Errors
-    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte, and
-    /// [`TokenizerError::RepeatedToken`] if it contains a token twice.
+    /// Returns [`TokenizerError::MissingByte`] if the alphabet doesn't contain each byte.
     pub fn train_on(words: &[(&str, u64)], config: &BpeConfig) -> Result<Self, TokenizerError> {
         let mut bpe = Self::of_alphabet(config)?;
         let mut ids: HashMap<Vec<u8>, u32> = bpe.tokens.iter().cloned().zip(0..).collect();
@@ -364,7 +360,7 @@ impl Bpe {
         }
         let end_of_text = tokens
             .iter()
-            .position(|token| token == ENDOFTEXT.as_bytes());
+            .rposition(|token| token == ENDOFTEXT.as_bytes());
         Self {
             byte_ids,
             end_of_text: end_of_text.map(|id| id as u32),
@@ -379,17 +375,6 @@ impl Bpe {
 
     /// Builds an encoding whose vocabulary is the alphabet.
     fn of_alphabet(config: &BpeConfig) -> Result<Self, TokenizerError> {
-        let mut ids = HashMap::new();
-        for (token, second) in config.alphabet.iter().zip(0..) {
-            if let Some(first) = ids.insert(token, second) {
-                let token = String::from_utf8_lossy(token).into_owned();
-                return Err(TokenizerError::RepeatedToken {
-                    token,
-                    first,
-                    second,
-                });
-            }
-        }
         let (alphabet, rules) = (config.alphabet.clone(), EncodingRules::default());
         Self::without_merges(alphabet, config.divide, rules).with_all_bytes()
     }

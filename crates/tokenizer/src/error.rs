@@ -48,18 +48,6 @@ pub enum TokenizerError {
         /// The byte without a token.
         byte: u8,
     },
-    /// The alphabet from which a byte pair encoding is trained contains the same token twice.
-    #[error(
-        "the tokens of the alphabet must be distinct, but {token:?} has the IDs {first} and {second}"
-    )]
-    RepeatedToken {
-        /// The repeated token. Bytes that aren't valid UTF-8 are replaced by U+FFFD.
-        token: String,
-        /// ID of its first occurrence.
-        first: u32,
-        /// ID of its second occurrence.
-        second: u32,
-    },
     /// The text contains a special token that the caller doesn't allow.
     #[error(
         "the text contains the special token {token:?} at byte {position}, which the caller hasn't allowed"

@@ -102,7 +102,7 @@ fn gpt2_has_each_token_from_two_others_but_bytes_and_the_end() {
 }
 
 #[test]
-fn an_alphabet_without_a_byte_or_with_a_token_twice_and_an_id_without_a_token_are_refused() {
+fn an_alphabet_without_a_byte_and_an_id_without_a_token_are_refused() {
     let alphabet = BpeConfig::default()
         .alphabet
         .into_iter()
@@ -114,14 +114,13 @@ fn an_alphabet_without_a_byte_or_with_a_token_twice_and_an_id_without_a_token_ar
     let error = Bpe::train("abc", &config).unwrap_err();
     assert_eq!(error, TokenizerError::MissingByte { byte: 7 });
     let mut config = BpeConfig::default();
-    config.alphabet.extend([b"th".to_vec(), b"th".to_vec()]);
-    let repeated = TokenizerError::RepeatedToken {
-        token: "th".into(),
-        first: 256,
-        second: 257,
-    };
-    assert_eq!(Bpe::train("abc", &config).unwrap_err(), repeated);
-    assert_eq!(Bpe::train_plain("abc", &config).unwrap_err(), repeated);
+    config.vocab_size = 263;
+    let twice = ["th", " ", ENDOFTEXT].map(|token| token.as_bytes().to_vec());
+    config.alphabet.extend([twice.clone(), twice].concat());
+    let text = "the thin<|endoftext|> thing there";
+    let [fast, plain] = [Bpe::train, Bpe::train_plain].map(|train| train(text, &config).unwrap());
+    assert_eq!(fast.merges(), plain.merges());
+    assert_eq!(fast.encode("th <|endoftext|>").unwrap(), [259, 260, 261]);
     let bpe = Bpe::train("", &BpeConfig::default()).unwrap();
     assert_eq!(bpe.tokens().len(), 256); // A text without pairs adds no tokens.
     assert!(matches!(
