@@ -26,15 +26,15 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
     // id, and decode the list of ids.
 
     // Solution: GPT-2's vocabulary contains neither "Akwirw" nor " ier" (with a space at the
-    // beginning), so the tokenizer splits these words into smaller pieces. The text in this cell is
-    // encoded as {count:w} ids.
+    // beginning), so the tokenizer splits these words into smaller pieces. The number of ids
+    // for the text in this cell is {count}.
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input("text", "Akwirw ier".to_owned(), ..=1000);
     let integers = tokenizer.encode(&text)?;
     book.value("count", integers.len());
     book.prints("In [3]", &integers, "[33901, 86, 343, 86, 220, 959]");
 
-    // The output lists each id with its text. Some of the tokens are single letters.
+    // The output lists each id with its text. A token can be as short as a single letter.
     let mut lines = Vec::new();
     for &i in &integers {
         lines.push(format!("{i} -> {}", tokenizer.decode_lossy(&[i])?));
@@ -45,7 +45,8 @@ fn unknown_words(book: &mut Notebook) -> Result<()> {
         "33901 -> Ak\n86 -> w\n343 -> ir\n86 -> w\n220 ->  \n959 -> ier",
     );
 
-    // Conversely, encoding the text of a single token gives the token's id in the list above.
+    // Conversely, encoding the text of a single token gives the token's id. This cell and the next
+    // ones do this for the six tokens of the words in the task.
     book.prints("In [5]", &tokenizer.encode("Ak")?, "[33901]");
     // ...
     book.prints("In [6]", &tokenizer.encode("w")?, "[86]");
@@ -72,8 +73,8 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
     // windows of 8 tokens and the same stride. Before you look at the solution: which ids will
     // neighboring rows have in common in each case?
 
-    // Solution: the first batch has {batch_size} windows of {max_length} ids, one in each row. Each
-    // window begins {stride} ids after the window in the row above it.
+    // Solution: each row of the batch is a window. The number of rows is {batch_size}, and the
+    // number of ids in a row is {max_length}. {next_row}
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     // Without `shuffle`, the seed has no effect.
@@ -87,6 +88,13 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
     };
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
     let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
+    book.aside(|book| {
+        let next_row = match config.shuffle {
+            true => "The windows are in random order.".to_owned(),
+            false => format!("The stride is the distance from the beginning of each window to the beginning of the next, which is {} here.", config.stride),
+        };
+        book.value("next_row", next_row);
+    });
     book.prints(
         "In [13]",
         &batch.input_ids,
@@ -96,13 +104,23 @@ fn strides_and_contexts(book: &mut Notebook) -> Result<()> {
         [ 402,  271]])",
     );
 
-    // If the windows are longer than the stride, they overlap: each row begins with the last
-    // {overlap} ids of the row above. (`..config` means "all other fields as in `config`".)
+    // If the windows are longer than the stride, they overlap. {overlap} (`..config` means "all
+    // other fields as in `config`".)
     let config = DataLoaderConfig {
         max_length: book.input("max_length", 8, 1..=64),
         ..config
     };
-    book.value("overlap", config.max_length.saturating_sub(config.stride));
+    book.aside(|book| {
+        let overlap = match config.max_length.saturating_sub(config.stride) {
+            0 => "In this cell, they aren't, so they don't overlap.".to_owned(),
+            _ if config.shuffle => {
+                "With `shuffle`, however, neighboring rows usually come from different parts of the text.".to_owned()
+            }
+            1 => "In this cell, each row begins with the last id of the row above.".to_owned(),
+            ids => format!("In this cell, each row begins with the last {ids} ids of the row above."),
+        };
+        book.value("overlap", overlap);
+    });
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
     let batch = dataloader.epoch(&mut rng).next().context("a batch")??;
     book.prints(
