@@ -2,15 +2,18 @@
 //!
 //! Cells are numbered as in revision 28c65cd of the book's repository.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use dataloader::{Corpus, DataLoaderConfig, GptDataset, WindowConfig, create_dataloader_v1};
-use ndarray::{Array1, array};
+use ndarray::{Array1, Array2, array, s};
 use pictures::windows;
-use tensor_ops::Embedding;
-use tokenizer::bpe::{Bpe, BpeConfig};
+use tensor_ops::{Embedding, matmul};
+use tokenizer::bpe::{Bpe, BpeConfig, gpt2_pieces};
 use tokenizer::{
-    AllowedSpecial, ENDOFTEXT, Gpt2Tokenizer, Separators, SimpleTokenizerV1, SimpleTokenizerV2,
-    UNK, build_vocabulary, preprocess, split_keeping, without_blanks,
+    AllowedSpecial, ENDOFTEXT, ENDOFTEXT_ID, Gpt2Tokenizer, Separators, SimpleTokenizerV1,
+    SimpleTokenizerV2, UNK, build_vocabulary, preprocess, split_keeping, without_blanks,
 };
 use torch_rng::TorchRng;
 
@@ -21,7 +24,7 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.opens(
         "A model computes with numbers, so a text must first be turned into numbers. This chapter covers the whole path: it splits a text into tokens, gives each token an id, cuts the ids into windows for training, and turns each id into a vector.",
         "some Rust (slices, iterators, `Result`), but no machine learning.",
-        50,
+        60,
     );
     book.part(the_text);
     book.part(splitting_a_text);
@@ -40,6 +43,10 @@ fn the_text(book: &mut Notebook) -> Result<()> {
     // come from a fixed list, so the model can store a few numbers for each of them. The goal of
     // this section is to split a text into words and punctuation marks, which are the simplest kind
     // of token.
+    //
+    // Why not single letters? The list of letters is much shorter than a list of words. However, a
+    // letter says almost nothing on its own, and a text has several times as many letters as words,
+    // so the model would have to read and write much longer sequences.
 
     // We need a text to work on. The text in this cell has {characters:,} characters. (Python's
     // `len` counts the characters of a string, whereas Rust's `len()` counts its bytes, so the Rust
@@ -70,17 +77,20 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello,', ' ', 'world.', ' ', 'This,', ' ', 'is', ' ', 'a', ' ', 'test.']",
     );
 
-    // A word and the comma after it should be two tokens. Otherwise the model would need one token
-    // for the word alone and an additional token for each combination of the word with a
-    // punctuation mark. The second attempt therefore also splits the text at commas and periods.
-    // However, the result still contains the spaces, and it contains an empty string wherever two
-    // separators are adjacent or the text ends with a separator.
+    // Punctuation marks carry meaning. For example, they show where a sentence ends and whether it
+    // is a question, so the model should see them. But a word and the comma after it should be two
+    // tokens. Otherwise the model would need one token for the word alone and an additional token
+    // for each combination of the word with a punctuation mark.
+    //
+    // The second attempt therefore also splits the text at commas and periods. However, the result
+    // still contains the spaces, and it contains an empty string wherever two separators are
+    // adjacent or the text begins or ends with a separator.
     let result = split_keeping(&text, Separators::CommasPeriods);
     book.prints("In [5]", &result, "['Hello', ',', '', ' ', 'world', '.', '', ' ', 'This', ',', '', ' ', 'is', ' ', 'a', ' ', 'test', '.', '']");
 
-    // Now we remove the empty strings and the white space from the list of pieces, which leaves
-    // {left} tokens. The Python code does this with a list comprehension that contains `if
-    // item.strip()`, and the Rust code does it with a filter.
+    // Now we remove the empty strings and the white space from the list of pieces. The number of
+    // tokens that are left is {left}. The Python code does this with a list comprehension that
+    // contains `if item.strip()`, and the Rust code does it with a filter.
     let result = without_blanks(&result);
     book.value("left", result.len());
     book.prints(
@@ -90,9 +100,9 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
     );
 
     // The function `preprocess` performs both steps: it splits a text into tokens and removes the
-    // white space. It also splits at other punctuation marks and at the double dash. Sections 2.2
-    // to 2.4 use this function. Type a different sentence into the field. Which characters stay
-    // together as one token?
+    // white space. It splits at white space, at the punctuation marks `,.:;?!_"'()` and at the
+    // double dash `--`. Sections 2.2 to 2.4 use this function. Type a different sentence into the
+    // field. Which characters stay together as one token?
     let text = book.input(
         "text",
         "Hello, world. Is this-- a test?".to_owned(),
@@ -105,59 +115,80 @@ fn splitting_a_text(book: &mut Notebook) -> Result<()> {
         "['Hello', ',', 'world', '.', 'Is', 'this', '--', 'a', 'test', '?']",
     );
     book.asks(
-        "How many tokens does \"don't\" become? Guess, then type it into the field above.",
-        "Three: `don`, `'` and `t`, because the apostrophe is a separator, like a comma. A tokenizer that consists only of rules needs a rule for each such case. The tokenizer of section 2.5 learns its tokens from a text instead.",
+        "How many tokens do \"don't\" and \"well-known\" become? Guess, then type them into the field above.",
+        "\"don't\" becomes three tokens, `don`, `'` and `t`, because the apostrophe is a separator, like a comma. \"well-known\" stays one token, because a single hyphen isn't a separator. A tokenizer that consists only of rules needs a rule for each such case. GPT-2's tokenizer (section 2.5) also has a few rules, one of which keeps `'t` together, but it learns from a text how to spell the pieces.",
     );
     book.holds(
-        "don't is three tokens",
-        preprocess("don't") == ["don", "'", "t"],
+        "don't is three tokens, and well-known is one",
+        preprocess("don't well-known") == ["don", "'", "t", "well-known"],
     );
     Ok(())
 }
 
 fn vocabulary(book: &mut Notebook) -> Result<()> {
-    // Now `preprocess` splits the whole text into tokens. Look at the first 30 tokens. Are the
-    // splitting rules good enough?
+    // Now `preprocess` splits the whole text into tokens. Look at the first 30 tokens. What would
+    // you change about the splitting rules?
     let raw_text = book.the_verdict()?;
     let preprocessed = preprocess(raw_text);
     let first = &preprocessed[..30.min(preprocessed.len())];
     book.prints("In [8]", first, "['I', 'HAD', 'always', 'thought', 'Jack', 'Gisburn', 'rather', 'a', 'cheap', 'genius', '--', 'though', 'a', 'good', 'fellow', 'enough', '--', 'so', 'it', 'was', 'no', 'great', 'surprise', 'to', 'me', 'to', 'hear', 'that', ',', 'in']");
 
+    book.aside(|book| {
+        let other_case = |token: &&str| {
+            let mut others = preprocessed.iter();
+            let other = others.find(|it| *it != token && it.eq_ignore_ascii_case(token))?;
+            Some(format!("For example, `{token}` and `{other}` are two tokens, so a model has to learn separately what each of them means."))
+        };
+        let cases = first.iter().find_map(other_case);
+        book.value("cases", cases.unwrap_or_default());
+    });
+    book.asks(
+        "Are these splitting rules good enough?",
+        "Mostly, because they separate the words and the punctuation marks. However, they know nothing about the words. {cases} A name of two words becomes two tokens.",
+    );
+
     // The text has {tokens:,} tokens. On average, a token stands for {per_token:.1} characters of
-    // the text, including the white space that was removed.
-    book.value("tokens", preprocessed.len());
-    let characters = raw_text.chars().count() as f64;
-    book.value("per_token", characters / preprocessed.len() as f64);
+    // the text, including the white space that was removed. If each character were a token, the
+    // sequence would be {per_token:.1} times as long.
+    book.aside(|book| {
+        let characters = raw_text.chars().count() as f64;
+        book.value("tokens", preprocessed.len());
+        book.value("per_token", characters / preprocessed.len() as f64);
+    });
     book.prints("In [9]", &preprocessed.len(), "4690");
 
     book.section("2.3", "Converting tokens into token IDs");
-    // A model can't compute with words, so each distinct token gets a number, its *id*. The goal of
-    // this section is to build a tokenizer that converts a text into ids and ids back into a text.
+    // A model can't compute with words, so each distinct token gets a number, its *id*. The ids are
+    // also the row numbers of the table of vectors in section 2.7. The goal of this section is to
+    // build a tokenizer that converts a text into ids and ids back into a text.
 
     // The distinct tokens are sorted and numbered from 0. This list is the *vocabulary*. It has
     // {distinct:,} tokens, far fewer than the {tokens:,} tokens of the text, because frequent words
-    // occur again and again. However, {once:%} of the distinct tokens occur only once, so a model
-    // could learn little about them.
+    // occur again and again.
+    //
+    // Why are the tokens sorted? The ids are only names, so any order would work. But a trained
+    // model works only with the ids with which it was trained, and because of the sorting, the same
+    // text always gives the same ids.
     let vocab = build_vocabulary(&preprocessed);
-    book.aside(|book| {
-        let mut sorted = preprocessed.clone();
-        sorted.sort_unstable();
-        let once = sorted
-            .chunk_by(|one, other| one == other)
-            .filter(|same| same.len() == 1);
-        let once = once.count() as f64 / vocab.len() as f64;
-        book.value("distinct", vocab.len());
-        book.value("once", once);
-        book.holds(
-            "about half of the words occur once",
-            (0.4..0.75).contains(&once),
-        );
-    });
+    book.value("distinct", vocab.len());
     book.prints("In [10]", &vocab.len(), "1130");
 
-    // Here are the first entries of the vocabulary, each with its id. Punctuation marks come before
-    // letters, and capital letters come before lowercase letters, because the tokens are sorted by
-    // the codes of their characters.
+    // How many of the distinct tokens occur only once? To count them, this cell sorts all tokens of
+    // the text, so that equal tokens are next to each other. The result is {once:%} of the distinct
+    // tokens. A model could learn little about these tokens from this text.
+    let mut sorted = preprocessed.clone();
+    sorted.sort_unstable();
+    let groups = sorted.chunk_by(|one, other| one == other);
+    let once = groups.filter(|group| group.len() == 1).count();
+    book.value("once", once as f64 / vocab.len() as f64);
+    book.yours("Tokens that occur once", &once);
+
+    // Here are the first entries of the vocabulary. The position of a token in this list is its id,
+    // so the first token in the output has the id 0, and the last one has the id {last_id}. The
+    // tokens are sorted by the codes of their characters. In ASCII, most punctuation marks have
+    // smaller codes than the letters, and capital letters have smaller codes than lowercase
+    // letters.
+    book.value("last_id", vocab.len().clamp(1, 51) - 1);
     book.prints(
         "In [12]",
         &vocab.tokens()[..51.min(vocab.len())],
@@ -217,22 +248,39 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV1 {");
     // The tokenizer uses the vocabulary in both directions: `encode` splits a text and looks up the
-    // id of each token, and `decode` looks up the token of each id. The text in this cell has
-    // {ids:w} tokens. (`SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary, so no
-    // other code can change it. In Rust, this is called a *move*.)
+    // id of each token, and `decode` looks up the token of each id. The output contains one id for
+    // each token of the text. {repeated}
+    //
+    // (`SimpleTokenizerV1::new(vocab)` takes ownership of the vocabulary, so no other code can
+    // change it. In Rust, this is called a *move*.)
     let tokenizer = SimpleTokenizerV1::new(vocab);
-    let sentence = "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.";
-    let text = book.input_of_text("text", [sentence, &known(raw_text)], ..=1000);
+    let text = book.input_of_text("text", [OF_BOOK, &known(raw_text)], ..=1000);
+    book.aside(|book| {
+        let words = preprocess(&text);
+        let mut places = words.iter().enumerate();
+        let again = places.find(|(at, word)| words[..*at].contains(word));
+        let repeated = again.and_then(|(_, word)| {
+            let id = tokenizer.vocabulary().id(word)?;
+            Some(format!("A token that occurs several times has the same id each time. For example, look for {id}, the id of `{word}`."))
+        });
+        book.value("repeated", repeated.unwrap_or_default());
+        book.value("decoded_text", ""); // in case the text can't be encoded
+    });
     let ids = tokenizer.encode(&text)?;
-    book.value("ids", ids.len());
     book.prints("In [14]", &ids, "[1, 56, 2, 850, 988, 602, 533, 746, 5, 1126, 596, 5, 1, 67, 7, 38, 851, 1108, 754, 793, 7]");
 
-    // `decode` joins the tokens with spaces and then removes the spaces before punctuation marks.
-    // Compare the decoded text with the original: the line break is gone, and there is now a space
-    // after the first quotation mark and after the apostrophe.
+    // `decode` joins the tokens with spaces and then removes the spaces before some punctuation
+    // marks (`,.?!"()'`). Compare the decoded text with the original. {decoded_text}
     let decoded = tokenizer.decode(&ids)?;
-    let is_so = decoded.starts_with("\" ") && decoded.contains("' s ") && !decoded.contains('\n');
-    book.holds("the spaces and the line break", is_so);
+    book.aside(|book| {
+        let is_quote = text.starts_with('"') && !text.starts_with("\" ");
+        let has_spaces = decoded.starts_with("\" ") && decoded.contains("' s ");
+        let is_one_line = text.contains('\n') && !decoded.contains('\n');
+        let is_so = is_quote && has_spaces && text.contains("'s ") && is_one_line;
+        book.holds("the spaces and the line break", is_so);
+        let changes = "The line break is gone, and there is now a space after the first quotation mark and after the apostrophe.";
+        book.value("decoded_text", if is_so { changes } else { "" });
+    });
     book.prints(
         "In [15]",
         &decoded,
@@ -245,6 +293,10 @@ fn vocabulary(book: &mut Notebook) -> Result<()> {
     );
     Ok(())
 }
+
+/// The example text of section 2.3 in the document, which consists of words from the book's text.
+const OF_BOOK: &str =
+    "\"It's the last he painted, you know,\" \n           Mrs. Gisburn said with pardonable pride.";
 
 /// Returns an example text that consists of words from `raw_text`, so that a tokenizer whose
 /// vocabulary was built from `raw_text` can encode it. If `raw_text` is [`STORY`], the example is a
@@ -303,8 +355,9 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
 
     book.listing("crates/tokenizer/src/simple.rs", "impl SimpleTokenizerV2 {");
     // The second tokenizer, `SimpleTokenizerV2`, gives each unknown word the id of `<|unk|>`, which
-    // is {unk_id}. In this cell, two texts are joined by `<|endoftext|>`, whose id is {end_id}.
-    // Look for both ids in the output.
+    // is {unk_id}. The id of `<|endoftext|>` is {end_id}. `preprocess` doesn't split
+    // `<|endoftext|>`, because `<` and `|` aren't separators. With spaces around it, it is
+    // therefore a single token. {look_for}
     book.aside(|book| {
         for (name, token) in [("unk_id", UNK), ("end_id", ENDOFTEXT)] {
             book.value(name, vocab.id(token).unwrap_or_default());
@@ -314,9 +367,16 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     let tokenizer = SimpleTokenizerV2::new(vocab)?;
     let text1 = "Hello, do you like tea?";
     let text2 = "In the sunlit terraces of the palace.";
-    let text = [text1, text2].join(" <|endoftext|> ");
-    let text = book.input("text", text, ..=1000);
+    let text = book.input("text", [text1, text2].join(" <|endoftext|> "), ..=1000);
     let ids = tokenizer.encode(&text)?;
+    book.aside(|book| {
+        let id = |token| tokenizer.vocabulary().id(token);
+        let has_both = [UNK, ENDOFTEXT]
+            .iter()
+            .all(|token| id(token).is_some_and(|id| ids.contains(&id)));
+        let look = "Look for both ids in the output.";
+        book.value("look_for", if has_both { look } else { "" });
+    });
     book.prints(
         "In [23]",
         &ids,
@@ -346,6 +406,11 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
         &decoded,
         "<|unk|>, do you like tea? <|endoftext|> In the sunlit terraces of the <|unk|>.",
     );
+    // Other tokenizers have other special tokens. For example, `[BOS]` and `[EOS]` mark the
+    // beginning and the end of a text, `[PAD]` fills up the shorter texts of a batch, and `[UNK]`
+    // stands for an unknown word. GPT-2's tokenizer has only `<|endoftext|>`. It needs no token for
+    // unknown words, because it can spell every word with shorter pieces, as the next section
+    // shows.
     book.asks(
         "Could a model answer a question about \"Hello\" with this tokenizer?",
         "No. \"Hello\" and all other unknown words have the same id, so the model can't tell them apart. A larger vocabulary would help with this word, but there will always be words that it lacks, such as names and spelling mistakes.",
@@ -353,22 +418,56 @@ fn special_tokens(book: &mut Notebook) -> Result<()> {
     Ok(())
 }
 
+/// Returns the text of a piece. If the piece isn't valid UTF-8, for example because it is only one
+/// byte of a character, returns its bytes as escape sequences, such as `\xc3`.
+fn spelled(piece: &[u8]) -> String {
+    match str::from_utf8(piece) {
+        Ok(text) => text.to_owned(),
+        Err(_) => piece.escape_ascii().to_string(),
+    }
+}
+
 fn byte_pairs(book: &mut Notebook) -> Result<()> {
     book.section("2.5", "BytePair encoding");
-    // How can a tokenizer handle every word? It can spell rare words with shorter pieces. *Byte
-    // pair encoding* (BPE) is a method of finding such pieces in a text. The goal of this section
-    // is to see how BPE works and how GPT-2's tokenizer treats known and unknown words.
+    // How can a tokenizer handle every word? A list of words is never complete, so some words stay
+    // unknown. With single bytes, every text can be written, but the sequences become several times
+    // as long. *Byte pair encoding* (BPE) lies between the two: frequent words are single tokens,
+    // and rare words are spelled with shorter pieces, which the method finds in a text. The goal of
+    // this section is to see how BPE works and how GPT-2's tokenizer treats known and unknown
+    // words.
     //
     // Byte-level BPE starts with a text that is split into single bytes. (A plain English letter is
     // one byte.) It counts all pairs of adjacent pieces and joins the most frequent pair into a new
     // piece. It repeats this step, which is called a *merge*, until the vocabulary has the desired
-    // size. In GPT-2, a space belongs to the word that follows it, and merges never cross a word
-    // boundary.
+    // size. Before the first merge, GPT-2's tokenizer divides the text into words. A single space
+    // before a word belongs to the word, and merges never cross the boundary between two words.
 
-    // The output shows how a tiny text is split into pieces before the first merge and after each
-    // of the first four merges. Vertical lines separate the pieces. {first_merge} In the last line,
-    // the text has {pieces_after} pieces instead of {pieces_before}.
+    // Which pair of adjacent bytes is the most frequent one in this tiny text? Count the pairs by
+    // hand, and then compare your counts with the output, which shows up to five of the most
+    // frequent pairs. Pairs that cross the boundary between two words aren't counted. Vertical
+    // lines separate the pieces.
     let tiny_text = book.input("tiny_text", "low low lower lowest".to_owned(), 1..=200);
+    let mut counts = BTreeMap::new();
+    for word in gpt2_pieces(&tiny_text) {
+        for pair in word.as_bytes().windows(2) {
+            *counts.entry([&pair[..1], &pair[1..]]).or_insert(0) += 1;
+        }
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    let mut lines = Vec::new();
+    for (pair, count) in counts.iter().take(5) {
+        lines.push(format!("{}: {count}", pair.map(spelled).join("|")));
+    }
+    book.yours("Pair counts", &lines.join("\n"));
+
+    // The output shows how the tiny text is split into pieces before the first merge and after each
+    // merge. The loop ends after four merges, or earlier if no pair occurs twice. {first_merge} If
+    // several pairs are equally frequent, the pair with the smallest ids is joined first.
+    //
+    // After each merge, the pairs are counted again, because the new piece forms new pairs with its
+    // neighbors. In the last line, the number of pieces is {pieces_after}, compared with
+    // {pieces_before} in the first line.
     let mut lines = Vec::new();
     for merges in 0..=4 {
         let config = BpeConfig {
@@ -376,41 +475,44 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
             ..BpeConfig::default()
         };
         let bpe = Bpe::train_plain(&tiny_text, &config)?;
+        if bpe.merges().len() < merges {
+            break; // no pair occurs twice
+        }
         let ids = bpe.encode_ordinary(&tiny_text);
         let pieces: Vec<String> = ids
             .iter()
-            .map(|&id| String::from_utf8_lossy(&bpe.tokens()[id as usize]).into_owned())
+            .map(|&id| spelled(&bpe.tokens()[id as usize]))
             .collect();
-        lines.push(format!("{merges} merges: {}", pieces.join("|")));
+        let plural = if merges == 1 { "" } else { "s" };
+        lines.push(format!("{merges} merge{plural}: {}", pieces.join("|")));
         book.aside(|book| {
-            let piece = |id: u32| String::from_utf8_lossy(&bpe.tokens()[id as usize]);
+            let spelled_id = |id: u32| spelled(&bpe.tokens()[id as usize]);
             let first_merge = match bpe.merges().first() {
                 Some(it) => {
-                    let (left, right) = (piece(it.left), piece(it.right));
+                    let (left, right) = (spelled_id(it.left), spelled_id(it.right));
                     format!("The first merge joins \"{left}\" and \"{right}\".")
                 }
-                None => "No pair occurs twice, so nothing is joined.".to_owned(),
+                None => "Here, no pair occurs twice, so nothing is joined.".to_owned(),
             };
             book.value("first_merge", first_merge);
-            match merges {
-                0 => book.value("pieces_before", pieces.len()),
-                _ => book.value("pieces_after", pieces.len()),
-            }
+            book.value("pieces_before", tiny_text.len());
+            book.value("pieces_after", pieces.len());
         });
     }
-    book.yours("merges", &lines.join("\n"));
+    book.yours("Merges", &lines.join("\n"));
 
     // GPT-2's vocabulary was built from a large text by byte pair encoding. It consists of 256
     // tokens for the single bytes, one token for each of 50,000 merges, and `<|endoftext|>`, which
     // makes 50,257 tokens. A frequent word is a single token, and a rare word consists of several
     // tokens. Because every byte is a token, any text can be encoded.
     //
-    // Look at the last word before the final period: its {of_last:w} tokens are {last}. The special
-    // token `<|endoftext|>` has the id 50256, and this call of `encode_allowing` permits it. If a
-    // text contains a special token that isn't permitted, `encode_allowing` returns an error, so
-    // that users can't insert special tokens by typing them. (In contrast, `encode` always converts
-    // `<|endoftext|>` into 50256, and `encode_ordinary` splits it into several tokens like ordinary
-    // text.)
+    // Which words become single tokens, and which become several tokens? {split_words} {lone_space}
+    //
+    // The special token `<|endoftext|>` has the id 50256, and this call of `encode_allowing`
+    // permits it. If a text contains a special token that isn't permitted, `encode_allowing`
+    // returns an error, so that users can't insert special tokens by typing them. (In contrast,
+    // `encode` always converts `<|endoftext|>` into 50256, and `encode_ordinary` splits it into
+    // several tokens like ordinary text.)
     let tokenizer = Gpt2Tokenizer::new();
     let text = book.input(
         "text",
@@ -420,16 +522,29 @@ fn byte_pairs(book: &mut Notebook) -> Result<()> {
     );
     let integers = tokenizer.encode_allowing(&text, AllowedSpecial::Only(&[ENDOFTEXT]))?;
     book.aside(|book| {
-        let piece = |id: u32| tokenizer.decode_lossy(&[id]).unwrap_or_default();
-        let last = text
-            .trim_end_matches('.')
-            .rsplit(' ')
-            .next()
-            .unwrap_or_default();
-        let ids = tokenizer.encode(&format!(" {last}")).unwrap_or_default();
-        let pieces: Vec<String> = ids.iter().map(|&id| format!("\"{}\"", piece(id))).collect();
-        book.value("of_last", pieces.len());
-        book.value("last", pieces.join(", "));
+        let is_word = |word: &&str| {
+            let letters = word.trim();
+            !letters.is_empty() && letters.chars().all(char::is_alphabetic)
+        };
+        let in_pieces = |ids: Vec<u32>| {
+            let pieces = ids.iter().filter_map(|&id| tokenizer.piece(id));
+            let pieces = pieces.map(|piece| format!("\"{}\"", spelled(piece)));
+            pieces.collect::<Vec<_>>().join(" + ")
+        };
+        let words = text.split(ENDOFTEXT).flat_map(gpt2_pieces).filter(is_word);
+        let split = words.map(|word| tokenizer.encode_ordinary(word));
+        let split = split.filter(|ids| ids.len() > 1).take(3).map(in_pieces);
+        let split_words = match &split.collect::<Vec<_>>()[..] {
+            [] => String::new(),
+            words => format!(
+                "Here are the first words of this text that become several tokens: {}.",
+                words.join(", ")
+            ),
+        };
+        book.value("split_words", split_words);
+        let is_lone = integers.windows(2).any(|ids| ids == [220, ENDOFTEXT_ID]);
+        let lone_space = "The id 220 before 50256 is a single space. The special token is cut out of the text first, so no word follows this space.";
+        book.value("lone_space", if is_lone { lone_space } else { "" });
         book.holds(
             "256 bytes, 50,000 merges and the end",
             tokenizer.vocab_size() == 256 + 50_000 + 1,
@@ -477,19 +592,26 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     // *batches*, each of which the model processes at once.
 
     // First, we encode the whole text with GPT-2's tokenizer, which splits it into {total_tokens:,}
-    // tokens.
+    // tokens. {than_words} On average, a token stands for {per_gpt2_token:.1} characters.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let enc_text = Corpus::from_text(raw_text, &tokenizer)?;
-    book.value("total_tokens", enc_text.len());
+    book.aside(|book| {
+        let (total, words) = (enc_text.len(), preprocess(raw_text).len());
+        let more = "That is more than in section 2.2, although GPT-2's vocabulary is far larger, because rare words are split and line breaks are tokens, too.";
+        book.value("total_tokens", total);
+        book.value("than_words", if total > words { more } else { "" });
+        book.value("per_gpt2_token", raw_text.chars().count() as f64 / total as f64);
+        book.holds("GPT-2's tokenizer gives more tokens", total > words);
+    });
     book.prints("In [30]", &enc_text.len(), "5145");
 
     book.listing("crates/dataloader/src/dataset.rs", "impl GptDataset {");
-    // A training example is a pair of *windows* with {context_size} tokens each. The input x is a
-    // window of the text, and the target y is the window that begins one token later. The id at
-    // each position in y is therefore the right answer for the same position in x. Compare the two
-    // lines of output. (The book's Python code slices the list of ids twice. In this notebook,
-    // `GptDataset` creates both windows.)
+    // A training example is a pair of *windows*. The number of tokens in each window is
+    // context_size = {context_size}. The input x is a window of the text, and the target y is the
+    // window that begins one token later. The id at each position in y is therefore the right
+    // answer for the same position in x. Compare the two lines of output. (The book's Python code
+    // slices the list of ids twice. In this notebook, `GptDataset` creates both windows.)
     let first = 50.min(enc_text.len());
     let enc_sample = Corpus::from_ids(&enc_text.read(first..)?[..]);
     let context_size = book.input("context_size", 4, 1..=64);
@@ -503,9 +625,10 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
     book.prints("In [32]", x, "x: [290, 4920, 2241, 287]");
     book.prints("In [32]", y, "y:      [4920, 2241, 287, 257]");
 
-    // One pair of windows contains several exercises for the model: given the first token, predict
-    // the second; given the first two tokens, predict the third; and so on. The causal mask of
-    // chapter 3 lets the model do all of these exercises at once.
+    // One pair of windows contains an exercise for each input token. The first exercise is to
+    // predict the second token, given the first. Each of the other exercises adds one token to the
+    // given tokens and predicts the token after it. The causal mask of chapter 3 lets the model do
+    // all exercises of a window at once.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (&x[..i], y[i - 1]);
@@ -521,8 +644,8 @@ fn sliding_window(book: &mut Notebook) -> Result<()> {
 [290, 4920, 2241, 287] ----> 257",
     );
 
-    // Here are the same exercises with text instead of ids. The model must learn to predict the
-    // token to the right of each arrow from the text to the left of it.
+    // Here is the same with text instead of ids. The model must learn to predict the token to the
+    // right of each arrow from the text to the left of it.
     let mut lines = Vec::new();
     for i in 1..=context_size {
         let (context, desired) = (tokenizer.decode(&x[..i])?, tokenizer.decode(&y[i - 1..i])?);
@@ -613,10 +736,11 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
 
     // For training, the stride usually equals max_length, so that no token is used as an input
     // twice. Overlapping windows would repeat tokens, and the model would overfit sooner, which
-    // means that it would learn the text by heart. The data loader in this cell has a stride of
-    // {stride} and windows of {max_length} tokens. A batch has {batch_size} windows, one in each
-    // row. (`drop_last` drops the last batch if it has too few windows, because a training step
-    // with such a small batch would be unusually random.)
+    // means that it would learn the text by heart.
+    //
+    // The data loader in this cell has a stride of {stride}, and the number of tokens in a window
+    // is {max_length}. The number of windows in a batch is {batch_size}, and each row is a window.
+    // {look_41}
     let config = DataLoaderConfig {
         batch_size: book.input("batch_size", 8, 1..=64),
         max_length: book.input("max_length", 4, 1..=64),
@@ -627,6 +751,14 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
     let dataloader = create_dataloader_v1(raw_text, &tokenizer, config)?;
     let mut data_iter = dataloader.epoch(&mut TorchRng::manual_seed(0));
     let batch = data_iter.next().context("a batch")??;
+    book.aside(|book| {
+        let is_joined = config.stride == config.max_length && !config.shuffle;
+        let continues = is_joined && config.batch_size > 1;
+        let look = "Find the last target of the first row in the table of inputs. It is the first input of the second row, because each window begins where the window above it ends.";
+        book.value("look_41", if continues { look } else { "" });
+        let last = batch.target_ids[[0, config.max_length - 1]];
+        book.holds("the second row continues", continues && batch.input_ids[[1, 0]] == last);
+    });
     book.prints(
         "In [41]",
         &batch.input_ids,
@@ -651,6 +783,23 @@ a batch: inputs (batch_size, max_length), targets (batch_size, max_length)
         [ 5975,   284,   502,   284],
         [ 3285,   326,    11,   287]])",
     );
+    // How many windows does the text give, and how many batches? Each window needs its inputs and
+    // one more token as its last target. The {total_tokens:,} tokens give {windows:,} windows,
+    // which is ({total_tokens:,} - {max_length}) / {stride}, rounded up. The number of windows that
+    // `drop_last` leaves out, because they don't fill a batch, is {left_out}.
+    //
+    // For training, we set `shuffle` to true, so that a batch contains windows from different parts
+    // of the text. Neighboring passages are similar, so without shuffling, the windows of a batch
+    // would all pull the weights in similar directions.
+    let windows_and_batches = [dataloader.dataset().len(), dataloader.len()];
+    book.aside(|book| {
+        let [windows, batches] = windows_and_batches;
+        let rounded_up = (enc_text.len() - config.max_length).div_ceil(config.stride);
+        book.value("windows", windows);
+        book.holds("the number of windows", windows == rounded_up);
+        book.value("left_out", windows - batches * config.batch_size);
+    });
+    book.yours("Windows and batches", &windows_and_batches);
     book.asks(
         "What happens to the windows if the stride is larger than `max_length`? What if it is smaller?",
         "If the stride is larger, some tokens are in no input window. If it is larger by just one, each skipped token is still the last target of the window before it, but with an even larger stride, some tokens aren't used at all. If the stride is smaller, the windows overlap, and the tokens in the overlap belong to more than one window.",
@@ -670,8 +819,9 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
     // with similar meanings have similar embeddings, because they occur in similar texts. What the
     // model learns about one of these words therefore also helps with the others.
 
-    // The embedding table in this cell has six rows, one for each id, and {output_dim} columns. Its
-    // numbers are random, but PyTorch draws the same numbers from the same seed.
+    // The embedding table in this cell has six rows, one for each id, and its number of columns is
+    // {output_dim}. The numbers in the table are random, but they are the same in every run, and
+    // the same as PyTorch's for the seed {seed}.
     let input_ids = array![2, 3, 5, 1];
     let (vocab_size, output_dim) = (6, book.input("output_dim", 3, 1..=64));
     let mut rng = TorchRng::manual_seed(book.input("seed", 123, ..));
@@ -696,6 +846,23 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         "tensor([[-0.4015,  0.9666, -1.1481]], grad_fn=<EmbeddingBackward0>)",
     );
 
+    // How can training change the rows of a table? A lookup gives the same result as a matrix
+    // product. In this cell, the left matrix is a *one-hot* row, which has a 1 at the index three
+    // and zeros elsewhere. In the product, every row of the table except the fourth is multiplied
+    // by zero.
+    //
+    // The table is therefore the weight matrix of an ordinary linear layer, and training adjusts it
+    // like all other weights. In practice, the lookup replaces the product, because it skips the
+    // multiplications by zero.
+    let mut one_hot = Array2::zeros((1, vocab_size));
+    one_hot[[0, 3]] = 1.0;
+    let product = matmul(&one_hot, &embedding_layer.weight);
+    book.holds(
+        "the product is the row",
+        product == embedding_layer.forward(&array![3]),
+    );
+    book.yours("A lookup as a product", &product);
+
     // Looking up four ids gives four rows of the embedding table, in the order of the ids: two,
     // three, five, one. Find these rows in the table above. The lookup turns an array of shape (4)
     // into an array of shape (4, {output_dim}).
@@ -708,23 +875,22 @@ fn token_embeddings(book: &mut Notebook) -> Result<()> {
         [ 0.9178,  1.5810,  1.3010]], grad_fn=<EmbeddingBackward0>)",
     );
     book.asks(
-        "If the same word occurs twice in a sentence, do both occurrences have the same embedding?",
-        "Yes. Both occurrences have the same id, and the same id gives the same row of the table, regardless of the word's position. That is why section 2.8 adds a vector for the position.",
+        "If the same token occurs twice in a sentence, do both occurrences have the same embedding?",
+        "Yes. Both occurrences have the same id, and the same id gives the same row of the table, regardless of the token's position. That is why section 2.8 adds a vector for the position. (The same word isn't always the same token. For example, \"Tea\" and \" tea\" have different ids in GPT-2's tokenizer.)",
     );
     Ok(())
 }
 
 fn positions(book: &mut Notebook) -> Result<()> {
     book.section("2.8", "Encoding word positions");
-    // The embedding of a token doesn't depend on the token's position: "dog bites man" and "man
-    // bites dog" give the same three vectors, only in a different order. The attention of section
-    // 3.3 doesn't see the order either, because it treats all words alike. How can a model
-    // distinguish the two sentences? The goal of this section is to add information about a token's
-    // position to its vector.
+    // The embedding of a token doesn't depend on the token's position. If every word is a token
+    // (section 2.3), "dog bites man" and "man bites dog" give the same three vectors, only in a
+    // different order. The attention of section 3.3 doesn't see the order either, because it treats
+    // all words alike. How can a model distinguish the two sentences? The goal of this section is
+    // to add information about a token's position to its vector.
 
-    // We begin with a batch of ids like the one in In [41] and an embedding table of 50,257 rows,
-    // one for each id of GPT-2's tokenizer. (A comment such as `(8, 4)` gives an array's shape, as
-    // in the book.)
+    // We begin with a batch of ids and an embedding table of 50,257 rows, one for each id of
+    // GPT-2's tokenizer. Each of the 8 windows in the batch has 4 tokens.
     let raw_text = book.the_verdict()?;
     let tokenizer = Gpt2Tokenizer::new();
     let mut rng = TorchRng::manual_seed(123);
@@ -748,25 +914,63 @@ fn positions(book: &mut Notebook) -> Result<()> {
     book.shape("In [50]", &token_embeddings, &[8, 4, 256]);
 
     // A second embedding table has one row for each of the four positions in a window, which are
-    // numbered from 0 to 3. Training changes the vectors in both tables.
+    // numbered from 0 to 3. Training changes the vectors in both tables. Compare the shape of the
+    // result with the shape above. What is missing?
     let context_length = max_length;
     let pos_embedding_layer = Embedding::new(context_length, output_dim, &mut rng);
     let positions: Array1<u32> = (0..max_length as u32).collect();
     let pos_embeddings = pos_embedding_layer.forward(&positions);
     book.shape("In [52]", &pos_embeddings, &[4, 256]);
+    book.asks(
+        "Why does the shape of the positional embeddings not contain the batch size?",
+        "The positions are the same in every window, so one vector for each position is enough for all windows of the batch.",
+    );
 
-    // The model's input is the sum of the token's vector and the position's vector. For example,
-    // the first number of the first token is {of_token:.4} + {of_position:.4} = {of_both:.4}. At a
-    // different position, the same token gets a different sum. As in PyTorch, adding an array of
-    // shape (4, 256) to one of shape (8, 4, 256) adds the smaller array to each of the 8 windows.
+    // How many numbers do the two tables hold? Multiply the number of rows by the number of columns
+    // before you look at the output.
+    let sizes = [&token_embedding_layer, &pos_embedding_layer].map(|layer| layer.weight.len());
+    book.holds("rows times columns", sizes == [50_257 * 256, 4 * 256]);
+    book.yours("Numbers in the tables", &sizes);
+
+    // The model's input is the sum of the token's vector and the position's vector. At a different
+    // position, the same token gets a different sum. As in PyTorch, adding an array of shape (4,
+    // 256) to one of shape (8, 4, 256) adds the smaller array to each of the 8 windows.
     let input_embeddings = &token_embeddings + &pos_embeddings;
+    book.shape("In [53]", &input_embeddings, &[8, 4, 256]);
+
+    // The output shows the first three numbers of the first token's vector, of the first position's
+    // vector, and of their sum. Add the first two rows column by column. For example, {of_token:.4}
+    // + {of_position:.4} ≈ {of_both:.4}. (The numbers are rounded, so the last digit can differ.)
+    //
+    // These positions are *absolute*, because each row of the table belongs to one position in the
+    // window. A window with more than four tokens would have positions without a row. For this
+    // reason, a GPT model has a maximum number of tokens that it can process at once, its *context
+    // length*.
     book.value("of_token", token_embeddings[[0, 0, 0]]);
     book.value("of_position", pos_embeddings[[0, 0]]);
     book.value("of_both", input_embeddings[[0, 0, 0]]);
-    book.shape("In [53]", &input_embeddings, &[8, 4, 256]);
+    let lines = [
+        format!("token:    {:.4}", token_embeddings.slice(s![0, 0, ..3])),
+        format!("position: {:.4}", pos_embeddings.slice(s![0, ..3])),
+        format!("sum:      {:.4}", input_embeddings.slice(s![0, 0, ..3])),
+    ];
+    book.yours("Token, position, sum", &lines.join("\n"));
     book.asks(
         "Why are the two vectors added instead of concatenated?",
         "Concatenation would work, too, but with two vectors of 256 numbers, every later layer would have to be twice as wide. The sum keeps the width. The model can still tell the two parts apart, because training can use different directions of the vector space for tokens and for positions.",
+    );
+    // This completes the path from a text to the input of a model. In chapter 3, arrays like the
+    // last one are the input of attention.
+    book.sketch(
+        "From a text to the input of a model",
+        "
+text
+tokens                                   (section 2.5)
+a batch of token ids        (8, 4)       (section 2.6)
+token embeddings            (8, 4, 256)  (section 2.7)
++ positional embeddings        (4, 256)  (section 2.8)
+= input embeddings          (8, 4, 256)
+",
     );
     Ok(())
 }
