@@ -181,7 +181,9 @@ impl Input for Array2<f32> {
     }
 
     fn code(&self) -> String {
-        format!("array!{self:#}")
+        let row = |row: ndarray::ArrayView1<f32>| format!("    {:?},\n", row.to_vec());
+        let rows: String = self.outer_iter().map(row).collect();
+        format!("array![\n{rows}]")
     }
 }
 
@@ -196,7 +198,10 @@ mod tests {
         let matrix = array![[0.5, -1.0], [2.0, 0.25]];
         assert_eq!(matrix.written(), "0.5 -1; 2 0.25");
         assert_eq!(Array2::read("0.5 -1;\n2 0.25;").unwrap(), matrix);
-        assert_eq!(matrix.code(), "array![[0.5, -1],\n [2, 0.25]]");
+        assert_eq!(
+            matrix.code(),
+            "array![\n    [0.5, -1.0],\n    [2.0, 0.25],\n]"
+        );
         assert_eq!(Array2::read("0.5,-1; 2, 0.25").unwrap(), matrix);
         for (text, fault) in [
             (

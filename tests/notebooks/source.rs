@@ -79,7 +79,13 @@ pub(crate) fn calls<'a>(source: &'a str, changed: &HashMap<u32, String>) -> Vec<
         } else {
             let default = arguments.get(1).or(arguments.first()).copied();
             let written = || default.map_or_else(|| read_file("the-verdict.txt"), str::to_owned);
-            code += &changed.get(&line).cloned().unwrap_or_else(written);
+            // All lines of the replacement must be indented like the code around it.
+            let indentation: String = source[line_start..]
+                .chars()
+                .take_while(|&c| c == ' ')
+                .collect();
+            let replacement = changed.get(&line).cloned().unwrap_or_else(written);
+            code += &replacement.replace('\n', &format!("\n{indentation}"));
         }
         if is_statement || is_input(method) {
             calls.push(Call {
@@ -266,10 +272,11 @@ fn helper() { "book.prints(" }
     #[test]
     fn a_cell_has_all_code_since_the_cell_before_whatever_stands_between() {
         let mut book = Notebook::default();
-        book.code.insert(7, "5".to_owned());
+        book.code
+            .insert(7, "array![\n    5.0,\n    6.0,\n]".to_owned());
         let parts = contents(SOURCE, book);
         let cells = crate::cells(&parts).map(|cell| (cell.line, &*cell.about, &*cell.code));
-        let first = "let x = array![1.0, 2.0];\n\nlet y = x + 5;\nx";
+        let first = "let x = array![1.0, 2.0];\n\nlet y = x + array![\n    5.0,\n    6.0,\n];\nx";
         let text = "let text = &std::fs::read_to_string(\"the-verdict.txt\")?;\ntext.len()";
         assert_eq!(
             cells.collect::<Vec<_>>(),

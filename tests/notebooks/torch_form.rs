@@ -21,6 +21,7 @@ pub(crate) fn print(value: &Value) -> String {
         Value::Numbers(array, kind) if *kind != Kind::Tensor && array.ndim() < 2 => {
             let numbers = array.iter().map(|value| match kind {
                 Kind::Whole => value.to_string(),
+                _ if value.is_nan() => "nan".to_owned(),
                 _ => format!("{value:?}"),
             });
             match array.ndim() {
@@ -131,9 +132,10 @@ impl Format {
 
     /// Formats a number and pads it with spaces on the left to the column width.
     fn number(&self, value: f64) -> String {
-        let text = match value.is_infinite() {
-            true => value.to_string(),
-            false => (self.write)(value),
+        let text = match value {
+            _ if value.is_nan() => "nan".to_owned(),
+            _ if value.is_infinite() => value.to_string(),
+            _ => (self.write)(value),
         };
         format!("{text:>width$}", width = self.width)
     }
@@ -174,6 +176,17 @@ tensor([[[ 0.1000, -0.2500],
             "tensor([7.4541e-05, 3.1061e-05])"
         );
         assert_eq!(print(&0.95442f32.value()), "tensor(0.9544)");
+        let nan = f32::NAN;
+        assert_eq!(
+            print(&array![0.2689, nan].value()),
+            "tensor([0.2689,    nan])"
+        );
+        assert_eq!(print(&array![0.0, nan].value()), "tensor([0., nan])");
+        assert_eq!(
+            print(&array![1e-9f32, 1.5, nan].value()),
+            "tensor([1.0000e-09, 1.5000e+00,        nan])"
+        );
+        assert_eq!(print(&[nan, 1.0][..].value()), "[nan, 1.0]");
         assert_eq!(print(&[1usize, 10].value()), "[1, 10]");
         assert_eq!(print(&array![1u32, 10].value().clone()), "[1, 10]");
         assert_eq!(print(&vec!["It", "'s"].value()), r#"['It', "'s"]"#);

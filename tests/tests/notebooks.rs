@@ -201,10 +201,24 @@ const FIXED: [&str; 3] = [
     "1. inputs",
 ];
 
-/// Changes all inputs of a notebook at once and checks that no text still mentions the old value of
-/// an input. For each input, the test searches the texts in the same section. For the number of
-/// rows of a matrix, it also searches the sections that follow. Tasks of exercises are exempt,
-/// because they must mention the original values even if a reader has changed them.
+/// Returns true if `text`, which follows an opening brace, begins like the rest of a placeholder,
+/// such as `words:w}`.
+fn is_placeholder(text: &str) -> bool {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name
+                .chars()
+                .all(|c| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit())
+    };
+    text.split_once('}')
+        .is_some_and(|(inside, _)| is_name(inside.split(':').next().unwrap_or_default()))
+}
+
+/// Changes all inputs of a notebook at once. Then checks that every placeholder in the texts has
+/// been replaced with a value, and that no text still mentions the old value of an input. For each
+/// input, the test searches the texts in the same section. For the number of rows of a matrix, it
+/// also searches the sections that follow. Tasks of exercises are exempt, because they must mention
+/// the original values even if a reader has changed them.
 #[test]
 fn no_text_names_the_old_value_of_a_changed_input() {
     let mut stale = Vec::new();
@@ -227,9 +241,12 @@ fn no_text_names_the_old_value_of_a_changed_input() {
             let is_matrix = input.default.contains("; ");
             let is_fixed =
                 |text: &str| text.starts_with("Task: ") || FIXED.iter().any(|it| text.contains(it));
-            let texts = texts(&parts)
-                .into_iter()
-                .skip_while(|(at, _)| at != section);
+            let all_texts = texts(&parts);
+            for (at, text) in &all_texts {
+                let is_filled = !text.split('{').skip(1).any(is_placeholder);
+                assert!(is_filled, "{} {at}: {text}", program.name);
+            }
+            let texts = all_texts.into_iter().skip_while(|(at, _)| at != section);
             for (at, text) in texts.filter(|(_, text)| !is_fixed(text)) {
                 let is_here = at == *section || is_matrix;
                 if is_here && words.iter().any(|words| has_words(&text, words)) {
