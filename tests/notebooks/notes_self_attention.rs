@@ -119,6 +119,7 @@ tensor([[0.4300, 0.1500, 0.8900],
     // and 1. Each row of the result is the context vector of a word. With the same seed, the second
     // row is the context vector of In [7].
     let seed = book.input("seed", 123, ..);
+    book.value("seed_v1", seed);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
         d_out,
@@ -152,9 +153,11 @@ tensor([[0.4300, 0.1500, 0.8900],
         [0.0500, 0.8000, 0.5500]])",
     );
     // The results of `SelfAttention_v2` differ from those of `SelfAttention_v1` only because the
-    // two objects have different weights. `SelfAttention_v2` uses a different seed, and its linear
-    // layers draw their weights from a different range.
+    // two objects have different weights. Their seeds are {seed_v1} and {seed_v2}. Even with the
+    // same seed, the weights would differ, because a linear layer draws its weights from the range
+    // between -1/√d_in and 1/√d_in.
     let seed = book.input("seed", 789, ..);
+    book.value("seed_v2", seed);
     let sa_v2 = SelfAttentionV2::new(d_in, d_out, false, &mut TorchRng::manual_seed(seed));
     book.prints(
         "In [11]",

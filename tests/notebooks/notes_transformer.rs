@@ -76,8 +76,11 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("line 277", &tokenizer.vocab_size(), "50,257");
 
     book.section("configuration", "4.1 Coding an LLM architecture");
-    // The Python dictionary `GPT_CONFIG_124M` corresponds to a Rust struct, whose fields have the
-    // same names and values as the entries of the dictionary.
+    // The Python dictionary `GPT_CONFIG_124M` corresponds to a Rust struct. Most fields of the
+    // struct have the same names and values as the entries of the dictionary. In place of a single
+    // `drop_rate`, the struct has three `drop_rates`, which are equal in this configuration. It
+    // also has the fields `tied`, `hidden_dim`, `norm_eps` and `activation`, so that it can
+    // describe other models, too.
     let config = GptConfig::GPT2_124M;
     let sizes = [
         config.vocab_size,
