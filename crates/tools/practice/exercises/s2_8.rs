@@ -1,10 +1,10 @@
 //! 2.8 Embeddings with positions
 //!
 //! A model computes with vectors, so each token is replaced with a vector whose numbers are
-//! learned. This vector is the token's row in an embedding table. Attention by itself can't see the
-//! order of the tokens. Therefore, a second table contains a vector for each position in the text.
-//! The vector of a token and the vector of its position are combined into one vector of the same
-//! length.
+//! learned. This vector is the token's row in an embedding table. Attention without a mask can't
+//! see the order of the tokens, and a mask only hides later tokens. Therefore, a second table
+//! contains a vector for each position in the text. The vector of a token and the vector of its
+//! position are combined into one vector of the same length.
 //!
 //! Return the combined vectors of a text, one row per token.
 //!

@@ -1,8 +1,8 @@
 //! 3.3.1 Softmax: from scores to weights
 //!
 //! Attention scores can be any numbers. To compute a weighted average, convert the scores to
-//! weights. All weights must be positive and sum to 1, and a larger score must lead to a larger
-//! weight. Softmax computes such weights with exponentials.
+//! weights. No weight may be negative, the weights must sum to 1, and a larger score must lead to a
+//! larger weight. Softmax computes such weights with exponentials.
 //!
 //! The scores of a trained model can be large, but e to the power of 1000 is infinite in `f32`.
 //! Your function must also return the correct weights for such scores.

@@ -1,10 +1,10 @@
 //! 3.3.2 Context vectors of all words
 //!
 //! Self-attention computes a context vector for each word. This is a weighted average of the
-//! vectors of all words, in which similar words have larger weights. This first version learns
-//! nothing. The score of two words is the dot product of their vectors, and softmax converts the
-//! scores of a word to its weights. `softmax_rows` applies your function from exercise 3.3.1 to
-//! each row of a matrix.
+//! vectors of all words. A word has a larger weight if its vector points in a similar direction or
+//! is long. This first version learns nothing. The score of two words is the dot product of their
+//! vectors, and softmax converts the scores of a word to its weights. `softmax_rows` applies your
+//! function from exercise 3.3.1 to each row of a matrix.
 //!
 //! Return the context vectors of all words.
 //!

@@ -11,8 +11,9 @@
 //! hardly any progress. Therefore, scale the scores so that their size doesn't depend on `d_k`, the
 //! number of features of a key.
 //!
-//! HINT: The dot product of two random vectors with d_k features has a variance of about d_k. By
-//!   which number do you have to divide it to get a variance of 1?
+//! HINT: If the d_k features of two random vectors are independent and have mean 0 and variance 1,
+//!   the dot product of the vectors has the variance d_k. By which number do you have to divide it
+//!   to get a variance of 1?
 //! HINT: queries = x @ w_query, and likewise for the keys and the values. The weights are the
 //!   softmax of each row of queries @ keys^T / sqrt(d_k). The result is weights @ values.
 //! HINT: d_k is `keys.ncols()`. The operator `/` divides all elements of a matrix by a number.
