@@ -8,10 +8,11 @@ use attention::{
     context_vectors, mask_future, normalize_by_sum, normalize_rows, scaled_softmax,
 };
 use ndarray::{
-    Array1, Array2, ArrayRef1, ArrayRef2, ArrayView1, Axis, array, concatenate, s, stack,
+    Array1, Array2, ArrayRef, ArrayRef1, ArrayRef2, ArrayView1, Axis, Dimension, array,
+    concatenate, s, stack,
 };
 use pictures::{HeatMap, Picture, heat_map};
-use tensor_ops::{Dropout, Linear, matmul, matmul_batched, softmax, softmax_naive};
+use tensor_ops::{Dropout, Linear, Parameters, matmul, matmul_batched, softmax, softmax_naive};
 use torch_rng::TorchRng;
 
 use crate::Notebook;
@@ -33,9 +34,14 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     //
     // Each word is already a vector, its embedding (section 2.7). The numbers in a vector are
     // called *features*. In this example, a word has {d_in:w} features, whereas a word in the
-    // smallest GPT-2 has 768. The context vector will be a mixture of all words' vectors. We
-    // compute it in three steps: first we compute a score for each word, then we turn the scores
-    // into weights that sum to 1, and finally we mix the vectors.
+    // smallest GPT-2 has 768. The context vector will be a mixture of all words' vectors. In
+    // *self-attention*, the words whose vectors are mixed belong to the same text as the word that
+    // gets the mixture.
+    //
+    // We compute the context vector in three steps: first we compute a score for each word, then we
+    // turn the scores into weights that sum to 1, and finally we mix the vectors. This first
+    // version has nothing to train, and GPT-2 doesn't use it. However, all later versions keep the
+    // three steps. They add trainable matrices, a mask and several heads.
 
     // How much information should the second word take from each of the {words:w} words? We call
     // the second word the *query*, because it asks this question. The *score* of a word is the dot
@@ -95,9 +101,9 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     book.prints("In [5]", &attn_weights_2_tmp.sum(), "tensor(1.0000)");
 
     // *Softmax* takes the exponential of each score, e^score, and divides it by the sum of all
-    // exponentials. An exponential is positive whatever the score is, so every weight is positive.
-    // The weights also sum to 1, and a larger score still gets a larger weight. The code in this
-    // cell computes softmax directly by this formula:
+    // exponentials. By this formula, every weight is positive because an exponential is positive
+    // whatever the score is. The weights also sum to 1, and a larger score still gets a larger
+    // weight. The code in this cell computes softmax directly by the formula. {too_large}
     let attn_weights_2_naive = softmax_naive(&attn_scores_2, Axis(0));
     book.prints(
         "In [6]",
@@ -105,25 +111,36 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
         "tensor([0.1385, 0.2379, 0.2333, 0.1240, 0.1082, 0.1581])",
     );
     book.prints("In [6]", &attn_weights_2_naive.sum(), "tensor(1.)");
+    book.aside(|book| {
+        let too_large = match attn_weights_2_naive.sum().is_nan() {
+            true => "The scores in this example are so large that the formula fails, for a reason that the next cell shows.",
+            false => "",
+        };
+        book.value("too_large", too_large);
+    });
 
     // What is wrong with computing softmax directly by its formula? The largest 32-bit
     // floating-point number is about 3.4 x 10^38, and e^89 is larger. So the exponential of a score
-    // of 89 becomes infinity, and infinity divided by infinity is not a number (NaN). The remedy is
-    // to subtract the largest score from all scores before computing the exponentials. Then the
-    // largest exponential is e^0 = 1. The weights stay the same, because a weight depends only on
-    // the differences between the scores: e^89 / e^88 = e^1 / e^0.
+    // of 89 becomes infinity, and infinity divided by infinity is not a number (nan). The
+    // exponential of 88 is still finite, and a finite number divided by infinity is 0. This
+    // explains the first row of the output.
+    //
+    // The remedy is to subtract the largest score from all scores before computing the
+    // exponentials. Then the largest exponential is e^0 = 1. The weights stay the same, because a
+    // weight depends only on the differences between the scores: e^89 / e^88 = e^1 / e^0. The
+    // second row of the output contains the correct weights.
     let large_scores: Array1<f32> = array![88.0, 89.0];
     let plain = softmax_naive(&large_scores, Axis(0));
     let safe = softmax(&large_scores, Axis(0));
     book.holds(
         "e^88 fits in 32 bits, and e^89 doesn't",
-        88f32.exp() < f32::MAX && plain[1].is_nan(),
+        88f32.exp() < f32::MAX && plain[0] == 0.0 && plain[1].is_nan(),
     );
     book.yours("Large scores", &stack![Axis(0), plain, safe]);
 
     // The function `softmax`, which we use from now on, subtracts the largest score first, so large
-    // scores don't cause an overflow. In this example, it gives the same weights as the formula in
-    // In [6].
+    // scores don't cause an overflow. If no exponential overflows in In [6], both cells give the
+    // same weights up to rounding errors.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn softmax(");
     let attn_weights_2 = softmax(&attn_scores_2, Axis(0));
     book.prints(
@@ -146,9 +163,26 @@ pub(crate) fn run(book: &mut Notebook) -> Result<()> {
     }
     book.prints("In [8]", &context_vec_2, "tensor([0.4419, 0.6515, 0.5683])");
 
+    // How does the context vector differ from the plain average of all words' vectors, which gives
+    // each word the same weight? {leans}
+    let average = inputs.sum_axis(Axis(0)) / inputs.nrows() as f32;
+    book.yours("the plain average", &average);
+    book.aside(|book| {
+        let is_between = |feature: usize| {
+            let (from, to) = (average[feature], query[feature]);
+            (context_vec_2[feature] - from) * (to - context_vec_2[feature]) > 0.0
+        };
+        says(
+            book,
+            "leans",
+            (0..query.len()).all(is_between),
+            "Each feature of the context vector lies between this average and the second word's own vector. So the context vector is an average that leans towards the query.",
+        );
+    });
+
     book.asks(
         "How do the weights change if all scores are multiplied by 10?",
-        "The weights become more unequal. The largest weight grows from {best_weight:.3} to {best_of_tenfold:.3}, and the two largest together grow from {two_weights:%} to {two_of_tenfold:%} of the total. Softmax turns the difference between two scores into the ratio between their weights, which is e^difference. A difference that is ten times as large raises this ratio to its tenth power. Section 3.4.1 divides the scores by a number to prevent such extreme weights.",
+        "Weights that differ become more unequal. The largest weight changes from {best_weight:.3} to {best_of_tenfold:.3}, and the two largest together change from {two_weights:%} to {two_of_tenfold:%} of the total. Softmax turns the difference between two scores into the ratio between their weights, which is e^difference. A difference that is ten times as large raises this ratio to its tenth power. Section 3.4.1 divides the scores by a number to prevent such extreme weights.",
     );
     book.aside(|book| {
         let tenfold = softmax(&(&attn_scores_2 * 10.0), Axis(0));
@@ -208,7 +242,7 @@ tensor([[0.9995, 0.9544, 0.9422, 0.4753, 0.4576, 0.6310],
 
     book.asks(
         "The matrix of scores is symmetric: the second word's score with the last word equals the last word's score with the second. Will the matrix of weights be symmetric, too?",
-        "No, because softmax divides each row by that row's own sum. The second word gives the last word a weight of {second_to_last:.4}, whereas the last word gives the second a weight of {last_to_second:.4}.",
+        "Usually not, because softmax divides each row by that row's own sum. In this example, the second word gives the last word a weight of {second_to_last:.4}, and the last word gives the second a weight of {last_to_second:.4}.",
     );
     // Applying softmax to each row of the scores gives the *attention weights*. The weights in row
     // i say how much word i takes from each of the {words:w} words. The second row matches the
@@ -227,6 +261,32 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
     );
     book.value("second_to_last", attn_weights[[1, words - 1]]);
     book.value("last_to_second", attn_weights[[words - 1, 1]]);
+    book.asks(
+        "Find the largest weight in each row. Does each word take the most from itself?",
+        "The largest weights of the rows are in the columns {largest}. In {own_largest:w} of the {words:w} rows, this is the column of the word itself. A dot product is large if two vectors point in a similar direction, but also if they are long. The words \"{longest}\" and \"{second_longest}\" have the longest vectors, because the dot products of these vectors with themselves are the largest on the diagonal of In [10], {longest_score:.4} and {second_longest_score:.4}. All weights lie between {least_weight:.4} and {most_weight:.4}. If they were equal, each would be {equal_weight:.4}.",
+    );
+    book.aside(|book| {
+        let largest: Vec<usize> = attn_weights
+            .outer_iter()
+            .map(|row| two_largest(&row)[0])
+            .collect();
+        let own = (0..words).filter(|&row| largest[row] == row).count();
+        book.value(
+            "largest",
+            listed(largest.iter().map(|at| (at + 1).to_string())),
+        );
+        book.value("own_largest", own);
+        let lengths = attn_scores.diag();
+        let [first, second] = two_largest(&lengths);
+        book.value("longest", name_of(first));
+        book.value("second_longest", name_of(second));
+        book.value("longest_score", lengths[first]);
+        book.value("second_longest_score", lengths[second]);
+        let [least, most] = range(&attn_weights);
+        book.value("least_weight", least);
+        book.value("most_weight", most);
+        book.value("equal_weight", 1.0 / words as f32);
+    });
     book.draws("Attention without trainable weights", || {
         of_words(
             &attn_weights,
@@ -236,7 +296,7 @@ tensor([[0.2098, 0.2006, 0.1981, 0.1242, 0.1220, 0.1452],
     });
 
     // Does each row of the attention weights sum to 1? We check this in two ways: first we add the
-    // rounded weights of the second row, as they are printed above, and then we add the exact
+    // weights of the second row after rounding them to four decimals, and then we add the unrounded
     // weights of every row.
     let digits = attn_weights
         .row(1)
@@ -279,9 +339,10 @@ tensor([[0.4421, 0.5931, 0.5790],
     });
     book.section("3.4.1", "Computing the attention weights step by step");
     // The attention of section 3.3 can't learn anything: its weights depend only on the embeddings,
-    // and a word takes the most from words that resemble it. The goal of this section is to build
-    // an attention mechanism that can be trained. Three matrices of *parameters*, which are numbers
-    // that training adjusts, turn each word's vector into three new vectors:
+    // and a word takes the most from words whose vectors point in a similar direction or are long.
+    // The goal of this section is to build an attention mechanism that can be trained. Three
+    // matrices of *parameters*, which are numbers that training adjusts, turn each word's vector
+    // into three new vectors:
     //
     // - the *query* describes what the word looks for,
     // - the *key* describes what the word offers to others,
@@ -315,15 +376,18 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.multiplies("Keys: inputs @ W_key", &inputs, &w_key);
 
-    // The score of the second word with itself is the dot product of the second word's query and
-    // the second word's key: {score_22_sum}.
-    book.value("score_22_sum", sum_of(query_2.row(0), keys.row(1)));
+    // The second row of the keys is the key of the second word.
     let keys_2 = keys.slice(s![1..2, ..]);
+    book.yours("the second word's key", &keys_2.row(0));
+    // The score of the second word with itself is the dot product of the second word's query and
+    // the second word's key: {score_22_sum}. The cell multiplies the unrounded numbers, so the last
+    // digit can differ from that of the rounded products.
+    book.value("score_22_sum", sum_of(query_2.row(0), keys.row(1)));
     let attn_score_22 = matmul(&query_2, &keys_2.t()); // (1, 1)
     book.prints("In [19]", &attn_score_22[[0, 0]], "tensor(1.8524)");
 
     // The dot products of the second word's query and all {words:w} keys give a row of {words:w}
-    // scores.
+    // scores. The second score is the one from In [19].
     let attn_scores_2 = matmul(&query_2, &keys.t()); // (1, num_tokens)
     book.prints(
         "In [20]",
@@ -331,6 +395,19 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([1.2705, 1.8524, 1.8111, 1.0795, 0.5577, 1.5440])",
     );
 
+    book.asks(
+        "Which word fits the query of the second word best, and which word fits it least?",
+        "The word \"{fits_best}\" fits best, because its score is the largest, {fits_best_score:.4}. The word \"{fits_least}\" fits least, because its score is the smallest, {fits_least_score:.4}. The matrices are random, so this ranking doesn't mean anything yet. Training adjusts the matrices, and thereby decides which words fit.",
+    );
+    book.aside(|book| {
+        let scores = attn_scores_2.row(0);
+        let [best, _] = two_largest(&scores);
+        let [least, _] = two_largest(&(-&scores));
+        for (name, word) in [("fits_best", best), ("fits_least", least)] {
+            book.value(name, name_of(word));
+            book.value(&format!("{name}_score"), scores[word]);
+        }
+    });
     // Before softmax, each score is divided by √d_k, where d_k is the number of features in a key.
     // Why the square root? A dot product adds d_k products. If these products are independent and
     // each has mean 0 and variance 1, their sum has variance d_k, so its typical size is √d_k.
@@ -367,8 +444,13 @@ tensor([[0.4421, 0.5931, 0.5790],
         "pub(crate) fn scaled_softmax(",
     );
     // The keys in this example have {d_k} features, so the scores are divided by √{d_k} =
-    // {root:.4}. The function `scaled_softmax` expects a matrix with a row for each query, so
-    // `attn_scores_2` is a matrix with a single row.
+    // {root:.4}. The second word's score becomes {score_22:.4} / {root:.4} = {divided_22:.3}.
+    // Without the division, this word would get a weight of {undivided_22:.4} instead of
+    // {weight_22:.4}. The table above shows how the
+    // effect of the division grows with the number of features.
+    //
+    // The function `scaled_softmax` expects a matrix with a row for each query, so `attn_scores_2`
+    // is a matrix with a single row.
     let d_k = keys.ncols();
     book.value("d_k", d_k);
     book.value("root", (d_k as f64).sqrt());
@@ -379,6 +461,14 @@ tensor([[0.4421, 0.5931, 0.5790],
         "tensor([0.1500, 0.2264, 0.2199, 0.1311, 0.0906, 0.1820])",
     );
 
+    book.aside(|book| {
+        let undivided = scaled_softmax(&attn_scores_2, 1);
+        let (score, root) = (attn_scores_2[[0, 1]], (d_k as f32).sqrt());
+        book.value("score_22", score);
+        book.value("divided_22", score / root);
+        book.value("undivided_22", undivided[[0, 1]]);
+        book.value("weight_22", attn_weights_2[[0, 1]]);
+    });
     // We multiply each word's value vector by the word's attention weight and add the {words:w}
     // results. The sum is the second word's context vector. Like the value vectors, it has d_out =
     // {d_out} features.
@@ -387,19 +477,24 @@ tensor([[0.4421, 0.5931, 0.5790],
 
     book.asks(
         "Why does a word need both a query and a key? Couldn't one vector serve as both?",
-        "With one vector, a word would take the most from words that resemble it, and any two words would have the same score in both directions. With two vectors, a word can look for something that it isn't: a verb can look for its subject without the subject having to look for the verb.",
+        "With one vector, any two words would have the same score in both directions, as in In [10]. Each word would take the most from words whose vectors point in a similar direction or are long. With two vectors, a word can look for something that it isn't: a verb can look for its subject without the subject having to look for the verb.",
     );
     book.section("3.4.2", "Implementing a compact SelfAttention class");
-    // The goal of this section is to write a single type that stores the three matrices and
-    // computes the context vectors of a whole text, so that we can use it as a building block of a
-    // model. It corresponds to listing 3.1 of the book:
+    // A GPT contains attention many times, each time with its own three matrices, so we need a
+    // building block that can be used again and again. The goal of this section is to write a
+    // single type that stores the three matrices and computes the context vectors of a whole text.
+    // It corresponds to listing 3.1 of the book:
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) struct SelfAttentionV1",
     );
     book.listing("tests/notebooks/formulas.rs", "impl SelfAttentionV1 {");
-    // Each row of the result is the context vector of a word. With the same seed as in In [17], the
-    // second row equals the context vector of In [22].
+    // This cell uses the type of the same name in our crate `attention`, which does the same. The
+    // additional argument `WeightInit::Rand` chooses random numbers between 0 and 1, and the `?` is
+    // necessary because `forward` returns an error if the words don't have d_in features.
+    //
+    // Each row of the result is the context vector of a word. Compare the second row with In [22].
+    // With the same seed as in In [17], the numbers are the same.
     let seed = book.input("seed", 123, ..);
     let sa_v1 = SelfAttentionV1::new(
         d_in,
@@ -438,12 +533,15 @@ tensor([[0.2996, 0.8053],
         );
     });
     // The second version replaces the matrices with linear layers, `nn.Linear` in PyTorch. A
-    // *linear layer* also computes a matrix product, but its initial weights are better suited to
-    // training. In In [23], all initial weights are between 0 and 1, so each sum of products grows
-    // with the number of features. A linear layer draws its initial weights from the range between
-    // -1/√d_in and 1/√d_in, which are -{bound:.3} and {bound:.3} in this example, so positive and
-    // negative products partly cancel out. If the inputs have mean 0, the variance of the outputs
-    // is about a third of the inputs' variance, regardless of d_in.
+    // *linear layer* also computes a matrix product. In addition, it can have a *bias*, which is a
+    // trainable number that is added to each output. We switch the bias off here.
+    //
+    // The initial weights of a linear layer are better suited to training. In cell [23], all
+    // initial weights are between 0 and 1, so each sum of products grows with the number of
+    // features. A linear layer draws its initial weights from the range between -1/√d_in and
+    // 1/√d_in, which are -{bound:.3} and {bound:.3} in this example, so positive and negative
+    // products partly cancel out. If the inputs have mean 0, the variance of the outputs is about a
+    // third of the inputs' variance, regardless of d_in.
     book.listing(
         "crates/attention/src/self_attention.rs",
         "pub struct SelfAttentionV2",
@@ -470,6 +568,10 @@ tensor([[-0.0739,  0.0713],
     );
 
     book.asks(
+        "Compare the rows of this result. How much do they differ?",
+        "Within a column, the numbers differ by at most {row_spread:.4}. {nearly_even} The matrices are random, so this attention hasn't learned yet which words it should prefer.",
+    );
+    book.asks(
         "Both classes use the same formula. Why are their results different?",
         "The two objects have different matrices. Their seeds are {seed_v1} and {seed_v2}, and even with the same seed, `torch.rand` draws numbers between 0 and 1, whereas `nn.Linear` draws numbers between -{bound:.3} and {bound:.3}. A linear layer also stores its matrix transposed. In exercise 3.1, both classes get the same matrices, so their results are equal.",
     );
@@ -490,16 +592,14 @@ x ({words}, {d_in}) --W_query--> queries ({words}, {d_out})
          --W_key----> keys    ({words}, {d_out})     scores = queries @ keys^T ({words}, {words})
          --W_value--> values  ({words}, {d_out})
 
-scores ({words}, {words})            masked                     weights: rows sum to 1
- s  s  s  s  s  s        s -inf -inf -inf ...       1   0   0   0   0   0
- s  s  s  s  s  s   -->  s  s   -inf -inf ...  -->  w   w   0   0   0   0
- s  s  s  s  s  s        s  s   s    -inf ...       w   w   w   0   0   0
+scores ({words}, {words}), masked scores, and attention weights, whose rows sum to 1:
+{masking}
 
 context vectors = weights ({words}, {words}) @ values ({words}, {d_out}) = ({words}, {d_out})
 ",
     );
-    // The cell prints the attention weights without a mask. Every word takes information from all
-    // {words:w} words.
+    book.value("masking", masking(words));
+    // The cell prints the attention weights without a mask. {from_all}
     let queries = sa_v2.w_query.forward(&inputs);
     let keys = sa_v2.w_key.forward(&inputs);
     let attn_scores = matmul(&queries, &keys.t()); // (num_tokens, num_tokens)
@@ -516,6 +616,27 @@ tensor([[0.1921, 0.1646, 0.1652, 0.1550, 0.1721, 0.1510],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
+    book.aside(|book| {
+        let [least, most] = range(&attn_weights);
+        says(
+            book,
+            "from_all",
+            least > 0.0,
+            "Every word takes information from all words, including the later ones.",
+        );
+        let spread = sa_v2.forward(&inputs).map_or(0.0, |rows| {
+            let spreads = rows.axis_iter(Axis(1)).map(|column| range(&column));
+            spreads.fold(0.0, |widest: f32, [low, high]| widest.max(high - low))
+        });
+        book.value("row_spread", spread);
+        let even = 1.0 / words as f32;
+        says(
+            book,
+            "nearly_even",
+            (least - even).abs().max((most - even).abs()) < 0.04,
+            &format!("The attention weights, which the first cell of section 3.5.1 prints, lie between {least:.4} and {most:.4}. They are close to the equal weight 1/{words} = {even:.4}, so all context vectors are close to the plain average of the value vectors."),
+        );
+    });
     // Row i of the causal mask shows from which words word i may take information. It contains 1 at
     // the word's own position and at earlier positions, and 0 at later positions, so the ones of
     // the whole mask are on the diagonal and below it.
@@ -537,15 +658,20 @@ tensor([[1., 0., 0., 0., 0., 0.],
     });
 
     // The first way to hide later words is to multiply the attention weights by the mask. But then
-    // most rows no longer sum to 1: the first row sums to {first_row_sum:.4}, and only the last row
-    // still sums to 1.
+    // a row that has lost weights no longer sums to 1. The first row sums to {first_row_sum:.4}.
+    // {only_last}
     let masked_simple = &attn_weights * &mask_simple;
     book.value("first_row_sum", masked_simple.row(0).sum());
     book.aside(|book| {
         let sums = masked_simple.sum_axis(Axis(1));
         let (last, others) = (sums.len() - 1, sums.slice(s![..-1]));
         let is_so = (sums[last] - 1.0).abs() < 1e-5 && others.iter().all(|sum| *sum < 0.999);
-        book.holds("only the last row sums to 1", is_so);
+        says(
+            book,
+            "only_last",
+            is_so,
+            "Only the last row still sums to 1.",
+        );
     });
     book.prints(
         "In [27]",
@@ -559,8 +685,7 @@ tensor([[0.1921, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
-    // To make the weights in each row sum to 1 again, we divide each row by its sum. The first word
-    // can take information only from itself, so its weight in the first row becomes 1.
+    // To make the weights in each row sum to 1 again, we divide each row by its sum. {first_row}
     let masked_simple_norm = normalize_rows(&masked_simple);
     book.prints(
         "In [28]",
@@ -574,6 +699,13 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         [0.1935, 0.1663, 0.1666, 0.1542, 0.1666, 0.1529]])",
     );
 
+    book.aside(|book| {
+        let first_row = match masked_simple_norm.iter().any(|weight| weight.is_nan()) {
+            false => "The first word can take information only from itself, so its weight in the first row becomes 1.",
+            true => "But the remaining weights of a row can be so small that their sum is 0 in 32-bit numbers. The quotient 0 / 0 is not a number (nan), so the first way fails here.",
+        };
+        book.value("first_row", first_row);
+    });
     // The second way to hide later words is shorter. It changes the scores before softmax is
     // applied: the scores of later words become minus infinity.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn mask_future(");
@@ -603,8 +735,8 @@ tensor([[0.2899,   -inf,   -inf,   -inf,   -inf,   -inf],
         "Why are the masked scores minus infinity? Wouldn't 0 hide the later words as well?",
         "No. Softmax takes the exponential of each score, and e^0 is 1, so a word with a score of 0 still gets a positive weight. The exponential of minus infinity is 0, so the weight is 0, too. Softmax then divides the remaining exponentials by their own sum, so the row still sums to 1.",
     );
-    // Applying softmax to the masked scores gives the same weights as In [28], because both ways of
-    // masking divide the same exponentials by the same sums in the end.
+    // By their formulas, both ways of masking give the same weights, because both divide the same
+    // exponentials by the same sums in the end. {second_way}
     let attn_weights = scaled_softmax(&masked, keys.ncols());
     book.prints(
         "In [30]",
@@ -619,11 +751,30 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     );
     book.aside(|book| {
         let apart = (&attn_weights - &masked_simple_norm).abs().sum();
+        let second_way = match apart.is_nan() {
+            false => "Applying softmax to the masked scores gives the weights of In [28] in a single step.",
+            true => "The second way doesn't fail here, because softmax subtracts the largest score that remains in a row.",
+        };
+        book.value("second_way", second_way);
         book.holds("In [30] is In [28]", apart < 1e-5);
+        let [one, other] = [masked[[1, 0]], masked[[1, 1]]];
+        let [large, small] = [attn_weights[[1, 0]], attn_weights[[1, 1]]];
+        let (difference, d_k) = (one - other, keys.ncols());
+        let exponent = difference / (d_k as f32).sqrt();
+        let is_so = small > 0.0 && (exponent.exp() - large / small).abs() < 1e-3;
+        says(
+            book,
+            "ratio_of_weights",
+            is_so,
+            &format!("The scores in the second row are {one:.4} and {other:.4}. They differ by {difference:.3}, and the division by √{d_k} makes this {exponent:.3}. The ratio of the weights is e^{exponent:.3} = {:.2}, which is {large:.4} / {small:.4}.", large / small),
+        );
     });
+    book.asks(
+        "Can you compute the ratio of the two weights in the second row from their scores in In [29]?",
+        "Yes. Softmax turns the difference between two scores, after the division by √d_k, into the ratio of their weights, which is e^difference. {ratio_of_weights}",
+    );
     // Is the future really hidden from each word? If we remove the last word of the text, nothing
-    // changes for the other words: the first {all_but_one:w} context vectors stay the same, bit for
-    // bit.
+    // changes for the other words: their context vectors stay the same, bit for bit.
     let values = sa_v2.w_value.forward(&inputs);
     let context_vecs = matmul(&attn_weights, &values); // (num_tokens, d_out)
     let before = s![..words - 1, ..];
@@ -651,9 +802,14 @@ tensor([[1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     // average, a fraction p of the numbers is dropped. The remaining numbers are divided by 1 - p,
     // so that sums stay the same on average. After training, when the model is used, nothing is
     // dropped.
+    //
+    // Why does attention drop weights? If a weight is 0, a word gets nothing from one of the other
+    // words, so it can't always rely on the same word. Training usually uses a p of 0.1 or 0.2. A
+    // larger p makes the effect easier to see.
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn dropout(");
-    // In this cell, dropout with p = {dropout} is applied to a matrix of {all} ones. It sets
-    // {zeros} of them to 0 and replaces each of the others with 1 / (1 - {dropout}) = {scale}.
+    // In this cell, dropout with p = {dropout} is applied to a matrix of {all} ones. On average, it
+    // sets {expected_zeros} of them to 0. With this seed, it sets {zeros} to 0 and replaces each
+    // of the others with 1 / (1 - {dropout}) = {scale}.
     let p = book.input("dropout", 0.5, 0.0..=0.9);
     let dropout = Dropout { p };
     book.value("scale", rounded(1.0 / (1.0 - p)));
@@ -679,11 +835,8 @@ tensor([[2., 2., 0., 2., 2., 0.],
         example.iter().filter(|&&number| number == 0.0).count(),
     );
     book.value("all", example.len());
+    book.value("expected_zeros", rounded(p * example.len() as f64));
 
-    book.asks(
-        "If dropout is applied to the causal attention weights, will each row still sum to 1?",
-        "Each row sums to 1 only on average over many training steps. In the next cell, the last row sums to {last_row_sum:.4}. {emptied}",
-    );
     // Now dropout with the same seed is applied to the causal attention weights. It drops {dropped}
     // of the {visible} weights on and below the diagonal. {emptied}
     let (dropped, _) =
@@ -694,7 +847,16 @@ tensor([[2., 2., 0., 2., 2., 0.],
         let count = dropped.iter().zip(&attn_weights).filter(|&it| is_dropped(it)).count();
         book.value("visible", visible);
         book.value("dropped", count);
-        book.value("last_row_sum", dropped.row(words - 1).sum());
+        let sums = dropped.sum_axis(Axis(1));
+        book.value("row_sums", listed(sums.iter().map(|sum| format!("{sum:.4}"))));
+        let scale = rounded(1.0 / (1.0 - p));
+        let four = |weight: f32| rounded(f64::from(weight));
+        let kept = attn_weights.indexed_iter().filter(|(at, before)| {
+            let product = rounded(four(**before) * scale);
+            **before > 0.0 && **before < 1.0 && product == four(dropped[*at])
+        });
+        let kept = kept.map(|((row, _), &before)| format!("For example, the weight {} in row {} has become {0} · {scale} = {}.", four(before), row + 1, rounded(four(before) * scale)));
+        book.value("kept_weight", { kept }.next().unwrap_or_default());
         let empty = |row: &usize| dropped.row(*row).iter().all(|&weight| weight == 0.0);
         let empty: Vec<String> = (0..words).filter(empty).map(|row| (row + 1).to_string()).collect();
         let emptied = match &empty[..] {
@@ -727,15 +889,22 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
         )
     });
 
+    book.asks(
+        "Does each row still sum to 1 after dropout?",
+        "If p is larger than 0, a row sums to 1 only on average over many training steps. In this example, the rows sum to {row_sums}. Each weight that was kept has been multiplied by {scale}. {kept_weight}",
+    );
     book.section(
         "3.5.3",
         "Implementing a compact causal self-attention class",
     );
     // The goal of this section is to combine the causal mask and dropout in one type, which
     // corresponds to listing 3.3 of the book. This type also accepts a *batch*, which consists of
-    // several texts of the same length. Training uses batches because a processor computes several
-    // texts at once more efficiently than one after another, and because the mean of several texts'
-    // gradients is less random than one text's gradient.
+    // several texts of the same length, as the data loader of section 2.6 delivers them.
+    //
+    // Why does training use batches? A processor computes several texts at once more efficiently
+    // than one after another. In addition, training needs the *gradient*, which says how a small
+    // change of each parameter would change the model's error (section 5.2). The mean of several
+    // texts' gradients is less random than the gradient of one text.
 
     // The batch in this cell consists of two copies of a text. Each copy has {words:w} words with
     // {d_in} features each, so the batch has the shape (2, {words}, {d_in}).
@@ -743,14 +912,16 @@ tensor([[2.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
     book.shape("In [33]", &batch, &[2, 6, 3]);
 
     // For a single text, the following function computes causal attention in the same way as
-    // sections 3.5.1 and 3.5.2:
+    // sections 3.5.1 and 3.5.2. It shows what the class does. The class `CausalAttention` of our
+    // crate, which the next cell uses, also accepts batches and checks its input.
     book.listing(
         "tests/notebooks/formulas.rs",
         "pub(crate) fn causal_attention(",
     );
-    // `CausalAttention` computes the context vectors of each text in a batch. In our batch, both
-    // texts are the same, and no weights are dropped, so both texts have the same context vectors.
-    // The field `context_length` is the largest number of words that a text may have.
+    // `CausalAttention` computes the context vectors of each text in a batch. The texts of a batch
+    // never exchange information. In our batch, both texts are the same, and no weights are
+    // dropped, so both texts have the same context vectors. The field `context_length` is the
+    // largest number of words that a text may have.
     let config = AttentionConfig {
         d_in,
         d_out,
@@ -781,6 +952,20 @@ tensor([[[-0.4519,  0.2216],
          [-0.5299, -0.1081]]])",
     );
     book.shape("In [34]", &context_vecs, &[2, 6, 2]);
+    book.asks(
+        "The first row of each text's result is the context vector of the first word. From which words does it take information?",
+        "The first word can take information only from itself, and its weight is 1. So its context vector is its own value vector, ({first_value}).",
+    );
+    book.aside(|book| {
+        let values = ca.w_value.forward(&inputs);
+        let first = values.row(0);
+        book.value(
+            "first_value",
+            listed(first.iter().map(|value| format!("{value:.4}"))),
+        );
+        let apart = (&first - &context_vecs.slice(s![0, 0, ..])).abs();
+        book.holds("the first row is a value vector", apart.sum() < 1e-5);
+    });
 
     // If `CausalAttention` has the same matrices as the object in In [24], it gives the attention
     // weights of In [30], bit for bit.
@@ -795,7 +980,7 @@ tensor([[[-0.4519,  0.2216],
 
     book.asks(
         "The context length in this example is {words}. What happens if a text is one word shorter? What happens if it is one word longer?",
-        "The shorter text uses only the upper left corner of the mask, with {all_but_one} rows and columns. The longer text is rejected with an error, because the book's class stores a mask with {words} rows, and there is no row for an additional word. A GPT has the same limit for a second reason: it learns one vector for each position up to the limit (section 2.8) and none for later positions.",
+        "The shorter text uses only the upper left corner of the mask, of shape ({all_but_one}, {all_but_one}). The longer text is rejected with an error. In the book's class, the mask is made once, with {words} rows, so it has no row for an additional word. A GPT has the same limit for a second reason: it learns one vector for each position up to the limit (section 2.8) and none for later positions.",
     );
     book.aside(|book| {
         let longer = concatenate![Axis(1), batch, batch.slice(s![.., ..1, ..])];
@@ -816,8 +1001,8 @@ tensor([[[-0.4519,  0.2216],
     book.listing("tests/notebooks/formulas.rs", "pub(crate) fn side_by_side(");
     // The outputs of all heads are concatenated, so a context vector now has {num_heads} x {d_out}
     // = {features} features. With the same seed as in In [34], the first head has the same weights
-    // as the module of In [34], so the first {d_out} columns contain the same numbers. The
-    // remaining columns come from the other heads.
+    // as the module of In [34], so the first {d_out} columns contain the same numbers.
+    // {other_heads}
     let config = AttentionConfig {
         num_heads: book.input("num_heads", 2, 1..=64),
         ..config
@@ -826,6 +1011,16 @@ tensor([[[-0.4519,  0.2216],
     let mha = MultiHeadAttentionWrapper::new(config, &mut TorchRng::manual_seed(seed))?;
     let context_vecs = mha.forward(&batch)?;
     book.value("features", context_vecs.shape()[2]);
+    book.value("parameters_of_wrapper", mha.num_parameters());
+    book.aside(|book| {
+        let others = match config.num_heads {
+            1 => return book.value("other_heads", ""),
+            2 => "second head",
+            _ => "other heads",
+        };
+        let other = d_out + 1;
+        book.value("other_heads", format!("The remaining columns come from the {others}. Compare column 1 with column {other} in the first text. They contain different numbers, because each head has its own matrices."));
+    });
     book.aside(|book| {
         let of_ca = ca
             .forward(&batch)
@@ -860,11 +1055,17 @@ tensor([[[-0.4519,  0.2216,  0.4772,  0.1063],
         "3.6.2",
         "Implementing multi-head attention with weight splits",
     );
-    // Computing the heads one after another is slow. The goal of this section is to compute all
-    // heads at once. A single matrix product computes the queries of all heads, and reshaping
-    // splits the result among the heads: with {num_heads} heads and d_out = {d_out_of_all}, each
-    // head gets {head_dim} of the features. Keys and values are computed in the same way. (In this
-    // section, d_out is the number of features of all heads together.)
+    // Computing the heads one after another is slow, because the matrix products of a single head
+    // are small, and a processor works best on a few large products. The smallest GPT-2 model would
+    // need 12 rounds in each layer. The goal of this section is to compute all heads at once.
+    //
+    // A single matrix product computes the queries of all heads. This is possible because each
+    // column of a product depends on only one column of the second matrix. If the matrices of all
+    // heads stand side by side in one matrix, the queries of all heads stand side by side in the
+    // product. Reshaping then splits the product among the heads: with `num_heads` = {num_heads}
+    // and d_out = {d_out_of_all}, each head gets {head_dim} of the features. Keys and values are
+    // computed in the same way. (In this section, d_out is the number of features of all heads
+    // together.)
     //
     // The last step of the module is an additional linear layer, `out_proj`. After the heads'
     // outputs have been concatenated, each feature comes from only one head. The linear layer
@@ -884,6 +1085,10 @@ weights @ V             (b, heads, tokens, head_dim)
 out_proj                (b, tokens, d_out)
 ",
     );
+    // Why are the heads moved in front of the tokens? A product of arrays with four dimensions
+    // multiplies the matrices that the last two dimensions form. So these have to be the tokens and
+    // the features of one head.
+    //
     // The class `MultiHeadAttention` of listing 3.5 performs the steps of the sketch above in the
     // same order:
     book.listing(
@@ -891,10 +1096,8 @@ out_proj                (b, tokens, d_out)
         "pub struct MultiHeadAttention",
     );
     book.listing("crates/attention/src/plain.rs", "impl MultiHeadAttention {");
-    // A context vector has d_out = {d_out_of_all} features in this example. Each head has its own
-    // queries and keys and therefore its own attention weights. For example, the weight that the
-    // last word gives to the first word is {first_head:.4} in the first head and {last_head:.4} in
-    // the last head.
+    // A context vector has d_out = {d_out_of_all} features in this example. `forward_plain` also
+    // returns the attention weights, and a later cell prints a few of them.
     let num_heads = book.input("num_heads", 2, 1..=64);
     let config = AttentionConfig {
         num_heads,
@@ -926,10 +1129,24 @@ tensor([[[0.3190, 0.4858],
          [0.2575, 0.4028]]])",
     );
     book.shape("In [36]", &context_vecs, &[2, 6, 2]);
+    book.asks(
+        "Why does this result differ from that of In [35]?",
+        "In section 3.6.1, d_out counts the features of one head. Here, it counts the features of all heads, so each head computes {head_dim} of them. In addition, `out_proj` follows here. We can also count the parameters. The module of In [35] has {parameters_of_wrapper} parameters, whereas this module has {parameters_of_matrices} in its three matrices and {parameters_of_out_proj} in `out_proj`, which makes {parameters_of_mha}.",
+    );
+    book.aside(|book| {
+        let of_out_proj = mha.out_proj.num_parameters();
+        let all = mha.num_parameters();
+        book.value("parameters_of_mha", all);
+        book.value("parameters_of_out_proj", of_out_proj);
+        book.value("parameters_of_matrices", all - of_out_proj);
+    });
+    // Each head has its own queries and keys and therefore its own attention weights. For each
+    // head, the cell prints the weight that the last word gives to the first word.
+    let last_to_first = weights.slice(s![0, .., words - 1, 0]);
+    book.yours("the last word's weight for the first word", &last_to_first);
     // For training and text generation, our crate computes multi-head attention in a faster way,
-    // which divides the matrix products into blocks. The result differs from that of listing 3.5
-    // only by rounding errors. The cell shows this by adding the absolute values of all
-    // differences:
+    // which divides the matrix products into blocks. The result can differ from that of listing 3.5
+    // by rounding errors. The cell adds the absolute values of all differences:
     let differences = (mha.forward(&batch)? - &context_vecs).abs();
     book.reference(
         "In [36]",
@@ -937,16 +1154,6 @@ tensor([[[0.3190, 0.4858],
         "0.0000",
         "as both are the same",
     );
-    book.aside(|book| {
-        let heads = [
-            weights.slice(s![0, 0, .., ..]),
-            weights.slice(s![0, -1, .., ..]),
-        ];
-        book.holds("the heads differ", heads[0] != heads[1]);
-        for (name, head) in ["first_head", "last_head"].iter().zip(heads) {
-            book.value(name, head[[words - 1, 0]]);
-        }
-    });
 
     book.draws("Multi-head attention: the first head", || {
         let head = weights.slice(s![0, 0, .., ..]);
@@ -958,9 +1165,12 @@ tensor([[[0.3190, 0.4858],
     });
 
     // Multi-head attention multiplies arrays of four dimensions. How does that work? The last two
-    // dimensions form matrices, one for each text and head. In this example, each of these matrices
-    // is multiplied by its own transpose. One text, two heads, three words and a head_dim of four
-    // give the shape (1, 2, 3, 4), so there are two matrix products.
+    // dimensions form matrices, one for each text and head. One text, two heads, three words and a
+    // head_dim of four give the shape (1, 2, 3, 4), so there are two matrix products.
+    //
+    // In this example, one array plays the roles of the queries and of the keys. Each of its
+    // matrices is multiplied by its own transpose, so each product is symmetric. For example, the
+    // second number in the first row is {product_01}.
     let a = array![[
         [
             [0.2745, 0.6584, 0.2775, 0.8573],
@@ -973,6 +1183,10 @@ tensor([[[0.3190, 0.4858],
             [0.4606, 0.5159, 0.4220, 0.5786]
         ]
     ]];
+    book.value(
+        "product_01",
+        sum_of(a.slice(s![0, 0, 0, ..]), a.slice(s![0, 0, 1, ..])),
+    );
     let product = matmul_batched(&a, &a.view().permuted_axes([0, 1, 3, 2])); // a @ a.transpose(2, 3)
     book.prints(
         "In [37]",
@@ -1018,6 +1232,10 @@ tensor([[0.4391, 0.7003, 0.5903],
         &product.index_axis(Axis(0), 0),
     );
     book.asks(
+        "What would be the shape of the product if the text had five words?",
+        "Each product would have five rows and five columns, so the shape would end with (5, 5) instead of (3, 3). The number of products would stay the same.",
+    );
+    book.asks(
         "Can `MultiHeadAttention` have 4 features and 3 heads?",
         "No. The features are divided among the heads, so d_out must be a multiple of the number of heads. The class `MultiHeadAttentionWrapper` of section 3.6.1 has no such limit, because each of its heads has d_out features of its own.",
     );
@@ -1030,6 +1248,20 @@ tensor([[0.4391, 0.7003, 0.5903],
         let mha = MultiHeadAttention::new(config, &mut TorchRng::manual_seed(1));
         book.holds("4 features and 3 heads are rejected", mha.is_err());
     });
+    // What have we built in this chapter? Each version adds an idea to the one before, and all of
+    // them keep the three steps of section 3.3: score, weight and mix. Chapter 4 puts the last
+    // version in every layer of a GPT.
+    book.sketch(
+        "The versions of attention in this chapter",
+        "
+section  new idea                                     result
+3.3      score, weight, mix                           (tokens, d_in)
+3.4      trainable queries, keys and values           (tokens, d_out)
+3.5      mask of the future, dropout, batches         (b, tokens, d_out)
+3.6.1    several heads side by side                   (b, tokens, heads x d_out)
+3.6.2    all heads at once, out_proj                  (b, tokens, d_out)
+",
+    );
     Ok(())
 }
 
@@ -1038,6 +1270,50 @@ fn two_largest(scores: &ArrayRef1<f32>) -> [usize; 2] {
     let mut words: Vec<usize> = (0..scores.len()).collect();
     words.sort_by(|&one, &other| scores[other].total_cmp(&scores[one]));
     [words[0], words[1]]
+}
+
+/// Checks a sentence like [`Notebook::holds`] and records it for the prose under the name `name`.
+/// If the sentence isn't true, an empty string is recorded, so the prose doesn't contain it.
+#[track_caller]
+fn says(book: &mut Notebook, name: &str, is_true: bool, sentence: &str) {
+    book.holds(sentence, is_true);
+    book.value(name, if is_true { sentence } else { "" });
+}
+
+/// Returns the smallest and the largest element of an array.
+fn range<D: Dimension>(values: &ArrayRef<f32, D>) -> [f32; 2] {
+    let smallest = values.fold(f32::INFINITY, |smallest, &value| smallest.min(value));
+    let largest = values.fold(f32::NEG_INFINITY, |largest, &value| largest.max(value));
+    [smallest, largest]
+}
+
+/// Joins the items with commas. If there are more than eight, the text contains only the first
+/// eight and dots.
+fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
+    let more = if items.len() > 8 { ", ..." } else { "" };
+    items.take(8).collect::<Vec<_>>().join(", ") + more
+}
+
+/// Draws the upper left corners of three matrices of a text with `words` words: the scores, the
+/// masked scores, and the attention weights. In the drawing, `s` stands for a score, and `w` stands
+/// for a weight.
+fn masking(words: usize) -> String {
+    let more = if words > 4 { " ..." } else { "" };
+    let row = |query: usize| {
+        let draw = |[seen, masked]: [&str; 2]| {
+            let cell = |key| if key > query { masked } else { seen };
+            let cells: String = (0..words.min(4))
+                .map(|key| format!("{:>5}", cell(key)))
+                .collect();
+            cells + more
+        };
+        let weight = if query == 0 { "1" } else { "w" };
+        let arrow = if query == 1 { " -->" } else { "    " };
+        [["s", "s"], ["s", "-inf"], [weight, "0"]]
+            .map(draw)
+            .join(arrow)
+    };
+    (0..words.min(3)).map(row).collect::<Vec<_>>().join("\n")
 }
 
 /// Rounds a number to four decimals.
